@@ -1,0 +1,47 @@
+# Two commands do everything: `make lab` and `make test`. Each makes its own .venv first.
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: lab test test-long lint labs bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make lab        open the labs in JupyterLab"
+	@echo "make test       run all tests (under 10 minutes on 2 cores)"
+	@echo "make test-long  run the long tests"
+	@echo "make lint       check style"
+	@echo "make labs       rebuild labs/*.ipynb from labs/source"
+	@echo "make bench      measure, beside the peers"
+
+.venv/.installed: pyproject.toml constraints.txt
+	@echo "Preparing .venv (the first time this takes a few minutes) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.installed-test: .venv/.installed
+	@$(PIP) -e '.[test]'
+	@touch $@
+
+lab: .venv/.installed
+	@$(BIN)/hpcdl lab
+
+test: .venv/.installed-test
+	@$(BIN)/python -m pytest -m "not long"
+
+test-long: .venv/.installed-test
+	@$(BIN)/python -m pytest -m "long"
+
+lint: .venv/.installed-test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+labs: .venv/.installed-test
+	@$(BIN)/python -m autograder.build
+
+bench: .venv/.installed-test
+	@$(BIN)/hpcdl bench
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis artifacts

@@ -1,0 +1,122 @@
+"""How an author declares a lab's exercises, their checks and the wrong answers they must catch.
+
+    lab = Lab("gradient_descent", number=2, title="One step at a time, then in parallel")
+
+    mse = lab.exercise("mse_grad", points=10, minutes=8, functions=("mse_loss", "mse_grad"))
+
+    @mse.check(points=5)
+    def mean_not_sum(student, rng):
+        "The loss is the mean of the squared errors."
+        ...                       # call student.mse_loss(...), compare with autograder.checks
+
+A check receives `student`, whose attributes are the student's functions and classes, and `rng`, a
+`torch.Generator` seeded for this student and this check. It returns nothing; it raises `CheckFailure`
+(by way of `autograder.checks`) when the answer is wrong. Its docstring is the title students see.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to the student's code, with the points it is worth."""
+
+    name: str
+    function: Callable
+    points: float
+    needs: tuple[str, ...] = ()  # names of checks of this exercise that must pass first
+    hidden: bool = False  # runs only when grading; reports a category and a hint, not its inputs
+    seconds: float = 5.0  # time limit for the whole check
+
+    @property
+    def title(self) -> str:
+        return inspect.cleandoc(self.function.__doc__ or self.name.replace("_", " ")).splitlines()[0]
+
+
+@dataclass
+class Exercise:
+    """A few lines to write: one or more functions, graded by checks whose points sum to `points`."""
+
+    lab: "Lab"
+    name: str
+    points: float
+    minutes: int
+    functions: tuple[str, ...]
+    checks: dict[str, Check] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return f"{self.lab.slug}.{self.name}"
+
+    def check(self, *, points: float, needs: str | tuple[str, ...] = (), hidden: bool = False, seconds: float = 5.0):
+        """Register the decorated function as a check of this exercise."""
+
+        def register(function):
+            name = function.__name__
+            needed = (needs,) if isinstance(needs, str) else tuple(needs)
+            if name in self.checks:
+                raise ValueError(f"{self.id}: check {name!r} is defined twice; give each check its own name")
+            for other in needed:
+                if other not in self.checks:
+                    raise ValueError(f"{self.id}: check {name!r} needs {other!r}, which is not defined before it")
+            self.checks[name] = Check(name, function, points, needed, hidden, seconds)
+            return function
+
+        return register
+
+
+class Lab:
+    """A lab: its slug (the identity), its number (the order) and its exercises in order."""
+
+    def __init__(self, slug: str, *, number: int, title: str):
+        self.slug, self.number, self.title = slug, number, title
+        self.exercises: dict[str, Exercise] = {}
+
+    @property
+    def points(self) -> float:
+        return sum(exercise.points for exercise in self.exercises.values())
+
+    def exercise(self, name: str, *, points: float, minutes: int, functions: tuple[str, ...] = ()) -> Exercise:
+        """Declare the next exercise; `functions` are the names the student defines (default: just `name`)."""
+        if name in self.exercises:
+            raise ValueError(f"{self.slug}: exercise {name!r} is declared twice; give each exercise its own name")
+        exercise = Exercise(self, name, points, minutes, tuple(functions) or (name,))
+        self.exercises[name] = exercise
+        return exercise
+
+    def find(self, name: str) -> Exercise | None:
+        """The exercise of that name, or the one in which a function of that name is defined."""
+        if name in self.exercises:
+            return self.exercises[name]
+        return next((e for e in self.exercises.values() if name in e.functions), None)
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """A plausible mistake: the code, the checks it must fail, and words its message must contain."""
+
+    exercise: str  # "slug.name"
+    mistake: str  # what the student got wrong, in a few words
+    fails: tuple[str, ...]  # the checks that must not pass (failed or skipped); all others must pass
+    says: str  # a phrase the feedback must contain: it names the mistake
+    source: str  # replaces the reference's definition of the same function
+
+
+BANK: list[WrongAnswer] = []
+
+
+def wrong(exercise: str, mistake: str, *, fails: str | tuple[str, ...], says: str):
+    """Put the decorated function (or class) into the bank as a wrong answer to `exercise` ("slug.name")."""
+
+    def register(definition):
+        source = textwrap.dedent(inspect.getsource(definition))
+        start = min(i for i, line in enumerate(source.splitlines()) if line.startswith(("def ", "class ")))
+        code = "\n".join(source.splitlines()[start:]) + "\n"
+        failing = (fails,) if isinstance(fails, str) else tuple(fails)
+        BANK.append(WrongAnswer(exercise, mistake, failing, says, code))
+        return definition
+
+    return register
