@@ -1,0 +1,89 @@
+"""The command line: `hpcdl lab` opens the labs, `hpcdl doctor` says what this machine can do."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import hpcdl
+
+app = typer.Typer(
+    help="hpcdl: high-performance deep learning, live in a notebook.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"hpcdl {hpcdl.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """One place to start: open the labs, check the machine."""
+
+
+def labs_folder() -> Path:
+    """The folder of notebooks: `labs` here, or beside the package in a checkout; exits with advice where there is none."""
+    for folder in (Path.cwd() / "labs", Path.cwd(), Path(hpcdl.__file__).resolve().parent.parent / "labs"):
+        if list(folder.glob("[0-9][0-9]_*.ipynb")):
+            return folder
+    typer.echo(
+        "No labs here: no folder `labs` with notebooks. Run this inside a clone of the course's repository.", err=True
+    )
+    raise typer.Exit(2)
+
+
+def _notebook(folder: Path, lab: str) -> str:
+    """The notebook whose number or slug is `lab`; exits naming the labs there are."""
+    names = sorted(path.name for path in folder.glob("[0-9][0-9]_*.ipynb"))
+    for name in names:
+        number, slug = name.removesuffix(".ipynb").split("_", 1)
+        if lab == slug or (lab.isdigit() and int(lab) == int(number)):
+            return name
+    typer.echo(f"There is no lab {lab!r}; the labs are {', '.join(n.removesuffix('.ipynb') for n in names)}.", err=True)
+    raise typer.Exit(2)
+
+
+@app.command()
+def lab(
+    name: Annotated[str | None, typer.Argument(help="Open this lab: its number or its slug.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
+    port: Annotated[int, typer.Option(help="The port to try first.")] = 8888,
+) -> None:
+    """Open JupyterLab at the labs."""
+    folder = labs_folder()
+    first = f"/lab/tree/{_notebook(folder, name)}" if name else "/lab/tree/README.md?factory=Markdown%20Preview"
+    command = [
+        *(sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"),
+        f"--LabApp.default_url={first}",
+        # A class of 300 should not be asked about news, nor ask the network for updates.
+        *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
+        *([] if browser else ["--no-browser"]),
+    ]
+    os.execv(sys.executable, command)
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    engines: Annotated[bool, typer.Option(help="Start two engines (takes a few seconds).")] = True,
+) -> None:
+    """Say what this machine can do, and what to install for more; exit code 1 if a lab cannot run."""
+    from hpcdl import doctor
+
+    findings = doctor.examine(engines=engines) if as_json else doctor.show(doctor.probes(engines=engines))
+    if as_json:
+        typer.echo(json.dumps([finding.__dict__ for finding in findings], indent=2))
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(1)
