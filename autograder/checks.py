@@ -1,0 +1,294 @@
+"""What a check says about a value: a ladder (type, shape, dtype, finite, values) that stops at the first broken rung.
+
+Each function returns nothing, or raises `CheckFailure` with one exact sentence, what came back, what was expected,
+and, where the value is that of a known mistake, the mistake's name first. Only exact types pass: a subclass that lies
+about itself is not a tensor and not a number.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from . import show
+from .show import an, type_name
+
+# Error model. A right answer may add in another order, so the error is measured against the largest value of the
+# expected result and grows with the square root of the number of rounded operations: some thousands of them are about
+# 150 roundings in float32. Half formats keep a few roundings. In float64 the bound is loose in roundings and still
+# far below float32's rounding (6e-8): an answer that was computed in lower precision inside is found out.
+TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.complex128: 1e-9,
+    torch.float32: 2e-5,
+    torch.complex64: 2e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+}
+NUMBER_TOLERANCE = 1e-6  # a Python float may come from float32 data by way of `.item()`
+
+
+@dataclass
+class CheckFailure(AssertionError):  # noqa: N818 (it is a verdict on an answer, not an error of ours)
+    """A check that did not pass: the sentence, and the details that feedback shows beside it."""
+
+    message: str
+    got: str = ""
+    expected: str = ""
+    where: str = ""  # the worst element, the tolerance
+    why: str = ""
+    mistake: str = ""  # the named mistake, where the value gives it away
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.mistake, self.message, self.where, self.why)))
+
+
+def tensor(got, *, name: str, shape=None, dtype=None) -> None:
+    """`got` is a finite `torch.Tensor`, of `shape` and `dtype` where they are given."""
+    _is_tensor(got, name)
+    if shape is not None:
+        _has_shape(got, tuple(shape), name)
+    if dtype is not None:
+        _has_dtype(got, dtype, name)
+    _is_finite(got, name)
+
+
+def close(got, expected, *, name: str, why: str = "", mistakes=None, rtol=None, atol=None) -> None:
+    """`got` equals `expected` up to rounding; `expected` is a tensor or a number.
+
+    The allowed error of an element e is `rtol * |e| + atol`. By default `rtol` comes from the dtype and `atol` is
+    `rtol` times the largest expected value (1 where that is zero). A tensor must have the expected shape and dtype;
+    a single number may come as a float or as a 0-d tensor. `mistakes` maps a sentence that names a mistake and says
+    what to do to the value (or a function that computes the value) that the mistake would give.
+    """
+    expected_tensor = _as_tensor(expected)
+    exact_dtype = type(expected) is torch.Tensor
+    if type(got) in (int, float) and expected_tensor.dim() == 0:
+        got_tensor = torch.tensor(got, dtype=expected_tensor.dtype)
+    else:
+        _is_tensor(got, name, wanted="a torch.Tensor" if exact_dtype else "a number")
+        got_tensor = got.detach()
+    rtol, atol = _tolerance(expected_tensor, rtol, atol, exact_dtype)
+    try:
+        _has_shape(got_tensor, tuple(expected_tensor.shape), name)
+        if exact_dtype:
+            _has_dtype(got_tensor, expected_tensor.dtype, name)
+        if expected_tensor.isfinite().all():
+            _is_finite(got_tensor, name)
+        _values_agree(got_tensor, expected_tensor, name, rtol, atol)
+    except CheckFailure as failure:
+        failure.got, failure.expected = show.show(got), show.show(expected)
+        failure.why = why
+        failure.mistake = _named_mistake(got_tensor, expected_tensor, mistakes or {}, rtol, atol)
+        raise
+
+
+def equal(got, expected, *, name: str, why: str = "", mistakes=None) -> None:
+    """`got` is exactly `expected`: the same types, lengths and values, with no tolerance."""
+    if same(got, expected):
+        return
+    mistake = next((sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value))), "")
+    path, a, b = _first_difference(got, expected, name)
+    if type(a) is not type(b):
+        message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
+    elif type(a) in (list, tuple, set, frozenset, dict) and len(a) != len(b):
+        message = f"{path} has {len(a)} items, expected {len(b)}."
+    else:
+        message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80)}."
+    raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
+
+
+def unchanged(value, before, *, name: str) -> None:
+    """The argument `name` still has the value `before` (a copy that the check made before its call)."""
+    if not same(value, before):
+        raise CheckFailure(
+            f"Your function changed its argument {name}. Work on a copy ({name}.clone()) or make a new value.",
+            got=f"after the call, {name} is {show.show(value)}",
+            expected=f"{name} as it was: {show.show(before)}",
+        )
+
+
+def that(condition, sentence: str, *, got=None, expected=None, why: str = "") -> None:
+    """`condition` holds; `sentence` says what is wrong when it does not. `got` and `expected` are shown as they are."""
+    if type(condition) is torch.Tensor and condition.dim() == 0 and condition.dtype == torch.bool:
+        condition = condition.item()
+    if type(condition) is not bool:
+        raise TypeError(f"checks.that needs a bool, not {type_name(condition)}: compare values of exact types first")
+    if not condition:
+        shown = [
+            "" if value is None else value if type(value) is str else show.show(value) for value in (got, expected)
+        ]
+        raise CheckFailure(sentence, *shown, why=why)
+
+
+def fail(sentence: str, *, got=None, expected=None, why: str = "") -> None:
+    """The check fails with `sentence`."""
+    that(False, sentence, got=got, expected=expected, why=why)
+
+
+def same(a, b) -> bool:
+    """Exactly equal plain values: types, shapes, dtypes and bits (NaN equals NaN); foreign objects never are."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is torch.Tensor:
+        return a.dtype == b.dtype and a.shape == b.shape and bool(_agree(a, b, 0.0, 0.0).all())
+    if type(a) in (list, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if type(a) is dict:
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if type(a) is torch.Generator:
+        return torch.equal(a.get_state(), b.get_state())
+    if type(a) is float:
+        return a == b or (a != a and b != b)
+    return type(a) in PLAIN and a == b
+
+
+PLAIN = (type(None), bool, int, complex, str, bytes, set, frozenset, range, torch.dtype)
+
+
+class counted:  # noqa: N801 (reads as a function: `grad = counted(grad)`)
+    """A trusted function that counts its calls, to hand to the student's code: `grad.calls` after the call."""
+
+    def __init__(self, function):
+        self.function, self.calls, self.__name__ = function, 0, getattr(function, "__name__", "function")
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        return self.function(*args, **kwargs)
+
+
+# The rungs
+
+
+def _is_tensor(got, name: str, wanted: str = "a torch.Tensor") -> None:
+    if type(got) is torch.Tensor:
+        return
+    if got is None:
+        raise CheckFailure(
+            f"{name} is None, expected {wanted}. Does every path of the function end in `return`?", "None", wanted
+        )
+    advice = " Wrap it: torch.as_tensor(...)." if type_name(got) == "numpy.ndarray" else ""
+    raise CheckFailure(f"{name} is {an(type_name(got))}, expected {wanted}.{advice}", show.show(got), wanted)
+
+
+def _has_shape(got: torch.Tensor, expected: tuple, name: str) -> None:
+    if tuple(got.shape) != expected:
+        got_shape = show.shape(got)
+        raise CheckFailure(
+            f"{name} has shape {got_shape}, expected {expected}.", f"shape {got_shape}", f"shape {expected}"
+        )
+
+
+def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
+    if got.dtype != expected:
+        is_, wanted = show.dtype(got), show.dtype(expected)
+        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}, as its inputs have.", is_, wanted)
+
+
+def _is_finite(got: torch.Tensor, name: str) -> None:
+    if not (got.is_floating_point() or got.is_complex()):
+        return
+    bad = ~got.isfinite()
+    if bad.any():
+        index = _first_index(bad)
+        value = show.number(got[index].item())
+        raise CheckFailure(
+            f"{name}{_at(index)} is {value}, expected a finite number.", show.show(got), "finite numbers"
+        )
+
+
+def _values_agree(got, expected, name: str, rtol: float, atol: float) -> None:
+    wrong = ~_agree(got, expected, rtol, atol)
+    if not wrong.any():
+        return
+    got, expected = _wide(got), _wide(expected)
+    error = (got - expected).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
+    index = _index(error.masked_fill(~wrong, -1.0).argmax().item(), error.shape)
+    a, b = _apart(got[index].item(), expected[index].item())
+    allowed = rtol * expected[index].abs().item() + atol
+    message = f"{name}{_at(index)} is {a}, expected {b}."
+    where = f"Off by {error[index].item():.3g}; rounding explains {allowed:.2g}."
+    if expected.numel() > 1:
+        where += f" {int(wrong.sum())} of {expected.numel()} elements differ; this one most."
+    raise CheckFailure(message, where=where)
+
+
+# Helpers
+
+
+def _agree(a: torch.Tensor, b: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
+    """Elementwise: within tolerance, or equal infinities, or both NaN. Integers and bools agree when equal."""
+    if not (b.is_floating_point() or b.is_complex()) and not (a.is_floating_point() or a.is_complex()):
+        return a == b
+    a, b = _wide(a), _wide(b)
+    return (a == b) | ((a - b).abs() <= rtol * b.abs() + atol) & b.isfinite() | (a.isnan() & b.isnan())
+
+
+def _wide(t: torch.Tensor) -> torch.Tensor:
+    return t.detach().to(torch.complex128 if t.is_complex() else torch.float64)
+
+
+def _as_tensor(expected) -> torch.Tensor:
+    if type(expected) is torch.Tensor:
+        return expected.detach()
+    return torch.tensor(expected, dtype=torch.complex128 if type(expected) is complex else torch.float64)
+
+
+def _tolerance(expected: torch.Tensor, rtol, atol, is_tensor: bool) -> tuple[float, float]:
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return rtol or 0.0, atol or 0.0
+    if rtol is None:
+        rtol = TOLERANCE.get(expected.dtype, 0.0) if is_tensor else NUMBER_TOLERANCE
+    return rtol, rtol * _scale(expected) if atol is None else atol
+
+
+def _scale(expected: torch.Tensor) -> float:
+    finite = expected[expected.isfinite()].abs()
+    largest = float(finite.max()) if finite.numel() else 0.0
+    return largest or 1.0
+
+
+def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
+    def gives(value) -> bool:
+        value = _as_tensor(_value(value))
+        return got.shape == value.shape and bool(_agree(got, value, rtol, atol).all())
+
+    return next((sentence for sentence, value in mistakes.items() if gives(value)), "")
+
+
+def _value(value):
+    return value() if callable(value) else value
+
+
+def _first_difference(a, b, path: str):
+    """The first place where two values differ, as (path, a there, b there)."""
+    if type(a) is type(b) and type(a) in (list, tuple) and len(a) == len(b):
+        i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not same(x, y))
+        return _first_difference(a[i], b[i], f"{path}[{i}]")
+    if type(a) is dict and type(b) is dict and a.keys() == b.keys():
+        key = next(key for key in a if not same(a[key], b[key]))
+        return _first_difference(a[key], b[key], f"{path}[{key!r}]")
+    return path, a, b
+
+
+def _first_index(mask: torch.Tensor) -> tuple[int, ...]:
+    return _index(mask.reshape(-1).to(torch.uint8).argmax().item(), mask.shape)
+
+
+def _index(flat: int, sizes) -> tuple[int, ...]:
+    index = []
+    for size in reversed(sizes):
+        flat, i = divmod(flat, size)
+        index.append(i)
+    return tuple(reversed(index))
+
+
+def _at(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def _apart(a, b) -> tuple[str, str]:
+    """Two unequal numbers with as many digits as it takes to see the difference."""
+    if type(a) is not float or type(b) is not float:
+        return str(a), str(b)
+    texts = (tuple(f"{x:.{digits}g}" for x in (a, b)) for digits in range(6, 18))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(a), repr(b)))

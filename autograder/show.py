@@ -1,0 +1,99 @@
+"""Values as short text: exact where they are small, summarised where they are big, never code of the student's.
+
+Everything shown here has crossed the boundary, so it is of a plain, exact type (see `protocol.py`).
+"""
+
+import math
+
+import torch
+
+WIDTH = 220  # characters of one shown value
+FEW = 12  # elements of a tensor or items of a list shown in full
+
+
+def show(value, width: int = WIDTH) -> str:
+    """`value` as one line of at most `width` characters."""
+    text = _show(value, depth=0)
+    return text if len(text) <= width else text[: width - 2] + " …"
+
+
+def type_name(value) -> str:
+    """The type as a student would say it: `torch.Tensor`, `float`, `None`; a foreign object brings its name."""
+    if value is None:
+        return "None"
+    if type(value) is torch.Tensor:
+        return "torch.Tensor"
+    return getattr(value, "type_name", type(value).__name__)
+
+
+def an(noun: str) -> str:
+    """The noun with its article: `a float`, `an int`; None needs none."""
+    if noun == "None":
+        return noun
+    return f"{'an' if noun[:1] in 'aeiouAEIOU' else 'a'} {noun}"
+
+
+def shape(tensor_or_sizes) -> str:
+    """A shape as Python writes it: `(3, 4)`, `(5,)`, `()`."""
+    return str(tuple(getattr(tensor_or_sizes, "shape", tensor_or_sizes)))
+
+
+def dtype(value) -> str:
+    """`float32` for `torch.float32`."""
+    return str(getattr(value, "dtype", value)).removeprefix("torch.")
+
+
+def number(x) -> str:
+    """A number with six significant digits, and always enough to see that it is a float."""
+    if type(x) is not float or not math.isfinite(x):
+        return str(x)
+    text = f"{x:.6g}"
+    return text if any(c in text for c in ".e") else text + "."
+
+
+def _show(value, depth: int) -> str:
+    if type(value) is torch.Tensor:
+        return _show_tensor(value)
+    if type(value) in (list, tuple, set, frozenset):
+        return _show_items(value, depth)
+    if type(value) is dict:
+        pairs = [f"{_show(k, depth + 1)}: {_show(v, depth + 1)}" for k, v in list(value.items())[:FEW]]
+        return "{" + ", ".join(pairs + ["…"] * (len(value) > FEW)) + "}"
+    if type(value) is float:
+        return number(value)
+    if type(value) is str:
+        return repr(value if len(value) <= WIDTH else value[:WIDTH] + "…")
+    if type(value) is int and value.bit_length() > 256:
+        return f"an int of {value.bit_length()} bits"
+    if isinstance(value, torch.Generator):
+        return "a torch.Generator"
+    if callable(value) and hasattr(value, "__name__"):
+        return value.__name__
+    return str(value)
+
+
+def _show_items(items, depth: int) -> str:
+    left, right = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}[type(items)]
+    if depth > 3:
+        return f"{left}…{right}"
+    shown = [_show(item, depth + 1) for item in list(items)[:FEW]]
+    if len(items) > FEW:
+        shown.append(f"… {len(items)} in all")
+    comma = "," if type(items) is tuple and len(items) == 1 else ""
+    return left + ", ".join(shown) + comma + right
+
+
+def _show_tensor(t: torch.Tensor) -> str:
+    t = t.detach()
+    if t.numel() <= FEW:
+        return f"tensor({_nested(t.tolist())}, {dtype(t)})"
+    first = ", ".join(number(x) for x in t.reshape(-1)[:4].tolist())
+    text = f"tensor of shape {shape(t)}, {dtype(t)}: [{first}, …]"
+    if t.is_complex():
+        return text
+    values = t.to(torch.float64)
+    return f"{text} from {number(values.min().item())} to {number(values.max().item())}"
+
+
+def _nested(x) -> str:
+    return "[" + ", ".join(map(_nested, x)) + "]" if isinstance(x, list) else number(x)
