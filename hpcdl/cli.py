@@ -34,7 +34,7 @@ def main(
 
 
 def labs_folder() -> Path:
-    """The folder of notebooks: `labs` here, or beside the package in a checkout; exits with advice where there is none."""
+    """The folder of notebooks: `labs` here, or beside the package in a checkout; without one, exit with advice."""
     for folder in (Path.cwd() / "labs", Path.cwd(), Path(hpcdl.__file__).resolve().parent.parent / "labs"):
         if list(folder.glob("[0-9][0-9]_*.ipynb")):
             return folder
@@ -63,14 +63,17 @@ def lab(
 ) -> None:
     """Open JupyterLab at the labs."""
     folder = labs_folder()
-    first = f"/lab/tree/{_notebook(folder, name)}" if name else "/lab/tree/README.md?factory=Markdown%20Preview"
     command = [
         *(sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"),
-        f"--LabApp.default_url={first}",
-        # A class of 300 should not be asked about news, nor ask the network for updates.
+        f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
+        # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
         *([] if browser else ["--no-browser"]),
+        *(["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []),  # in a container
     ]
+    # Settings for everyone who opens the labs (no news, Markdown as a page); a user's own settings still win.
+    config = [str(Path(hpcdl.__file__).parent / "jupyter"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(config)
     os.execv(sys.executable, command)
 
 

@@ -1,0 +1,129 @@
+"""A real JupyterLab in a real Chromium: one server and one browser for the whole session."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autograder import build
+
+ARTIFACTS = Path(__file__).resolve().parents[2] / "artifacts" / "browser"
+CHROMIUM_FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
+    *("--disable-component-update", "--disable-sync", "--disable-quic"),
+]
+
+
+@pytest.fixture(scope="session")
+def browser(need):
+    """Debian's Chromium, headless."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    need("chromium", executable is not None, "apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api").sync_playwright().start()
+    chromium = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
+    yield chromium
+    chromium.close()
+    playwright.stop()
+
+
+@pytest.fixture(scope="session")
+def jupyter(tmp_path_factory):
+    """`hpcdl lab` over a folder with the solved notebooks; yields (its address, that folder)."""
+    home = tmp_path_factory.mktemp("jupyter")
+    labs = home / "labs"
+    labs.mkdir()
+    shutil.copy(build.LABS_DIR / "README.md", labs)
+    for path in build.sources():
+        (labs / f"{path.stem}.ipynb").write_text(build.write(build.solved(build.slug_of(path))), encoding="utf-8")
+    log = (home / "server.log").open("w+")
+    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data")}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "hpcdl", "lab", "--no-browser"],
+        cwd=home,
+        stdout=log,
+        stderr=log,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        yield _address(server, Path(log.name)), labs
+    finally:
+        server.send_signal(signal.SIGTERM)  # the server ends its kernels
+        try:
+            server.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+        log.close()
+
+
+def _address(server: subprocess.Popen, log: Path, seconds: float = 60) -> str:
+    """The address that the server prints, with its token."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and server.poll() is None:
+        if found := re.search(r"http://(?:localhost|127\.0\.0\.1):\d+/lab\S*token=\w+", log.read_text()):
+            return found.group(0)
+        time.sleep(0.1)
+    pytest.fail(f"JupyterLab did not start within {seconds} s:\n{log.read_text()[-3000:]}")
+
+
+class Lab:
+    """One notebook in the browser, with the few gestures a student makes."""
+
+    def __init__(self, page, address: str, name: str):
+        self.page, self.name = page, name
+        server, token = re.fullmatch(r"(http://[^/]+)/.*token=(\w+)", address).groups()
+        self.api = f"{server}/api/sessions?token={token}"
+        page.goto(f"{server}/lab/tree/{name}?token={token}&reset", wait_until="domcontentloaded")
+        page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+        self._wait(lambda: self.kernel_state() == "idle", 60, "the kernel to start")
+        page.wait_for_timeout(500)  # the page learns of its kernel a moment after the server
+
+    def kernel_state(self) -> str | None:
+        """The state of this notebook's kernel as the server knows it."""
+        sessions = self.page.request.get(self.api).json()
+        return next((s["kernel"]["execution_state"] for s in sessions if s["path"] == self.name), None)
+
+    def run_all(self, seconds: float) -> None:
+        """Run every cell and wait until the last one has its number."""
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_text("Run All Cells", exact=True).click()
+        self._wait(self._finished, seconds, "all cells to run")
+
+    def _finished(self) -> bool:
+        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
+        return bool(prompts) and all(re.fullmatch(r"\[\d+\]:", prompt.strip()) for prompt in prompts)
+
+    def _wait(self, condition, seconds: float, what: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"{self.name}: waited {seconds} s for {what}; see {self.screenshot('timeout')}")
+            self.page.wait_for_timeout(100)
+
+    def screenshot(self, name: str) -> Path:
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        path = ARTIFACTS / f"{name}.png"
+        self.page.screenshot(path=path)
+        return path
+
+
+@pytest.fixture
+def open_lab(browser, jupyter):
+    """Open a solved notebook by file name in a fresh page of 1400x900; its kernel ends with the server."""
+    address, _ = jupyter
+    contexts = []
+
+    def open_(name: str, width: int = 1400, height: int = 900) -> Lab:
+        context = browser.new_context(viewport={"width": width, "height": height})
+        contexts.append(context)
+        return Lab(context.new_page(), address, name)
+
+    yield open_
+    for context in contexts:
+        context.close()

@@ -1,0 +1,21 @@
+"""What all tests share: optional parts of the machine are skipped by name, or required where CI must have them."""
+
+import os
+
+import pytest
+
+REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
+
+
+def need(part: str, present: bool, advice: str) -> None:
+    """Skip the test where `part` of the machine is absent; fail where the environment's HPCDL_REQUIRE names it."""
+    if present:
+        return
+    if part in REQUIRED:
+        pytest.fail(f"{part} is required here (HPCDL_REQUIRE) and absent: {advice}")
+    pytest.skip(f"{part} is absent: {advice}")
+
+
+@pytest.fixture(scope="session", name="need")
+def need_fixture():
+    return need
