@@ -1,0 +1,79 @@
+"""Every lab's notebooks run top to bottom: solved without an error, blank without anything worse than an open exercise."""
+
+import os
+import time
+
+import nbclient
+import pytest
+
+from autograder import build, exercises
+
+LABS = [build.slug_of(path) for path in build.sources()]
+SECONDS = 300  # a limit against hangs, not a goal: `test_a_solved_lab_...` states the goal
+
+
+def execute(notebook, folder, allow_errors: bool = False):
+    """Run a notebook in its own kernel, in `folder`, with torch on one thread per core."""
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        allow_errors=allow_errors,
+        resources={"metadata": {"path": str(folder)}},
+        kernel_name="python3",
+    )
+    client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    return notebook
+
+
+def outputs(notebook, kind: str):
+    return [out for cell in notebook.cells for out in cell.get("outputs", []) if out.output_type == kind]
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    """The executed solved notebook of a lab and its seconds, each run once."""
+    done = {}
+
+    def run(slug: str):
+        if slug not in done:
+            begin = time.perf_counter()
+            notebook = execute(build.solved(slug), tmp_path_factory.mktemp(slug))
+            done[slug] = notebook, time.perf_counter() - begin
+        return done[slug]
+
+    return run
+
+
+@pytest.mark.parametrize("slug", LABS)
+def test_the_solved_lab_runs_top_to_bottom(slug, solved):
+    notebook, seconds = solved(slug)
+    print(f"{slug}: {seconds:.1f} s")
+    assert not [out for out in outputs(notebook, "stream") if out.name == "stderr"], "a student would see red text"
+
+
+@pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
+def test_every_check_of_the_solved_lab_passes(slug, solved):
+    notebook, _ = solved(slug)
+    shown = [str(out.data.get("text/plain", "")) for out in outputs(notebook, "display_data")]
+    shown += [str(out.data.get("text/plain", "")) for out in outputs(notebook, "execute_result")]
+    lab = exercises.load(slug)
+    assert any(f"{lab.points:g} / {lab.points:g}" in text for text in shown), "the last check shows the full total"
+
+
+@pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
+def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
+    notebook = execute(build.student(slug), tmp_path, allow_errors=True)
+    errors = [out for out in outputs(notebook, "error") if out.ename != "NotImplementedError"]
+    assert not errors, f"{errors[0].ename}: {errors[0].evalue}"
+
+
+def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(solved, tmp_path):
+    notebook = build.solved("ddp")
+    notebook.cells.append(
+        nbclient.client.nbformat.v4.new_code_cell("print('ENGINES', engines, accuracy, replicas_identical)")
+    )
+    printed = "".join(out.text for out in outputs(execute(notebook, tmp_path), "stream"))
+    engines, accuracy, identical = printed.rsplit("ENGINES", 1)[1].split()
+    assert int(engines) == 4
+    assert float(accuracy) >= 0.95
+    assert identical == "True"
