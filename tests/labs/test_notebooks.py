@@ -1,4 +1,4 @@
-"""Every lab's notebooks run top to bottom: solved without an error, blank without anything worse than an open exercise."""
+"""Every lab runs top to bottom: solved without an error, blank without anything worse than an open exercise."""
 
 import os
 import time

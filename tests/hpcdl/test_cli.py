@@ -1,0 +1,61 @@
+"""The command line answers mistakes with a sentence and an exit code."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hpcdl import doctor
+
+
+def hpcdl(*arguments, cwd=None, seconds=60):
+    command = [sys.executable, "-m", "hpcdl", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd)
+
+
+def test_help_is_quick():
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        assert hpcdl("--help").returncode == 0
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.4
+
+
+def test_an_unknown_lab_names_the_labs_there_are():
+    run = hpcdl("lab", "gradient", "--no-browser")
+    assert run.returncode == 2
+    assert "no lab 'gradient'" in run.stderr
+    assert "02_gradient_descent" in run.stderr
+
+
+def test_without_a_command_the_help_is_shown():
+    assert "doctor" in hpcdl().stderr + hpcdl().stdout
+
+
+@pytest.mark.mpi
+def test_the_doctor_examines_everything_and_starts_engines():
+    run = hpcdl("doctor", "--json", seconds=120)
+    findings = {finding["name"]: finding for finding in json.loads(run.stdout)}
+    assert set(findings) == {name for name, _ in doctor.probes()}
+    assert findings["engines"]["state"] == "ok", findings["engines"]
+    assert run.returncode == 0
+    assert all(finding["advice"] for finding in findings.values() if finding["state"] != "ok")
+
+
+def test_a_probe_that_raises_becomes_a_finding_and_not_a_traceback():
+    def broken():
+        raise OSError("no such device")
+
+    finding = doctor._run("GPU", broken)
+    assert finding.state == "missing"
+    assert "no such device" in finding.detail
+
+
+def test_the_report_wraps_long_sentences_under_themselves(capsys):
+    doctor.show([("memory", lambda: doctor.Finding("memory", "limited", "little " * 30, "close other programs"))])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("! memory")
+    assert all(line.startswith(" " * 16) for line in lines[1:])
