@@ -1,0 +1,50 @@
+"""CIFAR-10: 60,000 colour photographs of 32x32 pixels in ten classes (Krizhevsky, 2009), fetched once (170 MB).
+
+The binary version is read, not the Python version: that one is a pickle, and a pickle from the net can run code.
+Its size and SHA-256 sum are those that TensorFlow Datasets publishes (url_checksums/cifar10.txt).
+"""
+
+import tarfile
+from pathlib import Path
+
+import torch
+
+from hpcdl.data.download import RemoteFile, cache_folder, fetch
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+ARCHIVE = RemoteFile(
+    "cifar-10-binary.tar.gz",
+    170052171,
+    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    (
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/cifar-10-binary.tar.gz",
+    ),
+)
+BATCHES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+RECORD = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes, row by row
+
+
+def cifar10(split: str = "train", *, folder: Path | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (N, 3, 32, 32) float32 in [0, 1] and labels (N,) int64; N is 50,000 for "train", 10,000 for "test"."""
+    if split not in BATCHES:
+        raise ValueError(f"cifar10: split is {split!r}; choose 'train' or 'test'")
+    archive = fetch(ARCHIVE, Path(folder) if folder else cache_folder())
+    records = torch.cat(read_records(archive, BATCHES[split]))
+    return records[:, 1:].reshape(-1, 3, 32, 32).float() / 255, records[:, 0].long()
+
+
+def read_records(archive: Path, names: tuple[str, ...]) -> list[torch.Tensor]:
+    """The records (n, 3073) uint8 of each named file in the archive, in the order of `names`; nothing is extracted."""
+    found = {}
+    with tarfile.open(archive, "r:gz") as tar:
+        for member in tar:
+            name = member.name.rpartition("/")[2]
+            if name in names:
+                raw = tar.extractfile(member).read()
+                if not raw or len(raw) % RECORD:
+                    raise ValueError(f"{archive}: {name} has {len(raw):,} bytes, not a multiple of {RECORD:,}")
+                found[name] = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(-1, RECORD)
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"{archive} lacks {', '.join(missing)}")
+    return [found[name] for name in names]

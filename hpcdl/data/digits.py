@@ -1,0 +1,36 @@
+"""The handwritten digits that come with scikit-learn: 1,797 real images of 8 x 8 pixels, nothing to download."""
+
+from typing import NamedTuple
+
+import torch
+
+
+class Split(NamedTuple):
+    """Images to learn from and images held out: `x` (N, 1, H, W) float32 in [0, 1], `y` (N,) int64 labels."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    x_held_out: torch.Tensor
+    y_held_out: torch.Tensor
+
+
+def digits(size: int = 8, held_out: float = 0.2, seed: int = 0) -> Split:
+    """The digits, shuffled by `seed`, a fraction `held_out` kept apart; `size` other than 8 resamples the images.
+
+    Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits" (UCI, 1998), by way of
+    `sklearn.datasets.load_digits`. Raises ValueError for a size below 1 or a fraction outside (0, 1).
+    """
+    if size < 1:
+        raise ValueError(f"size is {size}; an image has 1 pixel or more a side")
+    if not 0 < held_out < 1:
+        raise ValueError(f"held_out is {held_out}; it is a fraction between 0 and 1, such as 0.2")
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    order = torch.randperm(len(bunch.target), generator=torch.Generator().manual_seed(seed))
+    x = torch.from_numpy(bunch.images).to(torch.float32)[order].unsqueeze(1) / 16
+    y = torch.from_numpy(bunch.target).to(torch.int64)[order]
+    if size != 8:
+        x = torch.nn.functional.interpolate(x, size=(size, size), mode="bilinear", align_corners=False)
+    cut = round(len(y) * (1 - held_out))
+    return Split(x[:cut], y[:cut], x[cut:], y[cut:])

@@ -1,0 +1,48 @@
+"""MNIST: 70,000 handwritten digits of 28x28 pixels (LeCun, Bottou, Bengio and Haffner, 1998), fetched once.
+
+Sizes and SHA-256 sums are those that TensorFlow Datasets publishes (url_checksums/mnist.txt).
+"""
+
+import gzip
+import math
+import struct
+from pathlib import Path
+
+import torch
+
+from hpcdl.data.download import RemoteFile, fetch
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+SUMS = {
+    "train-images-idx3-ubyte.gz": (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+    "train-labels-idx1-ubyte.gz": (28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+    "t10k-images-idx3-ubyte.gz": (1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+    "t10k-labels-idx1-ubyte.gz": (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+}
+FILES = {name: RemoteFile(name, *sums, tuple(url + name for url in MIRRORS)) for name, sums in SUMS.items()}
+
+
+def mnist(split: str = "train", *, folder: Path | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (N, 1, 28, 28) float32 in [0, 1] and labels (N,) int64; N is 60,000 for "train", 10,000 for "test"."""
+    prefix = {"train": "train", "test": "t10k"}.get(split)
+    if prefix is None:
+        raise ValueError(f"mnist: split is {split!r}; choose 'train' or 'test'")
+    folder = folder and Path(folder) / "mnist"
+    images = read_idx(_path(f"{prefix}-images-idx3-ubyte.gz", folder))
+    labels = read_idx(_path(f"{prefix}-labels-idx1-ubyte.gz", folder))
+    return images.unsqueeze(1).float() / 255, labels.long()
+
+
+def read_idx(path: Path) -> torch.Tensor:
+    """The uint8 tensor in a gzipped IDX file: two zero bytes, 8 for uint8, the number of sizes, the sizes, the data."""
+    raw = gzip.decompress(Path(path).read_bytes())
+    if len(raw) < 4 or raw[:3] != b"\0\0\x08":
+        raise ValueError(f"{path} is not an IDX file of bytes: it begins with {raw[:4].hex(' ') or 'nothing'}")
+    header = 4 + 4 * raw[3]
+    sizes = struct.unpack(f">{raw[3]}I", raw[4:header]) if len(raw) >= header else ()
+    if len(raw) != header + math.prod(sizes):
+        raise ValueError(f"{path}: its header promises {math.prod(sizes):,} bytes, {len(raw) - header:,} follow")
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8, offset=header).reshape(sizes)
