@@ -1,0 +1,54 @@
+"""One communicator, four machines: an algorithm receives `comm` and runs unchanged on each of them.
+
+    comm.rank, comm.size
+    comm.send(x, dest, tag=0)              comm.recv(out, source, tag=0)
+    comm.sendrecv(x, dest, out, source)    comm.isend(x, dest), comm.irecv(out, source) -> request.wait()
+    comm.broadcast(x, root=0)              comm.all_reduce(x)             comm.barrier()
+    comm.accumulate(out, x)                comm.compute(seconds)          comm.clock()
+
+The contract, kept by every machine:
+
+- Messages are contiguous torch tensors. `recv` fills `out` in place; `out` has as many bytes as the message.
+- Messages from one rank to another with one tag arrive in the order in which they were sent.
+- A correct program does not rely on buffering: `send` may wait until the receiver has posted its `recv`
+  (the simulated machine always waits; MPI may). What `isend` was given must not change before `wait()`.
+- `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in the
+  same order. The course's own are in `hpcdl.collectives`.
+- `accumulate(out, x)` is `out += x`, and `compute(seconds)` is work of a known length: the simulated machine charges
+  virtual time for them (gamma per byte, and the seconds), elsewhere the first adds and the second does nothing.
+- A wrong argument raises TypeError or ValueError with rank, name, value and rule; a message that does not fit, a lost
+  message or a deadlock raises `CommError` (`DeadlockError` is one).
+
+The machines: `simulate(f, p)` runs p ranks in this process in virtual time; `MPIComm()` is MPI on CPU tensors;
+`TorchComm()` is torch.distributed; `TracingComm(comm)` wraps any of them and records every operation.
+"""
+
+import importlib
+
+_HOMES = {
+    "Communicator": "base",
+    "Request": "base",
+    "CommError": "base",
+    "DeadlockError": "base",
+    "RankError": "base",
+    "simulate": "simulated",
+    "Simulation": "simulated",
+    "MPIComm": "mpi",
+    "TorchComm": "distributed",
+    "TracingComm": "tracing",
+    "Trace": "tracing",
+    "Event": "tracing",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    # Each machine is imported when it is first used: MPI must not start because someone simulates.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__():
+    return __all__

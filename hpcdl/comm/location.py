@@ -1,0 +1,65 @@
+"""Where code stands: the line a person wrote, with the name they know it by ("Cell In[5], line 3")."""
+
+import linecache
+import sys
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+_HERE = str(Path(__file__).parent)
+
+
+class Place(NamedTuple):
+    """One line of code: file as Python knows it, line number, name of the function."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def source(self) -> str:
+        """The text of the line, empty where it cannot be had (a notebook's cell is known to its kernel alone)."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self):
+        return f"{friendly_name(self.file)}, line {self.line}"
+
+    def shown(self) -> str:
+        """Place and source on one line, for messages."""
+        return f"{self}: {self.source}" if self.source else str(self)
+
+
+def friendly_name(file: str) -> str:
+    """"Cell In[5]" for a notebook's cell, else the path, relative to the working directory where it lies in it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cell = shell.compile.format_code_name(file) if shell and hasattr(shell.compile, "format_code_name") else None
+    if cell:
+        return " ".join(cell)
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file
+
+
+def frames_of(frame: FrameType | None) -> list[Place]:
+    """The stack that ends in `frame`, outermost call first."""
+    places = []
+    while frame is not None:
+        places.append(Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return places[::-1]
+
+
+def frames_of_traceback(traceback: TracebackType | None) -> list[Place]:
+    """The lines an exception passed through, outermost call first."""
+    places = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        places.append(Place(code.co_filename, traceback.tb_lineno, code.co_name))
+        traceback = traceback.tb_next
+    return places
+
+
+def caller(places: list[Place]) -> Place | None:
+    """The innermost line outside the communicator: the one that called it."""
+    return next((place for place in reversed(places) if not place.file.startswith(_HERE)), None)

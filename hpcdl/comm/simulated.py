@@ -1,0 +1,293 @@
+"""The simulated machine: p ranks in this process, in virtual time, with every deadlock explained.
+
+The model (Hockney 1994, extended by gamma): a message of n bytes takes `alpha + n * beta` seconds from the moment when both
+sides have posted it; a rank sends one message and receives one at a time; `accumulate` takes `gamma` seconds per byte.
+The machine's own collectives take ceil(log2 p) such steps.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from hpcdl.comm.base import CommError, Communicator, DeadlockError, RankError, Request, describe
+from hpcdl.comm.location import caller, frames_of_traceback
+from hpcdl.comm.tracing import Trace
+from hpcdl.comm.turns import Turns
+
+SHOWN = 8  # ranks in a message: more do not fit a screen
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What p ranks returned, by rank, and what it cost: virtual `seconds`, the `trace`, bytes given to send by rank."""
+
+    results: list[Any]
+    seconds: float
+    trace: Trace
+    bytes_sent: list[int]
+
+    def __repr__(self):
+        return (
+            f"<Simulation of {len(self.results)} ranks: {self.seconds:.3g} s virtual, "
+            f"{sum(self.bytes_sent):,} bytes sent, {len(self.trace):,} events>"
+        )
+
+
+def simulate(
+    f: Callable, p: int, *args, alpha: float = 0.0, beta: float = 0.0, gamma: float = 0.0, seed: int = 0
+) -> Simulation:
+    """Call `f(comm, *args)` on each of `p` ranks, 1 to 1024, and return their results and the cost.
+
+    `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. Ranks that are equally early in virtual time
+    run in an order given by `seed`; the same seed replays the same run. The ranks share this process: its global variables,
+    the arguments, and torch's global generator (give each rank a `torch.Generator` of its own).
+    Raises DeadlockError, CommError, and RankError (from what a rank raised).
+    """
+    if type(p) is not int or not 1 <= p <= 1024:
+        raise ValueError(f"simulate: p is {p!r}; the number of ranks is an int from 1 to 1024")
+    for name, value in {"alpha": alpha, "beta": beta, "gamma": gamma}.items():
+        if not value >= 0:
+            raise ValueError(f"simulate: {name} is {value!r}; a cost is 0 or more seconds")
+    threads = torch.get_num_threads()
+    # One rank runs at a time, but each thread would start a pool of its own for large tensors.
+    torch.set_num_threads(1)
+    try:
+        return _Machine(p, alpha, beta, gamma, seed).run(f, args)
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Message(Request):
+    __slots__ = ("awaited", "completed", "posted")
+
+
+class _Machine:
+    """Matches sends with receives and keeps the time."""
+
+    def __init__(self, p, alpha, beta, gamma, seed):
+        self.p, self.alpha, self.beta, self.gamma = p, alpha, beta, gamma
+        self.turns = Turns(p, seed)
+        self.trace = Trace()
+        self.bytes_sent = [0] * p
+        self.waiting: list[tuple | None] = [None] * p  # what each rank waits for, as `describe` takes it
+        self.unmatched = {"dest": defaultdict(deque), "source": defaultdict(deque)}
+        self.port_free = {"dest": [0.0] * p, "source": [0.0] * p}
+        self.collective: dict[int, tuple] = {}  # rank -> (operation, tensor) of those that have arrived
+
+    def run(self, f, args) -> Simulation:
+        results = [None] * self.p
+
+        def body(rank):
+            results[rank] = f(SimulatedComm(self, rank), *args)
+
+        self.turns.run(body, self.deadlock)
+        if self.turns.failed:
+            raise self.failure(*self.turns.failed)
+        self.check_nothing_lost()
+        return Simulation(results, max(self.turns.clocks), self.trace, self.bytes_sent)
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def post(self, message: _Message, rank: int, other_side: str, channel: tuple[int, int, int]) -> _Message:
+        """Match a message with the earliest of the other side on (source, dest, tag), or leave it to be matched."""
+        message.posted, message.awaited = self.turns.clocks[rank], False
+        partners = self.unmatched[other_side][channel]
+        if not partners:
+            self.unmatched[message.side][channel].append(message)
+        elif message.side == "dest":
+            self.transfer(message, partners.popleft())
+        else:
+            self.transfer(partners.popleft(), message)
+        return message
+
+    def transfer(self, sent: _Message, received: _Message) -> None:
+        source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
+        if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
+            raise CommError(
+                f"rank {source} sends {_size(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has an out "
+                f"of {_size(received.x)}; both sides need the same dtype and number of elements"
+            )
+        _copy(received.x, sent.x)
+        outgoing, incoming = self.port_free["dest"], self.port_free["source"]
+        start = max(sent.posted, received.posted, outgoing[source], incoming[dest])
+        end = outgoing[source] = incoming[dest] = start + self.alpha + nbytes * self.beta
+        self.bytes_sent[source] += nbytes
+        self.trace.record(sent.posted, end, source, "send", dest, nbytes, sent.tag)
+        self.trace.record(received.posted, end, dest, "recv", source, nbytes, received.tag)
+        for message in (sent, received):
+            message.done, message.completed = True, end
+            if message.awaited:
+                self.resume_if_complete(message.comm.rank)
+
+    def wait(self, rank: int, op: str, requests: tuple[_Message, ...]) -> None:
+        if not all([request.done for request in requests]):
+            for request in requests:
+                request.awaited = True
+            self.waiting[rank] = (op, requests)
+            self.turns.pause(rank)
+            return
+        self.turns.advance(rank, max(0.0, max(r.completed for r in requests) - self.turns.clocks[rank]))
+
+    def resume_if_complete(self, rank: int) -> None:
+        op_and_requests = self.waiting[rank]
+        if op_and_requests and all([request.done for request in op_and_requests[1]]):
+            completed = max([request.completed for request in op_and_requests[1]])
+            self.resume(rank, max(self.turns.clocks[rank], completed))
+
+    def resume(self, rank: int, clock: float) -> None:
+        self.waiting[rank] = None
+        self.turns.clocks[rank] = clock
+        self.turns.wake(rank)
+
+    # -- collectives ------------------------------------------------------------------------------------------------
+
+    def collect(self, rank: int, op: str, x: torch.Tensor | None, root: int | None, combine: Callable, step: float):
+        """Wait until every rank has come with the same operation; then `combine` their tensors, in rank order."""
+        detail = "" if root is None else f"root={root}"
+        self.collective[rank] = (describe(op, (), detail), x, self.turns.clocks[rank])
+        self.check_agreement(rank)
+        if len(self.collective) < self.p:
+            self.waiting[rank] = (op, (), detail)
+            self.turns.pause(rank)
+            return
+        arrived, self.collective = self.collective, {}
+        combine([arrived[other][1] for other in range(self.p)])
+        end = max(self.turns.clocks[other] for other in arrived) + (self.p - 1).bit_length() * step
+        peer = -1 if root is None else root
+        for other, (_, tensor, posted) in arrived.items():
+            self.trace.record(posted, end, other, op, peer, 0 if tensor is None else tensor.nbytes)
+            if other != rank:
+                self.resume(other, end)
+        self.turns.advance(rank, end - self.turns.clocks[rank])
+
+    def check_agreement(self, rank: int) -> None:
+        first = next(iter(self.collective))
+        (op, x, _), (other_op, y, _) = self.collective[rank], self.collective[first]
+        if op != other_op:
+            raise CommError(
+                f"rank {rank} calls {op} where rank {first} called {other_op}; "
+                "every rank calls the same collectives in the same order"
+            )
+        if x is not None and (x.dtype != y.dtype or x.numel() != y.numel()):
+            raise CommError(
+                f"{op}: x is {_size(x)} on rank {rank} and {_size(y)} on rank {first}; every rank needs the same"
+            )
+
+    # -- what went wrong --------------------------------------------------------------------------------------------
+
+    def deadlock(self) -> DeadlockError:
+        stuck = [rank for rank in range(self.p) if not self.turns.returned[rank]]
+        lines = ["deadlock: every rank that has not returned waits for another."]
+        lines += [self.situation(rank) for rank in stuck[:SHOWN]]
+        if len(stuck) > SHOWN:
+            lines.append(f"... and {len(stuck) - SHOWN} more ranks wait")
+        returned = [rank for rank in range(self.p) if self.turns.returned[rank]]
+        if returned:
+            ranks = ", ".join(map(str, returned[:SHOWN])) + (", ..." if len(returned) > SHOWN else "")
+            lines.append(f"rank{'s' * (len(returned) > 1)} {ranks} returned")
+        return DeadlockError("\n".join(lines + self.advice(stuck)))
+
+    def situation(self, rank: int) -> str:
+        place = caller(self.turns.stack(rank))
+        return f"rank {rank} waits in {describe(*self.waiting[rank])}" + (f" at {place.shown()}" if place else "")
+
+    def advice(self, stuck: list[int]) -> list[str]:
+        ops = {self.waiting[rank][0] for rank in stuck}
+        if ops == {"send"}:
+            return ["A send completes only when its receiver has posted the recv: use sendrecv, or let one side receive."]
+        if ops == {"recv"}:
+            return ["All of them receive and none sends: use sendrecv, or let one of them send first."]
+        return []
+
+    def failure(self, rank: int, error: BaseException) -> BaseException:
+        place = caller(frames_of_traceback(error.__traceback__))
+        where = f" at {place.shown()}" if place else ""
+        if isinstance(error, CommError):
+            return type(error)(f"{error}{where}")
+        failure = RankError(f"rank {rank} raised {type(error).__name__}: {error}{where}", rank)
+        failure.__cause__ = error
+        return failure
+
+    def check_nothing_lost(self) -> None:
+        for side, verb in (("dest", "sent"), ("source", "expected")):
+            for messages in self.unmatched[side].values():
+                for message in messages:
+                    raise CommError(
+                        f"rank {message.comm.rank} {verb} a message of {_size(message.x)} with "
+                        f"{describe(message.op, (message,)).removesuffix('.wait()')}, and rank {message.peer} returned "
+                        f"without {'receiving' if side == 'dest' else 'sending'} it"
+                    )
+
+
+def _size(x: torch.Tensor) -> str:
+    return f"{x.numel()} {str(x.dtype).removeprefix('torch.')}"
+
+
+class SimulatedComm(Communicator):
+    """One rank of the simulated machine."""
+
+    def __init__(self, machine: _Machine, rank: int):
+        self.machine, self.rank, self.size = machine, rank, machine.p
+
+    def clock(self) -> float:
+        return self.machine.turns.clocks[self.rank]
+
+    def accumulate(self, out, x):
+        start = self.clock()
+        out += x
+        self.machine.turns.advance(self.rank, self.machine.gamma * out.nbytes)
+        self.machine.trace.record(start, self.clock(), self.rank, "accumulate", -1, out.nbytes)
+
+    def compute(self, seconds):
+        if not seconds >= 0:
+            raise ValueError(f"rank {self.rank}: compute: seconds is {seconds!r}; work takes 0 or more seconds")
+        start = self.clock()
+        self.machine.turns.advance(self.rank, seconds)
+        self.machine.trace.record(start, self.clock(), self.rank, "compute")
+
+    def _isend(self, op, x, dest, tag):
+        message = _Message(self, op, "dest", x, dest, tag)
+        return self.machine.post(message, self.rank, "source", (self.rank, dest, tag))
+
+    def _irecv(self, op, out, source, tag):
+        message = _Message(self, op, "source", out, source, tag)
+        return self.machine.post(message, self.rank, "dest", (source, self.rank, tag))
+
+    def _wait(self, op, *requests):
+        self.machine.wait(self.rank, op, requests)
+
+    def _broadcast(self, x, root):
+        step = self.machine.alpha + x.nbytes * self.machine.beta
+        self.machine.collect(self.rank, "broadcast", x, root, partial(_copy_from, root), step)
+
+    def _all_reduce(self, x):
+        step = self.machine.alpha + x.nbytes * (self.machine.beta + self.machine.gamma)
+        self.machine.collect(self.rank, "all_reduce", x, None, _sum_everywhere, step)
+
+    def _barrier(self):
+        self.machine.collect(self.rank, "barrier", None, None, lambda _: None, self.machine.alpha)
+
+
+def _copy(out, x):
+    """The elements of `x` into `out`, in order, whatever their shapes."""
+    if out.shape != x.shape:
+        x = x.detach().view(out.shape)
+    out.detach().copy_(x.detach())
+
+
+def _copy_from(root, tensors):
+    for tensor in tensors:
+        if tensor is not tensors[root]:
+            tensor.detach().view(-1).copy_(tensors[root].detach().view(-1))
+
+
+def _sum_everywhere(tensors):
+    total = tensors[0].detach().clone().view(-1)
+    for tensor in tensors[1:]:
+        total += tensor.detach().view(-1)
+    for tensor in tensors:
+        _copy(tensor, total)

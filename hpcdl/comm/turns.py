@@ -1,0 +1,155 @@
+"""Threads that take turns: one rank runs at a time, always one that is earliest in virtual time.
+
+A thread is what lets a rank be ordinary code that stops in the middle of a call, also inside autograd's hooks. Threads never
+run at the same time here: the one that pauses hands the turn to the next directly, so a run is deterministic.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from hpcdl.comm.base import CommError
+from hpcdl.comm.location import Place, frames_of
+
+MANY = 32  # ranks from which on it pays to keep them on one core
+STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
+
+
+class Stopped(SystemExit):
+    """Ends a rank's thread when the run is over; not an Exception, so that a rank's `except Exception` lets it pass."""
+
+
+class Turns:
+    """`p` ranks with a clock each; `seed` orders those that are equally early (0: first come, first served)."""
+
+    def __init__(self, p: int, seed: int = 0):
+        self.clocks = [0.0] * p
+        self.failed: tuple[int, BaseException] | None = None
+        self.returned = [False] * p
+        self._ready: list[tuple[float, float, int]] = []
+        self._tie = Random(seed).random if seed else count().__next__
+        self._turns = [allocate_lock() for _ in range(p)]
+        self._over = allocate_lock()
+        self._threads: list[threading.Thread] = []
+        self._current = 0
+        self._stopping = False
+        for lock in (*self._turns, self._over):
+            lock.acquire()
+
+    def run(self, body: Callable[[int], None], stuck: Callable[[], Exception]) -> None:
+        """Run `body(rank)` for every rank to its end; raise `stuck()` when all that are left have paused."""
+        self._start(body)
+        try:
+            for rank in range(len(self.clocks)):
+                self.wake(rank)
+            self._pass_on()
+            self._wait_for_end()
+            if self.failed is None and not all(self.returned):
+                raise stuck()
+        finally:
+            self._stop()
+
+    def wake(self, rank: int) -> None:
+        """Let `rank` have a turn when its clock comes up."""
+        heappush(self._ready, (self.clocks[rank], self._tie(), rank))
+
+    def pause(self, rank: int) -> None:
+        """Give the turn away; return after a `wake(rank)`, when the turn has come back."""
+        self._check_not_over()
+        if not self._pass_on(rank):
+            self._turns[rank].acquire()
+        self._check_not_over()
+
+    def advance(self, rank: int, seconds: float) -> None:
+        """Let `rank` be busy for a while: ranks that are now earlier go first."""
+        self.clocks[rank] += seconds
+        if self._ready and self._ready[0][0] < self.clocks[rank]:
+            self.wake(rank)
+            self.pause(rank)
+
+    def stack(self, rank: int) -> list[Place]:
+        """Where `rank` stands now, outermost call first."""
+        return frames_of(sys._current_frames().get(self._threads[rank].ident))
+
+    def _pass_on(self, me: int | None = None) -> bool:
+        """Hand the turn to the earliest rank that is ready; True when that is `me`, who has it already."""
+        if not self._ready:
+            self._over.release()
+            return False
+        self._current = heappop(self._ready)[2]
+        if self._current == me:
+            return True
+        self._turns[self._current].release()
+        return False
+
+    def _wait_for_end(self):
+        try:
+            self._over.acquire()
+        except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
+            self._stopping = True
+            # Only the interpreter itself can make another thread raise.
+            thread = ctypes.c_ulong(self._threads[self._current].ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stopped))
+            raise
+
+    def _start(self, body):
+        self._core = _current_core()
+        previous = threading.stack_size(STACK_BYTES)
+        try:
+            for rank in range(len(self.clocks)):
+                thread = threading.Thread(target=self._live, args=(body, rank), name=f"rank {rank}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        finally:
+            threading.stack_size(previous)
+
+    def _live(self, body, rank):
+        if len(self.clocks) >= MANY:
+            _stay_on(self._core)
+        self._turns[rank].acquire()
+        try:
+            self._check_not_over()
+            body(rank)
+            self.returned[rank] = True
+            self._pass_on()
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.failed = (rank, error)
+            self._over.release()
+
+    def _check_not_over(self):
+        if self._stopping:
+            if threading.current_thread() in self._threads:
+                raise Stopped
+            raise CommError("this simulation has ended; use comm only inside the function that simulate runs")
+
+    def _stop(self):
+        """End the threads that are left, one after the other: each gets its turn and stops."""
+        self._stopping = True
+        for lock, thread in zip(self._turns, self._threads, strict=False):
+            if thread.is_alive():
+                with suppress(RuntimeError):  # it has its turn already
+                    lock.release()
+                thread.join(timeout=1.0)
+
+
+def _current_core() -> int | None:
+    """The core that runs this process now, None where the system does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
+
+
+def _stay_on(core: int | None) -> None:
+    """Keep this thread on `core`: a turn handed over within one core costs half of what it costs between two."""
+    if core is not None:
+        with suppress(OSError, AttributeError):
+            os.sched_setaffinity(0, {core})
