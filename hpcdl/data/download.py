@@ -9,7 +9,8 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import filelock
 
 CHUNK = 1 << 18  # bytes per read: often enough for a smooth bar
+BIG = 1_000_000  # bytes from which a file gets a progress bar
 STALLED = 20.0  # seconds without a byte before the next mirror is tried
 WAIT_FOR_OTHERS = 1800.0  # seconds that a process waits for another one's download of the same file
 
@@ -47,19 +49,28 @@ def fetch(file: RemoteFile, folder: Path | None = None) -> Path:
 
     Raises DownloadError, with every mirror's reason, when no mirror gives the right bytes.
     """
-    path = (folder or cache_folder()) / file.name
+    path = (Path(folder) if folder else cache_folder()) / file.name
     if _is_whole(path, file):
         return path
-    _make_folder(path.parent)
-    with filelock.FileLock(f"{path}.lock", timeout=WAIT_FOR_OTHERS):
-        if not _is_whole(path, file):  # another process may have fetched it while this one waited
-            _download(file, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{path}.lock", timeout=WAIT_FOR_OTHERS):
+            if not _is_whole(path, file):  # another process may have fetched it while this one waited
+                _download(file, path)
+    except DownloadError:
+        raise
+    except OSError as error:  # no such folder, no right to write, disk full, another process that never ends
+        raise DownloadError(
+            f"cannot keep {file.name} in {path.parent}: {_reason(error)}. "
+            "Set HPCDL_DATA to a folder that you can write to."
+        ) from error
     return path
 
 
 def _download(file: RemoteFile, path: Path) -> None:
     part, reasons = path.with_name(path.name + ".part"), []
-    for url in file.urls:
+    leftover = part.exists()  # it may be bad: then the first mirror deserves a second, fresh try
+    for url in file.urls[: int(leftover)] + file.urls:
         try:
             _receive(url, file, part)
             _verify(part, file)
@@ -68,7 +79,7 @@ def _download(file: RemoteFile, path: Path) -> None:
         else:
             part.replace(path)
             return
-    raise DownloadError(_advice(file, path, reasons))
+    raise DownloadError(_advice(file, path, list(dict.fromkeys(reasons))))
 
 
 def _receive(url: str, file: RemoteFile, part: Path) -> None:
@@ -78,27 +89,31 @@ def _receive(url: str, file: RemoteFile, part: Path) -> None:
         return
     request = urllib.request.Request(url, headers={"User-Agent": "hpcdl", "Range": f"bytes={have}-"})
     with urllib.request.urlopen(request, timeout=STALLED) as response:
-        resumed = response.status == 206 and _starts_at(response, have)
-        with part.open("ab" if resumed else "wb") as out, _bar(file, out.tell()) as advance:
+        resumed = _continues(response, have, file)
+        with part.open("ab" if resumed else "wb") as out, _bar(file, have if resumed else 0) as advance:
             while chunk := response.read(CHUNK):
-                if out.tell() + len(chunk) > file.size:
-                    raise OSError(f"sends more than the {file.size:,} bytes this file has")
                 advance(out.write(chunk))
     if (have := part.stat().st_size) < file.size:
         raise OSError(f"the connection ended after {have:,} of {file.size:,} bytes")
 
 
-def _starts_at(response, byte: int) -> bool:
-    return response.headers.get("Content-Range", "").startswith(f"bytes {byte}-")
+def _continues(response, have: int, file: RemoteFile) -> bool:
+    """Whether the answer goes on at byte `have` (else it starts at 0); OSError when it cannot be this file."""
+    resumed = response.status == 206
+    offered = response.headers.get("Content-Range" if resumed else "Content-Length", "")
+    right = (f"bytes {have}-{file.size - 1}/{file.size}",) if resumed else (str(file.size), "")
+    if offered not in right:
+        raise OSError(f"offers {offered} where {right[0]} was expected; is it a login page of your network?")
+    return resumed
 
 
 def _verify(part: Path, file: RemoteFile) -> None:
     """`part` has the right bytes; if not, it is removed, so that the next try starts afresh."""
     if _is_whole(part, file):
         return
-    found = _sha256(part)
+    size, found = part.stat().st_size, _sha256(part)
     part.unlink()
-    raise OSError(f"sent other bytes (SHA-256 {found[:12]}…, expected {file.sha256[:12]}…)")
+    raise OSError(f"sent other bytes ({size:,}, SHA-256 {found[:12]}…; expected {file.size:,}, {file.sha256[:12]}…)")
 
 
 def _is_whole(path: Path, file: RemoteFile) -> bool:
@@ -108,16 +123,6 @@ def _is_whole(path: Path, file: RemoteFile) -> bool:
 def _sha256(path: Path) -> str:
     with path.open("rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DownloadError(
-            f"cannot make the folder {folder} for downloads ({_reason(error)}); "
-            "set HPCDL_DATA to a folder that you can write to"
-        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -143,26 +148,15 @@ def _advice(file: RemoteFile, path: Path, reasons: list[str]) -> str:
     )
 
 
-class _bar:  # noqa: N801 (reads as a function: `with _bar(file, done) as advance`)
-    """A progress bar, in the terminal or in the notebook, for files big enough to wait for."""
+@contextmanager
+def _bar(file: RemoteFile, done: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar, in the terminal or in the notebook, for files big enough to wait for; gives its `advance`."""
+    if file.size < BIG:
+        yield lambda count: None
+        return
+    from rich import progress  # slow to import, and most calls find the file in the cache
 
-    BIG = 1_000_000
-
-    def __init__(self, file: RemoteFile, done: int):
-        self.file, self.done = file, done
-
-    def __enter__(self) -> Callable[[int], None]:
-        if self.file.size < self.BIG:
-            self.progress = None
-            return lambda count: None
-        from rich import progress
-
-        columns = ("[progress.description]{task.description}", progress.BarColumn(), progress.DownloadColumn())
-        self.progress = progress.Progress(*columns, progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
-        task = self.progress.add_task(self.file.name, total=self.file.size, completed=self.done)
-        self.progress.start()
-        return lambda count: self.progress.advance(task, count)
-
-    def __exit__(self, *exception) -> None:
-        if self.progress is not None:
-            self.progress.stop()
+    columns = ("[progress.description]{task.description}", progress.BarColumn(), progress.DownloadColumn())
+    with progress.Progress(*columns, progress.TransferSpeedColumn(), progress.TimeRemainingColumn()) as bar:
+        task = bar.add_task(file.name, total=file.size, completed=done)
+        yield lambda count: bar.advance(task, count)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from hpcdl.data.download import RemoteFile, fetch
+from hpcdl.data.digits import Split
+from hpcdl.data.download import RemoteFile, cache_folder, fetch
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -25,15 +26,20 @@ SUMS = {
 FILES = {name: RemoteFile(name, *sums, tuple(url + name for url in MIRRORS)) for name, sums in SUMS.items()}
 
 
-def mnist(split: str = "train", *, folder: Path | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (N, 1, 28, 28) float32 in [0, 1] and labels (N,) int64; N is 60,000 for "train", 10,000 for "test"."""
-    prefix = {"train": "train", "test": "t10k"}.get(split)
-    if prefix is None:
-        raise ValueError(f"mnist: split is {split!r}; choose 'train' or 'test'")
-    folder = folder and Path(folder) / "mnist"
-    images = read_idx(_path(f"{prefix}-images-idx3-ubyte.gz", folder))
-    labels = read_idx(_path(f"{prefix}-labels-idx1-ubyte.gz", folder))
-    return images.unsqueeze(1).float() / 255, labels.long()
+def mnist(folder: Path | None = None) -> Split:
+    """60,000 images (N, 1, 28, 28) to learn from and 10,000 held out, kept in `folder` (default: the cache folder).
+
+    Raises DownloadError, with what to do, where the files are neither there nor to be had.
+    """
+    return Split(*_part("train", folder), *_part("t10k", folder))
+
+
+def _part(prefix: str, folder: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
+    folder = folder or cache_folder() / "mnist"
+    images, labels = (
+        read_idx(fetch(FILES[f"{prefix}-{kind}.gz"], folder)) for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
+    )
+    return images.unsqueeze(1).float().div_(255), labels.long()
 
 
 def read_idx(path: Path) -> torch.Tensor:
