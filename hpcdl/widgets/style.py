@@ -1,0 +1,70 @@
+"""The one style sheet: every picture of the course is a light card, colour-blind safe and readable on a projector.
+
+Colours are those of Okabe and Ito, "Color Universal Design" (2008), less the yellow, which vanishes on white.
+A picture carries its own light background, so that it reads the same on JupyterLab's light and dark themes.
+"""
+
+from cycler import cycler
+
+BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION)
+
+INK = "#1f2328"  # text, axes, what is true
+ALARM = "#B04A00"  # vermillion, dark enough to read as text
+GREY = "#6b7280"  # what is there for comparison; 4.8:1 against the card
+FAINT = "#c9ced6"  # contours and grids
+CARD = "#fcfcfa"
+
+DPI = 100  # one inch of a figure is 100 CSS pixels on the page
+
+STYLE = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": GREY,
+    "axes.facecolor": CARD,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 12,
+    "axes.prop_cycle": cycler(color=CYCLE),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.titlesize": 13,
+    "axes.titleweight": "bold",
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.dpi": DPI,
+    "figure.facecolor": CARD,
+    "font.size": 12,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 11,
+    "legend.frameon": False,
+    "lines.linewidth": 2.2,
+    "savefig.facecolor": CARD,
+    "text.color": INK,
+    "xtick.color": GREY,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": 11,
+    "ytick.color": GREY,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 11,
+}
+
+
+class Alarm(str):
+    """A sentence for the picture that says something went wrong: shown in dark vermillion."""
+
+
+def use() -> None:
+    """Give the plots of this notebook the course's style too: `style.use()` in a lab's first cell."""
+    import matplotlib
+
+    matplotlib.rcParams.update(STYLE)
+
+
+def shade(value: float) -> str:
+    """A blue for `value` in [0, 1], light to dark, for ordered curves (learning rates, batch sizes)."""
+    import matplotlib
+
+    return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.35 + 0.6 * value))
