@@ -11,6 +11,16 @@ WIDTH = 220  # characters of one shown value
 FEW = 12  # elements of a tensor or items of a list shown in full
 
 
+class Named:
+    """A function or object that is shown by its name alone."""
+
+    def __init__(self, name: str):
+        self.__name__ = name
+
+    def __call__(self):
+        raise TypeError("a name, not a function")
+
+
 def show(value, width: int = WIDTH) -> str:
     """`value` as one line of at most `width` characters."""
     text = _show(value, depth=0)

@@ -1,0 +1,175 @@
+"""One side of the boundary between the grader and the student's code: calls out, and serves calls that come in.
+
+Both sides are a `Peer`. While one waits for a reply it serves the calls of the other, so that a student's function may
+call back a function of the check that was passed to it. Arguments are copied in and, after the call, copied out:
+the caller's own lists, dicts, tensors and generators then hold what the callee left in them.
+
+    ["call", target, arguments, keywords, objects]      target: ["name", f] | ["operator", op] | ["yours", number]
+    ["reply", result, changes]                          changes: [[number of an argument's part, its contents], ...]
+    ["error", {"kind": ..., "text": ..., ...}]
+"""
+
+import torch
+
+from .decode import Reader
+from .encode import Writer, raw
+from .protocol import Frame, ProtocolError
+
+
+class Peer:
+    """What the grader's side and the student's side have in common; subclasses say what may be called and how."""
+
+    iterates = False  # whether an iterator in a result is turned into a list (the student's side does)
+
+    def __init__(self):
+        self.exports: dict[int, object] = {}
+        self.numbers: dict[int, int] = {}  # id of an exported object -> its number
+        self.proxies: dict[int, object] = {}  # number of the other side's object -> our proxy
+        self.proxy_numbers: dict[int, int] = {}  # id of a proxy -> that number
+        self.count = 0
+
+    # Handles
+
+    def export(self, value) -> int:
+        """The number under which the other side may call `value`; the same for the same object."""
+        if id(value) not in self.numbers:
+            self.count += 1
+            self.exports[self.count] = value
+            self.numbers[id(value)] = self.count
+        return self.numbers[id(value)]
+
+    def recall(self) -> None:
+        """Forget every handle: nothing given out before can be called again."""
+        for table in (self.exports, self.numbers, self.proxies, self.proxy_numbers):
+            table.clear()
+
+    def proxy(self, number: int, is_function: bool, name: str):
+        """This side's stand-in for the other side's object; the same for the same number."""
+        if number not in self.proxies:
+            self.proxies[number] = self.make_proxy(number, is_function, name)
+            self.proxy_numbers[id(self.proxies[number])] = number
+        return self.proxies[number]
+
+    def is_proxy(self, value) -> bool:
+        return id(value) in self.proxy_numbers
+
+    def proxy_id(self, value) -> int:
+        return self.proxy_numbers[id(value)]
+
+    def make_proxy(self, number: int, is_function: bool, name: str):
+        def function(*args, **kwargs):
+            return self.call(["yours", number], args, kwargs)
+
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    # Calling out
+
+    def call(self, target: list, args=(), kwargs=None, *, objects: bool = False):
+        """Call something of the other side's and return the value of the result."""
+        writer = Writer(self, objects=objects)
+        message = ["call", target, writer.write(tuple(args)), writer.write(tuple((kwargs or {}).items())), objects]
+        reply = self.ask(Frame(message, writer.buffers))
+        if reply.header[:1] == ["error"] and len(reply.header) == 2:
+            raise self.error(reply.header[1])
+        if reply.header[:1] != ["reply"] or len(reply.header) != 3 or type(reply.header[2]) is not list:
+            raise ProtocolError("neither a reply nor an error")
+        reader = Reader(reply, self, writer.numbered, objects=objects)
+        result = reader.read(reply.header[1])
+        for change in reply.header[2]:
+            apply_change(reader, change, len(writer.numbered))
+        return result
+
+    def ask(self, frame: Frame) -> Frame:
+        """Send a call and return the reply to it, serving the other side's calls meanwhile."""
+        raise NotImplementedError
+
+    def error(self, problem) -> Exception:
+        """The exception to raise here for a problem that the other side reports."""
+        raise NotImplementedError
+
+    # Serving
+
+    def serve(self, frame: Frame) -> Frame:
+        """The reply to a call of the other side's."""
+        try:
+            return self.perform(frame)
+        except Exception as error:
+            return Frame(["error", self.describe(error)])
+
+    def perform(self, frame: Frame) -> Frame:
+        if len(frame.header) != 5 or frame.header[0] != "call" or type(frame.header[4]) is not bool:
+            raise ProtocolError("not a call")
+        _, target, args, kwargs, objects = frame.header
+        reader = Reader(frame, self, objects=self.lends(objects), grads=True)
+        args, kwargs = reader.read(args), reader.read(kwargs)
+        result = self.invoke(target, args, dict(kwargs))
+        writer = Writer(self, reader.numbered, objects=self.lends(objects), iterate=self.iterates)
+        node = writer.write(result)
+        return Frame(["reply", node, changes(reader, writer)], writer.buffers)
+
+    def invoke(self, target, args: tuple, kwargs: dict):
+        """Call what `target` names here; ProtocolError when it names nothing that may be called."""
+        if type(target) is list and len(target) == 2 and target[0] == "yours" and target[1] in self.exports:
+            return self.exports[target[1]](*args, **kwargs)
+        raise ProtocolError("a call of something that was never given out")
+
+    def lends(self, objects: bool) -> bool:
+        """Whether handles on objects may cross in a call that asks for them."""
+        return objects
+
+    def describe(self, error: BaseException) -> dict:
+        """A problem for the other side's `error`."""
+        return {"kind": "exception", "type": type(error).__name__, "text": str(error)[:500]}
+
+
+def changes(reader: Reader, writer: Writer) -> list:
+    """What became of the arguments: every list and dict, and each tensor and generator that differs."""
+    found = []
+    for number in range(len(reader.numbered)):
+        value = reader.numbered[number]
+        if type(value) in (torch.Tensor, torch.Generator) and not changed(value, reader.original.get(number)):
+            continue
+        writer.numbered.append(None)  # the reader gives the contents a number of their own
+        found.append([number, writer.contents(value)])
+    return found
+
+
+def changed(value, original) -> bool:
+    """Whether a tensor or generator differs, in its bytes, from what was read."""
+    if original is None:
+        return True
+    if type(value) is torch.Generator:
+        return raw(value.get_state()) != original[0]
+    name, shape, data = original
+    same_form = str(value.dtype) == f"torch.{name}" and list(value.shape) == shape and value.layout is torch.strided
+    return not same_form or raw(value.detach()) != data
+
+
+def apply_change(reader: Reader, change, known: int) -> None:
+    """Give one of the caller's own objects the contents that the callee left in it."""
+    if type(change) is not list or len(change) != 2 or type(change[0]) is not int or not 0 <= change[0] < known:
+        raise ProtocolError("a change to something that was not an argument")
+    target, contents = reader.numbered[change[0]], reader.read(change[1])
+    if type(contents) is not type(target):
+        return  # an argument that no longer has a plain form (a sparse or meta tensor): the caller keeps its own
+    if type(target) is list:
+        target[:] = contents
+    elif type(target) is dict:
+        target.clear()
+        target.update(contents)
+    elif type(target) is torch.Generator:
+        target.set_state(contents.get_state())
+    else:
+        assign_tensor(target, contents)
+
+
+def assign_tensor(target: torch.Tensor, contents: torch.Tensor) -> None:
+    with torch.no_grad():
+        try:
+            if target.shape == contents.shape and target.dtype == contents.dtype:
+                target.copy_(contents)
+            else:
+                target.data = contents
+        except RuntimeError as error:  # a view that cannot be written, or another dtype
+            raise ProtocolError(f"an argument became something it cannot be: {error}") from error

@@ -1,0 +1,228 @@
+"""What a check sees as `student`: attributes that call the student's code and return plain values.
+
+A `Session` is one student's code, ready to be called under a time limit. `LocalSession` calls it in this process, as
+`check` does in a notebook; `remote.RemoteSession` calls it in a sandboxed process, as grading does. Both send the same
+frames, so a check sees the same values either way.
+"""
+
+import operator
+import time
+from dataclasses import dataclass
+
+from . import show
+from .checks import CheckFailure
+from .decode import Reader
+from .limits import TimeUp, time_limit
+from .peer import Peer
+from .protocol import Frame, ProtocolError
+from .worker import Worker
+
+
+@dataclass
+class StudentError(Exception):
+    """The student's code gave no value. `kind` says why: not_done, undefined, signature, exception, timeout, ended,
+    unsendable; `text` says it in words, and the rest says where in the student's own code."""
+
+    kind: str
+    text: str
+    type: str = ""
+    function: str = ""
+    line: int = 0
+    source: str = ""
+
+    def __str__(self):
+        return self.text
+
+    @classmethod
+    def of(cls, problem) -> "StudentError":
+        """From the other side's report, of which only short plain values are taken over."""
+        problem = problem if type(problem) is dict else {}
+        wanted = {"kind": str, "text": str, "type": str, "function": str, "line": int, "source": str}
+        found = {key: problem[key] for key, kind in wanted.items() if type(problem.get(key)) is kind}
+        found = {key: value[:500] if type(value) is str else value for key, value in found.items()}
+        known = ("not_done", "undefined", "signature", "exception", "exit", "unsendable")
+        if found.get("kind") not in known:
+            found["kind"] = "exception"
+        return cls(**{"text": "", **found})
+
+
+class Grader(Peer):
+    """The trusted side: calls by name; the other side may call only the functions that it was passed."""
+
+    def __init__(self):
+        super().__init__()
+        self.objects = False
+        self.failure: CheckFailure | None = None
+        self.sent: Frame | None = None  # the last call by name, to show it when a check fails
+
+    def call(self, target, args=(), kwargs=None, *, objects=False):
+        self.objects = objects
+        result = super().call(target, args, kwargs, objects=objects)
+        if self.failure is not None:  # raised by a check's own function, which the student's code had called
+            raise self.failure
+        return result
+
+    def lends(self, objects: bool) -> bool:
+        return objects and self.objects
+
+    def describe(self, error: BaseException) -> dict:
+        if isinstance(error, CheckFailure):
+            self.failure = error
+        return super().describe(error)
+
+    def error(self, problem) -> Exception:
+        return self.failure or StudentError.of(problem)
+
+    def make_proxy(self, number: int, is_function: bool, name: str):
+        if is_function and not self.objects:
+            return super().make_proxy(number, is_function, name)
+        return Handle(self, number, name)  # a method too: what it returns may be an object
+
+
+class Handle:
+    """An object of a student's class: attributes, methods and operators act on it where it lives.
+
+    Comparing is not forwarded: a student's `__eq__` has no say. Read a plain attribute and check that.
+    """
+
+    def __init__(self, peer: Grader, number: int, type_name: str):
+        self.__dict__.update(_peer=peer, _number=number, type_name=type_name)
+
+    def _do(self, name: str, *args):
+        return self._peer.call(["operator", name], args, objects=True)
+
+    def __call__(self, *args, **kwargs):
+        return self._peer.call(["yours", self._number], args, kwargs, objects=True)
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._do("getattr", self, name)
+
+    def __setattr__(self, name: str, value):
+        self._do("setattr", self, name, value)
+
+    def __len__(self):
+        return operator.index(self._do("len", self))
+
+    def __repr__(self):
+        return f"<{self.type_name} object>"
+
+
+def _forward(name: str):
+    return lambda self, *others: self._do(name, self, *others)
+
+
+def _forward_reflected(name: str):
+    return lambda self, other: self._do(name, other, self)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    setattr(Handle, f"__{_name}__", _forward(_name))
+    setattr(Handle, f"__r{_name}__", _forward_reflected(_name))
+for _name in ("neg", "pos", "abs", "lt", "le", "gt", "ge", "getitem", "setitem"):
+    setattr(Handle, f"__{_name}__", _forward(_name))
+
+
+class Student:
+    """`student.f(...)` calls the student's `f`. A capitalised name is a class, whose objects stay as handles."""
+
+    def __init__(self, session: "Session"):
+        self.__dict__["_session"] = session
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def function(*args, **kwargs):
+            return self._session.call_by_name(name, args, kwargs)
+
+        function.__name__ = name
+        return function
+
+
+class Session:
+    """One student's code and the time it may still take."""
+
+    grader: Grader
+
+    def __init__(self):
+        self.student = Student(self)
+        self.seconds = self.left = 0.0
+
+    def begin(self, seconds: float) -> None:
+        """Start a check: its calls may take `seconds` together. Only the student's time counts, not the oracle's."""
+        self.seconds = self.left = seconds
+        self.grader.recall()
+        self.grader.failure = self.grader.sent = None
+
+    def call_by_name(self, name: str, args, kwargs):
+        return self.timed(["name", name], args, kwargs, objects=name[:1].isupper())
+
+    def timed(self, target, args, kwargs, objects):
+        start = time.monotonic()
+        try:
+            return self.grader.call(target, args, kwargs, objects=objects)
+        finally:
+            self.left -= time.monotonic() - start
+
+    def timeout(self) -> StudentError:
+        return StudentError("timeout", f"Your code did not finish within {self.seconds:g} s, so it was stopped.")
+
+    def last_call(self) -> str:
+        """The last call by name, as the student would write it; from the bytes that were sent, before any change."""
+        return shown_call(self.grader.sent) if self.grader.sent else ""
+
+
+def shown_call(frame: Frame) -> str:
+    """`mse_loss(tensor(...), ...)` for a call that was sent."""
+    reader = Reader(frame, _Names())
+    _, (_, name), args, kwargs, _ = frame.header
+    args, kwargs = reader.read(args), reader.read(kwargs)
+    shown = [show.show(value, 120) for value in args] + [f"{key}={show.show(value, 120)}" for key, value in kwargs]
+    return f"{name}({', '.join(shown)})"
+
+
+class _Names(Peer):
+    """Reads handles as their names only."""
+
+    def make_proxy(self, number, is_function, name):
+        return show.Named(name)
+
+
+class LocalGrader(Grader):
+    worker: "LocalWorker"
+
+    def ask(self, frame: Frame) -> Frame:
+        if frame.header[1][0] == "name":
+            self.sent = frame
+        return self.worker.serve(frame)
+
+
+class LocalWorker(Worker):
+    def __init__(self, namespace: dict, grader: LocalGrader):
+        super().__init__(namespace)
+        self.grader = grader
+
+    def ask(self, frame: Frame) -> Frame:
+        return self.grader.serve(frame)
+
+
+class LocalSession(Session):
+    """The student's code in this process: the names of a notebook, a time limit, no isolation."""
+
+    def __init__(self, namespace: dict):
+        super().__init__()
+        self.grader = LocalGrader()
+        self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
+
+    def timed(self, target, args, kwargs, objects):
+        if self.left <= 0:
+            raise self.timeout()
+        try:
+            with time_limit(self.left):
+                return super().timed(target, args, kwargs, objects)
+        except TimeUp as up:
+            raise StudentError(**vars(self.timeout()) | self.worker.place(up)) from None
+        except ProtocolError as error:
+            raise StudentError("unsendable", f"What your code returned cannot be checked: {error}.") from None

@@ -1,0 +1,163 @@
+"""The student's side of the boundary: holds the student's names, answers calls with values, tells where code failed.
+
+In grading it is a process of its own, forked from the zygote; in a notebook it stands on the kernel's own names.
+It holds no checks, no expected values and no verdicts.
+"""
+
+import builtins
+import difflib
+import inspect
+import linecache
+import operator
+import socket
+
+from . import protocol
+from .limits import TimeUp
+from .peer import Peer
+from .protocol import Frame, ProtocolError, UnsendableError
+
+OPERATORS = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")},
+    **{name: getattr(operator, name) for name in ("neg", "pos", "lt", "le", "gt", "ge", "getitem", "setitem")},
+    **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "abs", "float", "list")},
+}
+
+
+class UndefinedError(Exception):
+    """The student has not defined a name, or it is not callable."""
+
+
+class SignatureError(Exception):
+    """The student's function does not take the arguments of the exercise."""
+
+
+class Worker(Peer):
+    """Serves calls of the functions and classes in `namespace`."""
+
+    iterates = True
+
+    def __init__(self, namespace: dict):
+        super().__init__()
+        self.namespace = namespace
+
+    def perform(self, frame: Frame) -> Frame:
+        try:
+            return super().perform(frame)
+        except (SystemExit, KeyboardInterrupt) as error:
+            return Frame(["error", self.describe(error)])
+
+    def invoke(self, target, args: tuple, kwargs: dict):
+        kind, name = target if type(target) is list and len(target) == 2 else (None, None)
+        if kind == "name":
+            return self.function(name, args, kwargs)(*args, **kwargs)
+        if kind == "operator" and name in OPERATORS:
+            return OPERATORS[name](*args, **kwargs)
+        if kind == "cells":
+            return self.run_cells(*args)
+        return super().invoke(target, args, kwargs)
+
+    def function(self, name: str, args: tuple, kwargs: dict):
+        """The student's function of that name; errors when there is none or it does not take these arguments."""
+        if name not in self.namespace:
+            raise UndefinedError(f"`{name}` is not defined.{self.near(name)}")
+        function = self.namespace[name]
+        if not callable(function):
+            raise UndefinedError(f"`{name}` is {type(function).__name__}, not a function.")
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # a builtin without one
+            return function
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
+        return function
+
+    def near(self, name: str) -> str:
+        mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]
+        found = difflib.get_close_matches(name, mine, n=1)
+        return f" Found `{found[0]}`: rename it?" if found else ""
+
+    def run_cells(self, cells: list) -> list:
+        """Execute (label, source) pairs in order; a cell that fails does not stop the next. Returns their problems."""
+        problems = []
+        for label, source in cells:
+            filename = f"<{label}>"
+            linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+            try:
+                exec(compile(source, filename, "exec", dont_inherit=True), self.namespace)
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                problems.append([label, self.describe(error)])
+        return problems
+
+    def error(self, problem) -> Exception:
+        """A function of the check failed on what the student's code passed to it."""
+        return RuntimeError(str(problem.get("text")))
+
+    def describe(self, error: BaseException) -> dict:
+        problem = {"kind": kind_of(error), "type": type(error).__name__, "text": text_of(error)}
+        return problem | self.place(error)
+
+    def place(self, error: BaseException) -> dict:
+        """Where in the student's own code `error` was raised: the deepest frame that runs in their namespace."""
+        place, step = {}, error.__traceback__
+        while step is not None:
+            if step.tb_frame.f_globals is self.namespace:
+                code = step.tb_frame.f_code
+                source = linecache.getline(code.co_filename, step.tb_lineno, self.namespace).strip()
+                place = {"function": code.co_name, "line": step.tb_lineno, "source": source[:200]}
+            step = step.tb_next
+        return place
+
+
+def kind_of(error: BaseException) -> str:
+    """The kind of problem an exception is; a bare `raise NotImplementedError` is an exercise not done yet."""
+    if type(error) is NotImplementedError and not error.args:
+        return "not_done"
+    kinds = {UndefinedError: "undefined", SignatureError: "signature", UnsendableError: "unsendable"}
+    return kinds.get(type(error), "exit" if type(error) is SystemExit else "exception")
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:500]
+    except Exception:
+        return "(its message cannot be shown)"
+
+
+class SocketWorker(Worker):
+    """A worker at the end of a socket."""
+
+    def __init__(self, sock: socket.socket, namespace: dict):
+        super().__init__(namespace)
+        self.sock = sock
+
+    def ask(self, frame: Frame) -> Frame:
+        protocol.send(self.sock, frame)
+        while True:
+            reply = protocol.receive(self.sock)
+            if reply.header[:1] != ["call"]:
+                return reply
+            protocol.send(self.sock, self.reply(reply))
+
+    def reply(self, frame: Frame) -> Frame:
+        """The reply to a call, in a form that can be sent whatever the result is."""
+        reply = self.serve(frame)
+        try:
+            protocol.pack(reply)
+        except (UnsendableError, ValueError, TypeError, RecursionError) as error:
+            return Frame(["error", {"kind": "unsendable", "type": type(error).__name__, "text": text_of(error)}])
+        return reply
+
+    def run(self) -> None:
+        """Serve until the grader closes the connection."""
+        try:
+            while True:
+                protocol.send(self.sock, self.reply(protocol.receive(self.sock)))
+        except (protocol.Closed, ProtocolError, TimeUp):
+            return
+
+
+def fresh_namespace() -> dict:
+    """A namespace for a student's cells, as a notebook has it."""
+    return {"__name__": "__main__", "__builtins__": builtins}
