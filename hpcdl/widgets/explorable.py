@@ -36,21 +36,20 @@ CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 class Picture:
     """One figure on one Agg canvas and the image widget that shows it: `render(state)` redraws both in place.
 
-    `figsize` is in inches of 100 CSS pixels; `layout` names several axes, as in `Figure.subplot_mosaic`.
+    `figsize` is in inches of 100 CSS pixels; `layout` names several axes, as in `Figure.subplot_mosaic`; `image` is the
+    widget whose `value` and `tooltip` are set (default: ipywidgets' Image).
     """
 
-    def __init__(self, draw, figsize=(9.6, 4.2), layout=None, **mosaic):
+    def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, image=None, **mosaic):
         self.draw, self.caption = draw, ""
         with matplotlib.rc_context(STYLE):
             self.figure = Figure(figsize=figsize, layout="constrained")
             self.canvas = FigureCanvasAgg(self.figure)
             self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
         self.figure.get_layout_engine().set(rect=(0, CAPTION_INCHES / figsize[1], 1, 1 - CAPTION_INCHES / figsize[1]))
-        self.image = widgets.Image(
-            format="png",
-            width=str(round(figsize[0] * DPI)),
-            layout=widgets.Layout(max_width="100%", object_fit="contain", border=f"1px solid {CARD}"),
-        )
+        self.image = image or widgets.Image(format="png")
+        self.image.width = str(round(figsize[0] * DPI))
+        self.image.layout = widgets.Layout(max_width="100%", object_fit="contain", border=f"1px solid {CARD}")
 
     def render(self, state: dict) -> None:
         """Draw `state`; what goes wrong inside `draw` becomes a sentence in the picture, never an exception."""
@@ -166,8 +165,8 @@ class LiveFigure(Picture):
 class Explorable:
     """A picture and its controls: `draw(state, axes)` with `state[name]` the value of `controls[name]`.
 
-    Every control is an ipywidgets widget with a `value` (see `slider`, `choice`, `stops`, `checkbox`, `player`), so that
-    Tab reaches it and the arrow keys move it. Make it the last line of a cell.
+    Every control is an ipywidgets widget with a `value` (see `slider`, `choice`, `stops`, `checkbox`, `player`), so
+    that Tab reaches it and the arrow keys move it. Make it the last line of a cell.
     """
 
     def __init__(self, draw, controls: dict, figsize=(9.6, 4.2), layout=None, **mosaic):
