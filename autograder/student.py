@@ -145,6 +145,7 @@ class Session:
     """One student's code and the time it may still take."""
 
     grader: Grader
+    undefined = "The notebook does not define it."  # what to say about a name that is not there
 
     def __init__(self):
         self.student = Student(self)
@@ -210,6 +211,8 @@ class LocalWorker(Worker):
 
 class LocalSession(Session):
     """The student's code in this process: the names of a notebook, a time limit, no isolation."""
+
+    undefined = "Run the cell that defines it, then check again."
 
     def __init__(self, namespace: dict):
         super().__init__()

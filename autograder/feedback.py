@@ -1,0 +1,140 @@
+"""A student's feedback: HTML for the notebook, in the colours of its theme, and the same as plain text."""
+
+from html import escape
+
+from .results import CheckResult, ExerciseResult
+
+MARK = {"passed": "✓", "failed": "✗", "skipped": "–", "not_done": "○"}
+LABEL = {"passed": "passed", "failed": "failed", "skipped": "skipped", "not_done": "not done yet"}
+
+# JupyterLab's theme variables, with fallbacks for other front ends that work on light and dark. Colour is never the
+# only sign: each verdict has its mark and its word, and text keeps the theme's own text colour.
+STYLE = """
+.hpcdl-check { font-family: var(--jp-content-font-family, system-ui, sans-serif); font-size: 14px; line-height: 1.5;
+  color: var(--jp-content-font-color1, inherit); max-width: 56rem; padding: 8px 14px; margin: 4px 0;
+  border-left: 4px solid var(--hpcdl-tone); background: color-mix(in srgb, var(--hpcdl-tone) 8%, transparent); }
+.hpcdl-passed { --hpcdl-tone: #0f8a5f; } .hpcdl-failed { --hpcdl-tone: #d0552f; }
+.hpcdl-not_done, .hpcdl-skipped { --hpcdl-tone: #6b7d94; }
+.hpcdl-check header { display: flex; flex-wrap: wrap; gap: 2px 16px; align-items: baseline; }
+.hpcdl-check header b { font-size: 15px; } .hpcdl-check header .hpcdl-total { margin-left: auto; opacity: .85; }
+.hpcdl-check .hpcdl-mark { display: inline-block; width: 1.3em; font-weight: 700; }
+.hpcdl-check .hpcdl-one { margin: 6px 0 0; } .hpcdl-check .hpcdl-points { opacity: .8; white-space: nowrap; }
+.hpcdl-check summary { cursor: pointer; } .hpcdl-check summary::marker { color: var(--hpcdl-tone); }
+.hpcdl-check .hpcdl-body { margin: 4px 0 8px 1.3em; }
+.hpcdl-check .hpcdl-body p { margin: 4px 0; } .hpcdl-check .hpcdl-mistake { font-weight: 600; }
+.hpcdl-check dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 12px; margin: 6px 0; }
+.hpcdl-check dt { opacity: .8; font-weight: 400; } .hpcdl-check dd { margin: 0; overflow-wrap: anywhere; }
+.hpcdl-check code { font-family: var(--jp-code-font-family, ui-monospace, monospace); font-size: 13px;
+  background: none; color: inherit; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+.hpcdl-check pre { margin: 2px 0; max-height: 12em; overflow: auto; color: inherit; background: none; font-size: 13px; }
+"""
+
+
+class Feedback:
+    """One exercise's feedback, as a notebook displays it. `total` is the line about the whole lab."""
+
+    def __init__(self, result: ExerciseResult, total: str = "", printed: str = "", note: str = ""):
+        self.result, self.total, self.printed, self.note = result, total, printed, note
+
+    def _repr_html_(self) -> str:
+        return html(self.result, self.total, self.printed, self.note)
+
+    def __repr__(self) -> str:
+        return text(self.result, self.total, self.printed, self.note)
+
+
+def headline(result: ExerciseResult) -> str:
+    """`mse_grad: 5 / 10 points`, or that it is not done yet."""
+    if result.status == "not_done":
+        return f"{result.name}: not done yet"
+    return f"{result.name}: {result.points:g} / {result.max_points:g} points"
+
+
+def facts(check: CheckResult) -> list[tuple[str, str]]:
+    """What to show beside a failed check's sentence, as (label, text)."""
+    place = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
+    if check.line and not check.source:
+        place = f"line {check.line} of {check.function}"
+    shown = [("call", check.call), ("got", check.got), ("expected", check.expected), ("where", place)]
+    return [(label, value) for label, value in shown if value]
+
+
+def sentences(check: CheckResult) -> list[str]:
+    """The sentences of a failed check in the order they are read: the named mistake first."""
+    return [sentence for sentence in (check.mistake, check.message, check.where, check.why) if sentence]
+
+
+# Plain text
+
+
+def text(result: ExerciseResult, total: str = "", printed: str = "", note: str = "") -> str:
+    """The feedback for a place without a front end."""
+    lines = [f"{MARK[result.status]} {headline(result)}" + (f"    {total}" if total else "")]
+    if result.status == "not_done":
+        first = next(check for check in result.checks if check.status == "not_done")
+        return "\n".join([*lines, f"  {first.message}"])
+    if result.status != "passed":
+        for check in result.checks:
+            lines += _text_check(check)
+    lines += [f"  {note}"] if note else []
+    lines += ["  Your code printed:", *("    " + line for line in printed.splitlines())] if printed else []
+    return "\n".join(lines)
+
+
+def _text_check(check: CheckResult) -> list[str]:
+    lines = [f"  {MARK[check.status]} {check.title} ({check.points:g} / {check.max_points:g})"]
+    if check.passed:
+        return lines
+    return lines + [f"      {s}" for s in sentences(check)] + [f"      {k:<9}{v}" for k, v in facts(check)]
+
+
+# HTML
+
+
+def html(result: ExerciseResult, total: str = "", printed: str = "", note: str = "") -> str:
+    """The feedback as HTML without scripts; everything that came from the student is escaped."""
+    head = f'<b><span class="hpcdl-mark">{MARK[result.status]}</span>{escape(headline(result))}</b>'
+    if total:
+        head += f'<span class="hpcdl-total">{escape(total)}</span>'
+    body = _html_body(result)
+    body += f"<p>{escape(note)}</p>" if note else ""
+    if printed:
+        body += f"<details><summary>Your code printed</summary><pre>{escape(printed)}</pre></details>"
+    return f'<style>{STYLE}</style><div class="hpcdl-check hpcdl-{result.status}"><header>{head}</header>{body}</div>'
+
+
+def _html_body(result: ExerciseResult) -> str:
+    if result.status == "passed":
+        return ""
+    if result.status == "not_done":
+        first = next(check for check in result.checks if check.status == "not_done")
+        return f"<div>{_inline(first.message)}</div>"
+    first_failure = next((check for check in result.checks if check.status in ("failed", "not_done")), None)
+    return "".join(_html_check(check, opened=check is first_failure) for check in result.checks)
+
+
+def _html_check(check: CheckResult, opened: bool) -> str:
+    mark = f'<span class="hpcdl-mark" title="{LABEL[check.status]}">{MARK[check.status]}</span>'
+    points = f'<span class="hpcdl-points">({check.points:g} / {check.max_points:g})</span>'
+    line = f"{mark}{_inline(check.title)} {points}"
+    if check.passed:
+        return f'<div class="hpcdl-one hpcdl-passed">{line}</div>'
+    said = sentences(check)
+    body = "".join(
+        f'<p class="hpcdl-mistake">{_inline(s)}</p>' if s is check.mistake else f"<p>{_inline(s)}</p>" for s in said
+    )
+    rows = "".join(f"<dt>{label}</dt><dd><code>{escape(value)}</code></dd>" for label, value in facts(check))
+    body += f"<dl>{rows}</dl>" if rows else ""
+    state = " open" if opened else ""
+    return (
+        f'<details class="hpcdl-one hpcdl-{check.status}"{state}><summary>{line}</summary>'
+        f'<div class="hpcdl-body">{body}</div></details>'
+    )
+
+
+def _inline(sentence: str) -> str:
+    """Escaped text in which `code` stands between backticks."""
+    parts = escape(sentence).split("`")
+    if len(parts) % 2 == 0:
+        return "`".join(parts)
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))

@@ -1,0 +1,106 @@
+"""What a grading run found: plain data, from which feedback, grade sheets and the result file are made."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+SCHEMA = "hpcdl.result/1"
+
+Status = Literal["passed", "failed", "skipped", "not_done"]
+
+
+@dataclass
+class CheckResult:
+    """The verdict on one check, with what the student needs to see why."""
+
+    name: str
+    title: str
+    max_points: float
+    status: Status = "failed"
+    kind: str = ""  # what stopped it: values, exception, timeout, ended, undefined, ...; "check" is a bug of ours
+    message: str = ""
+    mistake: str = ""
+    call: str = ""
+    got: str = ""
+    expected: str = ""
+    where: str = ""
+    why: str = ""
+    function: str = ""  # where in the student's code: function, line, source of the line
+    line: int = 0
+    source: str = ""
+    hidden: bool = False
+    seed: int = 0
+    seconds: float = 0.0
+    detail: str = ""  # for instructors only
+
+    @property
+    def points(self) -> float:
+        return self.max_points if self.status == "passed" else 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+
+@dataclass
+class ExerciseResult:
+    """The verdicts on an exercise's checks, all of them, in order."""
+
+    id: str
+    name: str
+    max_points: float
+    checks: list[CheckResult] = field(default_factory=list)
+
+    @property
+    def points(self) -> float:
+        return sum(check.points for check in self.checks)
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+    @property
+    def status(self) -> Status:
+        if self.passed:
+            return "passed"
+        missing = any(check.status == "not_done" for check in self.checks)
+        return "not_done" if missing and all(c.status in ("not_done", "skipped") for c in self.checks) else "failed"
+
+
+@dataclass
+class LabResult:
+    """A submission's result: `status` is graded, or ungradable with the reason as `message`."""
+
+    student: str
+    lab: str
+    max_score: float
+    exercises: list[ExerciseResult] = field(default_factory=list)
+    status: Literal["graded", "ungradable"] = "graded"
+    message: str = ""
+    notes: list[str] = field(default_factory=list)
+    isolation: str = ""
+    seconds: float = 0.0
+
+    @property
+    def score(self) -> float:
+        return sum(exercise.points for exercise in self.exercises)
+
+    def summary(self) -> str:
+        """One line for the grade sheet: the reason, or which exercises are not complete."""
+        if self.message:
+            return self.message
+        open_ones = [e for e in self.exercises if not e.passed]
+        if self.exercises and len(open_ones) == len(self.exercises) and all(e.status == "not_done" for e in open_ones):
+            return "nothing done yet"
+        return "; ".join(f"{e.name} {e.points:g}/{e.max_points:g}" for e in open_ones)
+
+    def to_json(self) -> dict:
+        """The result file's content."""
+        assert 0 <= self.score <= self.max_score, f"a score of {self.score} of {self.max_score}"
+        exercises = [{**_public(e), "points": e.points, "status": e.status} for e in self.exercises]
+        for exercise, result in zip(exercises, self.exercises, strict=True):
+            exercise["checks"] = [{**_public(c), "points": c.points} for c in result.checks]
+        return {"schema": SCHEMA, **_public(self), "score": self.score, "exercises": exercises}
+
+
+def _public(result) -> dict:
+    return {key: value for key, value in asdict(result).items() if value not in ("", [], None) or key == "message"}

@@ -1,0 +1,110 @@
+"""Runs a lab's checks against a student's code. Every check of the lab gets a verdict, and it is made here."""
+
+import hashlib
+import hmac
+import time
+import traceback
+from collections.abc import Callable
+
+import torch
+
+from .authoring import Check, Exercise, Lab
+from .checks import CheckFailure
+from .protocol import ProtocolError, UnsendableError
+from .results import CheckResult, ExerciseResult
+from .student import Session, StudentError
+
+GRACE = 1.0  # seconds that the checks of an exercise may still take, together, once one of them ran out of time
+
+Seeds = Callable[[str], int]  # "slug.exercise.check" -> seed
+
+
+def seeds(secret: bytes, student: str) -> Seeds:
+    """Each student's own seed for each check; without the secret nobody can tell it beforehand."""
+
+    def seed(check_id: str) -> int:
+        digest = hmac.new(secret, f"{student}\0{check_id}".encode("utf-8", "surrogateescape"), hashlib.sha256).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+    return seed
+
+
+def run_lab(lab: Lab, session: Session, seed_of: Seeds, *, hidden: bool = True) -> list[ExerciseResult]:
+    """The results of all exercises of `lab`."""
+    return [run_exercise(exercise, session, seed_of, hidden=hidden) for exercise in lab.exercises.values()]
+
+
+def run_exercise(exercise: Exercise, session: Session, seed_of: Seeds, *, hidden: bool = True) -> ExerciseResult:
+    """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
+    result = ExerciseResult(exercise.id, exercise.name, exercise.points)
+    verdicts: dict[str, CheckResult] = {}
+    grace = None
+    for check in exercise.checks.values():
+        if check.hidden and not hidden:
+            continue
+        verdict = _blank(exercise, check, seed_of)
+        verdicts[check.name] = verdict
+        missing = next((verdicts[name] for name in check.needs if name in verdicts and not verdicts[name].passed), None)
+        if missing:
+            verdict.status, verdict.message = "skipped", f"Waits for “{missing.title}”."
+            continue
+        run_check(check, verdict, session, check.seconds if grace is None else min(grace, check.seconds))
+        if verdict.kind == "timeout" or grace is not None:
+            grace = max(0.0, (GRACE if grace is None else grace) - (verdict.seconds if grace is not None else 0.0))
+    result.checks = list(verdicts.values())
+    return result
+
+
+def _blank(exercise: Exercise, check: Check, seed_of: Seeds) -> CheckResult:
+    return CheckResult(
+        check.name, check.title, check.points, hidden=check.hidden, seed=seed_of(f"{exercise.id}.{check.name}")
+    )
+
+
+def run_check(check: Check, verdict: CheckResult, session: Session, seconds: float) -> None:
+    """Run one check and write what came of it into `verdict`."""
+    start = time.monotonic()
+    try:
+        session.begin(seconds)
+        with torch.enable_grad():
+            check.function(session.student, torch.Generator().manual_seed(verdict.seed))
+        verdict.status = "passed"
+    except CheckFailure as failure:
+        verdict.kind = "values"
+        for name in ("message", "got", "expected", "where", "why", "mistake"):
+            setattr(verdict, name, getattr(failure, name))
+    except StudentError as error:
+        _explain(verdict, error, session)
+    except (ProtocolError, UnsendableError) as error:
+        verdict.kind, verdict.message = "unsendable", f"What your code returned cannot be checked: {error}."
+    except Exception as error:  # most often the check took a value of the wrong type for a right one
+        verdict.kind = "check"
+        verdict.message = f"The check could not work with what your code returned ({type(error).__name__}: {error})."
+        verdict.detail = traceback.format_exc()
+    verdict.seconds = round(time.monotonic() - start, 4)
+    if not verdict.passed:
+        verdict.call = session.last_call()
+
+
+def _explain(verdict: CheckResult, error: StudentError, session: Session) -> None:
+    """Put a student's problem into words."""
+    verdict.kind = error.kind
+    verdict.function, verdict.line, verdict.source = error.function, error.line, error.source
+    if error.kind == "not_done":
+        verdict.status = "not_done"
+        verdict.message = f"`{error.function}` is not done yet: write it where it says `raise NotImplementedError`."
+    elif error.kind == "undefined":
+        verdict.status = "not_done"
+        verdict.message = f"{error.text} {session.undefined}"
+    elif error.kind == "exception":
+        verdict.message = (
+            f"Your code raised {error.type}: {error.text}" if error.text else f"Your code raised {error.type}."
+        )
+        if error.type == "MemoryError":
+            verdict.message = "Your code used more memory than it may."
+    elif error.kind == "exit":
+        verdict.message = "Your code ended the program (sys.exit or exit()). A function should return a value."
+    elif error.kind == "unsendable":
+        verdict.message = f"What your code returned cannot be checked: {error.text}."
+    else:
+        verdict.message = error.text
