@@ -5,6 +5,7 @@ import ctypes
 import signal
 import sys
 import threading
+import time
 
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
 
@@ -14,12 +15,15 @@ class TimeUp(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float):
-    """Raise `TimeUp` in the block after `seconds`, and again until it ends.
+def time_limit(seconds: float | None):
+    """Raise `TimeUp` in the block after `seconds`, and again until it ends; None sets no limit.
 
     In the main thread a timer signal does it, which also ends `time.sleep` and other waits. Elsewhere (a thread,
     Windows) another thread raises it at the next Python instruction. A single long call into C ends first.
     """
+    if seconds is None:
+        yield
+        return
     in_main = threading.current_thread() is threading.main_thread()
     start = _signal_timer if in_main and hasattr(signal, "setitimer") else _thread_timer
     with start(seconds):
@@ -38,14 +42,16 @@ def _signal_timer(seconds: float):
                 _insist(frame, lambda: armed)
             raise TimeUp
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before, start = signal.signal(signal.SIGALRM, ring), time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)  # someone else's timer may be running
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
         yield
     finally:
         armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - start), 1e-6), interval)
         if rings > 1:
             sys.settrace(tracing)
 

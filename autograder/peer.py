@@ -4,7 +4,8 @@ Both sides are a `Peer`. While one waits for a reply it serves the calls of the 
 call back a function of the check that was passed to it. Arguments are copied in and, after the call, copied out:
 the caller's own lists, dicts, tensors and generators then hold what the callee left in them.
 
-    ["call", target, arguments, keywords, objects]      target: ["name", f] | ["operator", op] | ["yours", number]
+    ["call", target, arguments, keywords, objects, seconds]
+                                                        target: ["name", f] | ["operator", op] | ["yours", number]
     ["reply", result, changes]                          changes: [[number of an argument's part, its contents], ...]
     ["error", {"kind": ..., "text": ..., ...}]
 """
@@ -65,11 +66,14 @@ class Peer:
 
     # Calling out
 
-    def call(self, target: list, args=(), kwargs=None, *, objects: bool = False):
-        """Call something of the other side's and return the value of the result."""
+    def call(self, target: list, args=(), kwargs=None, *, objects: bool = False, seconds: float | None = None):
+        """Call something of the other side's and return the value of the result.
+
+        `objects` lets it be an object of the other side's; `seconds` is the time after which the call should stop.
+        """
         writer = Writer(self, objects=objects)
-        message = ["call", target, writer.write(tuple(args)), writer.write(tuple((kwargs or {}).items())), objects]
-        reply = self.ask(Frame(message, writer.buffers))
+        parts = [writer.write(tuple(args)), writer.write(tuple((kwargs or {}).items()))]
+        reply = self.ask(Frame(["call", target, *parts, objects, seconds], writer.buffers))
         if reply.header[:1] == ["error"] and len(reply.header) == 2:
             raise self.error(reply.header[1])
         if reply.header[:1] != ["reply"] or len(reply.header) != 3 or type(reply.header[2]) is not list:
@@ -98,9 +102,9 @@ class Peer:
             return Frame(["error", self.describe(error)])
 
     def perform(self, frame: Frame) -> Frame:
-        if len(frame.header) != 5 or frame.header[0] != "call" or type(frame.header[4]) is not bool:
+        if len(frame.header) != 6 or frame.header[0] != "call" or type(frame.header[4]) is not bool:
             raise ProtocolError("not a call")
-        _, target, args, kwargs, objects = frame.header
+        _, target, args, kwargs, objects, _ = frame.header
         reader = Reader(frame, self, objects=self.lends(objects), grads=True)
         args, kwargs = reader.read(args), reader.read(kwargs)
         result = self.invoke(target, args, dict(kwargs))

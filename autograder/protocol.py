@@ -100,7 +100,12 @@ def unpack(header: bytes, body) -> Frame:
 
 def send(sock, frame: Frame, deadline: float | None = None) -> None:
     """Write a frame to a socket; TimeoutError when `deadline` (of `time.monotonic`) passes first."""
-    data = memoryview(pack(frame))
+    send_bytes(sock, pack(frame), deadline)
+
+
+def send_bytes(sock, data: bytes, deadline: float | None = None) -> None:
+    """Write a packed frame to a socket."""
+    data = memoryview(data)
     try:
         while data:
             _wait_until(sock, deadline)

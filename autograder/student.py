@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from . import show
 from .checks import CheckFailure
 from .decode import Reader
-from .limits import TimeUp, time_limit
 from .peer import Peer
-from .protocol import Frame, ProtocolError
+from .protocol import Frame
 from .worker import Worker
 
 
@@ -40,7 +39,7 @@ class StudentError(Exception):
         wanted = {"kind": str, "text": str, "type": str, "function": str, "line": int, "source": str}
         found = {key: problem[key] for key, kind in wanted.items() if type(problem.get(key)) is kind}
         found = {key: value[:500] if type(value) is str else value for key, value in found.items()}
-        known = ("not_done", "undefined", "signature", "exception", "exit", "unsendable")
+        known = ("not_done", "undefined", "signature", "exception", "timeout", "exit", "unsendable")
         if found.get("kind") not in known:
             found["kind"] = "exception"
         return cls(**{"text": "", **found})
@@ -55,9 +54,9 @@ class Grader(Peer):
         self.failure: CheckFailure | None = None
         self.sent: Frame | None = None  # the last call by name, to show it when a check fails
 
-    def call(self, target, args=(), kwargs=None, *, objects=False):
+    def call(self, target, args=(), kwargs=None, *, objects=False, seconds=None):
         self.objects = objects
-        result = super().call(target, args, kwargs, objects=objects)
+        result = super().call(target, args, kwargs, objects=objects, seconds=seconds)
         if self.failure is not None:  # raised by a check's own function, which the student's code had called
             raise self.failure
         return result
@@ -161,9 +160,16 @@ class Session:
         return self.timed(["name", name], args, kwargs, objects=name[:1].isupper())
 
     def timed(self, target, args, kwargs, objects):
+        """Call within the time that is left. The worker stops the call itself, and so can say in which line it was."""
+        if self.left <= 0:
+            raise self.timeout()
         start = time.monotonic()
         try:
-            return self.grader.call(target, args, kwargs, objects=objects)
+            return self.grader.call(target, args, kwargs, objects=objects, seconds=self.left)
+        except StudentError as error:
+            if error.kind == "timeout":
+                error.text = self.timeout().text
+            raise
         finally:
             self.left -= time.monotonic() - start
 
@@ -178,7 +184,7 @@ class Session:
 def shown_call(frame: Frame) -> str:
     """`mse_loss(tensor(...), ...)` for a call that was sent."""
     reader = Reader(frame, _Names())
-    _, (_, name), args, kwargs, _ = frame.header
+    _, (_, name), args, kwargs, *_ = frame.header
     args, kwargs = reader.read(args), reader.read(kwargs)
     shown = [show.show(value, 120) for value in args] + [f"{key}={show.show(value, 120)}" for key, value in kwargs]
     return f"{name}({', '.join(shown)})"
@@ -201,6 +207,8 @@ class LocalGrader(Grader):
 
 
 class LocalWorker(Worker):
+    stops_on_interrupt = True  # the student's own press of the stop button
+
     def __init__(self, namespace: dict, grader: LocalGrader):
         super().__init__(namespace)
         self.grader = grader
@@ -218,14 +226,3 @@ class LocalSession(Session):
         super().__init__()
         self.grader = LocalGrader()
         self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
-
-    def timed(self, target, args, kwargs, objects):
-        if self.left <= 0:
-            raise self.timeout()
-        try:
-            with time_limit(self.left):
-                return super().timed(target, args, kwargs, objects)
-        except TimeUp as up:
-            raise StudentError(**vars(self.timeout()) | self.worker.place(up)) from None
-        except ProtocolError as error:
-            raise StudentError("unsendable", f"What your code returned cannot be checked: {error}.") from None

@@ -5,6 +5,7 @@ It holds no checks, no expected values and no verdicts.
 """
 
 import builtins
+import contextlib
 import difflib
 import inspect
 import linecache
@@ -12,7 +13,7 @@ import operator
 import socket
 
 from . import protocol
-from .limits import TimeUp
+from .limits import TimeUp, time_limit
 from .peer import Peer
 from .protocol import Frame, ProtocolError, UnsendableError
 
@@ -31,10 +32,20 @@ class SignatureError(Exception):
     """The student's function does not take the arguments of the exercise."""
 
 
+KINDS = {
+    UndefinedError: "undefined",
+    SignatureError: "signature",
+    UnsendableError: "unsendable",
+    TimeUp: "timeout",
+    SystemExit: "exit",
+}
+
+
 class Worker(Peer):
     """Serves calls of the functions and classes in `namespace`."""
 
     iterates = True
+    stops_on_interrupt = False  # a student's `raise KeyboardInterrupt` is a problem like any other
 
     def __init__(self, namespace: dict):
         super().__init__()
@@ -42,8 +53,11 @@ class Worker(Peer):
 
     def perform(self, frame: Frame) -> Frame:
         try:
-            return super().perform(frame)
-        except (SystemExit, KeyboardInterrupt) as error:
+            with time_limit(frame.header[-1]):
+                return super().perform(frame)
+        except BaseException as error:
+            if type(error) is KeyboardInterrupt and self.stops_on_interrupt:
+                raise
             return Frame(["error", self.describe(error)])
 
     def invoke(self, target, args: tuple, kwargs: dict):
@@ -114,8 +128,7 @@ def kind_of(error: BaseException) -> str:
     """The kind of problem an exception is; a bare `raise NotImplementedError` is an exercise not done yet."""
     if type(error) is NotImplementedError and not error.args:
         return "not_done"
-    kinds = {UndefinedError: "undefined", SignatureError: "signature", UnsendableError: "unsendable"}
-    return kinds.get(type(error), "exit" if type(error) is SystemExit else "exception")
+    return KINDS.get(type(error), "exception")
 
 
 def text_of(error: BaseException) -> str:
@@ -138,24 +151,22 @@ class SocketWorker(Worker):
             reply = protocol.receive(self.sock)
             if reply.header[:1] != ["call"]:
                 return reply
-            protocol.send(self.sock, self.reply(reply))
+            protocol.send_bytes(self.sock, self.reply(reply))
 
-    def reply(self, frame: Frame) -> Frame:
+    def reply(self, frame: Frame) -> bytes:
         """The reply to a call, in a form that can be sent whatever the result is."""
         reply = self.serve(frame)
         try:
-            protocol.pack(reply)
+            return protocol.pack(reply)
         except (UnsendableError, ValueError, TypeError, RecursionError) as error:
-            return Frame(["error", {"kind": "unsendable", "type": type(error).__name__, "text": text_of(error)}])
-        return reply
+            problem = {"kind": "unsendable", "type": type(error).__name__, "text": text_of(error)}
+            return protocol.pack(Frame(["error", problem]))
 
     def run(self) -> None:
-        """Serve until the grader closes the connection."""
-        try:
+        """Serve until the grader closes the connection or breaks the protocol."""
+        with contextlib.suppress(protocol.Closed, ProtocolError):
             while True:
-                protocol.send(self.sock, self.reply(protocol.receive(self.sock)))
-        except (protocol.Closed, ProtocolError, TimeUp):
-            return
+                protocol.send_bytes(self.sock, self.reply(protocol.receive(self.sock)))
 
 
 def fresh_namespace() -> dict:

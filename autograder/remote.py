@@ -1,0 +1,122 @@
+"""A student's code in a sandboxed process of its own, as grading calls it. One crash or timeout costs one check."""
+
+import os
+import signal
+import socket
+import time
+
+from . import protocol, sandbox
+from .protocol import Closed, Frame, ProtocolError
+from .student import Grader, Session, StudentError
+from .zygote import Zygote
+
+CELL_SECONDS = 10.0  # for one cell of definitions
+PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
+RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
+
+SIGNALS = {
+    signal.SIGSEGV: "a segmentation fault",
+    signal.SIGKILL: "it was killed, by itself or for want of memory",
+    signal.SIGABRT: "an abort, often for want of memory",
+    signal.SIGXCPU: "it used up its processor time",
+    signal.SIGXFSZ: "it wrote too large a file",
+}
+
+
+class SocketGrader(Grader):
+    """The trusted side over a socket. `deadline` is a time of `time.monotonic`."""
+
+    def __init__(self, sock: socket.socket):
+        super().__init__()
+        self.sock, self.deadline = sock, 0.0
+
+    def ask(self, frame: Frame) -> Frame:
+        if frame.header[1][0] == "name":
+            self.sent = frame
+        protocol.send(self.sock, frame, self.deadline)
+        while True:
+            reply = protocol.receive(self.sock, self.deadline)
+            if reply.header[:1] != ["call"]:
+                return reply
+            protocol.send(self.sock, self.serve(reply), self.deadline)
+
+
+class RemoteSession(Session):
+    """Runs `cells` ((label, source) pairs) in a worker and calls it; a worker that ended is replaced at `begin`."""
+
+    def __init__(self, zygote: Zygote, cells: list, folder: str, limits: sandbox.Limits | None = None):
+        super().__init__()
+        self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
+        self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
+        self.broken: set[str] = set()  # labels of cells that ended or stopped the process
+        self.pid = 0
+        self.start()
+
+    def start(self) -> None:
+        """A worker that has run every cell, but those that end or stop it."""
+        while len(self.broken) <= RESTARTS:
+            self.pid, sock = self.zygote.spawn(self.limits, self.folder)
+            self.grader = SocketGrader(sock)
+            if all(self.run_cell(label, source) for label, source in self.cells if label not in self.broken):
+                return
+        self.close()
+
+    def run_cell(self, label: str, source: str) -> bool:
+        """Execute one cell; False when it ended or stopped the worker."""
+        self.seconds = self.left = CELL_SECONDS
+        try:
+            for _, problem in self.timed(["cells", ""], ([(label, source)],), None, objects=False):
+                self.problems[label] = StudentError.of(problem)
+            return True
+        except StudentError as error:
+            self.problems[label] = error
+            self.broken.add(label)
+            return False
+
+    def begin(self, seconds: float) -> None:
+        if not self.pid and len(self.broken) <= RESTARTS:
+            self.start()
+        super().begin(seconds)
+
+    def timed(self, target, args, kwargs, objects):
+        if not self.pid:
+            raise StudentError(
+                "ended", "Your notebook's cells end or stop the Python process, so nothing can be called."
+            )
+        self.grader.deadline = time.monotonic() + self.left + PATIENCE
+        try:
+            return super().timed(target, args, kwargs, objects)
+        except StudentError as error:
+            if error.kind == "timeout":
+                self.close()  # it stopped in the middle of something: the next check gets a fresh worker
+            raise
+        except TimeoutError:
+            self.close()
+            raise self.timeout() from None
+        except Closed:
+            raise StudentError("ended", describe_end(self.close())) from None
+        except ProtocolError as error:
+            self.close()
+            raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
+
+    def close(self) -> int:
+        """End the worker; returns its wait status."""
+        if not self.pid:
+            return 0
+        self.grader.sock.close()
+        pid, self.pid = self.pid, 0
+        return self.zygote.reap(pid)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def describe_end(status: int) -> str:
+    """A sentence for the wait status of a worker that ended by itself."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"Your code ended the Python process: {SIGNALS.get(number, signal.Signals(number).name)}."
+    return f"Your code ended the Python process (exit code {os.WEXITSTATUS(status)}), as os._exit does."
