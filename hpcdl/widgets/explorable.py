@@ -11,11 +11,10 @@ the picture's text for screen readers; an `Alarm` stands there in vermillion.
 
     Explorable(draw, {"steps": slider("steps", 30, 0, 60)})
 
-No pyplot figure is ever made: a figure manager would keep every figure alive, and a new figure per move is slower.
+No pyplot figure is ever made: its manager would keep every figure alive, and a new figure per move is slower.
 """
 
 import base64
-import io
 import textwrap
 import time
 
@@ -24,10 +23,8 @@ import matplotlib
 import numpy as np
 import traitlets
 from IPython.display import display
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
+from hpcdl.widgets.canvas import Canvas
 from hpcdl.widgets.style import ALARM, CARD, DPI, INK, STYLE, Alarm
 
 CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
@@ -43,10 +40,8 @@ class Picture:
     def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, image=None, **mosaic):
         self.draw, self.caption = draw, ""
         with matplotlib.rc_context(STYLE):
-            self.figure = Figure(figsize=figsize, layout="constrained")
-            self.canvas = FigureCanvasAgg(self.figure)
-            self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
-        self.figure.get_layout_engine().set(rect=(0, CAPTION_INCHES / figsize[1], 1, 1 - CAPTION_INCHES / figsize[1]))
+            self.canvas = Canvas(figsize, layout, bottom=CAPTION_INCHES / figsize[1], **mosaic)
+        self.figure, self.axes = self.canvas.figure, self.canvas.axes
         self.image = image or widgets.Image(format="png")
         self.image.width = str(round(figsize[0] * DPI))
         self.image.layout = widgets.Layout(max_width="100%", object_fit="contain", border=f"1px solid {CARD}")
@@ -54,11 +49,11 @@ class Picture:
     def render(self, state: dict) -> None:
         """Draw `state`; what goes wrong inside `draw` becomes a sentence in the picture, never an exception."""
         with matplotlib.rc_context(STYLE):
-            self._clear()
+            self.canvas.clear()
             try:
                 self._say(self.draw(state, self.axes))
-                png = self._png()
-                self.figure.set_layout_engine("none")  # laying out costs as much as drawing: once is enough
+                self.canvas.lay_out()
+                png = self.canvas.png()
             except Exception as error:  # the student's own function may run inside draw: anything can happen there
                 png = self._card(Alarm(_sentence(error)))
         self._send(png)
@@ -69,23 +64,13 @@ class Picture:
             self._send(self._card(sentence))
 
     def _card(self, sentence: str) -> bytes:
-        self._clear(visible=False)
+        self.canvas.clear(visible=False)
         self._say(sentence, y=0.5)
-        return self._png()
+        return self.canvas.png()
 
     def _send(self, png: bytes) -> None:
         with self.image.hold_sync():  # picture and text change in one message
             self.image.value, self.image.tooltip = png, self.caption
-
-    def _all_axes(self):
-        return self.axes.values() if isinstance(self.axes, dict) else (self.axes,)
-
-    def _clear(self, visible: bool = True) -> None:
-        for text in list(self.figure.texts):
-            text.remove()
-        for axes in self._all_axes():
-            axes.clear()
-            axes.set_visible(visible)
 
     def _say(self, sentence: str | None, y: float | None = None) -> None:
         self.caption = str(sentence or "")
@@ -93,19 +78,12 @@ class Picture:
         self.figure.text(
             0.14 / width,
             0.5 * CAPTION_INCHES / height if y is None else y,
-            "\n".join(textwrap.wrap(self.caption, int(width * 12.5))),
+            "\n".join(textwrap.wrap(self.caption, int(width * (10 if isinstance(sentence, Alarm) else 11.5)))),
             color=ALARM if isinstance(sentence, Alarm) else INK,
             weight="bold" if isinstance(sentence, Alarm) else "normal",
             va="center",
             parse_math=False,
         )
-
-    def _png(self) -> bytes:
-        self.canvas.draw()
-        out = io.BytesIO()
-        pixels = np.asarray(self.canvas.buffer_rgba())
-        Image.fromarray(pixels).convert("RGB").save(out, "png", compress_level=1)  # faster than level 6, 10 % larger
-        return out.getvalue()
 
     def still(self, view) -> dict:
         """What Jupyter shows: the live `view`, and the picture itself where there is no front end."""

@@ -12,7 +12,8 @@ CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION)
 INK = "#1f2328"  # text, axes, what is true
 ALARM = "#B04A00"  # vermillion, dark enough to read as text
 GREY = "#6b7280"  # what is there for comparison; 4.8:1 against the card
-FAINT = "#c9ced6"  # contours and grids
+CONTOUR = "#a9b1bd"
+FAINT = "#d5d9df"  # grids
 CARD = "#fcfcfa"
 
 DPI = 100  # one inch of a figure is 100 CSS pixels on the page
@@ -68,3 +69,11 @@ def shade(value: float) -> str:
     import matplotlib
 
     return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.35 + 0.6 * value))
+
+
+def decades(axis) -> None:
+    """Ticks of a logarithmic axis at whole powers of ten alone: the minor ones are noise, and slow to draw."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(numticks=7))
+    axis.set_minor_locator(NullLocator())

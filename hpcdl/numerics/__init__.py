@@ -1,0 +1,1 @@
+"""Numerical methods of the course, written to be read: `descent` steps downhill."""

@@ -1,0 +1,87 @@
+"""Learning rates side by side: their loss curves, and where they stand after the same number of steps."""
+
+import torch
+
+from hpcdl.widgets import style
+from hpcdl.widgets.explorable import Explorable, player, slider
+
+SHARES = (0.02, 0.1, 0.3, 0.6, 0.9, 1.02)  # of the largest stable learning rate: one curve each
+SWEEP = torch.linspace(0.005, 1.15, 230, dtype=torch.float64)
+FLOOR, CEILING = 1e-8, 1e4
+
+
+def explorable() -> Explorable:
+    """Number of steps, shape of the valley and momentum; the learning rates are shares of the largest stable one."""
+    controls = {
+        "steps": player("steps", 40, 1, 100),
+        "condition": slider("valley, length : width", 5, 1, 30),
+        "beta": slider("momentum β", 0.0, 0.0, 0.95, 0.05),
+    }
+    return Explorable(draw, controls, layout=[["curves", "sweep"]])
+
+
+def losses(shares: torch.Tensor, steps: int, condition: float, beta: float) -> torch.Tensor:
+    """The loss `(steps + 1, len(shares))` of descent in a valley with curvatures 1 and 1 / condition^2.
+
+    The contours of such a valley are ellipses `condition` times as long as wide; lambda_max is 1. The start is as
+    high up along the valley as across it: loss 1/2 from each.
+    """
+    curvature = torch.tensor([[1.0], [1 / condition**2]], dtype=torch.float64)
+    lr = shares * 2 * (1 + beta)
+    w = torch.tensor([[1.0], [condition]], dtype=torch.float64).expand(2, len(shares))
+    v = torch.zeros_like(w)
+    trace = [w]
+    for _ in range(steps):
+        v = beta * v + curvature * w
+        w = w - lr * v
+        trace.append(w)
+    return 0.5 * (curvature * torch.stack(trace) ** 2).sum(dim=1)
+
+
+def draw(state, axes) -> str:
+    steps, condition, beta = state["steps"], state["condition"], state["beta"]
+    if steps < 1 or condition < 1:
+        raise ValueError(f"steps = {steps} and length : width = {condition} must both be at least 1")
+    rule = "2(1+β)/λmax" if beta else "2/λmax"
+    _curves(axes["curves"], losses(torch.tensor(SHARES, dtype=torch.float64), steps, condition, beta))
+    final = losses(SWEEP, steps, condition, beta)[-1]
+    _sweep(axes["sweep"], final, steps, rule)
+    return verdict(steps, beta, rule, final)
+
+
+def verdict(steps, beta, rule, final) -> str:
+    """How far the best learning rate got, in a sentence; the loss began at 1."""
+    best = int(final.argmin())
+    if beta:
+        return f"With momentum the losses swing, and the limit is {1 + beta:.2f} times as high: {rule}."
+    if final[best] > 0.1:
+        return (
+            f"After {steps} steps even the best learning rate, {100 * SWEEP[best]:.0f} % of the limit, "
+            f"leaves {100 * final[best]:.0f} % of the loss: the valley is long and narrow."
+        )
+    return (
+        f"After {steps} steps the best learning rate is {100 * SWEEP[best]:.0f} % of the limit {rule}. "
+        "Too low is slow; just above the limit the loss turns upward."
+    )
+
+
+def _curves(axes, curves) -> None:
+    for share, curve in zip(SHARES, curves.T, strict=True):
+        color = style.VERMILLION if share > 1 else style.shade(share)
+        axes.semilogy(curve.clamp(FLOOR, CEILING), color=color, label=f"{100 * share:.0f} %")
+    axes.set(xlim=(0, 100), ylim=(FLOOR, CEILING), xlabel="step", ylabel="loss above its minimum")
+    axes.set_title("Six learning rates, one valley")
+    axes.legend(title="lr, % of the limit", loc="lower left", ncols=3, columnspacing=1, handlelength=1.2)
+    style.decades(axes.yaxis)
+
+
+def _sweep(axes, final, steps, rule) -> None:
+    stable = SWEEP <= 1
+    axes.semilogy(100 * SWEEP[stable], final[stable].clamp(FLOOR, CEILING), color=style.BLUE)
+    axes.semilogy(100 * SWEEP[~stable], final[~stable].clamp(FLOOR, CEILING), color=style.VERMILLION)
+    axes.axvline(100, color=style.INK, linewidth=1, linestyle="--")
+    axes.annotate(f"{rule} ", (100, CEILING / 4), ha="right", va="top")
+    axes.set(xlim=(0, 115), ylim=(FLOOR, CEILING), xlabel="learning rate, % of the limit")
+    axes.set_ylabel("loss above its minimum")
+    axes.set_title(f"Every learning rate, after {steps} steps")
+    style.decades(axes.yaxis)
