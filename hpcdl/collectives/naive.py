@@ -12,7 +12,7 @@ def naive_all_reduce(x: torch.Tensor, comm) -> None:
         incoming = torch.empty_like(x)
         for source in range(1, comm.size):
             comm.recv(incoming, source)
-            comm.accumulate(x, incoming)
+            comm.accumulate(x.detach(), incoming)
         for dest in range(1, comm.size):
             comm.send(x, dest)
     else:

@@ -20,7 +20,8 @@ The contract, kept by every machine:
   message or a deadlock raises `CommError` (`DeadlockError` is one).
 
 The machines: `simulate(f, p)` runs p ranks in this process in virtual time; `MPIComm()` is MPI on CPU tensors;
-`TorchComm()` is torch.distributed; `TracingComm(comm)` wraps any of them and records every operation.
+`TorchComm()` is torch.distributed; `TracingComm(comm)` wraps any of them and records every operation;
+`Group(comm, ranks)` is some of the ranks.
 """
 
 import importlib
@@ -38,6 +39,7 @@ _HOMES = {
     "TracingComm": "tracing",
     "Trace": "tracing",
     "Event": "tracing",
+    "Group": "group",
 }
 
 __all__ = sorted(_HOMES)

@@ -1,0 +1,16 @@
+"""Each rank's chunk to all: the second half of a ring all-reduce."""
+
+import torch
+
+from hpcdl.collectives.chunks import chunks
+
+
+def all_gather(x: torch.Tensor, comm) -> None:
+    """Overwrite chunk r of `x` with rank r's on every rank, for all r; chunks as in `x.view(-1).tensor_split(p)`.
+
+    Round the ring, p-1 messages of about n/p bytes per rank: (p-1) alpha + (p-1)/p n beta.
+    """
+    p, rank = comm.size, comm.rank
+    pieces = chunks(x, p)
+    for step in range(p - 1):
+        comm.sendrecv(pieces[(rank - step) % p], (rank + 1) % p, pieces[(rank - step - 1) % p], (rank - 1) % p)

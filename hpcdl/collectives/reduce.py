@@ -1,0 +1,20 @@
+"""Everyone's tensor summed on one rank: a broadcast backwards, in which half of those left give theirs away."""
+
+import torch
+
+from hpcdl.collectives.broadcast import place_of
+
+
+def reduce(x: torch.Tensor, comm, root: int = 0) -> None:
+    """Sum `x` over the ranks into rank `root`'s `x`; on the other ranks `x` holds partial sums afterwards.
+
+    p-1 messages of n bytes in ceil(log2 p) rounds: ceil(log2 p) (alpha + n beta + n gamma).
+    """
+    p, place = comm.size, place_of(comm, root)
+    x, incoming = x.detach(), torch.empty_like(x)
+    for distance in (1 << k for k in reversed(range((p - 1).bit_length()))):
+        if place < distance and place + distance < p:
+            comm.recv(incoming, (comm.rank + distance) % p)
+            comm.accumulate(x, incoming)
+        elif distance <= place < 2 * distance:
+            comm.send(x, (comm.rank - distance) % p)
