@@ -1,0 +1,43 @@
+"""The same collectives over MPI: the bits of the simulated machine on every rank, for p = 1 to 4."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from hpcdl.cluster import find_mpiexec
+
+PROGRAM = """
+import torch
+from hpcdl.collectives import ALL_REDUCE
+from hpcdl.comm import MPIComm, simulate
+
+torch.set_num_threads(1)
+comm = MPIComm(timeout=60)
+for n in sorted({1, max(1, comm.size - 1), comm.size, 1000, 100_003}):
+    rows = torch.randn(comm.size, n, generator=torch.Generator().manual_seed(n))
+    for name, all_reduce in ALL_REDUCE.items():
+        here, there = rows.clone(), rows.clone()
+        simulate(lambda simulated: all_reduce(here[simulated.rank], simulated), comm.size)
+        all_reduce(there[comm.rank], comm)
+        assert torch.equal(here[comm.rank], there[comm.rank]), (name, n, comm.rank)
+comm.barrier()
+print("rank", comm.rank, "agrees")
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+def test_every_all_reduce_over_mpi_gives_the_bits_of_the_simulated_machine(p):
+    command = [find_mpiexec(), "-n", str(p), sys.executable, "-c", PROGRAM]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        printed, _ = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        printed, _ = process.communicate()
+    assert sorted(printed.splitlines()) == [f"rank {rank} agrees" for rank in range(p)], printed
