@@ -8,12 +8,12 @@
 
 The contract, kept by every machine:
 
-- Messages are contiguous torch tensors. `recv` fills `out` in place; `out` has as many bytes as the message.
+- Messages are contiguous torch tensors. `recv` fills `out` in place; `out` has the dtype and size of the message.
 - Messages from one rank to another with one tag arrive in the order in which they were sent.
 - A correct program does not rely on buffering: `send` may wait until the receiver has posted its `recv`
   (the simulated machine always waits; MPI may). What `isend` was given must not change before `wait()`.
-- `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in the
-  same order. The course's own are in `hpcdl.collectives`.
+- `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in
+  the same order. The course's own are in `hpcdl.collectives`.
 - `accumulate(out, x)` is `out += x`, and `compute(seconds)` is work of a known length: the simulated machine charges
   virtual time for them (gamma per byte, and the seconds), elsewhere the first adds and the second does nothing.
 - A wrong argument raises TypeError or ValueError with rank, name, value and rule; a message that does not fit, a lost

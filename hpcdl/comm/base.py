@@ -1,6 +1,6 @@
 """What all machines share: the public operations, checked once here, and the errors they raise.
 
-A machine subclasses `Communicator` and supplies the operations with a leading underscore; those may trust their arguments.
+A machine subclasses `Communicator` and supplies the operations with a leading underscore, which trust their arguments.
 """
 
 from abc import ABC, abstractmethod
@@ -108,7 +108,7 @@ class Communicator(ABC):
         """`out += x`, the arithmetic of a reduction."""
         out += x
 
-    def compute(self, seconds: float) -> None:
+    def compute(self, seconds: float) -> None:  # noqa: B027 - most machines do nothing here
         """Stand for work that takes `seconds`; only virtual time passes, and only in the simulated machine."""
 
     @abstractmethod

@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 def friendly_name(file: str) -> str:
-    """"Cell In[5]" for a notebook's cell, else the path, relative to the working directory where it lies in it."""
+    """How a person knows the file: "Cell In[5]" in a notebook, else its path, relative to the working directory."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     cell = shell.compile.format_code_name(file) if shell and hasattr(shell.compile, "format_code_name") else None
     if cell:

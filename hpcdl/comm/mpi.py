@@ -1,7 +1,7 @@
 """The MPI machine: mpi4py on the memory of CPU tensors, without copies, in waits that can be interrupted.
 
-A wait polls `Test` in place of MPI's blocking call, because Python runs no signal handler while it sits inside MPI: polling is
-what lets a time limit or Ctrl-C raise inside the rank, at its line.
+A wait polls `Test` in place of MPI's blocking call, because Python runs no signal handler while it sits inside MPI:
+polling is what lets a time limit or Ctrl-C raise inside the rank, at its line.
 """
 
 import os
@@ -23,7 +23,9 @@ DATATYPES = {  # what all_reduce can add
 }
 SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
 
-_abandoned = []  # buffers that MPI may still read or write after an interrupted wait: never freed
+# What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
+# message is under way would be overwritten when it arrives.
+_under_way: set = set()
 
 
 class _Message(Request):
@@ -40,32 +42,47 @@ class MPIComm(Communicator):
         self.mpi = MPI.COMM_WORLD if mpi is None else mpi
         self.rank, self.size = self.mpi.Get_rank(), self.mpi.Get_size()
         self.timeout = timeout
-        self.waiting = ""  # what this rank waits for now, for whoever watches it
+        self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
 
     def clock(self) -> float:
         return time.perf_counter()
 
+    def situation(self) -> dict | None:
+        """What this rank waits for now, and the ranks it waits for; None while it does not wait."""
+        waiting = self._waiting
+        if waiting is None:
+            return None
+        requests = waiting[1] if len(waiting) > 1 else ()
+        return {"text": describe(*waiting), "ranks": [(r.side, r.peer) for r in requests if not r.done]}
+
+    def finish(self, mpi: MPI.Request, op: str) -> None:
+        """Wait for a request of MPI's own, in a way that can be interrupted."""
+        self._poll(mpi, (op,))
+
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)
         message.mpi = self.mpi.Isend(_bytes(x), dest, tag)
+        _under_way.add(message)
         return message
 
     def _irecv(self, op, out, source, tag):
         message = _Message(self, op, "source", out, source, tag)
         message.mpi = self.mpi.Irecv(_bytes(out), source, tag)
+        _under_way.add(message)
         return message
 
     def _wait(self, op, *requests):
         pending = tuple(request for request in requests if not request.done)
         for request in pending:
             status = MPI.Status() if request.side == "source" else None
-            self._poll(request.mpi, request.x, (op, pending), status)
+            self._poll(request.mpi, (op, pending), status)
             request.done = True
+            _under_way.discard(request)
             if status is not None and status.Get_count(MPI.BYTE) != request.x.nbytes:
                 raise self._misfit(request, f"{status.Get_count(MPI.BYTE)} bytes")
 
     def _broadcast(self, x, root):
-        self._poll(self.mpi.Ibcast(_bytes(x), root), x, ("broadcast", (), f"root={root}"))
+        self._collective(self.mpi.Ibcast(_bytes(x), root), x, "broadcast", f"root={root}")
 
     def _all_reduce(self, x):
         if x.dtype not in DATATYPES:
@@ -74,14 +91,21 @@ class MPIComm(Communicator):
                 "convert it first, or use a collective of hpcdl.collectives"
             )
         buffer = [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), x.numel(), DATATYPES[x.dtype]]
-        self._poll(self.mpi.Iallreduce(MPI.IN_PLACE, buffer, op=MPI.SUM), x, ("all_reduce",))
+        self._collective(self.mpi.Iallreduce(MPI.IN_PLACE, buffer, op=MPI.SUM), x, "all_reduce")
 
     def _barrier(self):
-        self._poll(self.mpi.Ibarrier(), None, ("barrier",))
+        self._collective(self.mpi.Ibarrier(), None, "barrier")
 
-    def _poll(self, mpi: MPI.Request, x, what: tuple, status: MPI.Status | None = None) -> None:
-        """Return when `mpi` is complete; if that is interrupted, make sure that MPI never writes to freed memory."""
-        self.waiting = what
+    def _collective(self, mpi: MPI.Request, x, op: str, detail: str = ""):
+        message = _Message(self, op, "", x, -1, 0)
+        message.mpi = mpi
+        _under_way.add(message)
+        self._poll(mpi, (op, (), detail))
+        _under_way.discard(message)
+
+    def _poll(self, mpi: MPI.Request, what: tuple, status: MPI.Status | None = None) -> None:
+        """Return when `mpi` is complete."""
+        self._waiting = what
         try:
             polls, start = 0, None
             while not mpi.Test(status):
@@ -93,10 +117,7 @@ class MPIComm(Communicator):
             if error.Get_error_class() == MPI.ERR_TRUNCATE:
                 raise self._misfit(what[1][0], "more") from None
             raise CommError(f"rank {self.rank}: {describe(*what)}: {error}") from error
-        except BaseException:
-            _abandoned.append(x)
-            raise
-        self.waiting = ""
+        self._waiting = None
 
     def _let_others_run(self, waited: float, what: tuple) -> None:
         if self.timeout is not None and waited > self.timeout:
@@ -108,8 +129,8 @@ class MPIComm(Communicator):
 
     def _misfit(self, request: Request, got: str) -> CommError:
         return CommError(
-            f"rank {self.rank}: {describe(request.op, (request,))}: out has {request.x.nbytes} bytes, the message {got}; "
-            "both sides need the same dtype and number of elements"
+            f"rank {self.rank}: {describe(request.op, (request,))}: out has {request.x.nbytes} bytes, "
+            f"the message {got}; both sides need the same dtype and number of elements"
         )
 
 

@@ -1,7 +1,8 @@
 """The simulated machine: p ranks in this process, in virtual time, with every deadlock explained.
 
-The model (Hockney 1994, extended by gamma): a message of n bytes takes `alpha + n * beta` seconds from the moment when both
-sides have posted it; a rank sends one message and receives one at a time; `accumulate` takes `gamma` seconds per byte.
+The model (Hockney 1994, extended by gamma): a message of n bytes takes `alpha + n * beta` seconds from the moment when
+both sides have posted it; a rank sends one message and receives one at a time; `accumulate` takes `gamma`
+seconds per byte.
 The machine's own collectives take ceil(log2 p) such steps.
 """
 
@@ -42,9 +43,9 @@ def simulate(
 ) -> Simulation:
     """Call `f(comm, *args)` on each of `p` ranks, 1 to 1024, and return their results and the cost.
 
-    `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. Ranks that are equally early in virtual time
-    run in an order given by `seed`; the same seed replays the same run. The ranks share this process: its global variables,
-    the arguments, and torch's global generator (give each rank a `torch.Generator` of its own).
+    `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. Ranks that are equally early in virtual
+    time run in an order given by `seed`; the same seed replays the same run. The ranks share this process: its global
+    variables, the arguments, and torch's global generator (give each rank a `torch.Generator` of its own).
     Raises DeadlockError, CommError, and RankError (from what a rank raised).
     """
     if type(p) is not int or not 1 <= p <= 1024:
@@ -108,8 +109,8 @@ class _Machine:
         source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
         if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
             raise CommError(
-                f"rank {source} sends {_size(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has an out "
-                f"of {_size(received.x)}; both sides need the same dtype and number of elements"
+                f"rank {source} sends {_size(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has "
+                f"an out of {_size(received.x)}; both sides need the same dtype and number of elements"
             )
         _copy(received.x, sent.x)
         outgoing, incoming = self.port_free["dest"], self.port_free["source"]
@@ -124,7 +125,7 @@ class _Machine:
                 self.resume_if_complete(message.comm.rank)
 
     def wait(self, rank: int, op: str, requests: tuple[_Message, ...]) -> None:
-        if not all([request.done for request in requests]):
+        if not all(request.done for request in requests):
             for request in requests:
                 request.awaited = True
             self.waiting[rank] = (op, requests)
@@ -134,8 +135,8 @@ class _Machine:
 
     def resume_if_complete(self, rank: int) -> None:
         op_and_requests = self.waiting[rank]
-        if op_and_requests and all([request.done for request in op_and_requests[1]]):
-            completed = max([request.completed for request in op_and_requests[1]])
+        if op_and_requests and all(request.done for request in op_and_requests[1]):
+            completed = max(request.completed for request in op_and_requests[1])
             self.resume(rank, max(self.turns.clocks[rank], completed))
 
     def resume(self, rank: int, clock: float) -> None:
@@ -198,7 +199,9 @@ class _Machine:
     def advice(self, stuck: list[int]) -> list[str]:
         ops = {self.waiting[rank][0] for rank in stuck}
         if ops == {"send"}:
-            return ["A send completes only when its receiver has posted the recv: use sendrecv, or let one side receive."]
+            return [
+                "A send completes only when its receiver has posted the recv: use sendrecv, or let one side receive."
+            ]
         if ops == {"recv"}:
             return ["All of them receive and none sends: use sendrecv, or let one of them send first."]
         return []

@@ -75,7 +75,7 @@ class Trace(Sequence):
         ]
         names = [
             {"ph": "M", "pid": 0, "tid": rank, "name": "thread_name", "args": {"name": f"rank {rank}"}}
-            for rank in sorted(set(event.rank for event in self))
+            for rank in sorted({event.rank for event in self})
         ]
         return json.dumps({"traceEvents": names + rows, "displayTimeUnit": "ms"})
 
@@ -120,9 +120,7 @@ class TracingComm(Communicator):
         for request in requests:
             request.done = True
             name = "send" if request.side == "dest" else "recv"
-            self.trace.record(
-                request.start, self.clock(), self.rank, name, request.peer, request.x.nbytes, request.tag
-            )
+            self.trace.record(request.start, self.clock(), self.rank, name, request.peer, request.x.nbytes, request.tag)
 
     def _broadcast(self, x, root):
         self._record("broadcast", self.comm._broadcast, x, root, peer=root, nbytes=x.nbytes)

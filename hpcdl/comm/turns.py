@@ -1,7 +1,7 @@
 """Threads that take turns: one rank runs at a time, always one that is earliest in virtual time.
 
-A thread is what lets a rank be ordinary code that stops in the middle of a call, also inside autograd's hooks. Threads never
-run at the same time here: the one that pauses hands the turn to the next directly, so a run is deterministic.
+A thread is what lets a rank be ordinary code that stops in the middle of a call, also inside autograd's hooks. Threads
+never run at the same time here: the one that pauses hands the turn to the next directly, so a run is deterministic.
 """
 
 import ctypes

@@ -1,0 +1,43 @@
+"""Live engines: p MPI processes beside the notebook, and one readable error when one of them fails.
+
+    with Cluster(n=4) as cluster:
+        results = cluster.run(f, *args, timeout=60)        # f(comm, *args) on every rank; results in rank order
+        for record in cluster.stream(f, *args):            # what ranks publish while they run
+            print(record.rank, record.seconds, record.value)
+
+Inside `f`, `publish(value)` sends any picklable value to whoever iterates over the stream. What `f` prints
+appears in the notebook, labelled with its rank.
+
+A rank that raises, hangs, or dies becomes one `ClusterError` that names rank, line and cause; the other ranks are
+stopped and the next `run` works. Where an engine died, or could not be interrupted, all engines are started anew:
+variables in them are gone, the notebook's are not. Only processes that the cluster started are ever ended, and they
+end with the kernel.
+
+How it hangs together: `cluster` drives, `run` follows one run to its end, `processes` starts and ends the controller
+and the engines, `engine` is what runs in each of them, `watcher` is the thread that interrupts a rank and knows where
+it stands, `lifeline` ends a process with the kernel, `diagnosis` writes the error.
+"""
+
+import importlib
+
+_HOMES = {
+    "Cluster": "cluster",
+    "Record": "cluster",
+    "ClusterError": "diagnosis",
+    "OversubscribedWarning": "processes",
+    "find_mpiexec": "processes",
+    "publish": "engine",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    # An engine imports this package too, and must not pay for the notebook's side of it.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,191 @@
+"""The cluster as the notebook sees it: start, run, stream, stop."""
+
+import warnings
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hpcdl.cluster import watcher
+from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.processes import (
+    MEND,
+    START_SECONDS,
+    OversubscribedWarning,
+    Processes,
+    alive,
+    cores,
+    find_mpiexec,
+    until,
+    version_of,
+)
+from hpcdl.cluster.run import Record, Run
+
+__all__ = ["Cluster", "Record"]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine: the view that reaches it, and its process."""
+
+    view: Any
+    process: psutil.Process
+
+    def alive(self) -> bool:
+        return alive(self.process)
+
+
+class Cluster:
+    """`n` MPI processes on this machine that run functions of the notebook; `start()` or `with` starts them.
+
+    `mpiexec` is the launcher to use; by default the one that belongs to the MPI that mpi4py loads.
+    """
+
+    def __init__(self, n: int = 4, mpiexec: str | Path | None = None):
+        if type(n) is not int or n < 1:
+            raise ValueError(f"Cluster: n is {n!r}; the number of engines is an int, 1 or more")
+        self.n = n
+        self.clean = True  # the last run left no messages behind
+        self.restarting = False
+        self.engines: list[Engine] = []  # by rank
+        self._mpiexec = mpiexec
+        self._processes: Processes | None = None
+        self._client = None
+        self._known: set[int] = set()  # ipyparallel's ids of all engines there ever were
+        self._warming_up: list = []
+        self._runs = 0
+        self._closed = False
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def __repr__(self):
+        state = "stopped" if self._closed else "running" if self.engines else "not started"
+        return f"<Cluster of {self.n} engines, {state}>"
+
+    @property
+    def directory(self) -> Path:
+        """Where the engines keep what the notebook's side reads about them."""
+        return self._processes.directory
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> "Cluster":
+        """Start the engines, if they are not there yet, and wait until they answer."""
+        if self._closed:
+            raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
+        if self._processes is None:
+            self._warn_if_oversubscribed()
+            self._processes = Processes(self.n, Path(self._mpiexec) if self._mpiexec else find_mpiexec())
+            # At the latest when the kernel exits; `lifeline` covers the kernel that is killed.
+            self._finalizer = weakref.finalize(self, self._processes.stop)
+            try:
+                self._begin()
+            except BaseException:
+                self.stop()
+                raise
+        elif self.restarting:
+            self._meet_engines()
+        return self
+
+    def stop(self) -> None:
+        """End the engines and the controller; the cluster cannot be used again."""
+        self._closed = True
+        if self._client is not None:
+            self._client.close(linger=0)
+        if self._processes is not None:
+            self._finalizer()
+        self.engines = []
+
+    def _begin(self):
+        self._processes.start_controller()
+        import ipyparallel  # takes as long as the controller's start: meanwhile
+
+        self._processes.start_engines()
+        self._client = ipyparallel.Client(self._processes.connection("client"), profile_dir=str(self.directory))
+        self._meet_engines()
+
+    def _meet_engines(self):
+        """Wait for the engines, ask each who it is, and put them in the order of their ranks."""
+        for _ in until(START_SECONDS):
+            ids = [i for i in self._client.ids if i not in self._known]
+            if len(ids) >= self.n:
+                break
+            if self._processes.launcher.poll() is not None:
+                log = self._processes.log("engines")
+                raise ClusterError(f"{self._launcher()} ended before the engines were up:\n{log}")
+        else:
+            log = self._processes.log("engines")
+            raise ClusterError(f"{len(ids)} of {self.n} engines started within {START_SECONDS} s:\n{log}")
+        from hpcdl.cluster import engine
+
+        views = [self._client.direct_view(i, block=False) for i in ids]
+        answers = [view.apply_async(engine.identify) for view in views]
+        people = [answer.get(START_SECONDS) for answer in answers]
+        self._check_one_world(people)
+        self._known |= set(ids)
+        self._processes.shared_memory |= {file for person in people for file in person["shared_memory"]}
+        self._warming_up = [view.apply_async(engine.warm_up) for view in views]
+        order = sorted(range(self.n), key=lambda i: people[i]["rank"])
+        self.engines = [Engine(views[i], psutil.Process(people[i]["pid"])) for i in order]
+        self.restarting, self.clean = False, True
+
+    def _check_one_world(self, people):
+        if any(person["size"] != self.n for person in people):
+            raise ClusterError(
+                f"the engines do not know of each other: mpi4py uses {people[0]['library']}, but they were started by "
+                f"{self._launcher()}. Use the launcher of the same MPI; this installs both: {MEND}"
+            )
+
+    def _launcher(self):
+        return f"{self._processes.mpiexec} ({version_of(self._processes.mpiexec)})"
+
+    def _warn_if_oversubscribed(self):
+        if self.n > cores():
+            warnings.warn(
+                f"{self.n} engines share {cores()} core{'s' * (cores() > 1)}: everything works, but they take turns, "
+                f"so that more than {cores()} of them are not faster",
+                OversubscribedWarning,
+                stacklevel=4,
+            )
+
+    # -- runs -------------------------------------------------------------------------------------------------------
+
+    def run(self, f, *args, timeout: float = 60) -> list[Any]:
+        """Call `f(comm, *args)` on every rank and return the results in rank order.
+
+        Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds.
+        """
+        run = self.stream(f, *args, timeout=timeout)
+        for _ in run:
+            pass
+        return run.results
+
+    def stream(self, f, *args, timeout: float = 60) -> Run:
+        """Like `run`, but iterate over what the ranks publish while they run; `.results` afterwards."""
+        if not callable(f):
+            raise TypeError(f"Cluster: f is {f!r}; it must be a function f(comm, *args)")
+        if not timeout > 0:
+            raise ValueError(f"Cluster: timeout is {timeout!r}; it is a number of seconds above 0")
+        self.start()
+        for answer in self._warming_up:
+            answer.wait(START_SECONDS)
+        self._runs += 1
+        return Run(self, self._runs, f, args, timeout)
+
+    def finished(self, reports) -> None:
+        """A run is over: note whether it left messages behind, and replace engines that died or do not answer."""
+        self.clean = all(report.end == "returned" for report in reports)
+        if any(report.end in ("died", "silent") for report in reports) and not self._closed:
+            self._processes.stop_engines()
+            self._processes.start_engines()
+            self.restarting = True
+
+    def black_box(self, rank: int) -> dict:
+        """What the watcher of `rank` wrote last."""
+        return watcher.read(self.directory, self.engines[rank].process.pid)

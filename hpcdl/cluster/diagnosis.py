@@ -1,0 +1,170 @@
+"""One screen that says what went wrong on which rank, at which line, and what to do about it."""
+
+import re
+import sysconfig
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcdl.comm.location import Place
+
+_LIBRARIES = (
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+    str(Path(__file__).parents[1]),
+    "<frozen",
+)
+_ENTRY = str(Path(__file__).with_name("engine.py"))
+SHOWN = 6  # groups of ranks, and lines of a stack: one screen
+
+
+class ClusterError(RuntimeError):
+    """A run failed, or the engines cannot start; the message is for people, `reports` (by rank) for programs."""
+
+    def __init__(self, message: str, reports: "list[Report] | None" = None):
+        super().__init__(message)
+        self.reports = reports or []
+
+    def _render_traceback_(self):
+        """What a notebook shows: the message alone; the way through this library would hide it."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+@dataclass
+class Report:
+    """How one rank's part of a run ended."""
+
+    rank: int
+    end: str  # "returned", "raised", "stopped" (when told to), "silent" (did not stop), "died"
+    value: bytes | None = None
+    stack: list[Place] = field(default_factory=list)
+    waiting: dict | None = None  # {"text": "recv(source=1)", "ranks": [["source", 1]]}
+    error: str = ""
+
+    @classmethod
+    def answered(cls, rank: int, outcome: dict) -> "Report":
+        outcome = dict(outcome)
+        return cls(rank, outcome.pop("end"), stack=_user_part(outcome.pop("stack", [])), **outcome)
+
+    @classmethod
+    def silent(cls, rank: int, box: dict) -> "Report":
+        return cls(rank, "silent", stack=_user_part(box.get("stack", [])), waiting=box.get("waiting"))
+
+    @classmethod
+    def dead(cls, rank: int, box: dict) -> "Report":
+        crash = box.get("crash", "")
+        stack = _crash_stack(crash) or box.get("stack", [])
+        cause = box.get("end") or _first_line(crash)
+        return cls(rank, "died", stack=_user_part(stack), waiting=box.get("waiting"), error=cause)
+
+    @property
+    def place(self) -> Place | None:
+        """The innermost line that is the user's own, else the innermost of all."""
+        own = [place for place in self.stack if not place.file.startswith(_LIBRARIES)]
+        return (own or self.stack or [None])[-1]
+
+
+def _user_part(stack) -> list[Place]:
+    """The stack from the user's function inwards."""
+    places = [Place(*place) for place in stack]
+    entries = [i for i, place in enumerate(places) if place.file == _ENTRY and place.function == "call"]
+    return places[entries[-1] + 1 :] if entries else places
+
+
+def _crash_stack(text: str) -> list[Place]:
+    """The stack of the thread that crashed, from what Python's faulthandler wrote, outermost call first."""
+    crashed = text.partition("Current thread")[2].partition("\n\n")[0]
+    calls = re.findall(r'File "(.+)", line (\d+) in (.+)', crashed)
+    return [Place(file, int(line), function) for file, line, function in reversed(calls)]
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0].removeprefix("Fatal Python error: ") if text.strip() else ""
+
+
+def diagnose(reports: list[Report], timeout: float, restarting: bool) -> str:
+    """The message of a failed run."""
+    raised = [report for report in reports if report.end == "raised"]
+    died = [report for report in reports if report.end == "died"]
+    if any(report.error for report in died):
+        died = [report for report in died if report.error]  # the others were ended by mpiexec for its sake
+    culprits = died or raised
+    if culprits:
+        lines = _grouped(culprits, _failure)
+        others = [report for report in reports if report not in culprits and report.end in ("stopped", "silent")]
+        lines += _grouped(others, lambda report: f"{_activity(report)} and had to stop")
+    else:
+        unfinished = [report for report in reports if report.end != "returned"]
+        lines = [f"{_ranks(unfinished)} did not return within {timeout:g} s."]
+        lines += _grouped(unfinished, lambda report: f"{_activity(report)}{_stack_of(report)}")
+        lines += deadlock(reports)
+    return "\n".join([*lines, _afterwards(restarting)])
+
+
+def _grouped(reports: list[Report], describe) -> list[str]:
+    """One line for all the ranks of which the same can be said."""
+    groups = defaultdict(list)
+    for report in reports:
+        groups[describe(report)].append(report)
+    lines = [f"{_ranks(members)} {text}" for text, members in groups.items()]
+    return lines[:SHOWN] + ([f"... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])
+
+
+def _failure(report: Report) -> str:
+    if report.end == "raised":
+        text = f"raised {report.error}{_at(report)}"
+        inner = report.stack[-1] if report.stack else None
+        return text + (f"\n    raised in {inner}, {inner.function}" if inner and inner != report.place else "")
+    if report.error:
+        return f"died ({report.error}){_at(report)}"
+    seen = f"; it was last seen at {report.place.shown()}" if report.place else ""
+    return f"died (its process was killed from outside, for lack of memory perhaps){seen}"
+
+
+def _activity(report: Report) -> str:
+    if report.waiting:
+        return f"stood in {report.waiting['text']}{_at(report)}"
+    return f"ran{_at(report)}"
+
+
+def _at(report: Report) -> str:
+    return f" at {report.place.shown()}" if report.place else ""
+
+
+def _stack_of(report: Report) -> str:
+    """The calls that led there, where there was more than one."""
+    own = [place for place in report.stack if not place.file.startswith(_LIBRARIES)]
+    if len(own) < 2:
+        return ""
+    return "".join(f"\n    {place}, in {place.function}: {place.source}" for place in own[-SHOWN:])
+
+
+def deadlock(reports: list[Report]) -> list[str]:
+    """The circle of ranks that wait for each other, if there is one, and what to do about it."""
+    waits = {report.rank: report.waiting["ranks"] for report in reports if report.waiting and report.waiting["ranks"]}
+    for start in waits:
+        path = [start]
+        while path[-1] in waits and (following := waits[path[-1]][0][1]) not in path:
+            path.append(following)
+        if path[-1] in waits and waits[path[-1]][0][1] == start:
+            verbs = {"dest": "to send to", "source": "to receive from"}
+            links = [f"rank {rank} waits {verbs[waits[rank][0][0]]} rank {waits[rank][0][1]}" for rank in path]
+            return [
+                f"Deadlock: {', '.join(links[:SHOWN])}{', ...' if len(links) > SHOWN else ''}. "
+                "Use sendrecv, or let one of them do the other half first."
+            ]
+    return []
+
+
+def _ranks(reports: list[Report]) -> str:
+    ranks = [report.rank for report in reports]
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > 2 and ranks == list(range(ranks[0], ranks[-1] + 1)):
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def _afterwards(restarting: bool) -> str:
+    if restarting:
+        return "The engines are started anew: variables in them are gone, the notebook's are untouched; run again."
+    return "The engines are ready for the next run."

@@ -1,0 +1,118 @@
+"""What runs in each engine process: ipyparallel's engine, a watcher beside it, the call of the user's function."""
+
+import os
+import sys
+import time
+import traceback
+
+from hpcdl.cluster import lifeline
+from hpcdl.cluster.watcher import Interrupted, Watcher
+from hpcdl.comm.location import frames_of_traceback
+
+_watcher: Watcher | None = None
+_previous = None  # the communicator of the last run
+_started = 0.0
+_published = 0
+
+
+def main() -> None:
+    """Be an engine until the kernel ends."""
+    # `python -m` runs this file as __main__; runs find their state in the module of this name.
+    import hpcdl.cluster.engine as engine
+
+    lifeline.hold()
+    engine._watcher = Watcher()
+    engine._watcher.install()
+    from ipyparallel.engine.app import main as engine_main
+
+    engine_main()
+
+
+def identify() -> dict:
+    """Who this engine is: its MPI rank and size, process, machine, MPI library, and files in shared memory."""
+    import socket
+
+    from mpi4py import MPI
+
+    return {
+        "rank": MPI.COMM_WORLD.Get_rank(),
+        "size": MPI.COMM_WORLD.Get_size(),
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "library": MPI.Get_library_version().splitlines()[0],
+        "shared_memory": lifeline.shared_memory(),
+    }
+
+
+def warm_up() -> None:
+    """Import what every run needs, so that the first run does not wait for it."""
+    import cloudpickle  # noqa: F401
+
+    import hpcdl.comm.mpi  # noqa: F401
+
+
+def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, path: list[str]) -> dict:
+    """Call the pickled function as one rank of `run`; how that ended, as plain values.
+
+    `clean` says whether every rank of the previous run returned, so that its communicator can be freed.
+    """
+    global _started, _published
+    outcome = {"end": "raised", "value": None}
+    _enter(directory, path)
+    try:
+        with _watcher.watching(run, timeout):
+            import cloudpickle
+
+            comm = _watcher.comm = _fresh_comm(clean)
+            _started, _published = time.perf_counter(), 0
+            f, args = cloudpickle.loads(payload)
+            value = f(comm, *args)
+        outcome |= {"end": "returned", "value": cloudpickle.dumps(value)}
+    except Interrupted as error:
+        outcome |= {"end": "stopped", "stack": frames_of_traceback(error.__traceback__), "waiting": _watcher.waiting()}
+    except BaseException as error:
+        outcome |= {
+            "stack": frames_of_traceback(error.__traceback__),
+            "error": "".join(traceback.format_exception_only(error)).strip(),
+        }
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return outcome
+
+
+def _enter(directory, path):
+    """Stand where the notebook stands, so that its imports and files are found."""
+    os.chdir(directory)
+    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
+
+
+def _fresh_comm(clean):
+    """A communicator for this run alone: messages that an earlier run left behind cannot reach it."""
+    global _previous
+    from mpi4py import MPI
+
+    from hpcdl.comm.mpi import MPIComm
+
+    if _previous is not None and clean:
+        _previous.Free()
+    _previous = None
+    duplicate, request = MPI.COMM_WORLD.Idup()
+    MPIComm(MPI.COMM_WORLD).finish(request, "start of the run")
+    _previous = duplicate
+    return MPIComm(duplicate)
+
+
+def publish(value) -> None:
+    """Send `value`, anything that can be pickled, to the notebook's `cluster.stream`; outside engines do nothing."""
+    global _published
+    if _watcher is None:
+        return
+    import cloudpickle
+    from ipyparallel.engine.datapub import publish_data
+
+    _published += 1
+    publish_data({_published: cloudpickle.dumps((time.perf_counter() - _started, value))})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The processes of a cluster: the controller and the engines that mpiexec starts, and the end of exactly those."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from hpcdl.cluster import lifeline
+from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.watcher import DIRECTORY
+
+MEND = "pip install --force-reinstall mpich mpi4py"
+START_SECONDS = 60  # a machine that needs longer to start the engines has another problem
+
+
+class OversubscribedWarning(UserWarning):
+    """More engines than cores: they take turns."""
+
+
+def cores() -> int:
+    """Cores this process may use: its affinity, and the quota of its container where there is one."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        usable = min(usable, max(1, int(quota) // int(period)))
+    return usable
+
+
+def find_mpiexec() -> Path:
+    """The launcher that belongs to the MPI that mpi4py loads: the mpich wheel's, else the first on the PATH."""
+    looked = []
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        wheel = [file.locate() for file in metadata.files("mpich") or () if file.name in ("mpiexec", "mpiexec.exe")]
+        looked += [Path(file).resolve() for file in wheel]
+    looked.append(Path(sysconfig.get_path("scripts")) / "mpiexec")
+    on_path = shutil.which("mpiexec")
+    looked += [Path(on_path)] if on_path else []
+    for candidate in looked:
+        if os.access(candidate, os.X_OK):
+            return candidate
+    places = ", ".join(dict.fromkeys(str(path.parent) for path in looked))
+    raise ClusterError(
+        f"no mpiexec was found, neither in {places} nor on the PATH; engines cannot start without it. "
+        f"Install one: {MEND}"
+    )
+
+
+def version_of(mpiexec: Path) -> str:
+    """What a launcher says it is: the first telling line of `mpiexec --version`."""
+    try:
+        said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"an unknown launcher ({error})"
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+    return ", ".join(lines[:2]) or "a launcher that does not tell its version"
+
+
+class Processes:
+    """A controller and `n` engines in a directory of their own; `stop` ends them and removes the directory."""
+
+    def __init__(self, n: int, mpiexec: Path):
+        self.n, self.mpiexec = n, mpiexec
+        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-"))
+        self.controller: subprocess.Popen | None = None
+        self.launcher: subprocess.Popen | None = None
+        self.shared_memory: set[str] = set()  # files that killed engines would leave behind
+
+    def start_controller(self) -> None:
+        self.controller = self._start(
+            "controller",
+            [sys.executable, "-m", "hpcdl.cluster.controller"],
+            ["--IPController.use_threads=True", "--IPController.broadcast_scheduler_depth=0", "--nodb"],
+            # The hub takes an engine for started after two heartbeats, which by default are 3 s apart.
+            ["--HeartMonitor.period=300", "--HeartMonitor.max_heartmonitor_misses=1000"],
+        )
+
+    def start_engines(self) -> None:
+        connection = json.dumps(self.connection("engine"))
+        threads = str(max(1, cores() // self.n))
+        self.launcher = self._start(
+            "engines",
+            [str(self.mpiexec), *self._options(), "-n", str(self.n)],
+            [sys.executable, "-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"],
+            IPP_CONNECTION_INFO=connection,
+            OMP_NUM_THREADS=threads,
+            MKL_NUM_THREADS=threads,
+        )
+
+    def _options(self) -> list[str]:
+        # When one rank dies, MPICH's launcher would end the others before anyone can see which it was: we end them.
+        return ["-disable-auto-cleanup"] if "HYDRA" in version_of(self.mpiexec) else []
+
+    def connection(self, side: str) -> dict:
+        """How to reach the controller, for "engine" or "client"; waits until the controller has written it."""
+        file = self.directory / "security" / f"ipcontroller-{side}.json"
+        for _ in until(START_SECONDS):
+            with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+                return json.loads(file.read_text())
+            if self.controller.poll() is not None:
+                break
+        raise ClusterError(f"the controller did not start:\n{self.log('controller')}")
+
+    def log(self, name: str, lines: int = 12) -> str:
+        """The last lines of what "controller" or "engines" printed."""
+        with contextlib.suppress(OSError):
+            return "\n".join((self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def stop_engines(self) -> None:
+        _end(self.launcher)
+        self.launcher = None
+        for file in self.shared_memory:
+            with contextlib.suppress(OSError):
+                os.unlink(file)
+        self.shared_memory.clear()
+
+    def stop(self) -> None:
+        self.stop_engines()
+        _end(self.controller)
+        self.controller = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _start(self, name: str, *command: list[str], **environment) -> subprocess.Popen:
+        environment |= {DIRECTORY: str(self.directory), **lifeline.environment()}
+        with (self.directory / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*itertools.chain(*command), f"--profile-dir={self.directory}"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | environment,
+                start_new_session=True,  # Ctrl-C in the notebook is for the notebook: it tells the engines itself
+            )
+
+
+def until(seconds: float, pause: float = 0.01):
+    """Iterate, with pauses, until so many seconds have passed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(pause)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended and whose parent has not asked how (a zombie) does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _end(process: subprocess.Popen | None) -> None:
+    """End a process and all that it started, at once: there is nothing in them to save."""
+    if process is None:
+        return
+    family = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(process.pid)
+        family = [*parent.children(recursive=True), parent]
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.wait()
+    for _ in until(2):
+        if not any(alive(member) for member in family):
+            break

@@ -1,0 +1,135 @@
+"""One run: the user's function on every rank, followed to its end, whatever that is."""
+
+import contextlib
+import os
+import sys
+import time
+from typing import Any, NamedTuple
+
+import cloudpickle
+import ipyparallel
+
+from hpcdl.cluster import engine, watcher
+from hpcdl.cluster.diagnosis import ClusterError, Report, diagnose
+
+COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
+GRACE_SECONDS = 1.5  # how long a rank may take to stop
+
+
+class Record(NamedTuple):
+    """What a rank published: `value`, `seconds` after the rank's start."""
+
+    rank: int
+    seconds: float
+    value: Any
+
+
+class Run:
+    """Iterate over the records that ranks publish; after the last one, `results` holds what they returned, by rank.
+
+    Raises ClusterError when a rank raised, hung or died. Leaving the iteration early stops the ranks.
+    """
+
+    def __init__(self, cluster, number: int, f, args: tuple, timeout: float):
+        self.cluster, self.number, self.timeout = cluster, number, timeout
+        self.results: list[Any] | None = None
+        payload = cloudpickle.dumps((f, args))
+        path = [entry for entry in sys.path if entry]
+        self._answers = [
+            member.view.apply_async(engine.call, payload, number, timeout, cluster.clean, os.getcwd(), path)
+            for member in cluster.engines
+        ]
+        self._reports: list[Report | None] = [None] * len(self._answers)
+        self._seen = [0] * len(self._answers)
+        self._printed = [{"stdout": 0, "stderr": 0} for _ in self._answers]
+        self._cancelled: float | None = None
+        self._started = time.monotonic()
+        self._records = self._follow()
+
+    def __iter__(self):
+        return self._records
+
+    def _follow(self):
+        try:
+            while not self._over():
+                yield from self._news()
+                self._wait_a_little()
+            for answer in self._answers:
+                if answer.ready():
+                    answer.wait_for_output(1)
+            yield from self._news(last=True)
+        finally:  # also when the iteration is left early, or by Ctrl-C
+            while not self._over(stopping=True):
+                self._wait_a_little()
+            self.cluster.finished(self._reports)
+        if all(report.end == "returned" for report in self._reports):
+            self.results = [cloudpickle.loads(report.value) for report in self._reports]
+        else:
+            raise ClusterError(diagnose(self._reports, self.timeout, self.cluster.restarting), self._reports)
+
+    # -- how it goes ------------------------------------------------------------------------------------------------
+
+    def _over(self, stopping: bool = False) -> bool:
+        """Look at every rank; stop the others once one has failed; True when nothing more is to be expected."""
+        now = time.monotonic()
+        for rank, answer in enumerate(self._answers):
+            if self._reports[rank] is None:
+                self._reports[rank] = self._look_at(rank, answer)
+        missing = [rank for rank, report in enumerate(self._reports) if report is None]
+        if not missing:
+            return True
+        failed = any(report is not None and report.end != "returned" for report in self._reports)
+        if self._cancelled is None and (stopping or failed or now > self._started + self.timeout):
+            self._cancelled = now + (COMPANY_SECONDS if failed and not stopping else 0)
+        if self._cancelled is not None and now > self._cancelled:
+            watcher.cancel_flag(self.cluster.directory, self.number).touch()
+        if self._cancelled is not None and now > self._cancelled + GRACE_SECONDS:
+            for rank in missing:
+                self._reports[rank] = Report.silent(rank, self.cluster.black_box(rank))
+            return True
+        return False
+
+    def _look_at(self, rank: int, answer) -> Report | None:
+        if answer.ready():
+            try:
+                return Report.answered(rank, answer.get(0))
+            except ipyparallel.error.RemoteError as error:  # the engine, not the user's function, failed
+                return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
+            except Exception:
+                pass  # ipyparallel's way to say that the engine is gone
+        elif self.cluster.engines[rank].alive():
+            return None
+        return Report.dead(rank, self.cluster.black_box(rank))
+
+    def _wait_a_little(self):
+        pending = next((answer for answer in self._answers if not answer.ready()), None)
+        if pending is not None:
+            pending.wait(0.02)
+
+    # -- what ranks say ---------------------------------------------------------------------------------------------
+
+    def _news(self, last: bool = False):
+        records = []
+        for rank, answer in enumerate(self._answers):
+            said = answer.metadata
+            said = said[0] if isinstance(said, list) else said
+            while self._seen[rank] + 1 in said["data"]:
+                self._seen[rank] += 1
+                seconds, value = cloudpickle.loads(said["data"].pop(self._seen[rank]))
+                records.append(Record(rank, seconds, value))
+            for stream in ("stdout", "stderr"):
+                self._print(rank, stream, said[stream] or "", last)
+        return sorted(records, key=lambda record: record.seconds)
+
+    def _print(self, rank, stream, text, last):
+        """Print what is new, in whole lines, each labelled with its rank."""
+        new = text[self._printed[rank][stream] :]
+        end = len(new) if last else new.rfind("\n") + 1
+        self._printed[rank][stream] += end
+        for line in new[:end].splitlines():
+            print(f"[rank {rank}] {line}", file=getattr(sys, stream))
+
+    def close(self) -> None:
+        """Stop the ranks if they still run."""
+        with contextlib.suppress(ClusterError):
+            self._records.close()

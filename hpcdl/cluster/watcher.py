@@ -1,0 +1,119 @@
+"""A thread beside a rank: it interrupts the rank when its time is up, and keeps a black box of where it stands.
+
+The main thread may sit in C, or in an endless loop; this one goes on. The black box is a small file that the notebook's
+side reads when a rank does not answer or has died.
+"""
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from hpcdl.comm.location import frames_of
+
+DIRECTORY = "HPCDL_CLUSTER_DIR"
+PERIOD = 0.05  # seconds between looks
+SIGNAL = getattr(signal, "SIGUSR2", signal.SIGINT)
+
+
+class Interrupted(BaseException):
+    """The rank is to stop: its time is up, another rank failed, or the user pressed Ctrl-C."""
+
+
+def black_box(directory: Path, pid: int) -> Path:
+    """Where the watcher of process `pid` writes where its rank stands (JSON)."""
+    return directory / f"rank-{pid}.json"
+
+
+def crash_report(directory: Path, pid: int) -> Path:
+    """Where Python writes the stack of process `pid` when it crashes, in a segmentation fault for example."""
+    return directory / f"crash-{pid}.txt"
+
+
+def cancel_flag(directory: Path, run: int) -> Path:
+    """The file whose existence tells every rank to stop `run`."""
+    return directory / f"cancel-{run}"
+
+
+class Watcher:
+    """Watches the main thread of this process while a run is on."""
+
+    def __init__(self):
+        self.directory = Path(os.environ[DIRECTORY])
+        self.comm = None  # the rank's communicator, which knows what it waits for
+        self._run = None  # the run that is on, None between runs
+        self._on = threading.Event()
+        self._box = black_box(self.directory, os.getpid())
+        self._last = None
+
+    def install(self) -> None:
+        """Take the signal and os._exit, and start to watch; called in the main thread, once."""
+        signal.signal(SIGNAL, self._interrupt)
+        exit_process = os._exit
+
+        def recorded_exit(status):
+            # Nothing else could tell later at which line the process ended itself.
+            if self._run is not None:
+                self._write(sys._getframe(1), f"os._exit({status})")
+            exit_process(status)
+
+        os._exit = recorded_exit
+        threading.Thread(target=self._watch, name="watcher", daemon=True).start()
+
+    @contextlib.contextmanager
+    def watching(self, run: int, timeout: float):
+        """Watch the block; Interrupted is raised in it after `timeout` seconds, or when the run is cancelled."""
+        self._crash = crash_report(self.directory, os.getpid()).open("w")
+        faulthandler.enable(file=self._crash)
+        self.deadline = time.monotonic() + timeout
+        self.comm, self._run = None, run
+        self._on.set()
+        try:
+            yield
+        finally:
+            self._run = None
+            self._on.clear()
+
+    def _interrupt(self, _signal, _frame):
+        if self._run is not None:
+            raise Interrupted
+
+    def _watch(self):
+        main = threading.main_thread().ident
+        while True:
+            self._on.wait()
+            time.sleep(PERIOD)
+            run = self._run
+            if run is None:
+                continue
+            self._write(sys._current_frames().get(main))
+            if time.monotonic() > self.deadline or cancel_flag(self.directory, run).exists():
+                signal.pthread_kill(main, SIGNAL)  # a real signal: it also ends a sleep
+                time.sleep(4 * PERIOD)
+
+    def _write(self, frame, end=None):
+        state = json.dumps({"stack": frames_of(frame), "waiting": self.waiting(), "end": end})
+        if state != self._last:
+            self._last = state
+            draft = self._box.with_suffix(".draft" if end is None else ".last")
+            draft.write_text(state)
+            draft.replace(self._box)  # whoever reads sees the old or the new, nothing between
+
+    def waiting(self):
+        """What the communicator waits for: how it reads, and for which ranks; None when it does not wait."""
+        return self.comm.situation() if self.comm is not None else None
+
+
+def read(directory: Path, pid: int) -> dict:
+    """The black box of process `pid`, with its crash report; empty where there is none."""
+    box = {}
+    with contextlib.suppress(OSError, json.JSONDecodeError):
+        box = json.loads(black_box(directory, pid).read_text())
+    with contextlib.suppress(OSError):
+        box["crash"] = crash_report(directory, pid).read_text()
+    return box
