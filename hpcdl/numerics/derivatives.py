@@ -1,0 +1,47 @@
+"""Difference quotients: the derivative as a machine can measure it, what limits it, and the step that does best.
+
+The error of a quotient with step h has two parts: truncation grows with h, rounding shrinks with it. Source: Press,
+Teukolsky, Vetterling and Flannery, "Numerical Recipes", section 5.7 (Numerical Derivatives).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import factorial
+
+import torch
+
+from hpcdl.numerics.dual import derivatives
+
+
+def forward(f, x, h):
+    """(f(x + h) - f(x)) / h, elementwise: the slope of a secant; its truncation error is of order h."""
+    return (f(x + h) - f(x)) / h
+
+
+def central(f, x, h):
+    """(f(x + h) - f(x - h)) / 2h, elementwise; its truncation error is of order h^2."""
+    return (f(x + h) - f(x - h)) / (2 * h)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A difference quotient and its leading errors: truncation `|f⁽ⁿ⁾| h^order / n!` with n = order + 1, and rounding
+    `noise eps |f| / h`."""
+
+    quotient: Callable
+    order: int
+    noise: float  # rounded values of f, half an ulp each, over the quotient's denominator in units of h
+
+    def truncation(self, f, x: float, h):
+        return abs(float(derivatives(f, x, self.order + 1)[-1])) / factorial(self.order + 1) * h**self.order
+
+    def rounding(self, f, x: float, h, dtype: torch.dtype):
+        return self.noise * torch.finfo(dtype).eps * abs(float(f(torch.tensor(x, dtype=torch.float64)))) / h
+
+    def best_step(self, f, x: float, dtype: torch.dtype) -> float:
+        """The h at which truncation plus rounding is least; infinite where there is no truncation to fear."""
+        grows = self.order * self.truncation(f, x, 1.0)
+        return (self.rounding(f, x, 1.0, dtype) / grows) ** (1 / (self.order + 1)) if grows else float("inf")
+
+
+RULES = {"forward": Rule(forward, 1, 1.0), "central": Rule(central, 2, 0.5)}
