@@ -14,8 +14,8 @@ A check receives `student`, whose attributes are the student's functions and cla
 (by way of `autograder.checks`) when the answer is wrong. Its docstring is the title students see.
 """
 
+import ast
 import inspect
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -108,13 +108,27 @@ class WrongAnswer:
 BANK: list[WrongAnswer] = []
 
 
+def _source(definition) -> str:
+    """The text of a function or class without its decorators. `inspect.getsource` finds a class by its name alone,
+    and a bank has many of one name: a class is found by the line of its first method."""
+    is_class = isinstance(definition, type)
+    functions = filter(inspect.isfunction, vars(definition).values()) if is_class else [definition]
+    line = next(iter(functions)).__code__.co_firstlineno
+    lines, _ = inspect.findsource(inspect.getmodule(definition))
+    nodes = [node for node in ast.parse("".join(lines)).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    node = next(node for node in nodes if _first_line(node) <= line <= node.end_lineno)
+    return "".join(lines[node.lineno - 1 : node.end_lineno])
+
+
+def _first_line(node) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
 def wrong(exercise: str, mistake: str, *, fails: str | tuple[str, ...], says: str):
     """Put the decorated function (or class) into the bank as a wrong answer to `exercise` ("slug.name")."""
 
     def register(definition):
-        source = textwrap.dedent(inspect.getsource(definition))
-        start = min(i for i, line in enumerate(source.splitlines()) if line.startswith(("def ", "class ")))
-        code = "\n".join(source.splitlines()[start:]) + "\n"
+        code = _source(definition)
         failing = (fails,) if isinstance(fails, str) else tuple(fails)
         BANK.append(WrongAnswer(exercise, mistake, failing, says, code))
         return definition
