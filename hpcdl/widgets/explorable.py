@@ -26,6 +26,7 @@ from IPython.display import display
 
 from hpcdl.widgets.canvas import Canvas
 from hpcdl.widgets.style import ALARM, CARD, DPI, INK, STYLE, Alarm
+from hpcdl.widgets.waiting import waiting_for
 
 CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 
@@ -222,5 +223,5 @@ def player(label: str, value: int, low: int, high: int, milliseconds: int = 100)
 def _sentence(error: Exception) -> str:
     """What went wrong in `draw`, for a student."""
     if isinstance(error, NotImplementedError):
-        return "This picture waits for your function: solve the exercise above, then run this cell again."
+        return waiting_for(error)
     return f"This picture cannot be drawn: {type(error).__name__}: {error}"
