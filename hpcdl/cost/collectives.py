@@ -1,0 +1,182 @@
+"""What a collective costs: seconds and traffic of each algorithm in `hpcdl.collectives`, exactly.
+
+Every formula is `f(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> seconds` for p ranks and a message of
+`nbytes` with elements of `itemsize`: the virtual time of the simulated machine for that algorithm, uneven chunks and
+all. A message of n bytes takes alpha + n beta; a rank sends one and receives one at a time; reducing n bytes takes n
+gamma. Where n is not divisible by p the largest chunk, ceil(n / p), sets the pace: it meets every other rank. All
+raise ValueError for p < 1 and for bytes that are no whole number of elements. `hpcdl.cost.textbook` has the forms
+with n / p and log p.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Traffic(NamedTuple):
+    """All that crosses the network, summed over the ranks."""
+
+    messages: int
+    nbytes: int
+
+
+def _elements(p: int, nbytes: int, itemsize: int) -> int:
+    if p < 1 or p != int(p):
+        raise ValueError(f"p is {p!r}; the number of ranks is an integer from 1")
+    if nbytes < 0 or nbytes % itemsize:
+        raise ValueError(f"nbytes is {nbytes!r}; whole elements are multiples of itemsize, which is {itemsize}")
+    return int(nbytes) // itemsize
+
+
+def _largest(elements: int, parts: int, itemsize: int) -> int:
+    """Bytes of the largest of `parts` nearly equal chunks."""
+    return -(-elements // parts) * itemsize
+
+
+def rounds(p: int) -> int:
+    """ceil(log2 p): how often a message must double to reach p ranks."""
+    return (int(p) - 1).bit_length()
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def broadcast(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """ceil(log2 p) (alpha + n beta): those who have it tell as many who do not."""
+    _elements(p, nbytes, itemsize)
+    return rounds(p) * (alpha + nbytes * beta)
+
+
+def reduce(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """ceil(log2 p) (alpha + n beta + n gamma): a broadcast backwards that adds."""
+    _elements(p, nbytes, itemsize)
+    return rounds(p) * (alpha + nbytes * (beta + gamma))
+
+
+def all_gather(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """(p-1) (alpha + m beta) with m = ceil(n/p): chunks round the ring; n is the size of all of them together."""
+    m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
+    return (p - 1) * (alpha + m * beta)
+
+
+def reduce_scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """(p-1) (alpha + m beta + m gamma) with m = ceil(n/p): chunks round the ring, growing."""
+    m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
+    return (p - 1) * (alpha + m * (beta + gamma))
+
+
+# -- all-reduce -------------------------------------------------------------------------------------------------------
+
+
+def naive(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """2(p-1)(alpha + n beta) + (p-1) n gamma: one after the other through rank 0."""
+    _elements(p, nbytes, itemsize)
+    return (p - 1) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
+
+
+def ring(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """2(p-1)(alpha + m beta) + (p-1) m gamma with m = ceil(n/p) (Patarasuk and Yuan 2009)."""
+    return reduce_scatter(p, nbytes, alpha, beta, gamma, itemsize=itemsize) + all_gather(
+        p, nbytes, alpha, beta, itemsize=itemsize
+    )
+
+
+def tree(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """ceil(log2 p) (2 alpha + 2 n beta + n gamma): reduce to the root, broadcast from it."""
+    _elements(p, nbytes, itemsize)
+    return rounds(p) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
+
+
+def recursive_doubling(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """log2 q (alpha + n beta + n gamma), q the largest power of two up to p; plus the folding of the other p - q.
+
+    Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH".
+    """
+    _elements(p, nbytes, itemsize)
+    k = int(p).bit_length() - 1
+    return k * (alpha + nbytes * (beta + gamma)) + _folding(p, nbytes, alpha, beta, gamma)
+
+
+def rabenseifner(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """2 log2 q alpha + 2 s beta + s gamma, s about (q-1)/q n: halving, then doubling; and the folding of the p - q.
+
+    Source: Rabenseifner 2004, "Optimization of collective reduction operations".
+    """
+    n, k = _elements(p, nbytes, itemsize), int(p).bit_length() - 1
+    q = 1 << k
+    # Rank 0 keeps the first 2^j chunks in round j, and the first n mod q chunks are the longer ones.
+    s = itemsize * sum((n // q) * (1 << j) + min(n % q, 1 << j) for j in range(k))
+    return 2 * k * alpha + 2 * s * beta + s * gamma + _folding(p, nbytes, alpha, beta, gamma)
+
+
+def _folding(p, nbytes, alpha, beta, gamma):
+    """Ranks beyond the largest power of two hand in their share before, and get the sum after."""
+    return 0.0 if int(p).bit_count() == 1 else 2 * (alpha + nbytes * beta) + nbytes * gamma
+
+
+def parameter_server(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, servers=1) -> float:
+    """2(p-1)(alpha + m beta) + (p-1) m gamma with m = ceil(n / servers): each server owns a share of the sums.
+
+    Raises ValueError unless 1 <= servers <= p.
+    """
+    if not 1 <= servers <= p:
+        raise ValueError(f"servers is {servers}; each server is one of the ranks: 1 to {p}")
+    m = _largest(_elements(p, nbytes, itemsize), servers, itemsize)
+    return (p - 1) * (2 * (alpha + m * beta) + m * gamma)
+
+
+def hierarchical(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, per_node=4, within=None) -> float:
+    """Tree inside each node of `per_node` ranks, ring between one rank of each; `within` = (alpha, beta) inside a node.
+
+    ceil(log2 k) (2 alpha + 2 n beta + n gamma) + ring(g), with k ranks in a node and g = ceil(p/k) nodes. `within` is
+    (alpha, beta) of the links inside a node; without it all links are alike. Raises ValueError for `per_node` < 1.
+    """
+    if per_node < 1:
+        raise ValueError(f"per_node is {per_node}; a node has one rank or more")
+    nodes = -(-p // per_node)
+    inside = tree(min(per_node, p), nbytes, *(within or (alpha, beta)), gamma, itemsize=itemsize)
+    return inside + ring(nodes, nbytes, alpha, beta, gamma, itemsize=itemsize)
+
+
+ALL_REDUCE: dict[str, Callable[..., float]] = {
+    "naive": naive,
+    "ring": ring,
+    "tree": tree,
+    "recursive_doubling": recursive_doubling,
+    "rabenseifner": rabenseifner,
+    "parameter_server": parameter_server,
+    "hierarchical": hierarchical,
+}
+
+# -- traffic ----------------------------------------------------------------------------------------------------------
+
+
+def _folded(p, nbytes, messages, volume):
+    q = 1 << (int(p).bit_length() - 1)
+    return Traffic(messages + 2 * (p - q), volume + 2 * (p - q) * nbytes)
+
+
+def _doubling_traffic(p, nbytes):
+    k = int(p).bit_length() - 1
+    return _folded(p, nbytes, k << k, (k << k) * nbytes)
+
+
+def _rabenseifner_traffic(p, nbytes):
+    k = int(p).bit_length() - 1
+    return _folded(p, nbytes, 2 * k << k, 2 * ((1 << k) - 1) * nbytes)
+
+
+def _hierarchical_traffic(p, nbytes, per_node=4):
+    nodes = -(-p // per_node)
+    return Traffic(2 * (p - nodes) + 2 * nodes * (nodes - 1), 2 * (p - 1) * nbytes)
+
+
+# `f(p, nbytes) -> Traffic`. However uneven the chunks, together they are n: the sums are exact.
+TRAFFIC: dict[str, Callable[..., Traffic]] = {
+    "naive": lambda p, nbytes: Traffic(2 * (p - 1), 2 * (p - 1) * nbytes),
+    "ring": lambda p, nbytes: Traffic(2 * p * (p - 1), 2 * (p - 1) * nbytes),
+    "tree": lambda p, nbytes: Traffic(2 * (p - 1), 2 * (p - 1) * nbytes),
+    "recursive_doubling": _doubling_traffic,
+    "rabenseifner": _rabenseifner_traffic,
+    "parameter_server": lambda p, nbytes, servers=1: Traffic(2 * servers * (p - 1), 2 * (p - 1) * nbytes),
+    "hierarchical": _hierarchical_traffic,
+}

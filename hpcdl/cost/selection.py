@@ -1,0 +1,67 @@
+"""Which all-reduce is best, for how many ranks and how many bytes, and where the answer changes."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hpcdl.cost.collectives import ALL_REDUCE
+
+
+def ranking(
+    p, nbytes, alpha, beta, gamma=0.0, *, algorithms: Iterable[str] = ALL_REDUCE, itemsize=4
+) -> dict[str, float]:
+    """Seconds of each algorithm, the fastest first; equals stay in the order of `algorithms`."""
+    seconds = {name: _formula(name)(p, nbytes, alpha, beta, gamma, itemsize=itemsize) for name in algorithms}
+    return dict(sorted(seconds.items(), key=lambda item: item[1]))
+
+
+def best(p, nbytes, alpha, beta, gamma=0.0, **options) -> str:
+    """The name of the fastest all-reduce of `nbytes` over `p` ranks; options as in `ranking`."""
+    return next(iter(ranking(p, nbytes, alpha, beta, gamma, **options)))
+
+
+def best_map(ranks, sizes, alpha, beta, gamma=0.0, **options) -> list[list[str]]:
+    """The best algorithm for each number of ranks (rows) and each number of bytes (columns)."""
+    return [[best(p, nbytes, alpha, beta, gamma, **options) for nbytes in sizes] for p in ranks]
+
+
+class Stretch(NamedTuple):
+    """From `nbytes` on, until the next stretch begins, `algorithm` is best."""
+
+    nbytes: int
+    algorithm: str
+
+
+def crossovers(p, alpha, beta, gamma=0.0, *, largest=1 << 30, itemsize=4, **options) -> list[Stretch]:
+    """The best algorithm from one element to `largest` bytes, as stretches; boundaries exact to one element.
+
+    The sizes 1, 2, 4, ... elements are compared, then each change is bisected; a stretch that begins and ends between
+    two of them is not seen.
+    """
+
+    def winner(elements):
+        return best(p, elements * itemsize, alpha, beta, gamma, itemsize=itemsize, **options)
+
+    stretches, low = [Stretch(itemsize, winner(1))], 1
+    while 2 * low * itemsize <= largest:
+        for start, name in _changes(winner, low, 2 * low):
+            stretches.append(Stretch(start * itemsize, name))
+        low *= 2
+    return stretches
+
+
+def _changes(winner, low, high):
+    """Bisect (low, high] for where the winner changes, finding every change between two different winners met."""
+    if winner(low) == winner(high):
+        return
+    if high - low == 1:
+        yield high, winner(high)
+        return
+    middle = (low + high) // 2
+    yield from _changes(winner, low, middle)
+    yield from _changes(winner, middle, high)
+
+
+def _formula(name):
+    if name not in ALL_REDUCE:
+        raise ValueError(f"algorithms has {name!r}; the all-reduce algorithms are {', '.join(ALL_REDUCE)}")
+    return ALL_REDUCE[name]

@@ -1,0 +1,155 @@
+"""Layer tables of the classic networks: what each layer weighs and multiplies, without building it.
+
+Weights and multiply-accumulates (MACs) of the forward pass for one image, biases and batch normalization left out, as
+the survey of Sze et al. 2017 counts them ("Efficient processing of deep neural networks"). For
+communication the order of the layers matters: gradients come out of the backward pass last layer first.
+"""
+
+from typing import NamedTuple
+
+
+class Layer(NamedTuple):
+    """One layer with weights: how many weights, and forward MACs, input and output elements for one image."""
+
+    name: str
+    weights: int
+    macs: int
+    inputs: int
+    outputs: int
+
+
+def total(layers, field: str) -> int:
+    """The sum of one field over a network: `total(resnet50(), "weights")`."""
+    return sum(getattr(layer, field) for layer in layers)
+
+
+def alexnet() -> list[Layer]:
+    """AlexNet for 227 x 227 images, in two groups as published (Krizhevsky, Sutskever and Hinton 2012)."""
+    net = _Net(3, 227)
+    net.conv(96, 11, stride=4, padding=0).pool(3, 2)
+    net.conv(256, 5, groups=2).pool(3, 2)
+    net.conv(384, 3).conv(384, 3, groups=2).conv(256, 3, groups=2).pool(3, 2)
+    return net.linear(4096).linear(4096).linear(1000).layers
+
+
+def vgg16() -> list[Layer]:
+    """VGG-16 for 224 x 224 images (Simonyan and Zisserman 2015, configuration D)."""
+    net = _Net(3, 224)
+    for repeats, channels in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
+        for _ in range(repeats):
+            net.conv(channels, 3)
+        net.pool(2, 2)
+    return net.linear(4096).linear(4096).linear(1000).layers
+
+
+def resnet50() -> list[Layer]:
+    """ResNet-50 for 224 x 224 images, stride on the 1 x 1 convolution as published (He et al. 2016, table 1)."""
+    return _resnet(3, 4, 6, 3)
+
+
+def resnet101() -> list[Layer]:
+    """ResNet-101 for 224 x 224 images (He et al. 2016, table 1)."""
+    return _resnet(3, 4, 23, 3)
+
+
+def resnet152() -> list[Layer]:
+    """ResNet-152 for 224 x 224 images (He et al. 2016, table 1)."""
+    return _resnet(3, 8, 36, 3)
+
+
+def inception_v3() -> list[Layer]:
+    """Inception V3 for 299 x 299 images, no auxiliary classifier (Szegedy et al. 2016, as torchvision has it)."""
+    net = _Net(3, 299)
+    net.conv(32, 3, stride=2, padding=0).conv(32, 3, padding=0).conv(64, 3).pool(3, 2)
+    net.conv(80, 1).conv(192, 3, padding=0).pool(3, 2)
+    for pooled in (32, 64, 64):
+        net.branches([(64, 1)], [(48, 1), (64, 5)], [(64, 1), (96, 3), (96, 3)], [(pooled, 1)])
+    net.branches([(384, 3)], [(64, 1), (96, 3), (96, 3)], reduce=True)
+    for c in (128, 160, 160, 192):
+        seven = [(c, 1), (c, (1, 7)), (192, (7, 1))]
+        twice = [(c, 1), (c, (7, 1)), (c, (1, 7)), (c, (7, 1)), (192, (1, 7))]
+        net.branches([(192, 1)], seven, twice, [(192, 1)])
+    net.branches([(192, 1), (320, 3)], [(192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3)], reduce=True)
+    for _ in range(2):
+        fork = [(384, (1, 3)), (384, (3, 1))]  # two convolutions side by side on one input
+        net.branches([(320, 1)], [(384, 1), fork], [(448, 1), (384, 3), fork], [(192, 1)])
+    net.size = 1  # global average pooling
+    return net.linear(1000).layers
+
+
+NETWORKS = {
+    "alexnet": alexnet,
+    "vgg16": vgg16,
+    "resnet50": resnet50,
+    "resnet101": resnet101,
+    "resnet152": resnet152,
+    "inception_v3": inception_v3,
+}
+
+
+def _resnet(*blocks: int) -> list[Layer]:
+    net = _Net(3, 224)
+    net.conv(64, 7, stride=2).pool(3, 2, padding=1)
+    for stage, repeats in enumerate(blocks):
+        width = 64 << stage
+        for block in range(repeats):
+            stride = 2 if stage and not block else 1
+            if not block:
+                net.shortcut(4 * width, stride)
+            net.conv(width, 1, stride).conv(width, 3).conv(4 * width, 1)
+    net.size = 1  # global average pooling
+    return net.linear(1000).layers
+
+
+class _Net:
+    """Square images of `channels` x `size` x `size` on their way through a network, and the layers they met."""
+
+    def __init__(self, channels: int, size: int):
+        self.channels, self.size, self.layers = channels, size, []
+
+    def conv(self, channels, kernel, stride=1, padding=None, groups=1):
+        rows, columns = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        padding = max(rows, columns) // 2 if padding is None else padding  # "same", unless told otherwise
+        size = (self.size + 2 * padding - max(rows, columns)) // stride + 1
+        weights = channels * (self.channels // groups) * rows * columns
+        self._add("conv", weights, weights * size * size, channels * size * size)
+        self.channels, self.size = channels, size
+        return self
+
+    def linear(self, features):
+        weights = self.channels * self.size**2 * features
+        self._add("linear", weights, weights, features)
+        self.channels, self.size = features, 1
+        return self
+
+    def pool(self, kernel, stride, padding=0):
+        self.size = (self.size + 2 * padding - kernel) // stride + 1
+        return self
+
+    def shortcut(self, channels, stride):
+        channels_in, size_in = self.channels, self.size
+        self.conv(channels, 1, stride)
+        self.channels, self.size = channels_in, size_in
+
+    def branches(self, *paths, reduce=False):
+        """Side by side on one input, outputs stacked; with `reduce` each path ends with stride 2, and pooling joins."""
+        channels_in, size_in, out = self.channels, self.size, self.channels if reduce else 0
+        for path in paths:
+            self.channels, self.size = channels_in, size_in
+            for i, step in enumerate(path):
+                last = reduce and i == len(path) - 1
+                self._step(step, {"stride": 2, "padding": 0} if last else {})
+            out += self.channels
+        self.channels = out
+
+    def _step(self, step, options):
+        fork = step if isinstance(step, list) else [step]
+        channels_in = self.channels
+        for channels, kernel in fork:
+            self.channels = channels_in
+            self.conv(channels, kernel, **options)
+        self.channels = sum(channels for channels, _ in fork)
+
+    def _add(self, kind, weights, macs, outputs):
+        name = f"{kind}{sum(layer.name.startswith(kind) for layer in self.layers) + 1}"
+        self.layers.append(Layer(name, weights, macs, self.channels * self.size**2, outputs))
