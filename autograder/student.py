@@ -129,6 +129,12 @@ class Student:
     def __init__(self, session: "Session"):
         self.__dict__["_session"] = session
 
+    def ranks(self, name: str, p: int, args_for, kwargs: dict | None = None, **machine):
+        """Call `name` on each of `p` ranks of a simulated machine; see `autograder.ranks`."""
+        from .ranks import run_ranks
+
+        return run_ranks(self._session, name, p, args_for, kwargs, **machine)
+
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
