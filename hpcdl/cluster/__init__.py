@@ -25,7 +25,7 @@ _HOMES = {
     "Record": "cluster",
     "ClusterError": "diagnosis",
     "OversubscribedWarning": "processes",
-    "find_mpiexec": "processes",
+    "find_launcher": "launcher",
     "publish": "engine",
 }
 

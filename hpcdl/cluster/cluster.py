@@ -1,5 +1,6 @@
 """The cluster as the notebook sees it: start, run, stream, stop."""
 
+import sys
 import warnings
 import weakref
 from dataclasses import dataclass
@@ -10,17 +11,8 @@ import psutil
 
 from hpcdl.cluster import watcher
 from hpcdl.cluster.diagnosis import ClusterError
-from hpcdl.cluster.processes import (
-    MEND,
-    START_SECONDS,
-    OversubscribedWarning,
-    Processes,
-    alive,
-    cores,
-    find_mpiexec,
-    until,
-    version_of,
-)
+from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
+from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, cores, until
 from hpcdl.cluster.run import Record, Run
 
 __all__ = ["Cluster", "Record"]
@@ -81,7 +73,7 @@ class Cluster:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
         if self._processes is None:
             self._warn_if_oversubscribed()
-            self._processes = Processes(self.n, Path(self._mpiexec) if self._mpiexec else find_mpiexec())
+            self._processes = Processes(self.n, launcher_at(self._mpiexec) if self._mpiexec else find_launcher())
             # At the latest when the kernel exits; `lifeline` covers the kernel that is killed.
             self._finalizer = weakref.finalize(self, self._processes.stop)
             try:
@@ -118,7 +110,7 @@ class Cluster:
                 break
             if self._processes.launcher.poll() is not None:
                 log = self._processes.log("engines")
-                raise ClusterError(f"{self._launcher()} ended before the engines were up:\n{log}")
+                raise ClusterError(f"{self._processes.mpiexec} ended before the engines were up:\n{log}")
         else:
             log = self._processes.log("engines")
             raise ClusterError(f"{len(ids)} of {self.n} engines started within {START_SECONDS} s:\n{log}")
@@ -139,20 +131,20 @@ class Cluster:
         if any(person["size"] != self.n for person in people):
             raise ClusterError(
                 f"the engines do not know of each other: mpi4py uses {people[0]['library']}, but they were started by "
-                f"{self._launcher()}. Use the launcher of the same MPI; this installs both: {MEND}"
+                f"{self._processes.mpiexec}. Use the launcher of the same MPI; this installs both: {MEND}"
             )
-
-    def _launcher(self):
-        return f"{self._processes.mpiexec} ({version_of(self._processes.mpiexec)})"
 
     def _warn_if_oversubscribed(self):
-        if self.n > cores():
-            warnings.warn(
-                f"{self.n} engines share {cores()} core{'s' * (cores() > 1)}: everything works, but they take turns, "
-                f"so that more than {cores()} of them are not faster",
-                OversubscribedWarning,
-                stacklevel=4,
-            )
+        if self.n <= cores():
+            return
+        message = (
+            f"{self.n} engines share {cores()} core{'s' * (cores() > 1)}: everything works, but they take turns, "
+            f"so that more than {cores()} of them are not faster"
+        )
+        if "ipykernel" in sys.modules:
+            print(f"Note: {message}.")  # a notebook shows warnings in red, and this one is only to be known
+        else:
+            warnings.warn(message, OversubscribedWarning, stacklevel=4)
 
     # -- runs -------------------------------------------------------------------------------------------------------
 

@@ -7,19 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
-from importlib import metadata
 from pathlib import Path
 
 import psutil
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.launcher import Launcher
 from hpcdl.cluster.watcher import DIRECTORY
 
-MEND = "pip install --force-reinstall mpich mpi4py"
 START_SECONDS = 60  # a machine that needs longer to start the engines has another problem
 
 
@@ -36,39 +34,10 @@ def cores() -> int:
     return usable
 
 
-def find_mpiexec() -> Path:
-    """The launcher that belongs to the MPI that mpi4py loads: the mpich wheel's, else the first on the PATH."""
-    looked = []
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        wheel = [file.locate() for file in metadata.files("mpich") or () if file.name in ("mpiexec", "mpiexec.exe")]
-        looked += [Path(file).resolve() for file in wheel]
-    looked.append(Path(sysconfig.get_path("scripts")) / "mpiexec")
-    on_path = shutil.which("mpiexec")
-    looked += [Path(on_path)] if on_path else []
-    for candidate in looked:
-        if os.access(candidate, os.X_OK):
-            return candidate
-    places = ", ".join(dict.fromkeys(str(path.parent) for path in looked))
-    raise ClusterError(
-        f"no mpiexec was found, neither in {places} nor on the PATH; engines cannot start without it. "
-        f"Install one: {MEND}"
-    )
-
-
-def version_of(mpiexec: Path) -> str:
-    """What a launcher says it is: the first telling line of `mpiexec --version`."""
-    try:
-        said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"an unknown launcher ({error})"
-    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
-    return ", ".join(lines[:2]) or "a launcher that does not tell its version"
-
-
 class Processes:
     """A controller and `n` engines in a directory of their own; `stop` ends them and removes the directory."""
 
-    def __init__(self, n: int, mpiexec: Path):
+    def __init__(self, n: int, mpiexec: Launcher):
         self.n, self.mpiexec = n, mpiexec
         self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-"))
         self.controller: subprocess.Popen | None = None
@@ -89,16 +58,12 @@ class Processes:
         threads = str(max(1, cores() // self.n))
         self.launcher = self._start(
             "engines",
-            [str(self.mpiexec), *self._options(), "-n", str(self.n)],
+            [str(self.mpiexec.path), *self.mpiexec.options, "-n", str(self.n)],
             [sys.executable, "-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"],
             IPP_CONNECTION_INFO=connection,
             OMP_NUM_THREADS=threads,
             MKL_NUM_THREADS=threads,
         )
-
-    def _options(self) -> list[str]:
-        # When one rank dies, MPICH's launcher would end the others before anyone can see which it was: we end them.
-        return ["-disable-auto-cleanup"] if "HYDRA" in version_of(self.mpiexec) else []
 
     def connection(self, side: str) -> dict:
         """How to reach the controller, for "engine" or "client"; waits until the controller has written it."""

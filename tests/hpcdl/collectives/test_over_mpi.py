@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hpcdl.cluster import find_mpiexec
+from hpcdl.cluster import find_launcher
 
 PROGRAM = """
 import torch
@@ -31,7 +31,7 @@ print("rank", comm.rank, "agrees")
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", [1, 2, 3, 4])
 def test_every_all_reduce_over_mpi_gives_the_bits_of_the_simulated_machine(p):
-    command = [find_mpiexec(), "-n", str(p), sys.executable, "-c", PROGRAM]
+    command = [find_launcher().path, "-n", str(p), sys.executable, "-c", PROGRAM]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

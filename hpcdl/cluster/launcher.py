@@ -1,0 +1,70 @@
+"""Which mpiexec: the one of the MPI that mpi4py loads. Another one would start p processes that are each alone."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from hpcdl.cluster.diagnosis import ClusterError
+
+MEND = "pip install --force-reinstall mpich mpi4py"
+
+
+class LauncherError(ClusterError):
+    """There is no mpiexec; the second line says what to do."""
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """An mpiexec: where it is, and the MPI it says it is of ("MPICH 5.0.2")."""
+
+    path: Path
+    mpi: str
+
+    def __str__(self):
+        return f"{self.path} (of {self.mpi})"
+
+    @property
+    def options(self) -> list[str]:
+        """What it needs so that we can see which rank died: MPICH's would end the others first."""
+        return ["-disable-auto-cleanup"] if self.mpi.startswith("MPICH") else []
+
+
+def find_launcher() -> Launcher:
+    """The mpich wheel's mpiexec, else the one beside this Python, else the first on the PATH; LauncherError if none."""
+    candidates = [*_of_the_wheel(), Path(sysconfig.get_path("scripts")) / "mpiexec", *_on_the_path()]
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK):
+            return launcher_at(candidate)
+    places = ", ".join(dict.fromkeys(str(candidate.parent) for candidate in candidates))
+    raise LauncherError(
+        f"no mpiexec was found, neither in {places} nor on the PATH; engines cannot start without it\nrun: {MEND}"
+    )
+
+
+def launcher_at(path: str | Path) -> Launcher:
+    """The mpiexec at `path`, asked for its version."""
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LauncherError(f"{path} cannot be used as mpiexec: {error}\nrun: {MEND}") from error
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+    if lines and lines[0].startswith("HYDRA"):
+        return Launcher(Path(path), f"MPICH {lines[1].removeprefix('Version: ')}")
+    return Launcher(Path(path), lines[0] if lines else "an MPI that does not tell its version")
+
+
+def _of_the_wheel() -> list[Path]:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        files = metadata.files("mpich") or ()
+        return [Path(file.locate()).resolve() for file in files if file.name in ("mpiexec", "mpiexec.exe")]
+    return []
+
+
+def _on_the_path() -> list[Path]:
+    found = shutil.which("mpiexec")
+    return [Path(found)] if found else []

@@ -1,0 +1,84 @@
+"""The plain data-parallel step: the same weights everywhere, a shard of the batch each, the mean of the gradients.
+
+With n_r samples on rank r and N in all, the gradient of the mean loss over the global batch is g = sum_r (n_r / N) g_r, so that
+every rank takes the step that one machine would take with the whole batch.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from hpcdl.collectives import ring_all_reduce
+
+
+def broadcast_parameters(params: Iterable[torch.Tensor], comm, root: int = 0) -> None:
+    """Overwrite `params` on every rank with those of rank `root`, in place."""
+    for param in params:
+        comm.broadcast(param.detach(), root)
+
+
+def average_gradients(grads: list[torch.Tensor], local_n: int, comm, all_reduce: Callable = ring_all_reduce) -> int:
+    """Replace `grads`, means over this rank's `local_n` samples, by the means over all ranks' samples; return their number.
+
+    Ranks may have different numbers of samples, 0 too. One message carries all: the weighted gradients, and n_r itself.
+    Raises ValueError when no rank has a sample.
+    """
+    flat = torch.cat([grad.detach().reshape(-1) for grad in grads] + [torch.ones(1, dtype=grads[0].dtype)])
+    flat *= local_n
+    all_reduce(flat, comm)
+    total = int(flat[-1])
+    if total == 0:
+        raise ValueError("average_gradients: no rank has a sample, so there is no mean; give each step a batch")
+    flat /= total
+    for grad, mean in zip(grads, flat.split([grad.numel() for grad in grads] + [1]), strict=False):
+        grad.copy_(mean.view_as(grad))
+    return total
+
+
+def train_step(
+    model: nn.Module,
+    loss_fn: Callable,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    optimizer: torch.optim.Optimizer,
+    comm,
+    all_reduce: Callable = ring_all_reduce,
+) -> float:
+    """One step on the global batch of which `x (n_r, ...)`, `y (n_r, ...)` are this rank's samples; returns its own loss.
+
+    `loss_fn(outputs, y)` is a mean over samples. Shared and frozen parameters are right; a parameter that no rank used
+    keeps no gradient, so that the optimizer leaves it alone as it would on one machine. NaN where n_r = 0.
+    """
+    optimizer.zero_grad(set_to_none=True)
+    loss = torch.tensor(torch.nan)
+    if len(x):
+        loss = loss_fn(model(x), y)
+        loss.backward()
+    params = [param for param in model.parameters() if param.requires_grad]
+    grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in params]
+    used = torch.tensor([float(param.grad is not None) for param in params], dtype=grads[0].dtype)
+    average_gradients([*grads, used], len(x), comm, all_reduce)
+    for param, grad, share in zip(params, grads, used, strict=True):
+        param.grad = grad if share > 0 else None
+    optimizer.step()
+    return loss.item()
+
+
+def identical_replicas(model: nn.Module, comm) -> int:
+    """How many ranks have rank 0's model to the last bit; the same answer on every rank."""
+    mine = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8)
+    first = mine.clone()
+    comm.broadcast(first)
+    same = torch.tensor([torch.equal(mine, first)], dtype=torch.int64)
+    comm.all_reduce(same)
+    return int(same)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """The SHA-256 of all parameters and buffers: equal for two replicas exactly if they agree to the last bit."""
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        digest.update(name.encode() + value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
