@@ -53,25 +53,33 @@ class RemoteSession(Session):
         self.start()
 
     def start(self) -> None:
-        """A worker that has run every cell, but those that end or stop it."""
-        while len(self.broken) <= RESTARTS:
-            self.pid, sock = self.zygote.spawn(self.limits, self.folder)
-            self.grader = SocketGrader(sock)
-            if all(self.run_cell(label, source) for label, source in self.cells if label not in self.broken):
+        """A worker that has run every cell, but for those that end or stop it."""
+        if self.attempt(together=not self.broken):
+            return
+        while len(self.broken) <= RESTARTS:  # one by one, to see which it is
+            if self.attempt(together=False):
                 return
         self.close()
 
-    def run_cell(self, label: str, source: str) -> bool:
-        """Execute one cell; False when it ended or stopped the worker."""
+    def attempt(self, together: bool) -> bool:
+        """Start a worker and run the cells in it; False when that ended or stopped it."""
+        self.pid, sock = self.zygote.spawn(self.limits, self.folder)
+        self.grader = SocketGrader(sock)
+        sound = [cell for cell in self.cells if cell[0] not in self.broken]
+        for cells in [sound] if together else [[cell] for cell in sound]:
+            try:
+                self.run_cells(cells)
+            except StudentError as error:
+                if not together:
+                    self.broken.add(cells[0][0])
+                    self.problems[cells[0][0]] = error
+                return False
+        return True
+
+    def run_cells(self, cells: list) -> None:
         self.seconds = self.left = CELL_SECONDS
-        try:
-            for _, problem in self.timed(["cells", ""], ([(label, source)],), None, objects=False):
-                self.problems[label] = StudentError.of(problem)
-            return True
-        except StudentError as error:
-            self.problems[label] = error
-            self.broken.add(label)
-            return False
+        for label, problem in self.timed(["cells", ""], (cells,), None, objects=False):
+            self.problems[str(label)] = StudentError.of(problem)
 
     def begin(self, seconds: float) -> None:
         if not self.pid and len(self.broken) <= RESTARTS:

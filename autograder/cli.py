@@ -1,0 +1,113 @@
+"""The command line: `autograder grade` a folder, `autograder check` one notebook, `autograder selfcheck` a lab."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from . import exercises
+
+app = typer.Typer(
+    help="Checks and grades the labs of hpcdl.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+
+
+def lab_named(slug: str | None):
+    """The lab of that slug; exit code 2 names the labs there are."""
+    if slug is None:
+        return None
+    if slug not in exercises.LABS:
+        raise typer.BadParameter(f"there is no lab {slug!r}; the labs are {', '.join(exercises.LABS)}")
+    return exercises.load(slug)
+
+
+@app.command()
+def grade(
+    submissions: Annotated[Path, typer.Argument(exists=True, help="Folder of STUDENT/*.ipynb or STUDENT.ipynb.")],
+    out: Annotated[Path, typer.Option(help="Folder for grades.csv and a result file per submission.")],
+    lab: Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")] = None,
+) -> None:
+    """Grade every submission in a folder. Exit code 0: all have a row; 1: there was nothing to grade."""
+    from . import grade as grading
+    from . import sandbox
+
+    only, todo = lab_named(lab), grading.submissions(submissions)
+    if not todo:
+        console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
+        raise typer.Exit(1)
+    done = []
+    with progress() as bar:
+        task = bar.add_task("grading", total=len(todo))
+        for submission, result in grading.grade_all(todo, grading.course_secret(out), only):
+            done.append((submission, result))
+            bar.update(task, advance=1, description=escape(result.student[:30]))
+    results = grading.newest_of_each(done)
+    grading.write(results, out)
+    console.print(summary(results))
+    console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.TIER}.")
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A notebook of yours.")],
+    lab: Annotated[str | None, typer.Option(help="Check it as this lab (default: see from the notebook).")] = None,
+) -> None:
+    """Check one notebook as grading would. Exit code 0: all points; 1: not all; 2: it cannot be graded."""
+    from . import feedback
+    from . import grade as grading
+
+    submission = grading.Submission(file.stem, file)
+    (_, result), *_ = grading.grade_all([submission], b"check", lab_named(lab))
+    if result.status == "ungradable":
+        console.print(f"{escape(str(file))} cannot be graded: {escape(result.message)}.")
+        raise typer.Exit(2)
+    for exercise in result.exercises:
+        console.print(feedback.text(exercise), markup=False)
+    for note in result.notes:
+        console.print(f"Note: {note}.", markup=False)
+    console.print(f"Score: {result.score:g} / {result.max_score:g}", style="bold")
+    raise typer.Exit(0 if result.score == result.max_score else 1)
+
+
+@app.command()
+def selfcheck(
+    slugs: Annotated[list[str] | None, typer.Argument(help="Labs to prove (default: all).")] = None,
+) -> None:
+    """Prove a lab's checks: the reference has 100, blank 0, and each known mistake loses exactly its points."""
+    from .selfcheck import selfcheck as findings
+    from .zygote import Zygote
+
+    failed = 0
+    with Zygote() as zygote:
+        for slug in slugs or exercises.LABS:
+            console.rule(escape(lab_named(slug).title))
+            for finding in findings(slug, zygote):
+                failed += bool(finding.problems)
+                console.print(f"{'✗' if finding.problems else '✓'} {finding.title}", markup=False)
+                for problem in finding.problems:
+                    console.print(f"    {problem}", markup=False)
+    raise typer.Exit(1 if failed else 0)
+
+
+def progress() -> Progress:
+    """The bar of long work."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def summary(results) -> Table:
+    """A table of what was graded, for the terminal."""
+    table = Table("student", "lab", "score", "message", box=None)
+    for result in results:
+        graded = result.status == "graded"
+        score = f"{result.score:g} / {result.max_score:g}" if graded else "[bold]ungradable[/bold]"
+        table.add_row(escape(result.student), escape(result.lab), score, escape(result.summary()[:100]))
+    return table

@@ -1,0 +1,177 @@
+"""Grades a folder of submissions: one row each in `grades.csv`, one result file with every exercise and check."""
+
+import csv
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import notebook, sandbox, source
+from .authoring import Lab
+from .notebook import Notebook, UngradableError
+from .remote import RemoteSession
+from .results import LabResult
+from .run import run_lab, seeds
+from .zygote import Zygote
+
+COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
+NOISE = {".DS_Store", "Thumbs.db", "desktop.ini"}
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A student and the file that counts; without a file, `problem` says why there is none."""
+
+    student: str
+    path: Path | None
+    problem: str = ""
+
+
+def submissions(folder: Path) -> list[Submission]:
+    """What is in a folder of `<student>/<anything>.ipynb` or `<student>.ipynb`, in the order of the students' names."""
+    if folder.is_file():
+        return [_file(folder)]
+    found = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: os.fsencode(entry.name)):
+        if entry.name.startswith(".") or entry.name in NOISE:
+            continue
+        found += _folder(entry) if entry.is_dir() and not entry.is_symlink() else [_file(entry)]
+    return found
+
+
+def _file(path: Path) -> Submission:
+    if path.suffix != ".ipynb":
+        return Submission(path.name, None, f"{path.name!r} is not a notebook (.ipynb) and not a student's folder")
+    return Submission(path.stem, path)
+
+
+def _folder(folder: Path) -> list[Submission]:
+    paths = [p for p in sorted(folder.rglob("*.ipynb")) if not any(part.startswith(".") for part in p.parts)]
+    if not paths:
+        return [Submission(folder.name, None, "there is no notebook (.ipynb) in the student's folder")]
+    return [Submission(folder.name, path) for path in paths]
+
+
+def grade(submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None) -> LabResult:
+    """The result of one submission, whatever it is; `only` grades it as that lab."""
+    start = time.monotonic()
+    student = printable(submission.student)
+    try:
+        if submission.path is None:
+            raise UngradableError(submission.problem)
+        content = notebook.read(submission.path)
+        lab = only or notebook.lab_of(content, submission.path)
+        result = grade_notebook(content, lab, zygote, student, secret)
+    except UngradableError as error:
+        slug, points = (only.slug, only.points) if only else ("", 0.0)
+        result = LabResult(student, slug, points, status="ungradable", message=str(error))
+    result.seconds = round(time.monotonic() - start, 3)
+    return result
+
+
+def grade_notebook(content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:
+    """Run all checks of `lab` against the functions that a notebook defines."""
+    names = [name for exercise in lab.exercises.values() for name in exercise.functions]
+    cells, notes = source.needed(content.cells, names)
+    result = LabResult(student, lab.slug, lab.points, notes=content.notes + notes, isolation=sandbox.TIER)
+    with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
+        result.exercises = run_lab(lab, session, seeds(secret, student))
+        result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
+    return result
+
+
+def _said(error) -> str:
+    return f"{error.type}: {error.text}" if error.type else error.text
+
+
+def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResult]:
+    """One result for each student and lab: of several notebooks the newest counts, and the result says so."""
+    groups: dict[tuple[str, str], list[tuple[Submission, LabResult]]] = {}
+    for submission, result in results:
+        groups.setdefault((result.student, result.lab), []).append((submission, result))
+    return [_newest(group) for group in groups.values()]
+
+
+def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
+    submission, result = max(group, key=lambda pair: pair[0].path.stat().st_mtime if pair[0].path else 0.0)
+    if len(group) > 1:
+        result.notes.append(f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts")
+    return result
+
+
+def grade_all(todo: list[Submission], secret: bytes, only: Lab | None = None) -> Iterator[tuple[Submission, LabResult]]:
+    """The result of each submission, as it is ready."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # many small checks: a thread pool costs more than it gives
+    try:
+        with Zygote() as zygote:
+            for submission in todo:
+                yield submission, grade(submission, zygote, secret, only)
+    finally:
+        torch.set_num_threads(threads)
+
+
+# Writing
+
+
+def write(results: list[LabResult], out: Path) -> None:
+    """Write `grades.csv` and the result files under `out`."""
+    for result in results:
+        if result.status == "graded":
+            write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
+    rows = [_row(result) for result in results]
+    _replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
+
+
+def write_json(result: LabResult, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, lambda file: file.write(json.dumps(result.to_json(), indent=1) + "\n"))
+
+
+def _row(result: LabResult) -> list[str]:
+    message = "; ".join(filter(None, [result.summary(), *result.notes]))
+    values = (result.student, result.lab, f"{result.score:g}", f"{result.max_score:g}", result.status, message)
+    return [neutral(value) for value in values]
+
+
+def neutral(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return "'" + cell if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def printable(name: str) -> str:
+    """A file's name as text, also where its bytes are not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def safe_name(student: str) -> str:
+    """A student's name as the name of one folder inside the results."""
+    name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in student).lstrip(".").strip()
+    return name.encode()[:200].decode("utf-8", "ignore") or "_"
+
+
+def _replace(path: Path, write_to) -> None:
+    """Write a file so that a reader, or a batch that is killed, finds the old content or the new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        write_to(file)
+    os.replace(temporary, path)
+
+
+def course_secret(out: Path) -> bytes:
+    """The secret behind the seeds: HPCDL_SECRET of the environment, or one made for this results folder and kept."""
+    if given := os.environ.get("HPCDL_SECRET"):
+        return given.encode()
+    path = out / ".secret"
+    if not path.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    return path.read_bytes()

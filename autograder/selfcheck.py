@@ -1,0 +1,85 @@
+"""Proves a lab's checks before they grade anyone: the reference is right, blank is nothing, each mistake is caught."""
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import build, exercises, feedback
+from .authoring import BANK, Lab, WrongAnswer
+from .grade import grade_notebook
+from .notebook import Notebook
+from .results import LabResult
+from .zygote import Zygote
+
+SECRET = b"selfcheck"
+
+
+@dataclass
+class Finding:
+    """One question of the self-check and what is wrong with its answer; no problems means it holds."""
+
+    title: str
+    problems: list[str]
+
+
+def selfcheck(slug: str, zygote: Zygote) -> Iterator[Finding]:
+    """The findings for one lab: reference, blank, then each wrong answer of its bank."""
+    lab = exercises.load(slug)
+    solved, student = (cells_of(make(slug)) for make in (build.solved, build.student))
+    yield Finding("points", [] if lab.points == 100 else [f"the lab has {lab.points:g} points, not 100"])
+    yield from (Finding(e.id, problems) for e in lab.exercises.values() if (problems := declared(e)))
+    yield Finding("the reference has all points", losses(run(lab, solved, zygote)))
+    yield Finding("blank has none, and each check says so", blank(run(lab, student, zygote)))
+    for answer in bank(slug):
+        result = run(lab, [*solved, ("wrong answer", answer.source)], zygote)
+        yield Finding(f"{answer.exercise}: {answer.mistake}", judge(answer, result))
+
+
+def bank(slug: str) -> list[WrongAnswer]:
+    """The wrong answers of a lab; none where it has no bank yet."""
+    try:
+        importlib.import_module(f"autograder.bank.{slug}")
+    except ModuleNotFoundError as error:
+        if error.name != f"autograder.bank.{slug}":
+            raise
+    return [answer for answer in BANK if answer.exercise.partition(".")[0] == slug]
+
+
+def cells_of(content) -> list[tuple[str, str]]:
+    return [(f"cell {i}", cell.source) for i, cell in enumerate(content.cells, start=1) if cell.cell_type == "code"]
+
+
+def run(lab: Lab, cells: list[tuple[str, str]], zygote: Zygote) -> LabResult:
+    return grade_notebook(Notebook(cells, []), lab, zygote, "selfcheck", SECRET)
+
+
+def declared(exercise) -> list[str]:
+    points = sum(check.points for check in exercise.checks.values())
+    return [] if points == exercise.points else [f"its checks have {points:g} points, not {exercise.points:g}"]
+
+
+def losses(result: LabResult) -> list[str]:
+    return [f"{e.name}.{c.name}: {_said(c)}" for e in result.exercises for c in e.checks if not c.passed]
+
+
+def blank(result: LabResult) -> list[str]:
+    checks = [(e, c) for e in result.exercises for c in e.checks]
+    return [f"{e.name}.{c.name}: {c.status}: {_said(c)}" for e, c in checks if c.status not in ("not_done", "skipped")]
+
+
+def judge(answer: WrongAnswer, result: LabResult) -> list[str]:
+    """What differs from what the wrong answer should lose and be told."""
+    name = answer.exercise.partition(".")[2]
+    lost = {(e.name, c.name) for e in result.exercises for c in e.checks if not c.passed}
+    expected = {(name, check) for check in answer.fails}
+    problems = [f"{e}.{c} should not pass, and does" for e, c in sorted(expected - lost)]
+    problems += [f"{e}.{c} should pass, and does not" for e, c in sorted(lost - expected)]
+    shown = "\n".join(feedback.text(e) for e in result.exercises if not e.passed)
+    if answer.says not in shown:
+        problems.append(f"the feedback does not say {answer.says!r}; it says:\n{shown}")
+    bugs = [c for e in result.exercises for c in e.checks if c.kind == "check"]
+    return problems + [f"{c.name} fails with an error of its own:\n{c.detail}" for c in bugs]
+
+
+def _said(check) -> str:
+    return " ".join(feedback.sentences(check)) + (f"\n{check.detail}" if check.detail else "")
