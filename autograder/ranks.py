@@ -2,8 +2,8 @@
 
     run = student.ranks("tree_reduce", p, lambda rank: (x[rank].clone(),), {"root": 2})
 
-calls `tree_reduce(x, comm, root=2)` on every rank. What it sent is then in `run.trace` and `run.bytes_sent`, what became
-of its arguments in `run.arguments`. A deadlock, a message that does not fit and one that nobody receives become a
+calls `tree_reduce(x, comm, root=2)` on every rank. What it sent is in `run.trace` and `run.bytes_sent`, what became of
+its arguments in `run.arguments`. A deadlock, a message that does not fit and one that nobody receives become a
 CheckFailure in the machine's own words; what a rank raises becomes the StudentError that names the rank and the line.
 """
 
