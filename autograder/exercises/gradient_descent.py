@@ -40,6 +40,11 @@ def regression(rng, n, d, dtype=F64):
 
 # 1 ---------------------------------------------------------------------------------------------- gradient descent
 
+SAME_TENSOR = (
+    "Every row is the last point: the path holds the same tensor many times. "
+    "Make a new one at each step, w = w - lr * grad(w)."
+)
+
 descent = lab.exercise("gradient_descent", points=10, minutes=5)
 
 
@@ -50,7 +55,8 @@ def path_starts_at_w0(student, rng):
         w0 = normal(rng, d)
         path = student.gradient_descent(lambda w: w, w0.clone(), 0.1, steps)
         checks.tensor(path, name="path", shape=(steps + 1, d), dtype=F64)
-        checks.close(path[0], w0, name="path[0]", why="The path begins where the descent begins.")
+        mistakes = {SAME_TENSOR: path[-1]} if steps else {}
+        checks.close(path[0], w0, name="path[0]", why="The path begins at w0.", mistakes=mistakes)
 
 
 def quadratic_path(H, c, w0, lr, steps):
@@ -66,8 +72,7 @@ def descent_mistakes(H, c, w0, lr, steps):
         "You climb: the gradient points uphill, so subtract it, w - lr * grad(w).": quadratic_path(
             H, c, w0, -lr, steps
         ),
-        "Every row is the last point: the path holds the same tensor many times. "
-        "Make a new one at each step, w = w - lr * grad(w).": right[-1].expand(right.shape),
+        SAME_TENSOR: right[-1].expand(right.shape),
         "You left out the learning rate: one step is lr * grad(w).": quadratic_path(H, c, w0, 1.0, steps),
     }
 

@@ -1,8 +1,7 @@
-"""Explorables: one picture per file, a pure `draw(state, axes)` and a function that gives it sliders.
+"""Explorables: one picture per file, a pure `draw(state, axes)` and an `explorable()` that gives it sliders.
 
 `explorable` holds the shell (controls, one canvas redrawn in place, a still picture where there is no front end),
-`style` the one style sheet, `waiting` what a cell says before its exercise is solved. To add a picture, write `hpcdl/widgets/name.py` with `draw` and a function that returns an
-`Explorable`, and name it here; `tests/hpcdl/widgets` then draws it at every corner of its controls.
+`canvas` the fast drawing, `style` the one style sheet, `waiting` what a cell says before its exercise is solved.
 """
 
 from hpcdl.widgets.explorable import Explorable, LiveFigure

@@ -1,0 +1,725 @@
+# %% [markdown]
+# # Lab 02 · Gradient descent
+# ## One step at a time, then in parallel
+#
+# Training a network means walking downhill on its loss, millions of times. In this lab you write that walk: the plain
+# step, the mini-batch step, momentum and Adam, and the step that several processors take together. At the end your own
+# functions learn to read handwritten digits.
+#
+# **You will be able to**
+# - write gradient descent and say, before you run it, which learning rate is too high;
+# - turn it into mini-batch SGD, and explain what a small batch gains and what it loses;
+# - write momentum and Adam so that they agree with PyTorch's to the last digits;
+# - split one gradient over *p* processors and get exactly the same step;
+# - measure how time per epoch and progress per epoch depend on the batch size.
+#
+# **100 points, 8 exercises, about 75 minutes.** You need Python functions, matrix products and partial derivatives
+# (lab 01). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as you like.
+
+# %%
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor
+
+from autograder import check
+from hpcdl.data import digits
+from hpcdl.widgets import descent_path, learning_rates, shards, style, when_solved
+
+torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
+style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# A straight line $y = w_0 + w_1 x$ is fitted to 32 noisy points. Each pair $(w_0, w_1)$ has a loss: a landscape over two
+# weights. The rings are its contour lines, the star is the minimum, the dots are the steps.
+#
+# Press play, then try these before you read on:
+# 1. Raise the **learning rate** slowly from 0.10. What happens near 0.2? And near 0.4?
+# 2. Go back to 0.05 and raise **momentum** to 0.8. How do path and loss change?
+# 3. Momentum 0, learning rate 0.10, and lower the **batch size** to 4, then to 1. Where does the path end?
+
+# %%
+descent_path.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. Up to about 0.2 the path bends smoothly into the valley. Above it, each step jumps across the valley floor, and back
+#    at the next. At about 0.4 the jumps stop shrinking, and beyond that the path leaves the map. You will compute both
+#    numbers in exercise 3.
+# 2. Along the valley the steps add up, so the path arrives sooner; it also swings past the minimum and comes back.
+# 3. With few samples a step points downhill only on average. The path gets near the minimum quickly and then rattles
+#    around it, the more the smaller the batch. A smaller learning rate late in training calms it: exercise 8.
+# </details>
+
+# %% [markdown]
+# ## The step
+#
+# Training data are a set $D$ of $n$ samples; the loss $L(D, w)$ says how badly the model with weights $w$ does on them.
+# Change the weights by a little $\Delta w$, and the loss changes by about $\nabla L \cdot \Delta w$. Choose
+# $\Delta w = -r\,\nabla L$ with a small $r > 0$, and that is $-r\,\lVert\nabla L\rVert^2$: never uphill. So repeat
+#
+# $$ w \leftarrow w - r\,\nabla L(w). $$
+#
+# The lectures write $r$, $\eta$ or $\alpha$ for the **learning rate**; code says `lr`. *(Lecture on large-scale training,
+# "Gradient descent".)*
+
+# %% [markdown]
+# {{exercise gradient_descent}}
+#
+# Write the walk for any function: you are given its gradient `grad`, a start and a number of steps. Return every point,
+# so that the path can be drawn.
+#
+# <details><summary>Hint 1: the shape of the answer</summary>
+#
+# `steps` steps make `steps + 1` points. Collect them in a list that begins with `w0`; `torch.stack` makes a list of vectors
+# into a matrix.
+# </details>
+# <details><summary>Hint 2: all my rows are equal</summary>
+#
+# `w -= ...` changes the tensor in place: the one in your list too, and the caller's `w0`. `w = w - ...` makes a new one.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+#
+# Start with `path = [w0]`; `steps` times, append `path[-1] - lr * grad(path[-1])`; at the end, stack.
+# </details>
+
+
+# %%
+def gradient_descent(grad: Callable[[Tensor], Tensor], w0: Tensor, lr: float, steps: int) -> Tensor:
+    """The path of gradient descent from `w0`.
+
+    grad: takes weights of shape (d,), returns the gradient there, shape (d,); call it once per step.
+    w0: shape (d,); stays as it is.
+    Returns the points, shape (steps + 1, d): `w0` first, then one row per step.
+
+    >>> gradient_descent(lambda w: 2 * w, torch.tensor([1.0]), lr=0.25, steps=3)
+    tensor([[1.0000], [0.5000], [0.2500], [0.1250]])
+    """
+    # BEGIN SOLUTION
+    path = [w0]
+    for _ in range(steps):
+        path.append(path[-1] - lr * grad(path[-1]))
+    return torch.stack(path)
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.gradient_descent")
+
+# %% [markdown]
+# ## A loss and its gradient
+#
+# A linear model predicts $\tilde y_i = x_i \cdot w$. Its loss over $n$ samples is the mean squared error, and the chain rule
+# gives the gradient:
+#
+# $$ L(w) = \frac1n \sum_{i=1}^n (x_i \cdot w - y_i)^2, \qquad \nabla L(w) = \frac2n\, X^T (X w - y), $$
+#
+# where row $i$ of $X$ is the sample $x_i$. The mean matters: a sum would grow with the data, and the right learning rate
+# would shrink with it.
+
+# %% [markdown]
+# {{exercise mse_grad}}
+#
+# Two functions, one line each. No autograd: write the formula.
+#
+# <details><summary>Hint 1: shapes</summary>
+#
+# `X` is (n, d) and `w` is (d,), so `X @ w` is (n,): one prediction per sample. The gradient has the shape of `w`, and `X.T`
+# brings an error (n,) back to (d,).
+# </details>
+# <details><summary>Hint 2: almost the answer</summary>
+#
+# With `error = X @ w - y`, the loss is the mean of `error ** 2` and the gradient is `2 / len(y)` times `X.T @ error`.
+# </details>
+
+
+# %%
+def mse_loss(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """The mean squared error of the linear model `X @ w`.
+
+    w: (d,), X: (n, d), y: (n,). Returns a 0-d tensor.
+
+    >>> mse_loss(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
+    tensor(2.5000)                      # errors 1 and -2: (1 + 4) / 2
+    """
+    # BEGIN SOLUTION
+    return ((X @ w - y) ** 2).mean()
+    # END SOLUTION
+
+
+def mse_grad(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """The gradient of `mse_loss` with respect to `w`.
+
+    w: (d,), X: (n, d), y: (n,). Returns shape (d,).
+
+    >>> mse_grad(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
+    tensor([-3.])                       # 2/2 * (1 * 1 + 2 * (-2))
+    """
+    # BEGIN SOLUTION
+    return 2 / len(y) * X.T @ (X @ w - y)
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.mse_grad")
+
+# %% [markdown]
+# ## How large may a step be?
+#
+# Near a minimum $w^*$ a smooth loss is a bowl, $L(w) \approx L(w^*) + \tfrac12 (w - w^*)^T H\, (w - w^*)$ with the symmetric matrix
+# $H$ of second derivatives, the **Hessian**. Its gradient there is $H(w - w^*)$, so one step gives
+#
+# $$ w_{k+1} - w^* = (I - r H)\,(w_k - w^*). $$
+#
+# Along an eigenvector of $H$ with eigenvalue $\lambda$ (the curvature in that direction) the distance to the minimum is
+# multiplied by $1 - r\lambda$ at every step. It shrinks as long as $|1 - r\lambda| < 1$, that is $0 < r < 2/\lambda$. Every direction must
+# shrink, so the steepest one sets the limit, and the flattest one sets the pace.
+#
+# In the picture, the learning rates are shares of that limit. Make the valley longer and watch the flat direction take
+# over; then add momentum.
+
+# %%
+learning_rates.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# The curve on the right falls slowly as the learning rate grows, and turns up within a few per cent of the limit: the
+# best learning rate stands close to the cliff. In a round valley (1 : 1) half the limit is best, since $r = 1/\lambda$ lands on the
+# minimum at once. In a long valley no learning rate is quick: what is safe across the valley is tiny along it. Momentum
+# helps exactly there, and moves the limit out to $2(1+\beta)/\lambda_{\max}$.
+# </details>
+
+# %% [markdown]
+# {{exercise max_stable_lr}}
+#
+# <details><summary>Hint 1: which number of the matrix?</summary>
+#
+# The steepest direction diverges first. Its curvature is the largest eigenvalue of `hessian`, which is on the diagonal only if
+# the valley lies along the axes.
+# </details>
+# <details><summary>Hint 2: the function</summary>
+#
+# `torch.linalg.eigvalsh` gives the eigenvalues of a symmetric matrix in ascending order.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+#
+# 2 divided by the last of `torch.linalg.eigvalsh(hessian)`, as a float.
+# </details>
+
+
+# %%
+def max_stable_lr(hessian: Tensor) -> float:
+    """The learning rate below which gradient descent converges, and above which it diverges.
+
+    hessian: symmetric, shape (d, d), with at least one positive eigenvalue and none negative.
+    Returns a number.
+
+    >>> max_stable_lr(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))      # eigenvalues 1 and 3
+    0.6666666666666666
+    """
+    # BEGIN SOLUTION
+    return 2 / float(torch.linalg.eigvalsh(hessian)[-1])
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.max_stable_lr")
+
+# %% [markdown]
+# ## Try it: a linear model looks at real digits
+#
+# Now three of your functions work together, on 1,797 real handwritten digits of 8 × 8 pixels. A linear model shall tell a 0
+# from all others: target $+1$ for a 0, $-1$ otherwise. The loss is quadratic, so its Hessian $H = \frac2n X^T X$ is the same
+# everywhere, and your limit should hold to the per cent. **Guess first**: does a learning rate 2 % above the limit do visible
+# harm in 200 steps?
+
+
+# %%
+def rows_of(images: Tensor) -> Tensor:
+    """Images (N, 1, 8, 8) as rows of inputs (N, 65): a constant 1 for the bias, then the 64 pixels."""
+    return torch.cat([torch.ones(len(images), 1), images.flatten(1)], dim=1)
+
+
+data = digits()
+X, labels = rows_of(data.x), data.y
+X_test, labels_test = rows_of(data.x_held_out), data.y_held_out
+n, d = X.shape
+print(f"{n} digits to learn from, {len(X_test)} held out, {d} inputs each: 64 pixels and a constant 1")
+
+# %%
+with when_solved():
+    zero_or_not = torch.where(labels == 0, 1.0, -1.0)
+    hessian = 2 / n * X.T @ X
+    limit, eigenvalues = max_stable_lr(hessian), torch.linalg.eigvalsh(hessian)
+    curves, ends = {}, {}
+    for share in (0.1, 0.5, 0.98, 1.02):
+        path = gradient_descent(lambda w: mse_grad(w, X, zero_or_not), torch.zeros(d), share * limit, steps=200)
+        curves[share], ends[share] = [float(mse_loss(w, X, zero_or_not)) for w in path], path[-1]
+
+    figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
+    for share, curve in curves.items():
+        color = style.VERMILLION if share > 1 else style.shade(share)
+        axes.semilogy(curve, label=f"{100 * share:.0f} % of the limit", color=color)
+    axes.set(xlabel="step", ylabel="mean squared error", title="A zero or not? Four learning rates", ylim=(0.03, 100))
+    axes.legend()
+    plt.show()
+    right = (X_test @ ends[0.98] > 0) == (labels_test == 0)
+    print(f"limit 2/λmax = {limit:.4f}; λmax is {eigenvalues[-1] / eigenvalues[-2]:.0f} times the next eigenvalue")
+    print(f"pixels that are blank in every image: {int((X == 0).all(dim=0).sum())}")
+    print(f"held-out digits told right after 200 steps at 98 %: {100 * right.float().mean():.1f} %")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# The loss falls at 98 % of the limit and explodes at 102 %: the limit is sharp. At 50 %, the first step lands on the floor of
+# the steepest valley at once, since $r = 1/\lambda_{\max}$. That one direction (roughly, all pixels brighter together) is many times as
+# curved as every other; it alone keeps the learning rate down, and the others crawl. Some directions are flat: a pixel
+# that is blank in every image has a weight that the loss does not depend on.
+# </details>
+
+# %% [markdown]
+# ## Mini-batches
+#
+# Plain gradient descent looks at all $n$ samples before it dares one step. A **mini-batch** of $B$ samples gives an estimate of
+# the same gradient for $B/n$ of the work. If the batch is drawn at random, the estimate is right on average: the gradient of
+# the mean is the mean of the gradients. So shuffle the data, cut them into $\lceil n/B \rceil$ batches, take one step per batch; once
+# through the data is an **epoch**; then shuffle again.
+
+# %% [markdown]
+# {{exercise minibatches}}
+#
+# <details><summary>Hint 1: where is the randomness?</summary>
+#
+# `torch.randperm(n, generator=generator)` is a random order of 0 … n − 1. The generator remembers its state, so the next call
+# gives another order. Never seed it inside.
+# </details>
+# <details><summary>Hint 2: cutting</summary>
+#
+# A tensor has `.split(size)`: pieces of that size and a shorter last one.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+#
+# `yield from` the pieces of `torch.randperm(n, generator=generator).split(batch_size)`.
+# </details>
+
+
+# %%
+def minibatches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """The mini-batches of one epoch, as tensors of indices, in random order.
+
+    Yields 1-d int64 tensors of `batch_size` indices each; the last one has what is left and may be shorter.
+    Each index 0 .. n-1 comes exactly once. The order comes from `generator` alone; each call draws a new one.
+
+    >>> list(minibatches(5, 2, torch.Generator().manual_seed(0)))
+    [tensor([4, 0]), tensor([1, 3]), tensor([2])]
+    """
+    # BEGIN SOLUTION
+    yield from torch.randperm(n, generator=generator).split(batch_size)
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.minibatches")
+
+# %% [markdown]
+# {{exercise sgd}}
+#
+# Stochastic gradient descent: `gradient_descent` with the gradient of one batch at a time.
+#
+# <details><summary>Hint 1: two loops</summary>
+#
+# The outer loop counts epochs, the inner one takes the batches of your `minibatches`, called anew in each epoch.
+# </details>
+# <details><summary>Hint 2: almost the answer</summary>
+#
+# As in `gradient_descent`, begin with `path = [w0]`; for each batch append `path[-1] - lr * grad(path[-1], batch)`.
+# </details>
+
+
+# %%
+def sgd(
+    grad: Callable[[Tensor, Tensor], Tensor],
+    n: int,
+    w0: Tensor,
+    lr: float,
+    batch_size: int,
+    epochs: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """The path of mini-batch stochastic gradient descent from `w0`.
+
+    grad: takes weights (d,) and the indices of a batch, returns the mean gradient over the batch, shape (d,).
+    n: the number of samples; w0: shape (d,), stays as it is.
+    Returns shape (1 + epochs * ceil(n / batch_size), d): `w0`, then a row after each batch.
+
+    >>> centres = torch.tensor([[0.0], [4.0]])                              # the loss of sample i is (w - centre_i)^2
+    >>> sgd(lambda w, batch: 2 * (w - centres[batch]).mean(0), 2, torch.tensor([1.0]), 0.5, 2, 1, torch.Generator())
+    tensor([[1.], [2.]])                                                    # one batch: straight to the mean
+    """
+    # BEGIN SOLUTION
+    path = [w0]
+    for _ in range(epochs):
+        for batch in minibatches(n, batch_size, generator):
+            path.append(path[-1] - lr * grad(path[-1], batch))
+    return torch.stack(path)
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.sgd")
+
+# %% [markdown]
+# ## The experiment: your SGD learns to read
+#
+# Ten classes need ten scores per image, $z = x^T W$ with $W$ of shape $(d, 10)$; softmax turns scores into probabilities, and the
+# loss is $-\log$ of the probability of the right class. Its gradient is as simple as that of the linear model,
+# $\frac1B X^T(\text{softmax}(XW) - Y)$ with $Y$ one-hot: **softmax regression**. (You derive it in lab 04; here it is given.)
+#
+# The same number of epochs, seven batch sizes, one learning rate. **Guess first:** which batch size takes the shortest time
+# per epoch? Which has the lowest loss after ten epochs?
+
+# %%
+one_hot = torch.nn.functional.one_hot(labels, 10).float()
+
+
+def softmax_grad(w: Tensor, batch: Tensor) -> Tensor:
+    """The mean gradient of softmax regression over a batch; weights as one vector of d * 10 numbers."""
+    x = X[batch]
+    return (x.T @ (torch.softmax(x @ w.view(d, 10), dim=1) - one_hot[batch])).flatten() / len(batch)
+
+
+def softmax_loss(w: Tensor) -> float:
+    return float(torch.nn.functional.cross_entropy(X @ w.view(d, 10), labels))
+
+
+def accuracy(w: Tensor) -> float:
+    """The share of held-out digits that are read correctly."""
+    return float((torch.argmax(X_test @ w.view(d, 10), dim=1) == labels_test).float().mean())
+
+
+# %%
+epochs, rows = 10, {}
+with when_solved():
+    for batch_size in (1, 4, 16, 64, 256, 1024, n):
+        generator, begin = torch.Generator().manual_seed(0), time.perf_counter()
+        path = sgd(softmax_grad, n, torch.zeros(d * 10), 0.1, batch_size, epochs, generator)
+        seconds = (time.perf_counter() - begin) / epochs
+        ends = path[:: math.ceil(n / batch_size)]  # the weights after each epoch
+        rows[batch_size] = seconds, [softmax_loss(w) for w in ends], accuracy(ends[-1])
+
+    print("batch size   steps per epoch   ms per epoch   loss after 10 epochs   held-out accuracy")
+    for batch_size, (seconds, losses, right) in rows.items():
+        steps = math.ceil(n / batch_size)
+        print(f"{batch_size:10d} {steps:17d} {1000 * seconds:14.1f} {losses[-1]:22.3f} {100 * right:17.1f} %")
+
+# %%
+if rows:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), layout="constrained")
+    for position, (batch_size, (_, losses, _)) in enumerate(rows.items()):
+        left.semilogy(losses, color=style.shade(position / (len(rows) - 1)), label=f"B = {batch_size}")
+    left.set(xlabel="epoch", ylabel="loss on the training digits", title="Progress per epoch")
+    left.set_ylim(0.01, 3)
+    left.legend(ncols=3, loc="lower left", columnspacing=1)
+    right.loglog(list(rows), [1000 * seconds for seconds, _, _ in rows.values()], "o-")
+    right.set(xlabel="batch size B", ylabel="time per epoch (ms)", title="Time per epoch")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Time per epoch falls as the batch grows, steeply at first: every step has a fixed cost (Python, launching a handful of
+# operations) and a large batch pays it less often. Beyond some hundred samples arithmetic dominates and the curve flattens.
+# Progress per epoch goes the other way: a batch of 1 takes n steps where the full batch takes one. Neither end is best. With
+# small batches the machine idles between tiny operations; with large ones you pay for samples that hardly change the
+# direction. On a parallel machine the trade-off is sharper still: **p processors want p times the batch**.
+# </details>
+
+# %% [markdown]
+# ## Steps with a memory
+#
+# **Momentum** (Polyak 1964) keeps a velocity: $v \leftarrow \beta v + g$, then $w \leftarrow w - r\,v$. Where gradients agree, steps
+# grow up to $1/(1-\beta)$ times; where they alternate, they cancel.
+#
+# **Adam** (Kingma and Ba 2015) keeps running means of the gradient and of its square, and divides by the root of the latter, so
+# that every weight moves at its own scale:
+#
+# $$ m \leftarrow 0.9\,m + 0.1\,g, \quad v \leftarrow 0.999\,v + 0.001\,g^2, \quad
+# \hat m = \frac{m}{1 - 0.9^t}, \quad \hat v = \frac{v}{1 - 0.999^t}, \quad w \leftarrow w - r\,\frac{\hat m}{\sqrt{\hat v} + 10^{-8}} $$
+#
+# with $t = 1, 2, \dots$ the number of the step. Both means begin at zero and are too small at first; the hats correct that.
+
+# %% [markdown]
+# {{exercise adam_step}}
+#
+# One step each, as pure functions: everything that is remembered goes in and comes out. They must agree with `torch.optim.SGD` and
+# `torch.optim.Adam` over a hundred steps.
+#
+# <details><summary>Hint 1: the order in momentum_step</summary>
+#
+# New velocity first, then the step with the *new* velocity.
+# </details>
+# <details><summary>Hint 2: the first step of Adam</summary>
+#
+# `t` counts steps from 1, so increase it before you use it: with `t = 0` the correction divides by zero. Check by hand that the first
+# step moves every weight by `lr`, whatever its gradient.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+#
+# Inside `adam_step`: `t = state["t"] + 1`, then the new `m` and `v` (squared gradient!), their hats, and
+# `return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}`.
+# </details>
+
+
+# %%
+def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, beta: float) -> tuple[Tensor, Tensor]:
+    """One step of descent with momentum: `v <- beta v + g`, then `w <- w - lr v`.
+
+    w, g, v: weights, gradient and velocity, all of one shape; none is changed. The first velocity is zero.
+    Returns the new (w, v).
+
+    >>> momentum_step(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([10.0]), lr=0.1, beta=0.5)
+    (tensor([0.3000]), tensor([7.]))
+    """
+    # BEGIN SOLUTION
+    v = beta * v + g
+    return w - lr * v, v
+    # END SOLUTION
+
+
+def adam_step(w: Tensor, g: Tensor, state: dict, lr: float) -> tuple[Tensor, dict]:
+    """One step of Adam with betas 0.9 and 0.999 and epsilon 1e-8.
+
+    w, g: weights and gradient of one shape. state: {"t": steps so far, "m": mean gradient, "v": mean squared gradient};
+    at first t = 0 and m, v are zeros. Nothing that comes in is changed.
+    Returns the new (w, state).
+
+    >>> start = {"t": 0, "m": torch.zeros(2), "v": torch.zeros(2)}
+    >>> adam_step(torch.tensor([1.0, 1.0]), torch.tensor([5.0, -0.01]), start, lr=0.1)[0]
+    tensor([0.9000, 1.1000])
+    """
+    # BEGIN SOLUTION
+    t = state["t"] + 1
+    m = 0.9 * state["m"] + 0.1 * g
+    v = 0.999 * state["v"] + 0.001 * g**2
+    m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.999**t)
+    return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.adam_step")
+
+# %% [markdown]
+# ## In parallel
+#
+# Now the data are spread over $p$ processors: processor $k$ holds a **shard** of $n_k$ samples and computes the gradient $g_k$ of *its* mean
+# loss. All $g_k$ are sent around and combined, every processor takes the same step, and the weights stay equal everywhere. Done
+# right, this is not an approximation:
+#
+# $$ \nabla L = \frac1n \sum_{i=1}^n \nabla \ell_i = \sum_{k=1}^p \frac{n_k}{n}\, g_k, \qquad n = n_1 + \dots + n_p. $$
+#
+# The lecture adds the plain $g_1 + \dots + g_4$, which is right when each processor divides by the global $n$ itself. *(Lecture on
+# high-performance deep learning, "Parallel gradient descent".)* Make the shards unequal, then change how they are combined:
+
+# %%
+shards.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Each shard sees another part of the data and pulls in its own direction. Weighted by size, the arrows always end on the full
+# gradient, however the data were cut. The plain mean is right for equal shards only; otherwise the smallest shard counts as much
+# as the largest, and training quietly goes astray.
+# </details>
+
+# %% [markdown]
+# {{exercise parallel_gradient}}
+#
+# Each call of `grad` below is what one processor would do. Combine the results; do not put the data together, since no
+# processor could hold them.
+#
+# <details><summary>Hint 1: what does each shard contribute?</summary>
+#
+# A mean over $n_k$ rows, times $n_k$, is a sum over rows. Sums over shards add up to the sum over all rows.
+# </details>
+# <details><summary>Hint 2: almost the answer</summary>
+#
+# The sum over shards of `len(y) * grad(w, X, y)`, divided by the number of all rows.
+# </details>
+
+
+# %%
+def parallel_gradient(
+    grad: Callable[[Tensor, Tensor, Tensor], Tensor], w: Tensor, shards: list[tuple[Tensor, Tensor]]
+) -> Tensor:
+    """The gradient over all shards, from one gradient per shard.
+
+    grad: takes w (d,), X (n_k, d), y (n_k,), returns the MEAN gradient over these rows, shape (d,); call it once per shard.
+    shards: a list of (X, y), each with at least one row; sizes may differ.
+    Returns the mean gradient over all rows, shape (d,).
+
+    >>> X, y = torch.tensor([[1.0], [1.0], [1.0]]), torch.tensor([0.0, 0.0, 6.0])
+    >>> parallel_gradient(mse_grad, torch.tensor([1.0]), [(X[:2], y[:2]), (X[2:], y[2:])])
+    tensor([-2.])                       # shards of 2 and 1 rows: (2 * 2 + 1 * (-10)) / 3
+    """
+    # BEGIN SOLUTION
+    n = sum(len(y) for _, y in shards)
+    return sum(len(y) / n * grad(w, X, y) for X, y in shards)
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.parallel_gradient")
+
+# %% [markdown]
+# On the digits, with four processors of unequal size, the parallel step should be the serial step up to rounding:
+
+# %%
+with when_solved():
+    sizes = [700, 400, 300, n - 1400]
+    four = list(zip(X.split(sizes), zero_or_not.split(sizes), strict=True))
+    w = torch.randn(d, generator=torch.Generator().manual_seed(1))
+    serial, together = mse_grad(w, X, zero_or_not), parallel_gradient(mse_grad, w, four)
+    plain_mean = torch.stack([mse_grad(w, *shard) for shard in four]).mean(0)
+    print(f"weighted sum:  off by {float((together - serial).norm() / serial.norm()):.1e} of the gradient: rounding")
+    print(f"plain mean:    off by {float((plain_mean - serial).norm() / serial.norm()):.1e}: a wrong direction")
+
+# %% [markdown]
+# The shards are added in another order than the rows of one matrix product, so the last bits differ: floating-point addition is not
+# associative. Sending the gradients is what remains to be done. That is lab 07, with real processes; which way to send them
+# is lab 08.
+
+# %% [markdown]
+# ## A learning rate that changes
+#
+# Large batches want large learning rates, and those are dangerous at the very start, where gradients are largest. So training
+# begins with a **warm-up** (Goyal et al. 2017): from 0 in equal parts to the peak. After it the rate falls along half a
+# **cosine** wave (Loshchilov and Hutter 2017), fast in the middle, gently at the end, so that the rattling of small batches dies out:
+#
+# $$ r(s) = \begin{cases} r_{\max}\, s / S_w & s < S_w \\[4pt]
+# \tfrac12\, r_{\max} \left(1 + \cos \left(\pi\, \dfrac{s - S_w}{S - S_w}\right)\right) & S_w \le s \le S \\[4pt]
+# 0 & s > S \end{cases} $$
+
+# %% [markdown]
+# {{exercise lr_schedule}}
+#
+# <details><summary>Hint 1: three pieces</summary>
+#
+# Treat `step < warmup` first; then `warmup = 0` never divides by zero. For the cosine compute the progress from 0 to 1 between
+# `warmup` and `total`.
+# </details>
+# <details><summary>Hint 2: almost the answer</summary>
+#
+# `progress = min((step - warmup) / (total - warmup), 1.0)`, and `peak / 2 * (1 + math.cos(math.pi * progress))`.
+# </details>
+
+
+# %%
+def lr_schedule(step: int, warmup: int, total: int, peak: float) -> float:
+    """The learning rate at `step`: linear warm-up, then half a cosine wave.
+
+    0 at step 0 (if warmup > 0), `peak` at step = warmup, 0 at step = total and after it; 0 <= warmup < total.
+    Returns a float.
+
+    >>> [lr_schedule(step, warmup=2, total=6, peak=1.0) for step in range(7)]
+    [0.0, 0.5, 1.0, 0.8535533905932737, 0.5, 0.14644660940672627, 0.0]
+    """
+    # BEGIN SOLUTION
+    if step < warmup:
+        return peak * step / warmup
+    progress = min((step - warmup) / (total - warmup), 1.0)
+    return peak / 2 * (1 + math.cos(math.pi * progress))
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.lr_schedule")
+
+# %% [markdown]
+# ## All of it together
+#
+# The digits once more, batches of 16, ten epochs: plain steps, momentum, Adam, each with a constant learning rate and with
+# your schedule, for six peaks from cautious to reckless. The loop below is what every training script contains.
+# **Guess first:** does the schedule help a cautious learning rate, or a reckless one?
+
+
+# %%
+def train(method: str, peak: float, scheduled: bool, batch_size=16, epochs=10) -> tuple[list[float], float]:
+    """The loss on all training digits every 20 steps and at the end, and the held-out accuracy."""
+    generator, w = torch.Generator().manual_seed(0), torch.zeros(d * 10)
+    velocity, state = torch.zeros_like(w), {"t": 0, "m": torch.zeros_like(w), "v": torch.zeros_like(w)}
+    total, step, losses = epochs * math.ceil(n / batch_size), 0, []
+    for _ in range(epochs):
+        for batch in minibatches(n, batch_size, generator):
+            if step % 20 == 0:
+                losses.append(softmax_loss(w))
+            lr = lr_schedule(step, total // 10, total, peak) if scheduled else peak
+            g = softmax_grad(w, batch)
+            if method == "plain":
+                w = w - lr * g
+            elif method == "momentum":
+                w, velocity = momentum_step(w, g, velocity, lr, beta=0.9)
+            else:
+                w, state = adam_step(w, g, state, lr)
+            step += 1
+    return [*losses, softmax_loss(w)], accuracy(w)
+
+
+# %%
+with when_solved():
+    runs = {}
+    for method, lowest in {"plain": 0.5, "momentum": 0.05, "Adam": 0.0125}.items():
+        for peak in (lowest * 2**k for k in range(6)):
+            for scheduled in (False, True):
+                runs[method, peak, scheduled] = train(method, peak, scheduled)
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.2), layout="constrained")
+    for scheduled, color, label in ((False, style.ORANGE, "constant"), (True, style.BLUE, "scheduled")):
+        losses, _ = runs["Adam", 0.2, scheduled]
+        steps = [*range(0, 20 * (len(losses) - 1), 20), 10 * math.ceil(n / 16)]
+        left.semilogy(steps, losses, color=color, label=label)
+    left.set(xlabel="step", ylabel="loss on the training digits", title="Adam, learning rate 0.2")
+    left.legend()
+    for method, color in (("plain", style.GREEN), ("momentum", style.PURPLE), ("Adam", style.BLUE)):
+        peaks = sorted({peak for name, peak, _ in runs if name == method})
+        for scheduled, line, label in ((False, "o:", "constant"), (True, "o-", "scheduled")):
+            ends = [runs[method, peak, scheduled][0][-1] for peak in peaks]
+            right.loglog(peaks, ends, line, color=color, label=f"{method}, {label}")
+    right.set(xlabel="learning rate (its peak)", ylabel="loss at the end", ylim=(0.002, 0.3))
+    right.set_title("How high may the peak be?")
+    right.legend(ncols=2, loc="lower center", fontsize=10, columnspacing=1)
+    plt.show()
+    accuracies = [100 * right for _, right in runs.values()]
+    print(f"held-out accuracy of the {len(runs)} runs: {min(accuracies):.1f} to {max(accuracies):.1f} %;", end=" ")
+    print(f"one of the {len(X_test)} images is {100 / len(X_test):.2f} %")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# A cautious learning rate is better left constant: the schedule only takes away half of its steps. A reckless one rattles, and
+# there the schedule wins: it walks fast in the middle and calms down at the end, so the lowest loss of each method is reached with
+# a schedule and a high peak. Momentum and Adam go lower than plain steps in the same number of steps. And yet the held-out accuracies
+# hardly differ: below some point, a lower loss on the digits you learn from no longer means reading new ones better.
+# </details>
+
+# %% [markdown]
+# ## What you have, and where it goes
+#
+# A training loop, and the one equation behind data parallelism: $\nabla L = \sum_k \frac{n_k}{n} g_k$. Lab 04 computes $\nabla L$ for a deep
+# network; lab 07 runs this very step on live processes; lab 09 asks what happens when they stop waiting for each other.
+#
+# **Further reading**
+# - G. Goh, "Why Momentum Really Works", *Distill*, 2017: the explorable article on the valley, the limit and momentum.
+# - L. Bottou, F. E. Curtis, J. Nocedal, "Optimization Methods for Large-Scale Machine Learning", *SIAM Review* 60(2), 2018.
+# - B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964: momentum and its limit.
+# - D. P. Kingma, J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015: algorithm 1 is your `adam_step`.
+# - P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017: section 2 on warm-up; batch 8,192 on 256 GPUs.
+# - I. Loshchilov, F. Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017: the cosine.
+# - The digits: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998, as bundled with scikit-learn.
