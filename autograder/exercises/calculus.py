@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from autograder import checks, show
@@ -147,20 +148,16 @@ def exp_30x(x):
     return torch.exp(30 * x)
 
 
-def typical_error(f, x: float, h: float, dtype) -> float:
-    """Root mean square error of the central difference over steps around h, so that no lucky h counts."""
-    if not 0 < h < math.inf:
-        return math.inf
-    h = h * torch.logspace(-0.15, 0.15, 41, dtype=torch.float64).to(dtype)
+SWEEP = torch.logspace(-14, 3.5, 141, dtype=torch.float64)  # eight steps to a decade
+NEAR = torch.logspace(-0.15, 0.15, 41, dtype=torch.float64)
+
+
+def typical_error(f, x: float, h: torch.Tensor, dtype) -> torch.Tensor:
+    """Root mean square error of the central difference over steps around each h, so that no lucky h counts."""
+    h = (h[:, None] * NEAR).to(dtype)
     point = torch.tensor(x, dtype=dtype)
-    truth = autograd(f, point.double())
-    errors = ((f(point + h) - f(point - h)) / (2 * h)).double() - truth
-    return errors.square().mean().sqrt().nan_to_num(math.inf, math.inf).item()
-
-
-def best_of_sweep(f, x: float, dtype) -> tuple[float, float]:
-    """The least typical error, and the step where it is."""
-    return min((typical_error(f, x, 10.0 ** (k / 8), dtype), 10.0 ** (k / 8)) for k in range(-112, 28))
+    errors = ((f(point + h) - f(point - h)) / (2 * h)).double() - autograd(f, point.double())
+    return errors.square().mean(1).sqrt().nan_to_num(math.inf, math.inf)
 
 
 def step_is_good(student, f, x: float, dtype) -> None:
@@ -172,7 +169,9 @@ def step_is_good(student, f, x: float, dtype) -> None:
     checks.that(type(h) in (int, float), f"{call} is {show.an(show.type_name(h))}, expected a number.", got=h)
     reason = " A step proportional to x vanishes at x = 0." if x == 0 and h == 0 else ""
     checks.that(0 < h < math.inf, f"{call} is {show.number(h)}, expected a positive, finite step.{reason}", got=h)
-    error, (least, best) = typical_error(f, x, h, dtype), best_of_sweep(f, x, dtype)
+    error = typical_error(f, x, torch.tensor([h], dtype=torch.float64), dtype).item()
+    sweep = typical_error(f, x, SWEEP, dtype)
+    least, best = sweep.min().item(), SWEEP[sweep.argmin()].item()
     side = "small: rounding drowns the difference" if h < best else "large: the curve bends within it"
     checks.that(
         error <= 10 * least,
@@ -662,7 +661,7 @@ def answer(student, f, grad, x: torch.Tensor, what: str):
     checks.that(
         is_index,
         f"worst_index is {kind}{'' if type(index) is not tuple else ' ' + show.show(index)}, expected a tuple of "
-        f"{x.dim()} int(s), so that x[worst_index] is the coordinate. From a flat index: torch.unravel_index.",
+        f"{x.dim()} int(s), so that x[worst_index] is the coordinate. From a flat index: np.unravel_index.",
         got=got,
     )
     return ok, index
@@ -695,7 +694,7 @@ def wrong_gradients(rng):
         x = uniform(0.5, 1.5, shape, rng)
         description, spoil = list(WRONG.items())[k % len(WRONG)]
         flat = 1 if f is lopsided else 2 if f is unused else int(torch.randint(x.numel(), (), generator=rng))
-        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), shape))
+        index = tuple(int(i) for i in np.unravel_index(flat, shape))
         yield f"{f.__name__} with {description}", f, spoiled(f, index, spoil), x, index
 
 

@@ -23,20 +23,31 @@ def central(f, x, h):
     return (f(x + h) - f(x - h)) / (2 * h)
 
 
+def gradient(f, x: torch.Tensor, h: float = 1e-5) -> torch.Tensor:
+    """All partial derivatives of a number f(x), by central differences: of the shape of x, 2 evaluations for each."""
+    result = torch.empty_like(x)
+    for i in range(x.numel()):
+        step = torch.zeros_like(x)
+        step.view(-1)[i] = h
+        result.view(-1)[i] = (f(x + step) - f(x - step)) / (2 * h)
+    return result
+
+
 @dataclass(frozen=True)
 class Rule:
     """A difference quotient and its leading errors: truncation `|f⁽ⁿ⁾| h^order / n!` with n = order + 1, and rounding
-    `noise eps |f| / h`."""
+    `noise eps (|f| + |x f'|) / h`, since both the values of f and the points x + h and x - h are rounded."""
 
     quotient: Callable
     order: int
-    noise: float  # rounded values of f, half an ulp each, over the quotient's denominator in units of h
+    noise: float  # two values, half an eps each, over the distance of the points in units of h
 
     def truncation(self, f, x: float, h):
         return abs(float(derivatives(f, x, self.order + 1)[-1])) / factorial(self.order + 1) * h**self.order
 
     def rounding(self, f, x: float, h, dtype: torch.dtype):
-        return self.noise * torch.finfo(dtype).eps * abs(float(f(torch.tensor(x, dtype=torch.float64)))) / h
+        value, slope = (float(d) for d in derivatives(f, torch.tensor(x, dtype=torch.float64)))
+        return self.noise * torch.finfo(dtype).eps * (abs(value) + abs(x * slope)) / h
 
     def best_step(self, f, x: float, dtype: torch.dtype) -> float:
         """The h at which truncation plus rounding is least; infinite where there is no truncation to fear."""

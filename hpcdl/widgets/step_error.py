@@ -13,6 +13,7 @@ from hpcdl.widgets.style import Alarm
 
 STEPS = torch.logspace(-16, 0, 193, dtype=torch.float64)  # twelve steps to a decade
 COLORS = {torch.float32: style.ORANGE, torch.float64: style.BLUE}
+BESIDE = {torch.float32: (3e-12, 6), torch.float64: (1e-13, 1e-3)}  # h and factor above the error, for the name
 FLOOR, CEILING = 1e-14, 1e2  # of the errors shown
 
 
@@ -44,13 +45,14 @@ def draw(state, axes) -> str:
     for dtype, color in COLORS.items():
         errors = error(f, rule, x, STEPS, dtype)
         axes.plot(STEPS, errors.masked_fill(errors == 0, math.nan), color=color, linewidth=1.8)
-        _label(axes, 2e-16, LABEL[dtype] * RULES[rule].rounding(f, x, 1e-15, dtype), str(dtype)[6:], color)
+        at, above = BESIDE[dtype]
+        _label(axes, at, above * float(error(f, rule, x, at, dtype)), str(dtype)[6:], color=color, weight="bold")
         if h > 0:
             axes.plot(h, error(f, rule, x, h, dtype).clamp(FLOOR, CEILING), "o", color=color, markersize=9, zorder=5)
     axes.axvline(max(h, 1e-16), color=style.FAINT, linewidth=1.4, zorder=0)
     axes.set(xscale="log", yscale="log", xlim=(1e-16, 1), ylim=(FLOOR, CEILING))
     axes.set(xlabel="step h", ylabel="error of the slope")
-    axes.set_title("Measured error; dashed: what rounding and truncation alone would do")
+    axes.set_title("Measured error; dashed: the worst that rounding does, and truncation")
     style.decades(axes.xaxis)
     style.decades(axes.yaxis)
     return sentence(state, f)
@@ -62,7 +64,7 @@ def _model(axes, f, rule: str, x: float) -> None:
     dashed = {"color": style.GREY, "linestyle": (0, (4, 3)), "linewidth": 1.2}
     axes.plot(STEPS, truncation, **dashed)
     power = "h²" if RULES[rule].order == 2 else "h"
-    _label(axes, 0.02, RULES[rule].truncation(f, x, 0.02) / 60, f"truncation ∝ {power}")
+    _label(axes, 0.008, RULES[rule].truncation(f, x, 0.008) / 100, f"truncation ∝ {power}")
     for dtype, color in COLORS.items():
         rounding = RULES[rule].rounding(f, x, STEPS, dtype)
         axes.plot(STEPS, rounding, **dashed)
@@ -74,9 +76,10 @@ def _model(axes, f, rule: str, x: float) -> None:
             axes.plot(best, least, "*", color=color, markersize=17, markeredgecolor=style.INK, zorder=6)
 
 
-def _label(axes, h: float, height, text: str) -> None:
-    if FLOOR < height < CEILING / 10:
-        axes.text(h, float(height), text, color=style.GREY, fontsize=11, va="center")
+def _label(axes, h: float, height, text: str, **looks) -> None:
+    looks = {"color": style.GREY, "fontsize": 11, "va": "center", **looks}
+    if FLOOR < height < CEILING:
+        axes.text(h, float(height), text, **looks)
 
 
 def sentence(state, f) -> str:

@@ -1,0 +1,887 @@
+# %% [markdown]
+# # Lab 01 · Calculus
+# ## The derivative, measured
+#
+# A network learns by asking, for each of its weights: *if I turn this one a little, how does the loss change?* The
+# answer is a
+# derivative. Here you measure derivatives, compute them exactly, check them, and use them to read handwriting, and to
+# fool the reader.
+#
+# **After this lab you can**
+# - turn the limit in the definition into a program, and say why the smallest step is not the best one;
+# - compute gradients of functions of any number of variables, by measuring and by the chain rule;
+# - build *forward-mode automatic differentiation* in one small class;
+# - find a bug in a gradient that somebody else wrote, down to the coordinate.
+#
+# **100 points, 7 exercises, about 85 minutes.** You need Python functions and classes, and PyTorch's tensors (not its
+# autograd). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as
+# you like.
+#
+# Definitions and rules follow the review of calculus in HKUST COMP 4901Q, lecture 12, *A Case Study on Large-Scale
+# Machine Learning in HPC*.
+
+# %%
+import math
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+from autograder import check
+from hpcdl.data import digits
+from hpcdl.widgets import secant, step_error, style, surface, when_solved
+
+torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
+style.use()
+
+# %% [markdown]
+# ## 1 · A slope, as a limit
+#
+# Take two points of a curve and draw the straight line through them: a *secant*. Move **h** to the left and the
+# second point slides
+# towards the first. Then tick the microscope, which magnifies by $1/h$, and do it again.
+
+# %%
+secant.explorable()
+
+# %% [markdown]
+# Try to answer before you open:
+#
+# <details><summary>What does the microscope show for <code>sin x</code> as h shrinks from 1 to 0.01?</summary>
+#
+# The curve becomes straight. To be *differentiable* at $x$ means just that: under a strong enough microscope the
+# curve is a line. The
+# slope of that line is the derivative.
+# </details>
+# <details><summary>And for <code>|x|</code> at x = 0?</summary>
+#
+# The corner stays a corner at every magnification: no line, no derivative. With the central secant the slope is 0 all
+# the
+# same. A number came out, and it means nothing.
+# </details>
+# <details><summary>What happens below h = 10⁻¹⁵ ?</summary>
+#
+# The curve under the microscope turns into a staircase: float64 has no numbers in between. The slope jumps about, and
+# below
+# about 10⁻¹⁶ the point $x + h$ *is* $x$. The limit of the definition cannot be taken on a computer.
+# </details>
+#
+# The derivative of $f$ at $x$ is
+#
+# $$f'(x) = \frac{df}{dx} = \lim_{h \rightarrow 0} \frac{f(x + h) - f(x)}{h}.$$
+#
+# The quotient with a finite $h$ is the **forward difference**. Expand $f(x+h)$ by Taylor and it is
+# $f'(x) + \frac{h}{2} f''(x) + \dots$: the error falls like $h$. Stepping to both sides cancels that term:
+#
+# $$\frac{f(x + h) - f(x - h)}{2h} = f'(x) + \frac{h^2}{6} f'''(x) + \dots$$
+#
+# This is the **central difference**: half the step, a quarter of the error. We say it is of *order 2*.
+
+# %% [markdown]
+# {{exercise derivative}}
+#
+# Write the central difference. If `x` is a tensor, the result is the tensor of the slopes at its elements, and `x` is
+# left as it was.
+#
+# <details><summary>Hint 1: tensors</summary>
+#
+# `x + h` works for a float and for a tensor, and makes a new object each time. No loop, no `if`.
+# </details>
+# <details><summary>Hint 2: brackets</summary>
+#
+# `a / 2 * h` is `(a / 2) * h` in Python.
+# </details>
+
+
+# %%
+def derivative(f, x, h=1e-5):
+    """The slope of f at x by the central difference (f(x + h) - f(x - h)) / 2h.
+
+    f: function of a float or of a tensor, elementwise. x: float or tensor, not changed. Returns what f returns.
+
+    >>> derivative(lambda x: x**3, 2.0, h=0.5)  # 3x² + h²
+    12.25
+    """
+    # BEGIN SOLUTION
+    return (f(x + h) - f(x - h)) / (2 * h)
+    # END SOLUTION
+
+
+# %%
+check("calculus.derivative")
+
+# %% [markdown]
+# ## 2 · How small is small enough?
+#
+# The definition says: the smaller, the better. The machine disagrees. Here is the error of the quotient for *every* h
+# at once, in
+# float32 (24 bits of precision) and float64 (53 bits).
+
+# %%
+step_error.explorable()
+
+# %% [markdown]
+# <details><summary>Which of the two slopes of the V belongs to mathematics, which to the machine?</summary>
+#
+# The right one is **truncation**: the Taylor terms that the quotient leaves out. It rises like $h$ (forward) or $h^2$
+# (central). The
+# left one is **rounding**: $f(x+h)$ and $f(x-h)$ are rounded to the format's precision, their difference keeps that
+# error, and dividing by a small $h$
+# blows it up. It rises like $1/h$ to the left.
+# </details>
+# <details><summary>What does the central difference gain at its best step?</summary>
+#
+# For sin x at 1 in float64 its best error is near $10^{-11}$, the forward difference's near $10^{-8}$: three digits
+# more, for the same two
+# evaluations of $f$. And its best step is much *larger*.
+# </details>
+# <details><summary>What if f is x² and the quotient is central?</summary>
+#
+# $f''' = 0$: no truncation at all, no right branch. The larger h, the better.
+# </details>
+#
+# Let $\varepsilon$ be the spacing of the format's numbers near 1: `torch.finfo(dtype).eps`, which is $2^{-52} \approx
+# 2.2 \cdot 10^{-16}$ for float64 and
+# $2^{-23} \approx 1.2 \cdot 10^{-7}$ for float32. A value $f$ carries an error of about $\varepsilon |f|$, so for the
+# central difference
+#
+# $$\text{error}(h) \approx \underbrace{\frac{h^2}{6} |f'''(x)|}_{\text{truncation}} + \underbrace{\frac{\varepsilon |f(x)|}{h}}_{\text{rounding}},$$
+#
+# up to a small factor. It is least where its derivative with respect to $h$ is zero, at
+#
+# $$h^\star = \left( \frac{3\, \varepsilon\, |f(x)|}{|f'''(x)|} \right)^{1/3}.$$
+
+# %% [markdown]
+# {{exercise best_step}}
+#
+# Return a step that suits `f`, `x` and `dtype`. The check measures the error that your step gives, and compares it
+# with the best of a sweep over all steps: within a factor of ten
+# you pass. A fixed rule such as $\varepsilon^{1/3}$ earns half the points; for the rest the step must fit the size of
+# $x$ and the speed at which $f$ bends.
+#
+# You may take it that $f(x)$ and $f'''(x)$ are not zero.
+#
+# <details><summary>Hint 1: the first half</summary>
+#
+# If $f$, $f'''$ and $x$ are all about 1, then $h^\star$ is about $\varepsilon^{1/3}$, with the $\varepsilon$ of
+# `dtype`.
+# </details>
+# <details><summary>Hint 2: the third derivative, measured</summary>
+#
+# $$f'''(x) \approx \frac{f(x+2k) - 2f(x+k) + 2f(x-k) - f(x-2k)}{2k^3}$$
+#
+# for a rather large step $k$. You need its size only, not its digits.
+# </details>
+# <details><summary>Hint 3: which k?</summary>
+#
+# A thousandth of $|x|$, or 0.001 where $x$ is 0. Work in float64, whatever `dtype` is: `torch.tensor(x + k,
+# dtype=torch.float64)`.
+# </details>
+# <details><summary>Hint 4: nearly the answer</summary>
+#
+# `eps = torch.finfo(dtype).eps`, `third = ...` by hint 2, and then `(3 * eps * abs(f_x / third)) ** (1 / 3)`.
+# </details>
+
+
+# %%
+def best_step(f, x, dtype):
+    """A good step h for the central difference of f at x, computed in dtype.
+
+    f: function of a tensor, elementwise, with f(x) and f'''(x) not zero. x: float, of any size and sign.
+    dtype: torch.float32 or torch.float64. Returns h > 0, a float.
+
+    >>> best_step(torch.exp, 1.0, torch.float64)  # any number near it does as well
+    8.7e-06
+    """
+    # BEGIN SOLUTION
+    k = 1e-3 * (abs(x) or 1.0)
+    points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=torch.float64)
+    a, b, f_x, c, d = f(points).tolist()
+    third = (a - 2 * b + 2 * c - d) / (2 * k**3)
+    return (3 * torch.finfo(dtype).eps * abs(f_x / third)) ** (1 / 3)
+    # END SOLUTION
+
+
+# %%
+check("calculus.best_step")
+
+# %% [markdown]
+# Your two functions together: the slope of $\ln$ at $x = 0.001$ is 1000. How many digits of it does each step find?
+
+# %%
+with when_solved():
+    print(f"{'format':<9} {'a step of 1e-5':>22} {'a step of 1e-12':>22} {'your step':>22}")
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor(0.001, dtype=dtype)
+        steps = (1e-5, 1e-12, best_step(torch.log, 0.001, dtype))
+        slopes = [derivative(torch.log, x, h).item() for h in steps]
+        print(f"{str(dtype)[6:]:<9} " + " ".join(f"{slope:>22.12f}" for slope in slopes))
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# With your step float64 finds some ten digits, float32 four or five. A step of 10⁻⁵ is far too large in float64 at
+# such a small $x$, where
+# $\ln$ bends within it; a step of 10⁻¹² is lost in rounding: in float32 $x + h$ is $x$, and the measured slope is 0.
+# </details>
+
+# %% [markdown]
+# ## 3 · A function worth knowing
+#
+# Rules spare us the measuring. For functions $f$ and $g$ (lecture 12):
+#
+# | rule | |
+# |---|---|
+# | sum | $(\alpha f + \beta g)' = \alpha f' + \beta g'$ |
+# | product | $(f g)' = f' g + f g'$ |
+# | quotient | $\left( \frac{f}{g} \right)' = \frac{f' g - f g'}{g^2}$ |
+# | chain | $f(x) = h(g(x)) \;\Rightarrow\; f'(x) = h'(g(x)) \cdot g'(x)$ |
+#
+# The **logistic function** squeezes any number into $(0, 1)$, and neurons have long used it:
+#
+# $$f(x) = \frac{1}{1 + e^{-x}}, \qquad f'(x) = f(x) \, (1 - f(x)).$$
+#
+# <details><summary>Prove the second formula with the rules above, then open</summary>
+#
+# With the quotient rule, $f' = \frac{0 \cdot (1 + e^{-x}) - 1 \cdot (-e^{-x})}{(1 + e^{-x})^2} = \frac{e^{-x}}{(1 +
+# e^{-x})^2}
+# = \frac{1}{1 + e^{-x}} \cdot \frac{e^{-x}}{1 + e^{-x}} = f \, (1 - f)$, since $1 - f = \frac{e^{-x}}{1 + e^{-x}}$.
+# </details>
+#
+# So the slope costs one multiplication, once the output is known. Backpropagation (lab 04) lives on this: the forward
+# pass has
+# computed $f(x)$ already.
+
+# %% [markdown]
+# {{exercise logistic}}
+#
+# `logistic` must survive $x = \pm 1000$, in float32 too: no `inf`, no `nan`. `logistic_grad` gets the *output* $y =
+# f(x)$, not $x$.
+#
+# <details><summary>Hint 1: where is the danger?</summary>
+#
+# $e^{1000}$ is `inf`, and `inf / inf` is `nan`. $1 / (1 + \infty)$, on the other hand, is a clean 0.
+# </details>
+# <details><summary>Hint 2: the careful form</summary>
+#
+# For $x < 0$ multiply above and below by $e^x$: $f(x) = e^x / (1 + e^x)$. So with $e = e^{-|x|}$, which is never
+# above 1, take $1/(1+e)$ or
+# $e/(1+e)$ by the sign of $x$: `torch.where(condition, a, b)`.
+# </details>
+
+
+# %%
+def logistic(x):
+    """The logistic function 1 / (1 + e^-x), elementwise, for any finite x.
+
+    x: float tensor of any shape, not changed. Returns a tensor of the same shape and dtype.
+
+    >>> logistic(torch.tensor([-1000.0, 0.0, 1000.0]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    # BEGIN SOLUTION
+    e = torch.exp(-x.abs())
+    return torch.where(x >= 0, 1, e) / (1 + e)
+    # END SOLUTION
+
+
+def logistic_grad(y):
+    """The slope of the logistic function where its value is y = logistic(x), elementwise.
+
+    y: float tensor of any shape. Returns a tensor of the same shape and dtype.
+
+    >>> logistic_grad(torch.tensor([0.0, 0.5, 0.9]))
+    tensor([0.0000, 0.2500, 0.0900])
+    """
+    # BEGIN SOLUTION
+    return y * (1 - y)
+    # END SOLUTION
+
+
+# %%
+check("calculus.logistic")
+
+# %% [markdown]
+# The formula and the measurement should lie on top of each other:
+
+# %%
+with when_solved():
+    x = torch.linspace(-8, 8, 33, dtype=torch.float64)
+    figure, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
+    axes.plot(x, logistic(x), color=style.INK, label="f(x)")
+    axes.plot(x, logistic_grad(logistic(x)), color=style.BLUE, label="f (1 − f)")
+    axes.plot(x, derivative(logistic, x), "o", color=style.ORANGE, markersize=5, label="your central difference")
+    axes.set(xlabel="x", ylabel="value and slope", title="The logistic function and its slope")
+    axes.legend()
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What is the largest slope, and why will it matter?</summary>
+#
+# 1/4, at $x = 0$. A signal that goes back through ten logistic layers is multiplied by at most $(1/4)^{10}$, about
+# one millionth, before the
+# weights come in. Lab 04 shows this *vanishing gradient*.
+# </details>
+
+# %% [markdown]
+# ## 4 · Many variables: the gradient
+#
+# Fix all variables but one, and differentiate with respect to that one: a **partial derivative**. For the lecture's
+# example
+# $z = x^2 + xy + y^2$ these are $\partial z / \partial x = 2x + y$ and $\partial z / \partial y = x + 2y$. Each is
+# the slope of a *slice* of the surface. All of them
+# together are the **gradient**,
+#
+# $$\nabla f = \left( \frac{\partial f}{\partial x_1}, \dots, \frac{\partial f}{\partial x_n} \right).$$
+
+# %%
+surface.explorable()
+
+# %% [markdown]
+# Blue is the slice along $x$ and its slope, green the slice along $y$, vermillion the gradient. The dotted line is
+# the direction in which you walk.
+#
+# <details><summary>Walk in all directions. Where is it steepest? Where is it level?</summary>
+#
+# Steepest along the gradient, and there the slope is the gradient's length. Level at a right angle to it, along the
+# contour line. In between, the slope towards the unit
+# vector $u$ is $\nabla f \cdot u$.
+# </details>
+# <details><summary>Find the points where the gradient is zero, on each surface.</summary>
+#
+# The bowl has one, its minimum at (0, 0). The saddle has one at (0, 0) that is no minimum: up along $x$, down along
+# $y$. The waves
+# have many. The slope has none.
+# </details>
+
+# %% [markdown]
+# {{exercise gradient}}
+#
+# Measure all partial derivatives of a function of a tensor: central differences, one element at a time.
+#
+# <details><summary>Hint 1: the plan</summary>
+#
+# For each element: a copy of `x` with that element raised by `h`, another with it lowered; two values of `f`; one
+# element of the result.
+# </details>
+# <details><summary>Hint 2: any shape</summary>
+#
+# `step = torch.zeros_like(x)` and then `step.view(-1)[i] = h` sets the i-th element, whatever the shape. `x.numel()`
+# counts them.
+# </details>
+# <details><summary>Hint 3: why not x[i] += h, and back again?</summary>
+#
+# It works, but `(x + h) - 2h + h` is not always `x` in floating point, and then the caller's `x` has been changed.
+# </details>
+
+
+# %%
+def gradient(f, x, h=1e-5):
+    """The gradient of f at x by central differences: 2 evaluations of f for each element of x.
+
+    f: function of a tensor like x; returns a number or a 0-d tensor. x: float64 tensor of any shape, not changed.
+    Returns a tensor of the shape of x.
+
+    >>> gradient(lambda x: x[0] ** 2 + x[0] * x[1] + x[1] ** 2, torch.tensor([1.0, 0.5]).double())
+    tensor([2.5000, 2.0000], dtype=torch.float64)
+    """
+    # BEGIN SOLUTION
+    result = torch.zeros_like(x)
+    for i in range(x.numel()):
+        step = torch.zeros_like(x)
+        step.view(-1)[i] = h
+        result.view(-1)[i] = (f(x + step) - f(x - step)) / (2 * h)
+    return result
+    # END SOLUTION
+
+
+# %%
+check("calculus.gradient")
+
+# %% [markdown]
+# ## 5 · No step at all: dual numbers
+#
+# A difference quotient must choose $h$, and loses digits whatever it chooses. There is a way without: let each number
+# bring its slope along.
+#
+# A **dual number** is $a + b\,\epsilon$ with $\epsilon^2 = 0$: a value $a$ and a slope $b$. Multiply two of them,
+#
+# $$(a + b\,\epsilon)(c + d\,\epsilon) = ac + (b c + a d)\,\epsilon,$$
+#
+# and the product rule appears by itself. If every operation does what its rule says, then evaluating *any* program
+# once on $x + 1\,\epsilon$ gives the value of $f$ **and** its
+# exact derivative. No $h$, no truncation; this is *forward-mode automatic differentiation* (Wengert, 1964; dual
+# numbers: Clifford, 1873).
+#
+# In Python, `x * y` calls `x.__mul__(y)`. And `3 * x`? An `int` does not know your class, so Python turns to
+# `x.__rmul__(3)`, the *reflected* method.
+
+# %% [markdown]
+# {{exercise Dual}}
+#
+# Fill in the methods. Each is one or two lines; `value` and `slope` are floats. A plain number is a constant: its
+# slope is 0. The methods `exp`, `log`, `sin` have the names that torch's tensors use, so that a
+# formula such as `(2 * x).sin()` takes a tensor or a `Dual` alike.
+#
+# | operation | slope |
+# |---|---|
+# | $f + g$, $f - g$, $-f$ | $f' + g'$, $f' - g'$, $-f'$ |
+# | $f g$ | $f' g + f g'$ |
+# | $f / g$ | $(f' g - f g') / g^2$ |
+# | $f^n$, $n$ a number | $n f^{n-1} f'$ |
+# | $c^f$, $c > 0$ a number | $c^f \ln(c) f'$ |
+# | $e^f$, $\ln f$, $\sin f$ | $e^f f'$, $f' / f$, $\cos(f) f'$ |
+#
+# <details><summary>Hint 1: numbers on the right</summary>
+#
+# Begin each binary operation with `other = as_dual(other)`: then there is one case only.
+# </details>
+# <details><summary>Hint 2: numbers on the left</summary>
+#
+# `__rsub__(self, other)` computes `other - self`. You have written minus and plus already: `-self + other`. And
+# `other / self` is
+# `as_dual(other) / self`.
+# </details>
+# <details><summary>Hint 3: the chain rule</summary>
+#
+# Every rule ends with a factor $f'$: the slope that the operand brings along, `self.slope`.
+# </details>
+
+
+# %%
+class Dual:
+    """A value and its slope, value + slope ε with ε² = 0, carried through + - * / ** exp log sin.
+
+    Operands may be Duals or plain numbers, on either side; every result is a new Dual.
+
+    >>> x = Dual(2.0, 1.0)
+    >>> 3 * x**2 + 1
+    Dual(13.0, 12.0)
+    """
+
+    def __init__(self, value, slope=0.0):
+        self.value, self.slope = value, slope
+
+    def __repr__(self):
+        return f"Dual({self.value}, {self.slope})"
+
+    def __neg__(self):
+        # BEGIN SOLUTION
+        return Dual(-self.value, -self.slope)
+        # END SOLUTION
+
+    def __add__(self, other):
+        # BEGIN SOLUTION
+        other = as_dual(other)
+        return Dual(self.value + other.value, self.slope + other.slope)
+        # END SOLUTION
+
+    def __sub__(self, other):
+        # BEGIN SOLUTION
+        return self + -as_dual(other)
+        # END SOLUTION
+
+    def __mul__(self, other):
+        # BEGIN SOLUTION
+        other = as_dual(other)
+        return Dual(self.value * other.value, self.slope * other.value + self.value * other.slope)
+        # END SOLUTION
+
+    def __truediv__(self, other):
+        # BEGIN SOLUTION
+        other = as_dual(other)
+        slope = (self.slope * other.value - self.value * other.slope) / other.value**2
+        return Dual(self.value / other.value, slope)
+        # END SOLUTION
+
+    def __pow__(self, n):  # n is a number
+        # BEGIN SOLUTION
+        return Dual(self.value**n, n * self.value ** (n - 1) * self.slope)
+        # END SOLUTION
+
+    def __rsub__(self, other):  # other - self
+        # BEGIN SOLUTION
+        return -self + other
+        # END SOLUTION
+
+    def __rtruediv__(self, other):  # other / self
+        # BEGIN SOLUTION
+        return as_dual(other) / self
+        # END SOLUTION
+
+    def __rpow__(self, c):  # c ** self, c a number above 0
+        # BEGIN SOLUTION
+        power = c**self.value
+        return Dual(power, power * math.log(c) * self.slope)
+        # END SOLUTION
+
+    def exp(self):
+        # BEGIN SOLUTION
+        return Dual(math.exp(self.value), math.exp(self.value) * self.slope)
+        # END SOLUTION
+
+    def log(self):
+        # BEGIN SOLUTION
+        return Dual(math.log(self.value), self.slope / self.value)
+        # END SOLUTION
+
+    def sin(self):
+        # BEGIN SOLUTION
+        return Dual(math.sin(self.value), math.cos(self.value) * self.slope)
+        # END SOLUTION
+
+    __radd__ = __add__  # the order does not matter
+    __rmul__ = __mul__
+
+
+def as_dual(x):
+    """A plain number as a Dual of slope 0; a Dual as it is."""
+    return x if isinstance(x, Dual) else Dual(x)
+
+
+# %%
+check("calculus.Dual")
+
+# %% [markdown]
+# Exact against measured, for $x^x = e^{x \ln x}$, whose derivative the lecture's table gives as $x^x (1 + \ln x)$:
+
+# %%
+with when_solved():
+    power = lambda x: (x * x.log()).exp()  # noqa: E731
+    x = 2.5
+    exact = x**x * (1 + math.log(x))
+    dual = power(Dual(x, 1.0)).slope
+    point = torch.tensor(x, dtype=torch.float64)
+    measured = derivative(power, point).item()
+    best = derivative(power, point, best_step(power, x, torch.float64)).item()
+    for name, slope in (("table", exact), ("Dual", dual), ("central, h = 1e-5", measured), ("central, best h", best)):
+        print(f"{name:<18} {slope:.15f}   relative error {abs(slope / exact - 1):.0e}")
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# The Dual agrees with the table to the last digit or two; the central difference has about eleven digits right, and
+# the best step does not
+# help much. For its one evaluation the Dual gives what no step can.
+# </details>
+#
+# For $n$ variables you run the program $n$ times, each time with slope 1 in another variable. Half as often as
+# central differences, and exact. Can one pass be enough for *all* variables?
+# Yes, backwards: lab 04.
+
+# %% [markdown]
+# ## 6 · The chain rule with many variables
+#
+# Let $f$ depend on $x_1, \dots, x_n$, and each $x_i$ on $s_1, \dots, s_m$. Then each $s_j$ acts on $f$ through
+# *every* $x_i$, and the effects add:
+#
+# $$\frac{\partial f}{\partial s_j} = \sum_{i=1}^{n} \frac{\partial f}{\partial x_i} \frac{\partial x_i}{\partial s_j}.$$
+#
+# The lecture's case is $n = m = 2$. A layer of a network is nothing else: $s$ its weights, $x$ its outputs, $f$ the
+# loss.
+
+# %% [markdown]
+# {{exercise chain_gradient}}
+#
+# <details><summary>Hint 1: the shapes tell</summary>
+#
+# `df_dx` has shape $(n,)$, `dx_ds` has $(n, m)$, the result $(m,)$. The sum is over the index that vanishes.
+# </details>
+# <details><summary>Hint 2: one operator</summary>
+#
+# A vector times a matrix: `@`. Which stands on the left?
+# </details>
+
+
+# %%
+def chain_gradient(df_dx, dx_ds):
+    """The gradient of f(x(s)) with respect to s, by the chain rule.
+
+    df_dx: (n,), entry i is df/dx_i. dx_ds: (n, m), entry (i, j) is dx_i/ds_j. Returns (m,), entry j is df/ds_j.
+
+    >>> chain_gradient(torch.tensor([1.0, 10.0]), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    tensor([41., 52., 63.])
+    """
+    # BEGIN SOLUTION
+    return df_dx @ dx_ds
+    # END SOLUTION
+
+
+# %%
+check("calculus.chain_gradient")
+
+# %% [markdown]
+# ## 7 · Trust, and check
+#
+# A wrong gradient seldom crashes. The network just learns badly, and you look for the reason for a week. So compare
+# every gradient that you derive by hand with one that you measure, once, at a random point.
+#
+# How close is close? An absolute limit alone lets a wrong gradient of size $10^{-6}$ pass, and rejects a right one of
+# size $10^{6}$ for its rounding errors. A relative limit alone fails where the
+# gradient is zero. So allow both: coordinate by coordinate, with $a$ from `grad` and $m$ measured,
+#
+# $$|a - m| \le 10^{-4} \max(|a|, |m|) + 10^{-9}.$$
+
+# %% [markdown]
+# {{exercise grad_check}}
+#
+# The measuring is done by the library's `measured_gradient(f, x)`, which does what your `gradient` does: a mistake there
+# shall not cost you points here.
+#
+# Return whether all coordinates agree, and the index of the worst one: that with the largest $|a - m|$ in proportion
+# to what is allowed there.
+#
+# <details><summary>Hint 1: one number per coordinate</summary>
+#
+# `error = (a - m).abs() / allowed`, where `allowed` is the right-hand side above (`torch.maximum` takes two tensors).
+# All is well if no entry exceeds 1.
+# </details>
+# <details><summary>Hint 2: the index</summary>
+#
+# `error.argmax()` counts through the flattened tensor; `np.unravel_index(int(flat), x.shape)` turns that into a tuple
+# with one index per dimension.
+# </details>
+# <details><summary>Hint 3: NaN</summary>
+#
+# `nan > 1` is False, and so is `nan <= 1`. Ask the question so that a NaN answers "no".
+# </details>
+
+
+# %%
+from hpcdl.numerics.derivatives import gradient as measured_gradient
+
+
+def grad_check(f, grad, x):
+    """Compare grad(x) with the measured gradient of f at x.
+
+    f: function of a tensor like x that returns a number. grad: returns the gradient of f, of the shape of x.
+    x: float64 tensor of any shape. Returns (ok, worst_index): a bool, and a tuple of ints such that
+    x[worst_index] is the coordinate that disagrees most.
+
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double()
+    >>> grad_check(lambda x: (x**2).sum(), lambda x: 2 * x * torch.tensor([[1, 1], [1.1, 1]]), x)
+    (False, (1, 0))
+    """
+    # BEGIN SOLUTION
+    a, m = grad(x), measured_gradient(f, x)
+    error = (a - m).abs() / (1e-4 * torch.maximum(a.abs(), m.abs()) + 1e-9)
+    return bool(error.max() <= 1), np.unravel_index(int(error.argmax()), x.shape)
+    # END SOLUTION
+
+
+# %%
+check("calculus.grad_check")
+
+# %% [markdown]
+# ## 8 · For real: a 3 or an 8?
+#
+# Handwritten digits of 8 × 8 pixels. One neuron looks at the image $x$ (64 pixels, and $x_0 = 1$ for the bias) and
+# answers $p = \text{logistic}(w \cdot x)$: near 0 for a 3, near 1 for an 8. Its mistake over $n$ images is the
+# lecture's mean squared error,
+#
+# $$L(w) = \frac{1}{n} \sum_{i=1}^{n} (p_i - y_i)^2.$$
+#
+# The chain rule gives its gradient with respect to all 65 weights, out of the parts that you wrote:
+# $\partial L / \partial p_i = 2 (p_i - y_i) / n$, and $\partial p_i / \partial w_j = p_i (1 - p_i)\, x_{ij}$.
+
+# %%
+data = digits()
+
+
+def threes_and_eights(images, labels):
+    """Rows (1, 64 pixels), and 1 for an 8, 0 for a 3."""
+    chosen = (labels == 3) | (labels == 8)
+    pixels = images[chosen].flatten(1).double()
+    return torch.cat([torch.ones_like(pixels[:, :1]), pixels], dim=1), (labels[chosen] == 8).double()
+
+
+X, y = threes_and_eights(data.x, data.y)
+X_new, y_new = threes_and_eights(data.x_held_out, data.y_held_out)
+print(f"{len(X)} images to learn from, {len(X_new)} held out")
+
+
+def loss(w):
+    return ((logistic(X @ w) - y) ** 2).mean()
+
+
+def loss_grad(w):
+    p = logistic(X @ w)
+    return chain_gradient(2 * (p - y) / len(y), logistic_grad(p)[:, None] * X)
+
+
+def buggy_grad(w):
+    """Like loss_grad, but somebody was careless with the bias."""
+    g = loss_grad(w)
+    g[0] = g[0] / 2
+    return g
+
+
+# %%
+with when_solved():
+    w = 0.1 * torch.randn(65, generator=torch.Generator().manual_seed(1)).double()
+    print("loss_grad: ", grad_check(loss, loss_grad, w))
+    print("buggy_grad:", grad_check(loss, buggy_grad, w))
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# `True` for the first. For the second `False`, and the index `(0,)`: the bias. Nothing else would have told you; with
+# half the bias gradient the neuron still learns, only
+# worse.
+# </details>
+#
+# ### The bill
+#
+# Three ways to the same 65 numbers. What does each cost, and how exact is it? (On 30 images, since Duals are plain
+# Python.)
+
+# %%
+few = slice(0, 30)
+rows, labels = X[few].tolist(), y[few].tolist()
+
+
+def loss_of_few(w):
+    """The same loss for a list of weights: floats or Duals."""
+    total = 0.0
+    for row, label in zip(rows, labels, strict=True):
+        z = sum(weight * pixel for weight, pixel in zip(w, row, strict=True))
+        total = total + (1 / (1 + (-z).exp()) - label) ** 2
+    return total / len(rows)
+
+
+def by_chain_rule(w):
+    p = logistic(X[few] @ w)
+    return chain_gradient(2 * (p - y[few]) / len(rows), logistic_grad(p)[:, None] * X[few])
+
+
+def by_duals(w):
+    w = w.tolist()
+    slopes = [loss_of_few([Dual(v, float(i == j)) for j, v in enumerate(w)]).slope for i in range(len(w))]
+    return torch.tensor(slopes, dtype=torch.float64)
+
+
+def by_differences(w):
+    return gradient(lambda w: ((logistic(X[few] @ w) - y[few]) ** 2).mean(), w)
+
+
+with when_solved():
+    oracle = w.clone().requires_grad_()
+    ((torch.sigmoid(X[few] @ oracle) - y[few]) ** 2).mean().backward()  # torch's own automatic differentiation
+    print(f"{'way':<20} {'evaluations of L':>17} {'milliseconds':>13} {'largest error':>14}")
+    for way, evaluations in ((by_chain_rule, 1), (by_duals, 65), (by_differences, 130)):
+        begin = time.perf_counter()
+        g = way(w)
+        milliseconds = 1000 * (time.perf_counter() - begin)
+        error = (g - oracle.grad).abs().max() / oracle.grad.abs().max()
+        print(f"{way.__name__:<20} {evaluations:>17} {milliseconds:>13.1f} {error:>14.0e}")
+
+# %% [markdown]
+# For 65 weights nobody minds. How does the bill look for networks of the lectures, for *one* image? Let each
+# evaluation cost the multiply-adds of a forward pass (2 operations each), on a V100 at the 112
+# TFLOP/s that the lectures calculate with.
+
+# %%
+networks = {"LeNet-5": (60e3, 341e3), "VGG-16": (138e6, 15.5e9), "ResNet-50": (25.5e6, 3.9e9)}  # weights, multiply-adds
+print(f"{'network':<10} {'weights':>12} {'central differences':>22} {'chain rule, backwards':>23}")
+for name, (weights, multiply_adds) in networks.items():
+    forward = 2 * multiply_adds / 112e12  # seconds
+    measured, backward = 2 * weights * forward, 3 * forward  # forward and backward together: about 3 forward passes
+    print(f"{name:<10} {weights:>12,.0f} {measured:>20,.4f} s {1e6 * backward:>20,.2f} µs")
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# An hour for ResNet-50, more than ten hours for VGG-16, for one step with one image, at a speed that no real program
+# reaches. The chain rule, applied backwards, needs a fraction of a millisecond. Networks
+# of millions of weights can be trained because of backpropagation, not because of fast computers alone. Measured
+# gradients have one place: the check.
+# </details>
+#
+# (Weights and multiply-adds: course lectures, table of networks. A backward pass costs about two forward passes: same
+# source.)
+#
+# ### Learn, then look
+#
+# Walk against the gradient a thousand times, $w \leftarrow w - r \nabla L$ (why and how well: lab 02). Then ask your
+# `gradient` another question: how does the *answer* change
+# with each pixel of the image?
+
+# %%
+with when_solved():
+    w = torch.zeros(65, dtype=torch.float64)
+    for _ in range(1000):
+        w = w - 2.0 * loss_grad(w)
+    right = ((logistic(X_new @ w) > 0.5) == (y_new == 1)).double().mean().item()
+    print(f"loss {loss(w):.4f}; {100 * right:.0f} % of the held-out digits right")
+
+    def answer(image):
+        """How much the neuron believes that an 8 x 8 image is an 8."""
+        return logistic(w[0] + (w[1:].view(8, 8) * image).sum())
+
+    three = X_new[y_new == 0][0, 1:].view(8, 8)
+    slopes = gradient(answer, three)
+    figure, axes = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
+    axes[0].imshow(three, cmap="gray_r", vmin=0, vmax=1)
+    axes[0].set_title(f"a 3; answer {answer(three):.2f}")
+    limit = slopes.abs().max()
+    shown = axes[1].imshow(slopes, cmap="PuOr_r", vmin=-limit, vmax=limit)
+    axes[1].set_title("slope of the answer, by pixel")
+    figure.colorbar(shown, ax=axes[1], label="per unit of ink")
+    for one in axes:
+        one.set_axis_off()
+    plt.show()
+
+# %% [markdown]
+# Ink in the orange places speaks for an 8: they close the two loops that a 3 leaves open on its left. And now uphill:
+# change the image by a little step along that gradient, again and again.
+
+# %%
+with when_solved():
+    steps = 7
+    figure, axes = plt.subplots(1, steps, figsize=(9.6, 2), layout="constrained")
+    image = three
+    for k in range(steps):
+        axes[k].imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        axes[k].set_title(f"{answer(image):.2f}")
+        axes[k].set_axis_off()
+        slopes = gradient(answer, image)
+        image = image + 0.15 * slopes / slopes.norm()
+    figure.suptitle(
+        "The neuron's belief in an 8, each image one small step up the gradient", x=0.01, ha="left", weight="bold"
+    )
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What do you see, and is it an 8 now?</summary>
+#
+# After two or three steps the neuron is for an 8, after six it is sure, while you still see a 3 with some grey in it.
+# The gradient is the direction in which the
+# answer changes *fastest*, so it takes very little. Images made like this are called *adversarial examples*; deep
+# networks have them too.
+# </details>
+#
+# <details><summary>Think further: why is the step divided by its length?</summary>
+#
+# Where the neuron is sure, $p(1-p)$ is nearly 0 and so is the gradient: a step in proportion to it would not move the
+# image. Divided by its norm, each step has the same length,
+# 0.15; the direction is all that is used.
+# </details>
+#
+# ## Further reading
+#
+# - A. G. Baydin, B. A. Pearlmutter, A. A. Radul, J. M. Siskind (2018), *Automatic Differentiation in Machine
+#   Learning: a Survey*, Journal of Machine Learning Research 18(153).
+# - A. Griewank, A. Walther (2008), *Evaluating Derivatives: Principles and Techniques of Algorithmic
+#   Differentiation*, 2nd edition, SIAM.
+# - R. E. Wengert (1964), *A simple automatic derivative evaluation program*, Communications of the ACM 7(8): two
+#   pages that began it.
+# - D. Goldberg (1991), *What Every Computer Scientist Should Know About Floating-Point Arithmetic*, ACM Computing
+#   Surveys 23(1).
+# - W. H. Press, S. A. Teukolsky, W. T. Vetterling, B. P. Flannery (2007), *Numerical Recipes*, 3rd edition, section
+#   5.7: the best step, and how to do better.
+# - M. Nielsen (2015), *Neural Networks and Deep Learning*, neuralnetworksanddeeplearning.com: where the lecture sends
+#   you for the chain rule at work.
+# - I. J. Goodfellow, J. Shlens, C. Szegedy (2015), *Explaining and Harnessing Adversarial Examples*, ICLR.
+#
+# **Next:** lab 02 walks downhill, first on one machine, then on many.
