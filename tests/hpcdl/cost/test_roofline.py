@@ -33,4 +33,4 @@ def test_a_network_takes_at_least_its_arithmetic_at_peak():
     # FP32 arithmetic is so slow that every layer is compute-bound; on tensor cores memory is the limit of many.
     assert forward_seconds(resnet50(), 64, DEVICES["A100"]) == pytest.approx(flops / DEVICES["A100"].peak)
     tensor_cores = DEVICES["A100 FP16"]
-    assert forward_seconds(resnet50(), 64, tensor_cores, itemsize=2) > 1.5 * flops / tensor_cores.peak
+    assert forward_seconds(resnet50(), 64, tensor_cores, itemsize=2) > 1.3 * flops / tensor_cores.peak

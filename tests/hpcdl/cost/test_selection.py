@@ -1,5 +1,7 @@
 """The best algorithm, and the sizes at which it changes."""
 
+import itertools
+
 import pytest
 
 from hpcdl.cost.collectives import ALL_REDUCE
@@ -31,7 +33,7 @@ def test_best_changes_exactly_at_the_crossovers(p):
     assert stretches[0].nbytes == 4
     for stretch in stretches:
         assert best(p, stretch.nbytes, ALPHA, BETA, GAMMA) == stretch.algorithm
-    for before, after in zip(stretches, stretches[1:], strict=False):
+    for before, after in itertools.pairwise(stretches):
         assert before.algorithm != after.algorithm
         assert before.nbytes < after.nbytes
         assert best(p, after.nbytes - 4, ALPHA, BETA, GAMMA) == before.algorithm

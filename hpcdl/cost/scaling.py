@@ -1,0 +1,221 @@
+"""How data-parallel training scales: one iteration, from the layers of a network to thousands of ranks.
+
+Gradients come out of the backward pass last layer first and are summed over the ranks by an all-reduce, one after the
+other, while the backward pass goes on: wait-free backpropagation, WFBP (Zhang et al. 2017, "Poseidon"; Awan et al.
+2017, "S-Caffe"). Small messages pay alpha each, so gradients are put together in buckets. `all_reduce` is any
+function of bytes to seconds.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+from hpcdl.cost import collectives
+from hpcdl.nn.networks import Layer
+
+
+class Gradient(NamedTuple):
+    """Bytes to be summed, and when the backward pass has them: seconds since it began. A bucket of them is one, too."""
+
+    ready: float
+    nbytes: int
+
+
+def gradients(layers: Sequence[Layer], backward: float, itemsize: int = 4) -> list[Gradient]:
+    """A network's gradients in the order they come in; each layer takes its share of MACs of `backward` seconds."""
+    macs, done, result = sum(layer.macs for layer in layers), 0, []
+    for layer in reversed(layers):
+        done += layer.macs
+        result.append(Gradient(backward * done / macs, layer.weights * itemsize))
+    return result
+
+
+# -- buckets: each takes gradients and an all-reduce, and returns the gradients put together --------------------------
+
+
+def layerwise(gradients: list[Gradient], all_reduce: Callable | None = None) -> list[Gradient]:
+    """One message per layer: WFBP as it was first done."""
+    return gradients
+
+
+def single(gradients: list[Gradient], all_reduce: Callable | None = None) -> list[Gradient]:
+    """One message for all, after the backward pass: nothing overlaps."""
+    return [_together(gradients)]
+
+
+def capped(gradients: list[Gradient], all_reduce: Callable | None = None, *, cap: float = 25 * 2**20) -> list[Gradient]:
+    """Buckets of up to `cap` bytes, a larger gradient alone (PyTorch's way, Li et al. 2020; 25 MB is its default)."""
+    buckets: list[list[Gradient]] = [[]]
+    for gradient in gradients:
+        if buckets[-1] and _nbytes(buckets[-1]) + gradient.nbytes > cap:
+            buckets.append([])
+        buckets[-1].append(gradient)
+    return [_together(bucket) for bucket in buckets]
+
+
+def fused(gradients: list[Gradient], all_reduce: Callable, *, cap: float = 64 * 2**20) -> list[Gradient]:
+    """All that is ready when the network is free, up to `cap` bytes (Horovod's way, Sergeev and Del Balso 2018)."""
+    buckets: list[list[Gradient]] = []
+    start = free = 0.0  # when the message under way began, and when it ends
+    for gradient in gradients:
+        if buckets and gradient.ready <= start and _nbytes(buckets[-1]) + gradient.nbytes <= cap:
+            buckets[-1].append(gradient)
+        else:
+            start = max(free, gradient.ready)
+            buckets.append([gradient])
+        free = start + all_reduce(_nbytes(buckets[-1]))
+    return [_together(bucket) for bucket in buckets]
+
+
+def merged(gradients: list[Gradient], all_reduce: Callable) -> list[Gradient]:
+    """The buckets that finish first of all there are, by dynamic programming over where the last one begins.
+
+    MG-WFBP (Shi, Chu and Li 2019) merges two neighbours where that saves more alpha than it loses overlap; this is the
+    optimum it aims at, for any `all_reduce`, in time quadratic in the number of layers.
+    """
+    ends, begins, before = [0.0], [0], [0]
+    for gradient in gradients:
+        before.append(before[-1] + gradient.nbytes)
+        stop = len(before) - 1
+        best = min(
+            (max(ends[start], gradient.ready) + all_reduce(before[stop] - before[start]), start)
+            for start in range(stop)
+        )
+        ends.append(best[0])
+        begins.append(best[1])
+    buckets, stop = [], len(gradients)
+    while stop:
+        buckets.append(_together(gradients[begins[stop] : stop]))
+        stop = begins[stop]
+    return buckets[::-1]
+
+
+def _nbytes(gradients) -> int:
+    return sum(gradient.nbytes for gradient in gradients)
+
+
+def _together(gradients) -> Gradient:
+    return Gradient(max(gradient.ready for gradient in gradients), _nbytes(gradients))
+
+
+# -- one iteration ----------------------------------------------------------------------------------------------------
+
+
+class Iteration(NamedTuple):
+    """Where the seconds of one iteration go: computing, communicating in the open, waiting for data."""
+
+    forward: float
+    backward: float
+    exposed: float
+    waiting: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(self)
+
+
+def iteration(
+    forward: float,
+    buckets: Sequence[Gradient],
+    all_reduce: Callable[[int], float],
+    *,
+    overlap: bool = True,
+    input_seconds: float = 0.0,
+    prefetch: bool = True,
+) -> Iteration:
+    """One iteration of synchronous SGD; the backward pass ends when the last of `buckets` is ready.
+
+    `input_seconds` to read and prepare the next batch, hidden behind everything else with `prefetch`.
+    """
+    backward = buckets[-1].ready
+    if overlap:
+        end = finished(buckets, all_reduce)
+    else:
+        end = backward + sum(all_reduce(bucket.nbytes) for bucket in buckets)
+    step = forward + end
+    waiting = max(0.0, input_seconds - step) if prefetch else input_seconds
+    return Iteration(forward, backward, end - backward, waiting)
+
+
+def finished(buckets: Sequence[Gradient], all_reduce: Callable[[int], float]) -> float:
+    """When the last bucket is summed, in seconds since the backward pass began; one message at a time, in order."""
+    end = 0.0
+    for bucket in buckets:
+        end = max(end, bucket.ready) + all_reduce(bucket.nbytes)
+    return end
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+class Link(NamedTuple):
+    """Seconds per message and per byte."""
+
+    alpha: float
+    beta: float
+
+
+class Cluster(NamedTuple):
+    """Nodes of `per_node` ranks: `within` a node a link per rank, `between` nodes one per node, shared by its ranks."""
+
+    per_node: int
+    within: Link
+    between: Link
+    algorithm: str = "ring"  # between the nodes: a name of `cost.collectives.ALL_REDUCE`
+    pipelined: bool = False  # whether the phases within nodes hide behind the one between them, or the other way round
+
+    def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
+        """Bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in the nodes, between them, all-gather.
+
+        With `groups` > 1 each node's ranks belong to so many groups that do the same at the same time: model
+        parallelism of that width, whose replicas are `p` ranks apart; a group has per_node / groups ranks of a node.
+        """
+        together = self.per_node // groups
+        if not together:
+            raise ValueError(f"groups is {groups}; a node has {self.per_node} ranks, so no more groups than that")
+        inside, nodes = min(p, together), -(-p // together)
+        between = Link(self.between.alpha, self.between.beta * groups)
+
+        def seconds(nbytes: int) -> float:
+            phases = (
+                collectives.ring(inside, nbytes, *self.within, itemsize=1),
+                collectives.ALL_REDUCE[self.algorithm](nodes, nbytes, *between, itemsize=1),
+            )
+            return max(phases) if self.pipelined else sum(phases)
+
+        return seconds
+
+
+def slowest(p: int, spread: float) -> float:
+    """How much longer than the mean the slowest of `p` ranks computes, as a factor; `spread` is the relative deviation.
+
+    Synchronous ranks wait for the slowest. The expected largest of p normal values, by Blom's approximation (1958).
+    """
+    return 1.0 + spread * NormalDist().inv_cdf((p - 0.375) / (p + 0.25)) if p > 1 else 1.0
+
+
+class Training(NamedTuple):
+    """What one rank does in an iteration: a network, seconds of its forward and backward pass for the rank's batch."""
+
+    layers: Sequence[Layer]
+    forward: float
+    backward: float
+    itemsize: int = 4
+    spread: float = 0.0  # relative deviation of the computing times of ranks
+    input_seconds: float = 0.0
+
+    def on(self, cluster: Cluster, p: int, buckets: Callable = merged, *, overlap: bool = True) -> Iteration:
+        """One iteration over `p` ranks; `buckets` is `layerwise`, `single`, `capped`, `fused` or `merged`."""
+        late, all_reduce = slowest(p, self.spread), cluster.all_reduce(p)
+        ready = gradients(self.layers, self.backward * late, self.itemsize)
+        return iteration(
+            self.forward * late,
+            buckets(ready, all_reduce),
+            all_reduce,
+            overlap=overlap,
+            input_seconds=self.input_seconds,
+        )
+
+    def efficiency(self, cluster: Cluster, p: int, buckets: Callable = merged, *, start: int = 1) -> float:
+        """Weak scaling: what a rank achieves among `p`, over what it achieves among `start` of them."""
+        return self.on(cluster, start, buckets).seconds / self.on(cluster, p, buckets).seconds

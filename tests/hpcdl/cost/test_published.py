@@ -1,0 +1,53 @@
+"""The page of published figures is what the models say now, and they say it within the limits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcdl.cost import published
+
+ROOT = Path(__file__).resolve().parents[3]
+ROWS = published.rows()
+SOURCES = ["ZeRO", "GPipe", "Megatron-LM", "Goyal et al. 2017", "Horovod"]
+
+
+def test_the_page_is_what_the_command_writes():
+    run = subprocess.run(
+        [sys.executable, "-X", "utf8", "-m", "hpcdl.cost.published"],
+        capture_output=True,
+        cwd=ROOT,
+        timeout=60,
+        check=True,
+    )
+    committed = (ROOT / "docs" / "published.md").read_text(encoding="utf-8")
+    assert run.stdout.decode() == committed, "run: python -m hpcdl.cost.published > docs/published.md"
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.limit is not None], ids=lambda row: f"{row.source}: {row.what}"
+)
+def test_a_prediction_is_within_its_limit(row):
+    assert abs(row.error) <= row.limit + 1e-9
+
+
+def test_every_source_has_the_limit_it_was_given():
+    limits = {source: {row.limit for row in ROWS if row.source == source and row.limit} for source in SOURCES}
+    assert limits == {"ZeRO": set(), "GPipe": {10}, "Megatron-LM": {8}, "Goyal et al. 2017": {5}, "Horovod": {7}}
+    assert sum(row.limit is not None for row in ROWS) == 4 + 4 + 8 + 1 + 3
+
+
+def test_a_figure_is_called_not_reached_only_where_the_model_is_off():
+    for row in ROWS:
+        if row.limit is None:
+            assert abs(row.error) > 5, row
+            assert row.cells()[-1] == "not reached"
+
+
+def test_what_the_assumptions_are_taken_from_is_what_they_say():
+    assert pytest.approx(0.818, abs=0.001) == published.USABLE
+    # The fit over 16 workers, for the page's "66 %", and the 10 GbE one, which claims more than the wire can carry.
+    assert pytest.approx(0.66, abs=0.005) == 30 / 16 / (4.0595e-10 * 7e9)
+    assert 14 / 8 / 8.5707e-10 > 10e9 / 8
+    assert [round(model.parameters / 1e9, 1) for model in published.MEGATRON.values()] == [1.2, 2.5, 4.2, 8.3]
