@@ -25,9 +25,8 @@ def samples(n: int, d: int, rng: torch.Generator, reach: int = 16) -> torch.Tens
 
 def separable_set(n: int, d: int, rng: torch.Generator, gap: float = 0.25):
     """Samples (n, d + 1), their labels (n,), and a w that separates them, none nearer to its cut than `gap` in z."""
-    w = samples(1, d, rng).squeeze(0)
+    w = samples(1, d, rng).squeeze(0) + 1 / 64  # so that no weight is 0, and |w| is not 1
     w[0] = 0.5
-    w[1] = w[1] or 1.0  # never the zero direction
     X = samples(40 * n, d, rng)
     X = X[(X @ w).abs() >= gap][:n]
     return X, oracle.predict(w, X), w
@@ -47,12 +46,21 @@ def slow_set(rng: torch.Generator, epochs: int):
 predict = lab.exercise("predict", points=10, minutes=5)
 
 
+def bias_matters(n: int, d: int, rng: torch.Generator):
+    """w (d + 1,) and samples X (n, d + 1), none with z = 0; without w_0 every other one would get the other sign."""
+    w, X = samples(1, d, rng).squeeze(0) + 1 / 64, samples(500, d, rng)
+    w[0], w[d] = -1.0, 1.0
+    z, without_bias = X @ w, X[:, 1:] @ w[1:]
+    changed = (z < 0) & (without_bias > 0)
+    same = (z * without_bias > 0) & (z.abs() > 0)
+    return w, torch.stack([X[changed][: n // 2 + 1], X[same][: n // 2 + 1]], dim=1).flatten(0, 1)[:n]
+
+
 @predict.check(points=4)
 def sign_of_z(student, rng):
     "Each row of X gets the sign of w^T x, as +1 or -1."
     for n, d in ((6, 2), (9, 4)):
-        w, X = samples(1, d, rng).squeeze(0) + 1 / 64, samples(n, d, rng)  # 1/64: z is never zero
-        w[0] = -3 / 64
+        w, X = bias_matters(n, d, rng)
         z = X @ w
         checks.close(
             student.predict(w, X),
@@ -62,8 +70,8 @@ def sign_of_z(student, rng):
                 "These are the values of z. A perceptron answers with their sign alone: +1 or -1.": z,
                 "You answer 0 for the negative side. The labels of this lab are +1 and -1.": (z >= 0).float(),
                 "Every sign is turned round: z > 0 is called +1.": -oracle.predict(w, X),
-                "The bias is missing: the first entry of w is w_0, and x_0 = 1 takes part in w^T x.": oracle.predict(
-                    w[1:], X[:, 1:]
+                "The bias is missing: w_0 is the first entry of w, and x_0 = 1 takes part in w^T x.": (
+                    oracle.predict(w[1:], X[:, 1:])
                 ),
             },
         )
@@ -76,7 +84,7 @@ def zero_counts_as_plus(student, rng):
     w = torch.zeros(d + 1)
     w[0], w[d] = 1.0, -1.0
     X = samples(5, d, rng)
-    X[1, d], X[3, d] = 1.0, 1.0  # there z = 1 - 1 = 0, with nothing rounded
+    X[0, d], X[1, d], X[3, d] = 1.5, 1.0, 1.0  # in rows 1 and 3, z = 1 - 1 = 0 with nothing rounded
     expected = oracle.predict(w, X)
     at_zero = (X @ w == 0).float()
     checks.close(
@@ -94,7 +102,7 @@ def zero_counts_as_plus(student, rng):
 @predict.check(points=3)
 def one_sample_or_many(student, rng):
     "A single sample x (d + 1,) gives a single label; a batch of one gives a batch of one."
-    w, X = samples(1, 3, rng).squeeze(0) + 1 / 64, samples(4, 3, rng)
+    w, X = bias_matters(4, 3, rng)
     checks.close(student.predict(w, X[:1]), oracle.predict(w, X[:1]), name="predict(w, X) for one row")
     for x in X:
         checks.close(student.predict(w, x), oracle.predict(w, x), name="predict(w, x) for a single sample x")
@@ -194,10 +202,10 @@ def fitted(student, X, y, lr, max_epochs):
     return w, mistakes
 
 
-def one_move_per_epoch(X, y, lr: float, epochs: int) -> torch.Tensor:
+def one_move_per_epoch(X, y, lr: float, max_epochs: int) -> torch.Tensor:
     """The mistake: all samples of an epoch judged by the same w, and w moved once."""
     w = X.new_zeros(X.shape[1])
-    for _ in range(epochs):
+    for _ in range(max_epochs):
         w = w + lr * ((y - oracle.predict(w, X))[:, None] * X).sum(dim=0)
     return w
 
@@ -222,7 +230,7 @@ def weights(student, rng):
             "You went through the samples backwards.": backwards,
             "This is w after the first epoch. Go on until an epoch passes without an update.": first,
             "You judged all samples of an epoch by one w and moved once. Use the new w for the very next sample.": (
-                one_move_per_epoch(X, y, 0.5, len(history.mistakes))
+                one_move_per_epoch(X, y, 0.5, 200)
             ),
         },
     )
@@ -312,14 +320,14 @@ def the_nearest_sample(student, rng):
 def negative_when_wrong(student, rng):
     "Where w gets a sample wrong, the margin is negative."
     X, y, w = separable_set(12, 3, rng)
-    y = y.clone()
-    y[5] = -y[5]
-    z = X @ w
+    z, y = X @ w, y.clone()
+    k = z.argmax()
+    y[k] = -1.0
     checks.close(
         student.margin(w, X, y),
         oracle.margin(w, X, y),
         name="margin(w, X, y)",
-        why="Here w gets sample 5 wrong, so that its y z is negative.",
+        why=f"Here w gets sample {k} wrong, so that its y z is negative.",
         mistakes={
             "You took absolute values. The sign matters: it says whether the sample is on its right side.": (
                 z.abs().min() / w.norm()
@@ -370,9 +378,11 @@ def value(student, rng):
 @novikoff_bound.check(points=6, seconds=20)
 def no_run_makes_more_mistakes(student, rng):
     "On 200 random separable sets, the perceptron never makes more mistakes than the bound allows."
-    for _ in range(200):
+    for k in range(200):
         d = int(torch.randint(1, 5, (), generator=rng))
         X, y, w = separable_set(int(torch.randint(2, 15, (), generator=rng)), d, rng)
+        if k % 2:  # the same, shifted by 2: far from the origin the perceptron makes many mistakes
+            X, w = X + 2.0 * (torch.arange(d + 1) > 0), w - 2.0 * w[1:].sum() * (torch.arange(d + 1) == 0)
         made = len(oracle.train(X, y, 1.0, 10_000).samples)
         bound = student.novikoff_bound(X, y, w)
         checks.close(bound, bound, name="novikoff_bound(X, y, w_star)")  # a finite number
