@@ -21,5 +21,6 @@ def when_solved():
 
 def waiting_for(error: NotImplementedError) -> str:
     """The sentence that names the unsolved function."""
-    unsolved = traceback.extract_tb(error.__traceback__)[-1].name
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    unsolved = frame.f_code.co_qualname  # `Dual.log` says more than `log`
     return f"Waiting for your {unsolved}: solve its exercise above, run its cell, then run this one again."
