@@ -10,24 +10,18 @@ from hpcdl.cost import published
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = published.rows()
+BOUND = {f"{row.source}: {row.what}": row for row in ROWS if row.limit is not None}
 SOURCES = ["ZeRO", "GPipe", "Megatron-LM", "Goyal et al. 2017", "Horovod"]
 
 
 def test_the_page_is_what_the_command_writes():
-    run = subprocess.run(
-        [sys.executable, "-X", "utf8", "-m", "hpcdl.cost.published"],
-        capture_output=True,
-        cwd=ROOT,
-        timeout=60,
-        check=True,
-    )
+    command = [sys.executable, "-X", "utf8", "-m", "hpcdl.cost.published"]
+    run = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=True)
     committed = (ROOT / "docs" / "published.md").read_text(encoding="utf-8")
     assert run.stdout.decode() == committed, "run: python -m hpcdl.cost.published > docs/published.md"
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.limit is not None], ids=lambda row: f"{row.source}: {row.what}"
-)
+@pytest.mark.parametrize("row", BOUND.values(), ids=BOUND)
 def test_a_prediction_is_within_its_limit(row):
     assert abs(row.error) <= row.limit + 1e-9
 
