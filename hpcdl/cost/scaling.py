@@ -167,8 +167,8 @@ class Cluster(NamedTuple):
     def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
         """Bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in the nodes, between them, all-gather.
 
-        With `groups` > 1 each node's ranks belong to so many groups that do the same at the same time: model
-        parallelism of that width, whose replicas are `p` ranks apart; a group has per_node / groups ranks of a node.
+        With `groups` > 1 so many of them run side by side, as in model parallelism of that width: each group has
+        per_node / groups of a node's ranks, and they share its link. Raises ValueError for more groups than ranks.
         """
         together = self.per_node // groups
         if not together:
