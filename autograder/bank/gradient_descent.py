@@ -305,7 +305,7 @@ def adam_step(w, g, state, lr):
 @wrong(
     "gradient_descent.adam_step",
     "epsilon inside the root",
-    fails=("adam_equals_torch", "steps_change_nothing_else"),
+    fails=ADAM,
     says="outside the root",
 )
 def adam_step(w, g, state, lr):

@@ -744,17 +744,17 @@ def tensor(values):
 
 @schedule.check(points=3)
 def warmup_is_linear(student, rng):
-    "From 0 the learning rate climbs in equal parts to its peak at step = warmup."
+    "From 0 the learning rate climbs in equal parts, to reach its peak at step = warmup."
     warmup = integer(rng, 4, 9)
-    total, peak, steps = 3 * warmup, 0.1 * integer(rng, 1, 9), range(warmup + 1)
+    total, peak, steps = 3 * warmup, 0.1 * integer(rng, 1, 9), range(warmup)
     checks.close(
         tensor(lrs(student, warmup, total, peak, steps)),
         tensor([peak * step / warmup for step in steps]),
         name="lr",
-        why=f"warmup = {warmup}, total = {total}, peak = {peak:.1f}, step = 0 .. {warmup}.",
+        why=f"warmup = {warmup}, total = {total}, peak = {peak:.1f}, step = 0 .. {warmup - 1}.",
         mistakes={
             "You are one step ahead: at step 0 the learning rate is 0, at step = warmup it is the peak.": tensor(
-                [peak * min(step + 1, warmup) / warmup for step in steps]
+                [peak * (step + 1) / warmup for step in steps]
             ),
             "There is no warm-up: below step = warmup the learning rate is peak * step / warmup.": tensor(
                 [peak for _ in steps]

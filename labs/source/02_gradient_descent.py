@@ -366,7 +366,7 @@ def sgd(
     # BEGIN SOLUTION
     path = [w0]
     for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
+        for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields
             path.append(path[-1] - lr * grad(path[-1], batch))
     return torch.stack(path)
     # END SOLUTION
