@@ -63,7 +63,8 @@ def _simulate(session, name, p, arguments, kwargs, machine) -> Simulation:
         raise session.timeout() from None
     except RankError as error:
         problem = StudentError.of(worker.describe(error.__cause__))
-        problem.text = f"{problem.text} (rank {error.rank} of {p})".lstrip()
+        if not problem.text.startswith(f"rank {error.rank}:"):
+            problem.text = f"{problem.text} (rank {error.rank} of {p})".lstrip()
         raise problem from None
     except DeadlockError as error:
         raise _deadlock(p, error) from None
