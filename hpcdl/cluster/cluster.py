@@ -1,6 +1,5 @@
 """The cluster as the notebook sees it: start, run, stream, stop."""
 
-import sys
 import warnings
 import weakref
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from IPython import get_ipython
 
 from hpcdl.cluster import watcher
 from hpcdl.cluster.diagnosis import ClusterError
@@ -141,7 +141,7 @@ class Cluster:
             f"{self.n} engines share {cores()} core{'s' * (cores() > 1)}: everything works, but they take turns, "
             f"so that more than {cores()} of them are not faster"
         )
-        if "ipykernel" in sys.modules:
+        if hasattr(get_ipython(), "kernel"):
             print(f"Note: {message}.")  # a notebook shows warnings in red, and this one is only to be known
         else:
             warnings.warn(message, OversubscribedWarning, stacklevel=4)

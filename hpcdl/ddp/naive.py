@@ -1,7 +1,7 @@
 """The plain data-parallel step: the same weights everywhere, a shard of the batch each, the mean of the gradients.
 
-With n_r samples on rank r and N in all, the gradient of the mean loss over the global batch is g = sum_r (n_r / N) g_r, so that
-every rank takes the step that one machine would take with the whole batch.
+With n_r samples on rank r and N in all, the gradient of the mean loss over the global batch is
+g = sum_r (n_r / N) g_r, so that every rank takes the step that one machine would take with the whole batch.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ def broadcast_parameters(params: Iterable[torch.Tensor], comm, root: int = 0) ->
 
 
 def average_gradients(grads: list[torch.Tensor], local_n: int, comm, all_reduce: Callable = ring_all_reduce) -> int:
-    """Replace `grads`, means over this rank's `local_n` samples, by the means over all ranks' samples; return their number.
+    """Replace `grads`, means over this rank's `local_n` samples, by means over all ranks'; return N.
 
     Ranks may have different numbers of samples, 0 too. One message carries all: the weighted gradients, and n_r itself.
     Raises ValueError when no rank has a sample.
@@ -46,7 +46,7 @@ def train_step(
     comm,
     all_reduce: Callable = ring_all_reduce,
 ) -> float:
-    """One step on the global batch of which `x (n_r, ...)`, `y (n_r, ...)` are this rank's samples; returns its own loss.
+    """One step on the global batch of which `x (n_r, ...)`, `y (n_r, ...)` are this rank's part; returns its own loss.
 
     `loss_fn(outputs, y)` is a mean over samples. Shared and frozen parameters are right; a parameter that no rank used
     keeps no gradient, so that the optimizer leaves it alone as it would on one machine. NaN where n_r = 0.

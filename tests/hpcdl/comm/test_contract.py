@@ -1,0 +1,43 @@
+"""What every machine refuses, in the same words: rank, operation, name, value, rule."""
+
+import pytest
+import torch
+
+from hpcdl.comm import TracingComm, simulate
+
+x = torch.zeros(4)
+BAD = {
+    "a rank out of range": (lambda c: c.send(x, 2), ValueError, "rank 0: send: dest is 2; ranks are 0 to 1"),
+    "a negative rank": (lambda c: c.recv(x, -1), ValueError, "rank 0: recv: source is -1; ranks are 0 to 1"),
+    "a rank that is no int": (lambda c: c.send(x, 1.0), TypeError, "rank 0: send: dest is 1.0; a rank is an int"),
+    "a root out of range": (lambda c: c.broadcast(x, root=5), ValueError, "broadcast: root is 5; ranks are 0 to 1"),
+    "a negative tag": (lambda c: c.isend(x, 1, tag=-3), ValueError, "isend: tag is -3; a tag is an int, 0 or more"),
+    "a list": (lambda c: c.send([1.0], 1), TypeError, "send: x is a list; messages are torch tensors"),
+    "a tensor elsewhere": (lambda c: c.irecv(x.to("meta"), 1), ValueError, "irecv: out is on meta; .* out.cpu()"),
+    "a strided tensor": (lambda c: c.all_reduce(torch.zeros(3, 4).T), ValueError, r"shape \(4, 3\) is not contiguous"),
+    "a sparse tensor": (lambda c: c.send(torch.eye(3).to_sparse(), 1), ValueError, "not contiguous"),
+    "overlapping tensors": (lambda c: c.sendrecv(x, 1, x[2:], 1), ValueError, "sendrecv: x and out share memory"),
+}
+
+
+@pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm], ids=["simulated", "tracing"])
+@pytest.mark.parametrize("name", BAD)
+def test_a_wrong_argument_is_refused_with_its_rule(name, wrap):
+    call, kind, said = BAD[name]
+
+    def rank(comm):
+        if comm.rank == 0:
+            with pytest.raises(kind, match=said):
+                call(wrap(comm))
+
+    simulate(rank, 2)
+
+
+def test_neighbouring_chunks_and_empty_tensors_do_not_overlap():
+    def rank(comm):
+        chunks = torch.arange(6.0).split(3)
+        comm.sendrecv(chunks[0], 0, chunks[1], 0)
+        comm.sendrecv(chunks[0][:0], 0, chunks[0][1:1], 0)
+        return chunks[1].tolist()
+
+    assert simulate(rank, 1).results == [[0.0, 1.0, 2.0]]

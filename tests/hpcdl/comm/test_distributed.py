@@ -1,0 +1,71 @@
+"""The torch.distributed machine over gloo: the same algorithms, unchanged, on real processes."""
+
+import subprocess
+import sys
+
+import pytest
+import torch.distributed
+
+from hpcdl.comm import TorchComm
+
+PROGRAM = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+from hpcdl.collectives import ALL_REDUCE
+from hpcdl.comm import TorchComm
+
+torch.set_num_threads(1)
+rank, p, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+dist.init_process_group(
+    "gloo", store=dist.FileStore(store, p), rank=rank, world_size=p, timeout=timedelta(seconds=60)
+)
+comm = TorchComm()
+after, before = (rank + 1) % p, (rank - 1) % p
+for n in (1, p - 1, p, 1003):
+    for name in ("naive", "ring"):
+        x = torch.arange(n, dtype=torch.float32) + rank
+        ALL_REDUCE[name](x, comm)
+        assert torch.equal(x, p * torch.arange(n, dtype=torch.float32) + sum(range(p))), (name, n)
+requests = [comm.isend(torch.tensor([10 * rank + tag]), after, tag=tag) for tag in range(3)]
+for tag in (2, 0, 1):
+    out = torch.zeros(1, dtype=torch.int64)
+    comm.recv(out, before, tag=tag)
+    assert out.item() == 10 * before + tag
+for request in requests:
+    request.wait()
+x = torch.full((3,), float(rank))
+comm.all_reduce(x)
+comm.broadcast(w := torch.nn.Parameter(torch.full((2,), float(rank))), root=p - 1)
+assert x.tolist() == [sum(range(p))] * 3 and w.tolist() == [p - 1] * 2
+comm.barrier()
+dist.destroy_process_group()
+print("rank", rank, "is right")
+"""
+
+
+def test_collectives_and_messages_are_right_over_gloo(tmp_path):
+    p = 3
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(p), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(p)
+    ]
+    try:
+        printed = [process.communicate(timeout=100)[0] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+    assert [text.splitlines()[-1:] for text in printed] == [[f"rank {rank} is right"] for rank in range(p)], printed
+
+
+def test_without_a_process_group_it_says_what_to_do():
+    assert not torch.distributed.is_initialized()
+    with pytest.raises(RuntimeError, match=r"call torch\.distributed\.init_process_group first"):
+        TorchComm()
