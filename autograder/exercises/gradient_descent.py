@@ -470,7 +470,7 @@ def whole_batch_is_gradient_descent(student, rng):
 @descending.check(points=3, needs="one_row_per_step")
 def batches_are_fair(student, rng):
     "Over many epochs every sample is equally often in the first batch (false alarm once in 1e9)."
-    n, batch_size, epochs = 12, 4, 400
+    n, batch_size, epochs = 12, 6, 150
     grad = Recorder(rng, n, 1)
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
     student.sgd(grad, n, torch.zeros(1, dtype=F64), 0.01, batch_size, epochs, generator)
