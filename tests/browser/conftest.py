@@ -34,13 +34,12 @@ def browser(need):
 
 @pytest.fixture(scope="session")
 def jupyter(tmp_path_factory):
-    """`hpcdl lab` over a folder with the solved notebooks; yields (its address, that folder)."""
+    """`hpcdl lab` over a copy of the labs; yields (its address, that folder)."""
     home = tmp_path_factory.mktemp("jupyter")
     labs = home / "labs"
     labs.mkdir()
-    shutil.copy(build.LABS_DIR / "README.md", labs)
-    for path in build.sources():
-        (labs / f"{path.stem}.ipynb").write_text(build.write(build.solved(build.slug_of(path))), encoding="utf-8")
+    for path in [build.LABS_DIR / "README.md", *build.LABS_DIR.glob("*.ipynb")]:
+        shutil.copy(path, labs)
     log = (home / "server.log").open("w+")
     environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data")}
     server = subprocess.Popen(
@@ -106,6 +105,17 @@ class Lab:
                 pytest.fail(f"{self.name}: waited {seconds} s for {what}; see {self.screenshot('timeout')}")
             self.page.wait_for_timeout(100)
 
+    def cell(self, text: str):
+        """The first cell whose source holds `text`, scrolled into view."""
+        cell = self.page.locator(".jp-Notebook .jp-Cell", has=self.page.locator(".jp-InputArea", has_text=text)).first
+        cell.scroll_into_view_if_needed()
+        return cell
+
+    def wait_until_changed(self, read, before, seconds: float = 10):
+        """The new value of `read()` once it differs from `before`."""
+        self._wait(lambda: read() != before, seconds, "the picture to change")
+        return read()
+
     def screenshot(self, name: str) -> Path:
         ARTIFACTS.mkdir(parents=True, exist_ok=True)
         path = ARTIFACTS / f"{name}.png"
@@ -116,10 +126,13 @@ class Lab:
 @pytest.fixture
 def open_lab(browser, jupyter):
     """Open a solved notebook by file name in a fresh page of 1400x900; its kernel ends with the server."""
-    address, _ = jupyter
+    address, labs = jupyter
     contexts = []
 
     def open_(name: str, width: int = 1400, height: int = 900) -> Lab:
+        slug = name.removesuffix(".ipynb").split("_", 1)[1]
+        if slug in map(build.slug_of, build.sources()):
+            (labs / name).write_text(build.write(build.solved(slug)), encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": height})
         contexts.append(context)
         return Lab(context.new_page(), address, name)
