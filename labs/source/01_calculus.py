@@ -211,19 +211,20 @@ check("calculus.best_step")
 
 # %%
 with when_solved():
-    print(f"{'format':<9} {'a step of 1e-5':>22} {'a step of 1e-12':>22} {'your step':>22}")
+    rows = []
     for dtype in (torch.float32, torch.float64):
         x = torch.tensor(0.001, dtype=dtype)
         steps = (1e-5, 1e-12, best_step(torch.log, 0.001, dtype))
         slopes = [derivative(torch.log, x, h).item() for h in steps]
-        print(f"{str(dtype)[6:]:<9} " + " ".join(f"{slope:>22.12f}" for slope in slopes))
+        rows.append(f"{str(dtype)[6:]:<9} " + " ".join(f"{slope:>22.12f}" for slope in slopes))
+    print(f"{'format':<9} {'a step of 1e-5':>22} {'a step of 1e-12':>22} {'your step':>22}", *rows, sep="\n")
 
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# With your step float64 finds some ten digits, float32 four or five. A step of 10⁻⁵ is far too large in float64 at
-# such a small $x$, where
-# $\ln$ bends within it; a step of 10⁻¹² is lost in rounding: in float32 $x + h$ is $x$, and the measured slope is 0.
+# In float64 your step finds ten or eleven digits. A step of 10⁻⁵ finds four or five: it is large beside $x = 0.001$, and
+# $\ln$ bends within it. A step of 10⁻¹² finds seven, the rest is lost in rounding. In float32 five digits is all there
+# is, and with a step of 10⁻¹² even $x + h$ is $x$: the measured slope is 0.
 # </details>
 
 # %% [markdown]
@@ -308,10 +309,11 @@ check("calculus.logistic")
 # %%
 with when_solved():
     x = torch.linspace(-8, 8, 33, dtype=torch.float64)
+    f, rule, measured = logistic(x), logistic_grad(logistic(x)), derivative(logistic, x)
     figure, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
-    axes.plot(x, logistic(x), color=style.INK, label="f(x)")
-    axes.plot(x, logistic_grad(logistic(x)), color=style.BLUE, label="f (1 − f)")
-    axes.plot(x, derivative(logistic, x), "o", color=style.ORANGE, markersize=5, label="your central difference")
+    axes.plot(x, f, color=style.INK, label="f(x)")
+    axes.plot(x, rule, color=style.BLUE, label="f (1 − f)")
+    axes.plot(x, measured, "o", color=style.ORANGE, markersize=5, label="your central difference")
     axes.set(xlabel="x", ylabel="value and slope", title="The logistic function and its slope")
     axes.legend()
     plt.show()
@@ -639,8 +641,8 @@ check("calculus.chain_gradient")
 # </details>
 # <details><summary>Hint 2: the index</summary>
 #
-# `error.argmax()` counts through the flattened tensor; `np.unravel_index(int(flat), x.shape)` turns that into a tuple
-# with one index per dimension.
+# `error.argmax()` counts through the flattened tensor. `np.unravel_index(int(flat), x.shape)` turns that into one index
+# per dimension, and `tuple(map(int, ...))` into plain ints.
 # </details>
 # <details><summary>Hint 3: NaN</summary>
 #
@@ -666,7 +668,8 @@ def grad_check(f, grad, x):
     # BEGIN SOLUTION
     a, m = grad(x), measured_gradient(f, x)
     error = (a - m).abs() / (1e-4 * torch.maximum(a.abs(), m.abs()) + 1e-9)
-    return bool(error.max() <= 1), np.unravel_index(int(error.argmax()), x.shape)
+    worst = np.unravel_index(int(error.argmax()), x.shape)
+    return bool(error.max() <= 1), tuple(map(int, worst))
     # END SOLUTION
 
 
@@ -768,13 +771,14 @@ def by_differences(w):
 with when_solved():
     oracle = w.clone().requires_grad_()
     ((torch.sigmoid(X[few] @ oracle) - y[few]) ** 2).mean().backward()  # torch's own automatic differentiation
-    print(f"{'way':<20} {'evaluations of L':>17} {'milliseconds':>13} {'largest error':>14}")
+    bill = [f"{'way':<20} {'evaluations of L':>17} {'milliseconds':>13} {'largest error':>14}"]
     for way, evaluations in ((by_chain_rule, 1), (by_duals, 65), (by_differences, 130)):
         begin = time.perf_counter()
         g = way(w)
         milliseconds = 1000 * (time.perf_counter() - begin)
         error = (g - oracle.grad).abs().max() / oracle.grad.abs().max()
-        print(f"{way.__name__:<20} {evaluations:>17} {milliseconds:>13.1f} {error:>14.0e}")
+        bill.append(f"{way.__name__:<20} {evaluations:>17} {milliseconds:>13.1f} {error:>14.0e}")
+    print(*bill, sep="\n")
 
 # %% [markdown]
 # For 65 weights nobody minds. How does the bill look for networks of the lectures, for *one* image? Let each
@@ -792,7 +796,7 @@ for name, (weights, multiply_adds) in networks.items():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# An hour for ResNet-50, more than ten hours for VGG-16, for one step with one image, at a speed that no real program
+# An hour for ResNet-50, most of a day for VGG-16, for one step with one image, at a speed that no real program
 # reaches. The chain rule, applied backwards, needs a fraction of a millisecond. Networks
 # of millions of weights can be trained because of backpropagation, not because of fast computers alone. Measured
 # gradients have one place: the check.
@@ -808,6 +812,14 @@ for name, (weights, multiply_adds) in networks.items():
 # with each pixel of the image?
 
 # %%
+three = X_new[y_new == 0][1, 1:].view(8, 8)
+
+
+def answer(image):
+    """How much the neuron believes that an 8 x 8 image is an 8."""
+    return logistic(w[0] + (w[1:].view(8, 8) * image).sum())
+
+
 with when_solved():
     w = torch.zeros(65, dtype=torch.float64)
     for _ in range(1000):
@@ -815,11 +827,6 @@ with when_solved():
     right = ((logistic(X_new @ w) > 0.5) == (y_new == 1)).double().mean().item()
     print(f"loss {loss(w):.4f}; {100 * right:.0f} % of the held-out digits right")
 
-    def answer(image):
-        """How much the neuron believes that an 8 x 8 image is an 8."""
-        return logistic(w[0] + (w[1:].view(8, 8) * image).sum())
-
-    three = X_new[y_new == 0][0, 1:].view(8, 8)
     slopes = gradient(answer, three)
     figure, axes = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
     axes[0].imshow(three, cmap="gray_r", vmin=0, vmax=1)
@@ -838,15 +845,15 @@ with when_solved():
 
 # %%
 with when_solved():
-    steps = 7
-    figure, axes = plt.subplots(1, steps, figsize=(9.6, 2), layout="constrained")
-    image = three
-    for k in range(steps):
-        axes[k].imshow(image, cmap="gray_r", vmin=0, vmax=1)
-        axes[k].set_title(f"{answer(image):.2f}")
-        axes[k].set_axis_off()
-        slopes = gradient(answer, image)
-        image = image + 0.15 * slopes / slopes.norm()
+    images = [three]
+    for _ in range(6):
+        slopes = gradient(answer, images[-1])
+        images.append(images[-1] + 0.15 * slopes / slopes.norm())
+    figure, axes = plt.subplots(1, len(images), figsize=(9.6, 2), layout="constrained")
+    for image, one in zip(images, axes, strict=True):
+        one.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        one.set_title(f"{answer(image):.2f}")
+        one.set_axis_off()
     figure.suptitle(
         "The neuron's belief in an 8, each image one small step up the gradient", x=0.01, ha="left", weight="bold"
     )
@@ -855,10 +862,9 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What do you see, and is it an 8 now?</summary>
 #
-# After two or three steps the neuron is for an 8, after six it is sure, while you still see a 3 with some grey in it.
-# The gradient is the direction in which the
-# answer changes *fastest*, so it takes very little. Images made like this are called *adversarial examples*; deep
-# networks have them too.
+# After five steps the neuron takes it for an 8, and you still see a 3 with some grey in it. The gradient is the
+# direction in which the answer changes *fastest*, so it takes very little. Images made like this are called
+# *adversarial examples*; deep networks have them too.
 # </details>
 #
 # <details><summary>Think further: why is the step divided by its length?</summary>

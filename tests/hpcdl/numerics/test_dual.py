@@ -1,0 +1,74 @@
+"""Dual numbers against torch's autograd, for first and higher derivatives."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcdl.numerics.dual import Dual, derivatives, partials
+
+FORMULAS = {
+    "polynomial": lambda x: 3 * x**3 - x * x / 4 + 2 - x,
+    "constants on the left": lambda x: 1 - 2 / (3 + x * x),
+    "exp log sin cos": lambda x: (x.exp() + 1).log() * x.sin() - (2 * x).cos(),
+    "powers": lambda x: (x * x + 1) ** 0.5 + 2**x - (x + 5) ** -2,
+    "logistic": lambda x: 1 / (1 + (-x).exp()),
+    "absolute value": lambda x: x.abs() * x,
+}
+
+
+def by_autograd(f, x: float, order: int) -> list[float]:
+    x = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    found = [f(x)]
+    for _ in range(order):
+        found.append(torch.autograd.grad(found[-1], x, create_graph=True)[0])
+    return [d.item() for d in found]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@given(x=st.floats(-2, 2).filter(lambda x: abs(x) > 1e-3))
+@settings(max_examples=30, deadline=None)
+def test_value_and_slope_equal_autograd(name, x):
+    f = FORMULAS[name]
+    got = [float(d) for d in derivatives(f, torch.tensor(x, dtype=torch.float64))]
+    assert got == pytest.approx(by_autograd(f, x, 1), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("x", [-1.3, 0.4, 1.7])
+def test_nested_duals_give_the_first_three_derivatives(name, x):
+    got = [float(d) for d in derivatives(FORMULAS[name], torch.tensor(x, dtype=torch.float64), 3)]
+    assert got == pytest.approx(by_autograd(FORMULAS[name], x, 3), rel=1e-11, abs=1e-11)
+
+
+def test_plain_numbers_and_tensors_of_many_points_do_as_well():
+    f = FORMULAS["exp log sin cos"]
+    points = torch.linspace(-1, 1, 7, dtype=torch.float64)
+    one_by_one = [derivatives(f, x)[1] for x in points.tolist()]
+    torch.testing.assert_close(derivatives(f, points)[1], torch.tensor(one_by_one, dtype=torch.float64))
+
+
+def test_a_constant_function_has_derivatives_zero():
+    assert derivatives(lambda x: 5.0, 3.0, 2) == [5.0, 0.0, 0.0]
+
+
+def test_the_first_power_and_the_zeroth_have_slopes_at_zero():
+    assert [(Dual(0.0, 1.0) ** n).slope for n in (0, 1, 2)] == [0.0, 1.0, 0.0]
+
+
+def test_the_absolute_value_has_no_slope_at_zero():
+    value, slope = derivatives(lambda x: x.abs(), torch.tensor(0.0))
+    assert value == 0.0
+    assert math.isnan(slope)
+
+
+def test_partial_derivatives_of_the_lectures_example():
+    assert partials(lambda x, y: x * x + x * y + y * y, 1.0, -0.5) == [1.5, 0.0]
+
+
+def test_operands_stay_as_they_were():
+    x, y = Dual(2.0, 1.0), Dual(3.0, -1.0)
+    for _ in (x + y, x - y, x * y, x / y, x**2, -x, 1 - x, 1 / x, 2**x):
+        assert (x.value, x.slope, y.value, y.slope) == (2.0, 1.0, 3.0, -1.0)
