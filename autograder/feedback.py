@@ -22,10 +22,11 @@ STYLE = """
 .hpcdl-check summary { cursor: pointer; } .hpcdl-check summary::marker { color: var(--hpcdl-tone); }
 .hpcdl-check .hpcdl-body { margin: 4px 0 8px 1.3em; }
 .hpcdl-check .hpcdl-body p { margin: 4px 0; } .hpcdl-check .hpcdl-mistake { font-weight: 600; }
-.hpcdl-check dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 12px; margin: 6px 0; }
-.hpcdl-check dt { opacity: .8; font-weight: 400; } .hpcdl-check dd { margin: 0; overflow-wrap: anywhere; }
-.hpcdl-check code { font-family: var(--jp-code-font-family, ui-monospace, monospace); font-size: 13px;
-  background: none; color: inherit; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+.hpcdl-check .hpcdl-facts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 3px 14px;
+  margin: 8px 0 4px; } .hpcdl-check .hpcdl-label { opacity: .8; }
+.hpcdl-check .hpcdl-value { font-family: var(--jp-code-font-family, ui-monospace, monospace); font-size: 13px;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+.hpcdl-check .hpcdl-printed { margin-top: 8px; }
 .hpcdl-check pre { margin: 2px 0; max-height: 12em; overflow: auto; color: inherit; background: none; font-size: 13px; }
 """
 
@@ -85,7 +86,13 @@ def _text_check(check: CheckResult) -> list[str]:
     lines = [f"  {MARK[check.status]} {check.title} ({check.points:g} / {check.max_points:g})"]
     if check.passed:
         return lines
-    return lines + [f"      {s}" for s in sentences(check)] + [f"      {k:<9}{v}" for k, v in facts(check)]
+    said = [f"      {sentence}" for sentence in sentences(check)]
+    return lines + said + [f"      {label:<9}{indented(value, 15)}" for label, value in facts(check)]
+
+
+def indented(value: str, by: int) -> str:
+    """A text of several lines under its first."""
+    return value.replace("\n", "\n" + " " * by)
 
 
 # HTML
@@ -99,7 +106,8 @@ def html(result: ExerciseResult, total: str = "", printed: str = "", note: str =
     body = _html_body(result)
     body += f"<p>{escape(note)}</p>" if note else ""
     if printed:
-        body += f"<details><summary>Your code printed</summary><pre>{escape(printed)}</pre></details>"
+        body += '<details class="hpcdl-printed"><summary>Your code printed</summary>'
+        body += f"<pre>{escape(printed)}</pre></details>"
     return f'<style>{STYLE}</style><div class="hpcdl-check hpcdl-{result.status}"><header>{head}</header>{body}</div>'
 
 
@@ -123,13 +131,18 @@ def _html_check(check: CheckResult, opened: bool) -> str:
     body = "".join(
         f'<p class="hpcdl-mistake">{_inline(s)}</p>' if s is check.mistake else f"<p>{_inline(s)}</p>" for s in said
     )
-    rows = "".join(f"<dt>{label}</dt><dd><code>{escape(value)}</code></dd>" for label, value in facts(check))
-    body += f"<dl>{rows}</dl>" if rows else ""
+    body += _html_facts(facts(check))
     state = " open" if opened else ""
     return (
         f'<details class="hpcdl-one hpcdl-{check.status}"{state}><summary>{line}</summary>'
         f'<div class="hpcdl-body">{body}</div></details>'
     )
+
+
+def _html_facts(rows: list[tuple[str, str]]) -> str:
+    cell = '<span class="hpcdl-{}">{}</span>'.format
+    cells = "".join(cell("label", label) + cell("value", escape(value)) for label, value in rows)
+    return f'<div class="hpcdl-facts">{cells}</div>' if rows else ""
 
 
 def _inline(sentence: str) -> str:

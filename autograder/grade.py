@@ -99,7 +99,8 @@ def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResul
 def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
     submission, result = max(group, key=lambda pair: pair[0].path.stat().st_mtime if pair[0].path else 0.0)
     if len(group) > 1:
-        result.notes.append(f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts")
+        counts = f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts"
+        result.message = "; ".join(filter(None, [result.message, counts]))
     return result
 
 
@@ -135,9 +136,8 @@ def write_json(result: LabResult, path: Path) -> None:
 
 
 def _row(result: LabResult) -> list[str]:
-    message = "; ".join(filter(None, [result.summary(), *result.notes]))
-    values = (result.student, result.lab, f"{result.score:g}", f"{result.max_score:g}", result.status, message)
-    return [neutral(value) for value in values]
+    numbers = (f"{result.score:g}", f"{result.max_score:g}")
+    return [neutral(value) for value in (result.student, result.lab, *numbers, result.status, result.summary())]
 
 
 def neutral(cell: str) -> str:

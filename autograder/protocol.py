@@ -8,7 +8,7 @@ breaks a rule is a `ProtocolError`.
 
 import json
 import struct
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -31,6 +31,7 @@ DTYPES = {
 }
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PREFIX = struct.Struct("<IQ")
+Left = Callable[[], float] | None  # how many seconds are left; None sets no limit
 
 
 class ProtocolError(Exception):
@@ -98,45 +99,45 @@ def unpack(header: bytes, body) -> Frame:
     return Frame(message, buffers)
 
 
-def send(sock, frame: Frame, deadline: float | None = None) -> None:
-    """Write a frame to a socket; TimeoutError when `deadline` (of `time.monotonic`) passes first."""
-    send_bytes(sock, pack(frame), deadline)
+def send(sock, frame: Frame, left: Left = None) -> None:
+    """Write a frame to a socket; TimeoutError when `left()` seconds are none any more."""
+    send_bytes(sock, pack(frame), left)
 
 
-def send_bytes(sock, data: bytes, deadline: float | None = None) -> None:
+def send_bytes(sock, data: bytes, left: Left = None) -> None:
     """Write a packed frame to a socket."""
     data = memoryview(data)
-    try:
-        while data:
-            _wait_until(sock, deadline)
-            data = data[sock.send(data[: 1 << 20]) :]
-    except (BrokenPipeError, ConnectionResetError) as error:
-        raise Closed from error
+    while data:
+        data = data[_within(left, sock, sock.send, data[: 1 << 20]) :]
 
 
-def receive(sock, deadline: float | None = None) -> Frame:
-    """Read the next frame from a socket; TimeoutError when `deadline` (of `time.monotonic`) passes first."""
-    header, body = lengths(_read(sock, PREFIX.size, deadline))
-    return unpack(bytes(_read(sock, header, deadline)), _read(sock, body, deadline))
+def receive(sock, left: Left = None) -> Frame:
+    """Read the next frame from a socket; TimeoutError when `left()` seconds are none any more."""
+    header, body = lengths(_read(sock, PREFIX.size, left))
+    return unpack(bytes(_read(sock, header, left)), _read(sock, body, left))
 
 
-def _read(sock, size: int, deadline: float | None) -> bytearray:
+def _read(sock, size: int, left: Left) -> bytearray:
     data = bytearray()  # grows with what arrives: a promised length costs nothing
     while len(data) < size:
-        _wait_until(sock, deadline)
-        try:
-            part = sock.recv(min(size - len(data), 1 << 20))
-        except ConnectionResetError as error:
-            raise Closed from error
+        part = _within(left, sock, sock.recv, min(size - len(data), 1 << 20))
         if not part:
             raise Closed
         data += part
     return data
 
 
-def _wait_until(sock, deadline: float | None) -> None:
-    if deadline is not None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        sock.settimeout(left)
+def _within(left: Left, sock, operation, argument):
+    """Do one operation on a socket as long as there is time."""
+    while True:
+        if left is not None:
+            seconds = left()
+            if seconds <= 0:
+                raise TimeoutError
+            sock.settimeout(seconds)
+        try:
+            return operation(argument)
+        except TimeoutError:
+            continue  # `left` decides: it may have grown meanwhile
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Closed from error

@@ -3,9 +3,9 @@
 import os
 import signal
 import socket
-import time
 
 from . import protocol, sandbox
+from .limits import Stopwatch
 from .protocol import Closed, Frame, ProtocolError
 from .student import Grader, Session, StudentError
 from .zygote import Zygote
@@ -24,21 +24,21 @@ SIGNALS = {
 
 
 class SocketGrader(Grader):
-    """The trusted side over a socket. `deadline` is a time of `time.monotonic`."""
+    """The trusted side over a socket. `left` says how many seconds the worker still has."""
 
     def __init__(self, sock: socket.socket):
         super().__init__()
-        self.sock, self.deadline = sock, 0.0
+        self.sock, self.left = sock, lambda: 0.0
 
     def ask(self, frame: Frame) -> Frame:
         if frame.header[1][0] == "name":
             self.sent = frame
-        protocol.send(self.sock, frame, self.deadline)
+        protocol.send(self.sock, frame, self.left)
         while True:
-            reply = protocol.receive(self.sock, self.deadline)
+            reply = protocol.receive(self.sock, self.left)
             if reply.header[:1] != ["call"]:
                 return reply
-            protocol.send(self.sock, self.serve(reply), self.deadline)
+            protocol.send(self.sock, self.serve(reply), self.left)
 
 
 class RemoteSession(Session):
@@ -91,7 +91,8 @@ class RemoteSession(Session):
             raise StudentError(
                 "ended", "Your notebook's cells end or stop the Python process, so nothing can be called."
             )
-        self.grader.deadline = time.monotonic() + self.left + PATIENCE
+        watch, limit = self.stopwatch(), self.left + PATIENCE
+        self.grader.left = lambda: watch.left(limit)
         try:
             return super().timed(target, args, kwargs, objects)
         except StudentError as error:
@@ -106,6 +107,9 @@ class RemoteSession(Session):
         except ProtocolError as error:
             self.close()
             raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
+
+    def stopwatch(self) -> Stopwatch:
+        return Stopwatch(self.pid)
 
     def close(self) -> int:
         """End the worker; returns its wait status."""

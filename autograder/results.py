@@ -86,12 +86,11 @@ class LabResult:
 
     def summary(self) -> str:
         """One line for the grade sheet: the reason, or which exercises are not complete."""
-        if self.message:
-            return self.message
         open_ones = [e for e in self.exercises if not e.passed]
         if self.exercises and len(open_ones) == len(self.exercises) and all(e.status == "not_done" for e in open_ones):
             return "nothing done yet"
-        return "; ".join(f"{e.name} {e.points:g}/{e.max_points:g}" for e in open_ones)
+        lost = [f"{e.name} {e.points:g}/{e.max_points:g}" for e in open_ones]
+        return "; ".join(filter(None, [self.message, *lost]))
 
     def to_json(self) -> dict:
         """The result file's content."""
@@ -103,4 +102,5 @@ class LabResult:
 
 
 def _public(result) -> dict:
-    return {key: value for key, value in asdict(result).items() if value not in ("", [], None) or key == "message"}
+    """Its fields, without those that say nothing."""
+    return {key: value for key, value in asdict(result).items() if key == "message" or value not in ("", [], False)}

@@ -38,7 +38,7 @@ def run_exercise(exercise: Exercise, session: Session, seed_of: Seeds, *, hidden
     """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
     verdicts: dict[str, CheckResult] = {}
-    grace = None
+    late, grace = None, GRACE
     for check in exercise.checks.values():
         if check.hidden and not hidden:
             continue
@@ -48,9 +48,14 @@ def run_exercise(exercise: Exercise, session: Session, seed_of: Seeds, *, hidden
         if missing:
             verdict.status, verdict.message = "skipped", f"Waits for “{missing.title}”."
             continue
-        run_check(check, verdict, session, check.seconds if grace is None else min(grace, check.seconds))
-        if verdict.kind == "timeout" or grace is not None:
-            grace = max(0.0, (GRACE if grace is None else grace) - (verdict.seconds if grace is not None else 0.0))
+        if late and grace <= 0:
+            verdict.status, verdict.message = "skipped", f"Not run, since “{late.title}” ran out of time."
+            continue
+        run_check(check, verdict, session, min(grace, check.seconds) if late else check.seconds)
+        if late:
+            grace -= session.spent()
+        elif verdict.kind == "timeout":
+            late = verdict
     result.checks = list(verdicts.values())
     return result
 

@@ -6,12 +6,12 @@ frames, so a check sees the same values either way.
 """
 
 import operator
-import time
 from dataclasses import dataclass
 
 from . import show
 from .checks import CheckFailure
 from .decode import Reader
+from .limits import Stopwatch
 from .peer import Peer
 from .protocol import Frame
 from .worker import Worker
@@ -169,7 +169,7 @@ class Session:
         """Call within the time that is left. The worker stops the call itself, and so can say in which line it was."""
         if self.left <= 0:
             raise self.timeout()
-        start = time.monotonic()
+        watch = self.stopwatch()
         try:
             return self.grader.call(target, args, kwargs, objects=objects, seconds=self.left)
         except StudentError as error:
@@ -177,7 +177,15 @@ class Session:
                 error.text = self.timeout().text
             raise
         finally:
-            self.left -= time.monotonic() - start
+            self.left -= watch.seconds()
+
+    def spent(self) -> float:
+        """Seconds that the student's code has taken since `begin`."""
+        return self.seconds - self.left
+
+    def stopwatch(self) -> Stopwatch:
+        """Counts the seconds of the process that runs the student's code."""
+        return Stopwatch()
 
     def timeout(self) -> StudentError:
         return StudentError("timeout", f"Your code did not finish within {self.seconds:g} s, so it was stopped.")
@@ -188,12 +196,13 @@ class Session:
 
 
 def shown_call(frame: Frame) -> str:
-    """`mse_loss(tensor(...), ...)` for a call that was sent."""
+    """`mse_loss(tensor(...), ...)` for a call that was sent, with an argument a line where one line is too long."""
     reader = Reader(frame, _Names())
     _, (_, name), args, kwargs, *_ = frame.header
     args, kwargs = reader.read(args), reader.read(kwargs)
-    shown = [show.show(value, 120) for value in args] + [f"{key}={show.show(value, 120)}" for key, value in kwargs]
-    return f"{name}({', '.join(shown)})"
+    shown = [show.show(value) for value in args] + [f"{key}={show.show(value)}" for key, value in kwargs]
+    line = f"{name}({', '.join(shown)})"
+    return line if len(line) <= 90 else f"{name}(\n" + "".join(f"    {part},\n" for part in shown) + ")"
 
 
 class _Names(Peer):
