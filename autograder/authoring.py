@@ -100,7 +100,8 @@ class WrongAnswer:
 
     exercise: str  # "slug.name"
     mistake: str  # what the student got wrong, in a few words
-    fails: tuple[str, ...]  # the checks that must not pass (failed or skipped); all others must pass
+    fails: tuple[str, ...]  # the checks that must not pass (failed or skipped); all others must pass. "exercise.check"
+    # names a check of another exercise, whose answer calls this one
     says: str  # a phrase the feedback must contain: it names the mistake
     source: str  # replaces the reference's definition of the same function
 

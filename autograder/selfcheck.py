@@ -71,7 +71,7 @@ def judge(answer: WrongAnswer, result: LabResult) -> list[str]:
     """What differs from what the wrong answer should lose and be told."""
     name = answer.exercise.partition(".")[2]
     lost = {(e.name, c.name) for e in result.exercises for c in e.checks if not c.passed}
-    expected = {(name, check) for check in answer.fails}
+    expected = {tuple(f"{name}.{check}".split(".")[-2:]) for check in answer.fails}  # "check" or "exercise.check"
     problems = [f"{e}.{c} should not pass, and does" for e, c in sorted(expected - lost)]
     problems += [f"{e}.{c} should pass, and does not" for e, c in sorted(lost - expected)]
     shown = "\n".join(feedback.text(e) for e in result.exercises if not e.passed)
