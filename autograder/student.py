@@ -192,12 +192,12 @@ class Session:
 
     def last_call(self) -> str:
         """The last call by name, as the student would write it; from the bytes that were sent, before any change."""
-        return shown_call(self.grader.sent) if self.grader.sent else ""
+        return shown_call(self.grader.sent, self.grader.proxies) if self.grader.sent else ""
 
 
-def shown_call(frame: Frame) -> str:
+def shown_call(frame: Frame, handles: dict) -> str:
     """`mse_loss(tensor(...), ...)` for a call that was sent, with an argument a line where one line is too long."""
-    reader = Reader(frame, _Names())
+    reader = Reader(frame, _Names(handles))
     _, (_, name), args, kwargs, *_ = frame.header
     args, kwargs = reader.read(args), reader.read(kwargs)
     shown = [show.show(value) for value in args] + [f"{key}={show.show(value)}" for key, value in kwargs]
@@ -206,7 +206,11 @@ def shown_call(frame: Frame) -> str:
 
 
 class _Names(Peer):
-    """Reads handles as their names only."""
+    """Reads handles as their names only, those on the student's own objects (by number) too."""
+
+    def __init__(self, handles):
+        super().__init__()
+        self.exports = {number: show.Named(repr(handle)) for number, handle in handles.items()}
 
     def make_proxy(self, number, is_function, name):
         return show.Named(name)
