@@ -57,8 +57,8 @@ def test_imports_run_one_way(path):
 
 
 def test_the_levels_name_every_part_of_the_package():
-    parts = {f"hpcdl.{path.stem}" for path in (ROOT / "hpcdl").iterdir() if path.stem != "__init__"}
-    assert parts <= set(LEVEL)
+    parts = {part_of(".".join(path.relative_to(ROOT).with_suffix("").parts)) for path in modules()}
+    assert parts - {"hpcdl.__init__"} <= set(LEVEL)
 
 
 def test_import_hpcdl_is_quick_and_brings_nothing_heavy():
