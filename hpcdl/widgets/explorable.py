@@ -31,11 +31,18 @@ from hpcdl.widgets.waiting import waiting_for
 CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 
 
+class TitledImage(widgets.Image):
+    """An image whose `tooltip` is its text for screen readers."""
+
+    # The page shows the tooltip of a widget whose description is empty, and fails for one that has none (ipywidgets 8.1).
+    description = traitlets.Unicode("").tag(sync=True)
+
+
 class Picture:
     """One figure on one Agg canvas and the image widget that shows it: `render(state)` redraws both in place.
 
     `figsize` is in inches of 100 CSS pixels; `layout` names several axes, as in `Figure.subplot_mosaic`; `image` is the
-    widget whose `value` and `tooltip` are set (default: ipywidgets' Image).
+    widget whose `value` and `tooltip` are set.
     """
 
     def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, image=None, **mosaic):
@@ -43,7 +50,7 @@ class Picture:
         with matplotlib.rc_context(STYLE):
             self.canvas = Canvas(figsize, layout, bottom=CAPTION_INCHES / figsize[1], **mosaic)
         self.figure, self.axes = self.canvas.figure, self.canvas.axes
-        self.image = image or widgets.Image(format="png")
+        self.image = image or TitledImage(format="png")
         self.image.width = str(round(figsize[0] * DPI))
         self.image.layout = widgets.Layout(max_width="100%", object_fit="contain", border=f"1px solid {CARD}")
 
