@@ -119,9 +119,9 @@ class Cluster:
         views = [self._client.direct_view(i, block=False) for i in ids]
         answers = [view.apply_async(engine.identify) for view in views]
         people = [answer.get(START_SECONDS) for answer in answers]
+        self._processes.shared_memory |= {file for person in people for file in person["shared_memory"]}
         self._check_one_world(people)
         self._known |= set(ids)
-        self._processes.shared_memory |= {file for person in people for file in person["shared_memory"]}
         self._warming_up = [view.apply_async(engine.warm_up) for view in views]
         order = sorted(range(self.n), key=lambda i: people[i]["rank"])
         self.engines = [Engine(views[i], psutil.Process(people[i]["pid"])) for i in order]

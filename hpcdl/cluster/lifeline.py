@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -19,11 +20,14 @@ def environment() -> dict[str, str]:
     return {VARIABLE: f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time()}"}
 
 
-def hold() -> None:
-    """End this process, and what it started, within a second of the end of the kernel named in the environment."""
+def hold(clean_up: Callable = lambda: None) -> None:
+    """End this process, and what it started, within a second of the end of the kernel named in the environment.
+
+    `clean_up()` is called before.
+    """
     host, pid, created = os.environ[VARIABLE].split()
     if host == socket.gethostname():  # elsewhere ipyparallel's heartbeat does it
-        threading.Thread(target=_watch, args=(int(pid), float(created)), name="lifeline", daemon=True).start()
+        threading.Thread(target=_watch, args=(int(pid), float(created), clean_up), name="lifeline", daemon=True).start()
 
 
 def shared_memory() -> list[str]:
@@ -33,9 +37,11 @@ def shared_memory() -> list[str]:
     return []
 
 
-def _watch(pid, created):
+def _watch(pid, created, clean_up):
     while _alive(pid, created):
         time.sleep(0.5)
+    with contextlib.suppress(Exception):  # nobody is left who could be told
+        clean_up()
     for file in shared_memory():
         with contextlib.suppress(OSError):
             os.unlink(file)

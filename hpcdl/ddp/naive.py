@@ -42,16 +42,17 @@ def train_step(
     loss_fn: Callable,
     x: torch.Tensor,
     y: torch.Tensor,
-    optimizer: torch.optim.Optimizer,
+    optimizer,
     comm,
     all_reduce: Callable = ring_all_reduce,
 ) -> float:
     """One step on the global batch of which `x (n_r, ...)`, `y (n_r, ...)` are this rank's part; returns its own loss.
 
-    `loss_fn(outputs, y)` is a mean over samples. Shared and frozen parameters are right; a parameter that no rank used
+    `loss_fn(outputs, y)` is a mean over samples; `optimizer` is one of torch.optim's or has its `zero_grad()` and
+    `step()`. Shared and frozen parameters are right; a parameter that no rank used
     keeps no gradient, so that the optimizer leaves it alone as it would on one machine. NaN where n_r = 0.
     """
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     loss = torch.tensor(torch.nan)
     if len(x):
         loss = loss_fn(model(x), y)

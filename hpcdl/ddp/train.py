@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
-from hpcdl.data import digits
+from hpcdl.data import Split, digits
 from hpcdl.ddp.naive import broadcast_parameters, fingerprint, identical_replicas, train_step
 from hpcdl.nn.lenet import lenet5
 
@@ -28,16 +28,38 @@ class Trained(NamedTuple):
     replicas: int
 
 
-def train(comm, report: Callable, epochs: int = 15, batch: int = 64, lr: float = 2e-3) -> Trained:
+class Momentum:
+    """Descent with momentum, `v <- beta v + g`, `w <- w - lr v`, for `params`; without a gradient a parameter stays.
+
+    `torch.optim.SGD` does the same; to import it brings torch's compiler, 70 MB in each engine.
+    """
+
+    def __init__(self, params, lr: float, beta: float = 0.9):
+        self.params, self.lr, self.beta = list(params), lr, beta
+        self.velocities = [torch.zeros_like(param) for param in self.params]
+
+    def zero_grad(self) -> None:
+        for param in self.params:
+            param.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for param, v in zip(self.params, self.velocities, strict=True):
+            if param.grad is not None:
+                v.mul_(self.beta).add_(param.grad)
+                param.sub_(v, alpha=self.lr)
+
+
+def train(comm, report: Callable, epochs: int = 15, batch: int = 64, lr: float = 0.02) -> Trained:
     """Train on `comm`'s ranks with global batches of `batch` images; call `report` with a dict after every step.
 
     Each step reports `epoch` (how many are done, with fraction), `loss` and `images_per_second`, both of this rank.
     """
-    data = digits(size=28)
+    data = standardized(digits(size=28))
     torch.manual_seed(comm.rank)  # replicas start differently ...
     model = lenet5()
     broadcast_parameters(model.parameters(), comm)  # ... and are made equal
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    optimizer = Momentum(model.parameters(), lr)
     begin = time.perf_counter()
     for epoch in range(epochs):
         order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(epoch))  # the same on every rank
@@ -54,12 +76,18 @@ def train(comm, report: Callable, epochs: int = 15, batch: int = 64, lr: float =
     return Trained(accuracy, seconds, fingerprint(model), identical_replicas(model, comm))
 
 
+def standardized(data: Split) -> Split:
+    """Pixels with mean 0 and standard deviation 1 over the training images: descent is faster from there."""
+    mean, deviation = data.x.mean(), data.x.std()
+    return data._replace(x=(data.x - mean) / deviation, x_held_out=(data.x_held_out - mean) / deviation)
+
+
 def main() -> None:
     """The program: rank 0 prints one line per epoch and the result."""
     parser = argparse.ArgumentParser(prog="python -m hpcdl.ddp.train", description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch", type=int, default=64, help="images per step, all ranks together")
-    parser.add_argument("--lr", type=float, default=2e-3, help="learning rate")
+    parser.add_argument("--lr", type=float, default=0.02, help="learning rate")
     options = parser.parse_args()
     from hpcdl.comm import MPIComm
 

@@ -385,15 +385,16 @@ time.sleep(60)
 
 def test_engines_die_with_a_kernel_that_is_killed():
     host = subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True)
-    _, *pids = host.stdout.readline().split()
+    folder, *pids = host.stdout.readline().split()
     assert len(pids) == 4
     assert all(alive(int(pid)) for pid in pids)
     host.kill()
     host.communicate()
     deadline = time.monotonic() + 10
-    while any(alive(int(pid)) for pid in pids) and time.monotonic() < deadline:
+    while (any(alive(int(pid)) for pid in pids) or Path(folder).exists()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [pid for pid in pids if alive(int(pid))]
+    assert not Path(folder).exists()
 
 
 def test_more_engines_than_cores_is_a_warning_with_its_effect(monkeypatch):
