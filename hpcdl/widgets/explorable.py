@@ -34,7 +34,7 @@ CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 class TitledImage(widgets.Image):
     """An image whose `tooltip` is its text for screen readers."""
 
-    # The page shows the tooltip of a widget whose description is empty, and fails for one that has none (ipywidgets 8.1).
+    # The page takes the tooltip only of a widget with an empty description, and fails for one with none (ipywidgets 8.1).
     description = traitlets.Unicode("").tag(sync=True)
 
 
