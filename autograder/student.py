@@ -51,6 +51,7 @@ class Grader(Peer):
     def __init__(self):
         super().__init__()
         self.objects = False
+        self.session: Session | None = None
         self.failure: CheckFailure | None = None
         self.sent: Frame | None = None  # the last call by name, to show it when a check fails
 
@@ -88,10 +89,10 @@ class Handle:
         self.__dict__.update(_peer=peer, _number=number, type_name=type_name)
 
     def _do(self, name: str, *args):
-        return self._peer.call(["operator", name], args, objects=True)
+        return self._peer.session.timed(["operator", name], args, None, objects=True)
 
     def __call__(self, *args, **kwargs):
-        return self._peer.call(["yours", self._number], args, kwargs, objects=True)
+        return self._peer.session.timed(["yours", self._number], args, kwargs, objects=True)
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -160,6 +161,7 @@ class Session:
         """Start a check: its calls may take `seconds` together. Only the student's time counts, not the oracle's."""
         self.seconds = self.left = seconds
         self.grader.recall()
+        self.grader.session = self  # what a check does to a student's object takes the student's time too
         self.grader.failure = self.grader.sent = None
 
     def call_by_name(self, name: str, args, kwargs):
