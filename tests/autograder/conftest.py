@@ -55,9 +55,9 @@ def make_lab() -> Lab:
     return lab
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def tiny():
-    """The tiny lab, known to the autograder beside the real ones for as long as these tests run."""
+    """The tiny lab, known to the autograder beside the real ones while a file of these tests runs."""
     module = types.ModuleType("autograder.exercises.tiny")
     module.lab = make_lab()
     before, exercises.LABS = exercises.LABS, (*exercises.LABS, "tiny")
