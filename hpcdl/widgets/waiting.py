@@ -3,6 +3,8 @@
 import contextlib
 import traceback
 
+from hpcdl.comm import RankError
+
 
 @contextlib.contextmanager
 def when_solved():
@@ -17,6 +19,10 @@ def when_solved():
         yield
     except NotImplementedError as error:
         print(waiting_for(error))
+    except RankError as error:  # one of several ranks met it
+        if not isinstance(error.__cause__, NotImplementedError):
+            raise
+        print(waiting_for(error.__cause__))
 
 
 def waiting_for(error: NotImplementedError) -> str:
