@@ -34,7 +34,7 @@ CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 class TitledImage(widgets.Image):
     """An image whose `tooltip` is its text for screen readers."""
 
-    # The page takes the tooltip only of a widget with an empty description, and fails for one with none (ipywidgets 8.1).
+    # The page takes a tooltip only beside an empty description, and fails where there is none (ipywidgets 8.1).
     description = traitlets.Unicode("").tag(sync=True)
 
 
@@ -157,7 +157,9 @@ class Explorable:
 
     def __init__(self, draw, controls: dict, figsize=(9.6, 4.2), layout=None, **mosaic):
         self.picture, self.controls = Picture(draw, figsize, layout, **mosaic), dict(controls)
-        row = widgets.Layout(flex_flow="row wrap", max_width=self.picture.image.width + "px", margin="4px 0 12px 0")
+        row = widgets.Layout(
+            flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px", margin="4px 0 12px 0"
+        )
         self.view = widgets.VBox([self.picture.image, widgets.Box(list(self.controls.values()), layout=row)])
         for control in self.controls.values():
             control.observe(self._redraw, "value")
@@ -192,29 +194,25 @@ class Player(widgets.HBox):
 
 def slider(label: str, value, low, high, step=1, format: str | None = None):
     """A slider with its label: whole numbers if `value`, `low`, `high` and `step` are, else real ones."""
-    shape = {"description": label, "style": {"description_width": "initial"}, "layout": {"width": "300px"}}
     if all(isinstance(number, int) for number in (value, low, high, step)):
-        return widgets.IntSlider(value, low, high, step, **shape)
-    return widgets.FloatSlider(value, min=low, max=high, step=step, readout_format=format or ".2f", **shape)
+        return widgets.IntSlider(value, low, high, step, **_labelled(label))
+    return widgets.FloatSlider(value, min=low, max=high, step=step, readout_format=format or ".2f", **_labelled(label))
 
 
 def log_slider(label: str, value: float, low: float, high: float):
     """A slider over powers of ten: `low` and `high` are the ends, twenty steps to a decade."""
     ends = {"min": np.log10(low), "max": np.log10(high), "step": 0.05}
-    shape = {"description": label, "style": {"description_width": "initial"}, "layout": {"width": "300px"}}
-    return widgets.FloatLogSlider(value, readout_format=".3g", **ends, **shape)
+    return widgets.FloatLogSlider(value, readout_format=".3g", **ends, **_labelled(label))
 
 
 def choice(label: str, options, value):
     """A drop-down list."""
-    shape = {"description": label, "style": {"description_width": "initial"}, "layout": {"width": "max-content"}}
-    return widgets.Dropdown(options=options, value=value, **shape)
+    return widgets.Dropdown(options=options, value=value, **_labelled(label, width="max-content"))
 
 
 def stops(label: str, options, value):
     """A slider that stops only at the given options: batch sizes 1, 2, 4, 8."""
-    shape = {"description": label, "style": {"description_width": "initial"}, "layout": {"width": "300px"}}
-    return widgets.SelectionSlider(options=options, value=value, **shape)
+    return widgets.SelectionSlider(options=options, value=value, **_labelled(label))
 
 
 def checkbox(label: str, value: bool):
@@ -225,6 +223,12 @@ def checkbox(label: str, value: bool):
 def player(label: str, value: int, low: int, high: int, milliseconds: int = 100):
     """A slider with a play button beside it that moves it one step every `milliseconds`."""
     return Player(label, value, low, high, milliseconds)
+
+
+def _labelled(label: str, width: str | None = None) -> dict:
+    """How a control stands in the row: its whole label, then (by default) a slider's track of 190 pixels."""
+    width = width or f"{270 + 8 * len(label)}px"
+    return {"description": label, "style": {"description_width": "initial"}, "layout": {"width": width}}
 
 
 def _sentence(error: Exception) -> str:

@@ -45,7 +45,7 @@ def draw(state, axes) -> str:
     rule = "2(1+β)/λmax" if beta else "2/λmax"
     _curves(axes["curves"], losses(torch.tensor(SHARES, dtype=torch.float64), steps, condition, beta))
     final = losses(SWEEP, steps, condition, beta)[-1]
-    _sweep(axes["sweep"], final, steps, rule)
+    _sweep(axes["sweep"], final, rule)
     return verdict(steps, beta, rule, final)
 
 
@@ -75,7 +75,7 @@ def _curves(axes, curves) -> None:
     style.decades(axes.yaxis)
 
 
-def _sweep(axes, final, steps, rule) -> None:
+def _sweep(axes, final, rule) -> None:
     stable = SWEEP <= 1
     axes.semilogy(100 * SWEEP[stable], final[stable].clamp(FLOOR, CEILING), color=style.BLUE)
     axes.semilogy(100 * SWEEP[~stable], final[~stable].clamp(FLOOR, CEILING), color=style.VERMILLION)
@@ -83,5 +83,5 @@ def _sweep(axes, final, steps, rule) -> None:
     axes.annotate(f"{rule} ", (100, CEILING / 4), ha="right", va="top")
     axes.set(xlim=(0, 115), ylim=(FLOOR, CEILING), xlabel="learning rate, % of the limit")
     axes.set_ylabel("loss above its minimum")
-    axes.set_title(f"Every learning rate, after {steps} steps")
+    axes.set_title("Any learning rate, at the last step")
     style.decades(axes.yaxis)
