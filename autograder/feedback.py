@@ -18,7 +18,8 @@ STYLE = """
 .hpcdl-check header { display: flex; flex-wrap: wrap; gap: 2px 16px; align-items: baseline; }
 .hpcdl-check header b { font-size: 15px; } .hpcdl-check header .hpcdl-total { margin-left: auto; opacity: .85; }
 .hpcdl-check .hpcdl-mark { display: inline-block; width: 1.3em; font-weight: 700; }
-.hpcdl-check .hpcdl-one { margin: 6px 0 0; } .hpcdl-check div.hpcdl-one { padding-left: 14px; } .hpcdl-check .hpcdl-points { opacity: .8; white-space: nowrap; }
+.hpcdl-check .hpcdl-one { margin: 6px 0 0; }
+.hpcdl-check div.hpcdl-one { padding-left: 14px; } .hpcdl-check .hpcdl-points { opacity: .8; white-space: nowrap; }
 .hpcdl-check summary { cursor: pointer; } .hpcdl-check summary::marker { color: var(--hpcdl-tone); }
 .hpcdl-check .hpcdl-body { margin: 4px 0 8px 1.3em; }
 .hpcdl-check .hpcdl-body p { margin: 4px 0; } .hpcdl-check .hpcdl-mistake { font-weight: 600; }
