@@ -19,10 +19,10 @@ function render({ model, el }) {
   const show = () => {
     const old = image.src;
     image.src = URL.createObjectURL(new Blob([model.get("value")], { type: "image/png" }));
-    image.alt = model.get("tooltip");
     if (old) URL.revokeObjectURL(old);
   };
   const describe = () => {
+    image.alt = model.get("alt");
     image.width = Number(model.get("width"));
     el.setAttribute("aria-label", model.get("help"));
   };
@@ -55,7 +55,7 @@ function render({ model, el }) {
   });
   el.addEventListener("blur", () => (cross.hidden = true));
   model.on("change:value", show);
-  model.on("change:width change:help", describe);
+  model.on("change:alt change:width change:help", describe);
   move(at.x, at.y);
   describe();
   show();

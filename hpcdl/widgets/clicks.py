@@ -23,7 +23,7 @@ class ClickableImage(anywidget.AnyWidget):
     _css = f"""
         .hpcdl-clicks {{ position: relative; width: fit-content; }}
         .hpcdl-clicks img {{ display: block; max-width: 100%; cursor: crosshair; user-select: none; }}
-        .hpcdl-clicks:focus-visible {{ outline: 2px solid {INK}; }}
+        .hpcdl-clicks:focus-visible {{ outline: 2px solid {INK}; outline-offset: -2px; }}
         .hpcdl-cross {{
             position: absolute; width: 25px; height: 25px; transform: translate(-50%, -50%); pointer-events: none;
             background: linear-gradient({INK} 0 0) 50% / 25px 2px, linear-gradient({INK} 0 0) 50% / 2px 25px;
@@ -32,13 +32,18 @@ class ClickableImage(anywidget.AnyWidget):
         .hpcdl-cross[hidden] {{ display: none; }}
     """
     value = traitlets.Bytes().tag(sync=True)
-    tooltip = traitlets.Unicode().tag(sync=True)
+    tooltip = traitlets.Unicode()  # not sent as such: it would pop up under the mouse
+    alt = traitlets.Unicode().tag(sync=True)
     width = traitlets.Unicode().tag(sync=True)
     help = traitlets.Unicode(HELP).tag(sync=True)
 
     def __init__(self, clicked, **traits):
         super().__init__(**traits)
         self.on_msg(lambda _widget, message, _buffers: clicked(message["x"], message["y"], message["shift"]))
+
+    @traitlets.observe("tooltip")
+    def _describe(self, change) -> None:
+        self.alt = change.new
 
 
 def data_position(axes, x: float, y: float) -> tuple[float, float] | None:

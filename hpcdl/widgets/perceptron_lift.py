@@ -12,7 +12,7 @@ import torch
 
 from hpcdl.nn.perceptron import History, novikoff_bound, predict, train, with_bias
 from hpcdl.widgets.explorable import Explorable, player, slider
-from hpcdl.widgets.perceptron import DATA
+from hpcdl.widgets.perceptron_plane import DATA
 from hpcdl.widgets.plane import draw_points, positions, shade_sides
 from hpcdl.widgets.style import BLUE, CARD, FAINT, GREEN, GREY, ORANGE, decades
 
@@ -136,7 +136,7 @@ def sentence(history: History, t: float, epochs: int) -> str:
     return f"t = {t:g}: settled after {total} mistakes in {epochs} epochs; Novikoff's bound allows {bound(t):,.0f}."
 
 
-def perceptron_lift() -> Explorable:
+def explorable() -> Explorable:
     """Lift XOR off the plane and watch the perceptron settle."""
     controls = {
         "t": slider("lift t", 0.8, 0.0, 1.5, 0.05),

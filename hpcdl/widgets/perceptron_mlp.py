@@ -71,15 +71,11 @@ def sentence(H: torch.Tensor, called: torch.Tensor, y: torch.Tensor) -> str:
         return "All four corners are right: XOR, computed by three neurons that can each only draw one line."
     votes = H.sum(dim=1)
     if votes[y > 0].min() > votes[y < 0].max():
-        return (
-            f"{right} of 4 corners are right. The third neuron sees the classes apart: move its line between them."
-        )
-    return (
-        f"{right} of 4 corners are right. Where they land, no b₃ parts the classes: move a coloured line."
-    )
+        return f"{right} of 4 corners are right. The third neuron sees the classes apart: move its line between them."
+    return f"{right} of 4 corners are right. Where they land, no b₃ parts the classes: move a coloured line."
 
 
-def perceptron_mlp() -> Explorable:
+def explorable() -> Explorable:
     """Set three thresholds by hand until the network computes XOR."""
     controls = {
         "b1": slider("b₁ (green)", -0.5, -3.0, 3.0, 0.25),

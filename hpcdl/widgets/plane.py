@@ -18,7 +18,7 @@ def shade_sides(axes, decide, limit: float = LIMIT, pixels: int = 160) -> None:
     """Tint the square |x_1|, |x_2| <= limit by `decide`, which gives -1 or +1 for each row of (n, 2)."""
     ticks = (torch.arange(pixels, dtype=torch.float64) + 0.5) * (2 * limit / pixels) - limit
     grid = torch.cartesian_prod(ticks, ticks)
-    sides = decide(grid).reshape(pixels, pixels).T
+    sides = decide(grid).reshape(pixels, pixels).T.numpy()
     square = (-limit, limit, -limit, limit)
     axes.imshow(sides, cmap=TINT, vmin=-1, vmax=1, extent=square, origin="lower", interpolation="nearest")
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", anchor="N")

@@ -22,10 +22,7 @@ import torch
 from autograder import check
 from hpcdl.data import digits
 from hpcdl.nn.perceptron import separable, with_bias
-from hpcdl.widgets import style, when_solved
-from hpcdl.widgets.perceptron import perceptron_plane
-from hpcdl.widgets.perceptron_lift import perceptron_lift
-from hpcdl.widgets.perceptron_mlp import perceptron_mlp
+from hpcdl.widgets import perceptron_lift, perceptron_mlp, perceptron_plane, style, when_solved
 
 style.use()
 
@@ -40,7 +37,7 @@ style.use()
 # it. (Without a mouse: Tab to the picture, move the crosshair with the arrow keys, press Enter or Shift-Enter.)
 
 # %%
-perceptron_plane()
+perceptron_plane.explorable()
 
 # %% [markdown]
 # Three things to try:
@@ -408,7 +405,7 @@ with when_solved():
 # two of the clouds have risen and two have sunk, and a plane fits between them. Move the lift $t$ (the height is $t\, x_1 x_2$), then let the epochs pass.
 
 # %%
-perceptron_lift()
+perceptron_lift.explorable()
 
 # %% [markdown]
 # <details><summary>What you should see</summary>
@@ -460,7 +457,7 @@ with when_solved():
 # $$h_1 = \mathrm{sgn}(b_1 + x_1 + x_2), \qquad h_2 = \mathrm{sgn}(b_2 - x_1 - x_2), \qquad \hat y = \mathrm{sgn}(b_3 + h_1 + h_2).$$
 
 # %%
-perceptron_mlp()
+perceptron_mlp.explorable()
 
 # %% [markdown]
 # <details><summary>What makes it work?</summary>

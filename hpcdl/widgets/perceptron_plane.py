@@ -12,7 +12,7 @@ from hpcdl.nn.perceptron import History, predict, train, with_bias
 from hpcdl.widgets.clicks import ClickableImage, data_position
 from hpcdl.widgets.explorable import Explorable, choice, player, stops
 from hpcdl.widgets.plane import LIMIT, draw_arrow, draw_line, draw_points, positions, shade_sides
-from hpcdl.widgets.style import FAINT, GREY, INK
+from hpcdl.widgets.style import CARD, FAINT, GREY, INK
 
 MAX_EPOCHS = 30
 MAX_POINTS = 200
@@ -68,7 +68,7 @@ def draw_plane(axes, points: tuple, history: History, k: int) -> None:
         x1, x2, _ = points[history.samples[k - 1]]
         axes.plot(x1, x2, "o", markersize=19, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.8)
     numbers = ", ".join(f"{value:.3g}".replace("-", "−") for value in w.tolist())
-    axes.text(-0.97 * LIMIT, -0.97 * LIMIT, f"w = ({numbers})", va="bottom")
+    axes.text(-0.97 * LIMIT, -0.97 * LIMIT, f"w = ({numbers})", va="bottom", backgroundcolor=CARD, fontsize=11)
     axes.set(title="the plane; hollow: called wrong", xlabel="$x_1$", ylabel="$x_2$")
 
 
@@ -113,23 +113,22 @@ def _count(n: int, noun: str) -> str:
 class Plane(Explorable):
     """The explorable: `points` is what was clicked, the controls are the rest of the state."""
 
-    def __init__(self, data: str = "far from the origin"):
-        self.points = DATA[data]
-        self.label = widgets.ToggleButtons(
-            options=[("● +1", 1), ("■ −1", -1)], description="click adds", style={"button_width": "64px"}
-        )
+    def __init__(self, data: str):
+        self.points, self._adjusting = DATA[data], False
         controls = {
             "data": choice("points", list(DATA), data),
             "update": player("update", 0, 0, 0, milliseconds=500),
             "lr": stops("r", [0.01, 0.1, 0.5, 1.0, 10.0], 0.5),
             "start": choice("start w at", list(STARTS), "zero"),
         }
-        image, self._adjusting = ClickableImage(self._click), False
-        super().__init__(draw, controls, (9.6, 4.7), [["plane", "mistakes"]], image=image)
-        back, clear = widgets.Button(description="remove last point"), widgets.Button(description="clear")
-        back.on_click(lambda _: self.set_points(self.points[:-1]))
-        clear.on_click(lambda _: self.set_points(()))
-        self.view.children = (*self.view.children[:1], widgets.HBox([self.label, back, clear]), *self.view.children[1:])
+        super().__init__(draw, controls, (9.6, 4.7), [["plane", "mistakes"]], image=ClickableImage(self._click))
+        self.label = widgets.ToggleButtons(options=[("● +1", 1), ("■ −1", -1)], style={"button_width": "56px"})
+        self.back = _button("remove last point", lambda: self.set_points(self.points[:-1]))
+        self.clear = _button("clear", lambda: self.set_points(()))
+        image, row = self.view.children
+        first = (controls["data"], widgets.Label("click adds"), self.label, self.back, self.clear)
+        row.children = row.children[1:]
+        self.view.children = (image, widgets.HBox(first), row)
 
     @property
     def state(self) -> dict:
@@ -175,6 +174,12 @@ class Plane(Explorable):
         self.set_points(kept)
 
 
-def perceptron_plane(data: str = "far from the origin") -> Plane:
+def _button(label: str, action) -> widgets.Button:
+    button = widgets.Button(description=label, layout={"width": "max-content"})
+    button.on_click(lambda _button: action())
+    return button
+
+
+def explorable(data: str = "far from the origin") -> Plane:
     """Click points onto the plane and step through the perceptron's updates."""
     return Plane(data)

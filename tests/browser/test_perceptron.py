@@ -1,0 +1,84 @@
+"""Lab 03 as a student meets it: points are clicked onto the plane, with the mouse and with the keyboard."""
+
+import statistics
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+
+def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):
+    lab = open_lab("03_perceptron.ipynb")
+    lab.run_all(seconds=150)
+    page = lab.page
+
+    cell = lab.cell("perceptron_plane.explorable()")
+    plane = cell.locator(".hpcdl-clicks img")
+    plane.wait_for(timeout=20_000)
+    lab.screenshot("03_plane")
+
+    def caption():
+        return plane.get_attribute("alt")
+
+    def after(action) -> str:
+        """The caption once `action` has changed the picture."""
+        before = plane.get_attribute("src")
+        action()
+        lab.wait_until_changed(lambda: plane.get_attribute("src"), before)
+        return caption()
+
+    cell.get_by_role("slider").first.focus()
+    assert "Update 1 of 20" in after(lambda: page.keyboard.press("ArrowRight"))
+
+    assert "Click into the plane" in after(lambda: cell.get_by_role("button", name="clear").click())
+    box = plane.bounding_box()
+
+    def at(x, y, **how):
+        return after(lambda: plane.click(position={"x": x * box["width"], "y": y * box["height"]}, **how))
+
+    assert "only one class" in at(0.30, 0.20)
+    assert "It settles" in at(0.30, 0.60, modifiers=["Shift"])
+    at(0.15, 0.60)
+    assert "does not settle" in at(0.15, 0.20, modifiers=["Shift"]), "two and two across a square are XOR"
+    lab.screenshot("03_plane_xor_by_clicks")
+    assert "It settles" in at(0.15, 0.20, modifiers=["Shift"]), "a click on a point removes it"
+
+    area = cell.locator(".hpcdl-clicks")
+    area.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowUp")
+    lab.screenshot("03_plane_keyboard")
+    added = after(lambda: page.keyboard.press("Shift+Enter"))
+    assert added
+    assert lab.page.evaluate("document.activeElement.classList.contains('hpcdl-clicks')"), "the notebook took the keys"
+
+    cell = lab.cell("perceptron_lift.explorable()")
+    moved(lab, cell, "lift t", "03_lift")
+    cell = lab.cell("perceptron_mlp.explorable()")
+    moved(lab, cell, "b₁ (green)", "03_mlp")
+
+    verdict = lab.cell('check("perceptron.mlp_xor")').locator(".jp-OutputArea-output").first
+    verdict.scroll_into_view_if_needed()
+    assert "20 / 20" in verdict.inner_text()
+    lab.screenshot("03_check")
+    assert not page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+
+
+def moved(lab, cell, label: str, name: str) -> None:
+    """Move the first slider ten times; the picture follows each time. Prints the median wait."""
+    picture = cell.locator("img.widget-image").first
+    picture.wait_for(timeout=20_000)
+    slider = cell.get_by_role("slider").first
+    slider.focus()
+    waits = []
+    for _ in range(10):
+        before, begin = picture.get_attribute("src"), time.perf_counter()
+        slider.press("ArrowLeft")
+        while picture.get_attribute("src") == before and time.perf_counter() - begin < 10:
+            pass
+        waits.append(time.perf_counter() - begin)
+    lab.page.wait_for_timeout(200)
+    lab.screenshot(name)
+    print(f"{name}: {label} to picture, median {1000 * statistics.median(waits):.0f} ms of {len(waits)} moves")
+    assert statistics.median(waits) < 2.0
