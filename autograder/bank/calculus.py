@@ -13,7 +13,7 @@ from hpcdl.numerics.dual import Dual
 @wrong(
     "calculus.derivative",
     "forward difference",
-    fails=("central_formula", "error_of_order_two", "tensors_elementwise"),
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="This is the forward difference",
 )
 def derivative(f, x, h=1e-5):
@@ -23,7 +23,7 @@ def derivative(f, x, h=1e-5):
 @wrong(
     "calculus.derivative",
     "divides by h for 2h",
-    fails=("central_formula", "error_of_order_two", "tensors_elementwise"),
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="divide by 2h",
 )
 def derivative(f, x, h=1e-5):
@@ -33,7 +33,7 @@ def derivative(f, x, h=1e-5):
 @wrong(
     "calculus.derivative",
     "/ 2 * h without brackets",
-    fails=("central_formula", "error_of_order_two", "tensors_elementwise"),
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="with brackets",
 )
 def derivative(f, x, h=1e-5):
@@ -43,12 +43,22 @@ def derivative(f, x, h=1e-5):
 @wrong(
     "calculus.derivative",
     "h fixed at 1e-12",
-    fails=("central_formula", "error_of_order_two", "tensors_elementwise"),
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="does not depend on h",
 )
 def derivative(f, x, h=1e-5):
     h = 1e-12
     return (f(x + h) - f(x - h)) / (2 * h)
+
+
+@wrong(
+    "calculus.derivative",
+    "divides only the second value",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="put the whole difference in brackets",
+)
+def derivative(f, x, h=1e-5):
+    return f(x + h) - f(x - h) / (2 * h)
 
 
 @wrong("calculus.derivative", "moves x in place", fails="leaves_x_alone", says="changed its argument x")
@@ -132,7 +142,7 @@ def logistic_grad(y):
 @wrong(
     "calculus.gradient",
     "moves all coordinates together",
-    fails=("six_functions", "any_shape", "central_with_the_given_step"),
+    fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
     says="move one coordinate at a time",
 )
 def gradient(f, x, h=1e-5):
@@ -172,7 +182,7 @@ def gradient(f, x, h=1e-5):
 @wrong(
     "calculus.gradient",
     "forward difference",
-    fails=("six_functions", "any_shape", "central_with_the_given_step"),
+    fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
     says="This is the forward difference",
 )
 def gradient(f, x, h=1e-5):
@@ -227,6 +237,19 @@ class Dual(Dual):
     def __mul__(self, other):
         g, dg = (other.value, other.slope) if isinstance(other, Dual) else (other, 1.0)
         return Dual(self.value * g, self.slope * dg)
+
+    __rmul__ = __mul__
+
+
+@wrong(
+    "calculus.Dual",
+    "no plain numbers in a product",
+    fails=("products", "compositions"),
+    says="A plain number is a constant: make it a Dual of slope 0 first",
+)
+class Dual(Dual):
+    def __mul__(self, other):
+        return Dual(self.value * other.value, self.slope * other.value + self.value * other.slope)
 
     __rmul__ = __mul__
 
@@ -389,6 +412,13 @@ def grad_check(f, grad, x):
     error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
     worst = np.unravel_index(int(a.abs().nan_to_num(0.0).argmax()), x.shape)
     return bool(error.max() <= 1), worst
+
+
+@wrong("calculus.grad_check", "a flat index", fails="names_the_coordinate", says="one int for each of the 1 dimensions")
+def grad_check(f, grad, x):
+    a, n = grad(x), measured_gradient(f, x)
+    error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
+    return bool(error.max() <= 1), int(error.argmax())
 
 
 @wrong("calculus.grad_check", "lets NaN through", fails="nan_is_not_agreement", says="NaN > tolerance is False")

@@ -56,7 +56,7 @@ def central_formula(student, rng):
     def cube(x):
         return x**3
 
-    x, h = number(1, 3, rng), 0.5
+    x, h = number(1, 3, rng), 0.25
     got = student.derivative(cube, x, h)
     name = f"derivative(cube, {x}, h={h})"
     if type(got) is float and abs(got - 3 * x**2) < 0.05:
@@ -74,6 +74,7 @@ def central_formula(student, rng):
         + h**2,
         "From x-h to x+h it is 2h, not h: divide by 2h.": 2 * (3 * x**2 + h**2),
         "You divided by 2 and multiplied by h: write / (2 * h), with brackets.": (3 * x**2 + h**2) * h**2,
+        "Only f(x-h) is divided: put the whole difference in brackets.": (x + h) ** 3 - (x - h) ** 3 / (2 * h),
         "The sign is turned round: f(x+h) comes first.": -(3 * x**2 + h**2),
         "Half steps: the points are x+h and x-h here, and the distance between them is 2h.": 3 * x**2 + h**2 / 4,
     }
@@ -104,11 +105,14 @@ def tensors_elementwise(student, rng):
     x = uniform(-2, 2, (2, 3), rng)
     got = student.derivative(torch.sin, x.clone(), 1e-3)
     expected = (torch.sin(x + 1e-3) - torch.sin(x - 1e-3)) / 2e-3
-    mistakes = {"You divided by h where the distance is 2h.": 2 * expected}
+    mistakes = {
+        "You divided by h where the distance is 2h.": 2 * expected,
+        "This is the forward difference: step to both sides of x.": (torch.sin(x + 1e-3) - torch.sin(x)) / 1e-3,
+    }
     checks.close(got, expected, name="derivative(torch.sin, x, 1e-3)", mistakes=mistakes)
 
 
-@derivative.check(points=2)
+@derivative.check(points=2, needs="tensors_elementwise")
 def leaves_x_alone(student, rng):
     "The tensor x is the same after the call."
     x = uniform(-1, 1, (4,), rng)
@@ -160,7 +164,7 @@ def typical_error(f, x: float, h: torch.Tensor, dtype) -> torch.Tensor:
     return errors.square().mean(1).sqrt().nan_to_num(math.inf, math.inf)
 
 
-def step_is_good(student, f, x: float, dtype) -> None:
+def step_is_good(student, f, x: float, dtype, advice: str = "") -> None:
     """The student's step gives at most ten times the error of the best step of a sweep."""
     call = f"best_step({f.__name__}, {x}, torch.{show.dtype(dtype)})"
     h = student.best_step(wide(f), x, dtype)
@@ -175,22 +179,21 @@ def step_is_good(student, f, x: float, dtype) -> None:
     side = "small: rounding drowns the difference" if h < best else "large: the curve bends within it"
     checks.that(
         error <= 10 * least,
-        f"{call}: your h is too {side}.{step_mistake(h, best, dtype)}",
+        f"{call}: your h is too {side}.{' ' + advice if advice else step_mistake(h, dtype)}",
         got=f"h = {h:.2g}, typical error {error:.2g}",
         expected=f"at most 10 times {least:.2g}, which h near {best:.1g} gives",
     )
 
 
-def step_mistake(h: float, best: float, dtype) -> str:
-    """A sentence where the wrong step is that of another rule or another precision."""
+def step_mistake(h: float, dtype) -> str:
+    """A sentence where the wrong step for an ordinary function is that of another rule or another precision."""
     eps = torch.finfo(dtype).eps
     other = torch.float64 if dtype == torch.float32 else torch.float32
     steps = {
         "The square root of eps suits the forward difference; the central one wants the cube root.": eps ** (1 / 2),
         f"It would suit {show.dtype(other)}: take eps from torch.finfo(dtype).": torch.finfo(other).eps ** (1 / 3),
     }
-    size = best / eps ** (1 / 3)
-    return next((" " + sentence for sentence, step in steps.items() if step / 3 < h / size < step * 3), "")
+    return next((" " + sentence for sentence, step in steps.items() if step / 3 < h < step * 3), "")
 
 
 @best_step.check(points=4)
@@ -210,9 +213,10 @@ def ordinary_functions_float32(student, rng):
 @best_step.check(points=4)
 def any_size_of_x(student, rng):
     "The step fits x = 4,000, x = 0.001, x = 0 and negative x."
+    advice = "This x is far from 1: let the step grow and shrink with |x|."
     for dtype in (torch.float64, torch.float32):
-        step_is_good(student, sqrt, number(3000, 5000, rng), dtype)
-        step_is_good(student, log, 0.001, dtype)
+        step_is_good(student, sqrt, number(3000, 5000, rng), dtype, advice)
+        step_is_good(student, log, 0.001, dtype, advice)
         step_is_good(student, exp, 0.0, dtype)
         step_is_good(student, cosh, number(-1.5, -1, rng), dtype)
 
@@ -222,7 +226,9 @@ def quick_functions(student, rng):
     "The step fits a function that bends quickly: sin 40x, e^30x."
     for dtype in (torch.float64, torch.float32):
         for f in (sin_40x, exp_30x):
-            step_is_good(student, f, number(0.99, 1.01, rng), dtype)
+            step_is_good(
+                student, f, number(0.99, 1.01, rng), dtype, "This f bends quickly: its third derivative has a say."
+            )
 
 
 # --------------------------------------------------------------------------------------------- logistic
@@ -379,7 +385,7 @@ def central_with_the_given_step(student, rng):
     checks.close(got, 3 * x**2 + h**2, name=f"gradient(cubes, x, h={h})", why=why, mistakes=mistakes, rtol=1e-6)
 
 
-@gradient.check(points=3)
+@gradient.check(points=3, needs="six_functions")
 def x_restored(student, rng):
     "x is the same after the call, to the last bit."
     x = uniform(-3, 3, (50,), rng) * torch.logspace(-3, 3, 50, dtype=torch.float64)
@@ -409,7 +415,8 @@ def agree(student, rng, text: str, f, mistakes=None, exchanged=None) -> None:
     dx, dy = number(0.3, 2, rng), -number(0.3, 2, rng)
     point, direction = (torch.tensor(pair, dtype=torch.float64) for pair in ((x, y), (dx, dy)))
     value, slope = f(*point), autograd(lambda p: f(p[0], p[1]), point) @ direction
-    a, b = student.Dual(x, dx), student.Dual(y, dy)
+    b = student.Dual(y, dy) if "y" in text else None
+    a = student.Dual(x, dx)
     there = f"{text} with x = Dual({x}, {dx})" + (f" and y = Dual({y}, {dy})" if "y" in text else "")
     result = evaluated(lambda: f(a, b), text, there)
     named = {sentence: wrong(*point, *direction).item() for sentence, wrong in (mistakes or {}).items()}
@@ -420,7 +427,7 @@ def agree(student, rng, text: str, f, mistakes=None, exchanged=None) -> None:
     checks.close(result.value, value.item(), name=f"the value of {there}", rtol=1e-12, mistakes=swapped)
     checks.close(result.slope, slope.item(), name=f"the slope of {there}", rtol=1e-12, mistakes=named)
     for operand, name, kept in ((a, "x", (x, dx)), (b, "y", (y, dy))):
-        now = (operand.value, operand.slope)
+        now = (operand.value, operand.slope) if operand is not None else kept
         checks.that(
             checks.same(now, kept), f"{text} changed its operand {name}; make a new Dual.", got=now, expected=kept
         )
@@ -433,10 +440,12 @@ def evaluated(formula, text: str, there: str) -> Handle:
     except StudentError as error:
         if "unsupported operand" not in error.text and "has no attribute" not in error.text:
             raise
-        reflected = ""
+        advice = ""
         if text[0].isdigit():
-            reflected = " With a number on the left Python calls a reflected method of x: __radd__, __rsub__, ..."
-        checks.fail(f"Your Dual cannot compute {text}: {error.text}.{reflected}", got=error.text, expected="a Dual")
+            advice = " With a number on the left Python calls a reflected method of x: __radd__, __rsub__, ..."
+        elif "'int'" in error.text or "'float'" in error.text:
+            advice = " A plain number is a constant: make it a Dual of slope 0 first."
+        checks.fail(f"Your Dual cannot compute {text}: {error.text}.{advice}", got=error.text, expected="a Dual")
     if type(result) is not Handle:
         kind = show.an(show.type_name(result))
         checks.fail(f"{there} gave {kind}, expected a Dual: return Dual(value, slope).", got=result)
@@ -635,7 +644,7 @@ def accepts_right_gradients(student, rng):
     "Ten right gradients are accepted, whatever their size, and one that is zero."
     for f, shape in (*POINTS, (minimum, (3,))):
         x = torch.full(shape, 1.1, dtype=torch.float64) if f is minimum else uniform(0.5, 1.5, shape, rng)
-        ok, _ = answer(student, f, lambda x, f=f: autograd(f, x), x, f"the right gradient of {f.__name__}")
+        ok = verdict(student, f, lambda x, f=f: autograd(f, x), x, f"the right gradient of {f.__name__}")
         why = {
             huge: "The gradient is of size 1,000,000, and its rounding errors grow with it.",
             unused: "Two entries of the gradient are zero: |a - n| / max(|a|, |n|) is 0/0 there.",
@@ -647,24 +656,20 @@ def accepts_right_gradients(student, rng):
         )
 
 
-def answer(student, f, grad, x: torch.Tensor, what: str):
-    """The pair that grad_check gives, after its form was checked: (bool, tuple of ints)."""
+def verdict(student, f, grad, x: torch.Tensor, what: str) -> bool:
+    """The first part of grad_check's answer, after its form was checked."""
+    ok = pair(student, f, grad, x, what)[0]
+    kind = show.an(show.type_name(ok))
+    checks.that(type(ok) is bool, f"ok is {kind}, expected a bool. Wrap it: bool(...).", got=ok)
+    return ok
+
+
+def pair(student, f, grad, x: torch.Tensor, what: str) -> tuple:
     grad.__name__ = "grad"
     got = student.grad_check(f, grad, x.clone())
-    form = "expected the pair (ok, worst_index)"
-    checks.that(type(got) is tuple and len(got) == 2, f"For {what} it returned {show.show(got, 60)}, {form}.", got=got)
-    ok, index = got
-    kind = show.an(show.type_name(ok))
-    checks.that(type(ok) is bool, f"ok is {kind}, expected a bool. Wrap it: bool(...).", got=got)
-    kind = show.an(show.type_name(index))
-    is_index = type(index) is tuple and all(type(i) is int for i in index) and len(index) == x.dim()
-    checks.that(
-        is_index,
-        f"worst_index is {kind}{'' if type(index) is not tuple else ' ' + show.show(index)}, expected a tuple of "
-        f"{x.dim()} int(s), so that x[worst_index] is the coordinate. From a flat index: np.unravel_index.",
-        got=got,
-    )
-    return ok, index
+    sentence = f"For {what} it returned {show.show(got, 60)}, expected the pair (ok, worst_index)."
+    checks.that(type(got) is tuple and len(got) == 2, sentence, got=got)
+    return got
 
 
 # What is subtly wrong with coordinate i of a gradient.
@@ -702,7 +707,7 @@ def wrong_gradients(rng):
 def rejects_wrong_gradients(student, rng):
     "Ten gradients that are wrong in one coordinate are rejected."
     for description, f, grad, x, index in wrong_gradients(rng):
-        ok, _ = answer(student, f, grad, x, description)
+        ok = verdict(student, f, grad, x, description)
         why = {
             tiny: "The whole gradient is of size 1e-6: an absolute tolerance alone lets everything through.",
             lopsided: "The entry is small beside another one: compare each coordinate with its own size.",
@@ -716,7 +721,15 @@ def rejects_wrong_gradients(student, rng):
 def names_the_coordinate(student, rng):
     "worst_index is the coordinate that is wrong."
     for description, f, grad, x, index in wrong_gradients(rng):
-        _, worst = answer(student, f, grad, x, description)
+        _, worst = pair(student, f, grad, x, description)
+        is_index = type(worst) is tuple and all(type(i) is int for i in worst) and len(worst) == x.dim()
+        checks.that(
+            is_index,
+            f"worst_index is {show.show(worst)}, expected a tuple: one int for each of the {x.dim()} dimensions of x, "
+            "so that x[worst_index] is the coordinate. From a flat index: np.unravel_index.",
+            got=worst,
+            expected=index,
+        )
         checks.equal(worst, index, name="worst_index", why=description)
 
 
@@ -724,6 +737,6 @@ def names_the_coordinate(student, rng):
 def nan_is_not_agreement(student, rng):
     "A gradient with a NaN in it is rejected."
     x = uniform(0.5, 1.5, (4,), rng)
-    ok, _ = answer(student, sphere, spoiled(sphere, (2,), lambda g: g * math.nan), x, "a gradient with a NaN")
+    ok = verdict(student, sphere, spoiled(sphere, (2,), lambda g: g * math.nan), x, "a gradient with a NaN")
     sentence = "grad_check accepts a gradient with a NaN. NaN > tolerance is False: ask for error <= allowed instead."
     checks.that(not ok, sentence, got=ok, expected=False)

@@ -19,11 +19,11 @@ POINTS = {"forward": (0, 1), "central": (-1, 1)}  # the secant's two points, in 
 def explorable() -> Explorable:
     """Curve, point, step and kind of secant; the microscope magnifies by 1/h."""
     controls = {
+        "h": log_slider("h", 1.0, 1e-17, 2.0),
+        "x": slider("x", 0.5, -2.0, 2.0, 0.05),
         "curve": choice("f(x) =", list(CURVES), "sin x"),
         "rule": choice("secant", {"from x to x + h": "forward", "from x − h to x + h": "central"}, "forward"),
         "microscope": checkbox("microscope: magnify by 1/h", False),
-        "x": slider("x", 0.5, -2.0, 2.0, 0.05),
-        "h": log_slider("h", 1.5, 1e-17, 2.0),
     }
     return Explorable(draw, controls, layout=[["curve", "slopes"]], width_ratios=[1.2, 1])
 

@@ -37,7 +37,7 @@ def operate(lab, name: str) -> None:
         lab.wait_until_changed(source, before)
     for options in cell.locator("select").all():
         before = source()
-        options.select_option(index=1)
+        options.select_option(index=options.locator("option").count() - 1)
         lab.wait_until_changed(source, before)
     for box in cell.locator("input[type=checkbox]").all():
         before = source()
@@ -47,7 +47,7 @@ def operate(lab, name: str) -> None:
     seconds = []
     for _ in range(20):
         before, begin = source(), time.perf_counter()
-        sliders[0].press("ArrowRight")
+        sliders[0].press("ArrowLeft")
         while source() == before and time.perf_counter() - begin < 5:
             pass
         seconds.append(time.perf_counter() - begin)
