@@ -97,7 +97,7 @@ def verdict(state, excess) -> str:
     """What the path does, and why, in a sentence."""
     lr, beta, batch_size, steps = state["lr"], state["beta"], state["batch_size"], state["steps"]
     limit, rule = max_stable_lr(problem().H, beta), "2(1+β)/λmax" if beta else "2/λmax"
-    end = f"After {steps} steps the loss is {excess[-1]:.2g} above its minimum."
+    end = f"After {steps} step{'s' * (steps != 1)} the loss is {excess[-1]:.2g} above its minimum."
     if lr == 0:
         return Alarm("With a learning rate of 0 the weights never move.")
     if lr > limit:

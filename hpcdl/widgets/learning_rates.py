@@ -51,27 +51,32 @@ def draw(state, axes) -> str:
 
 def verdict(steps, beta, rule, final) -> str:
     """How far the best learning rate got, in a sentence; the loss began at 1."""
-    best = int(final.argmin())
+    best, after = int(final.argmin()), f"After {steps} step{'s' * (steps != 1)}"
     if beta:
         return f"With momentum the losses swing, and the limit is {1 + beta:.2f} times as high: {rule}."
     if final[best] > 0.1:
         return (
-            f"After {steps} steps even the best learning rate, {100 * SWEEP[best]:.0f} % of the limit, "
-            f"leaves {100 * final[best]:.0f} % of the loss: the valley is long and narrow."
+            f"{after} even the best learning rate, {100 * SWEEP[best]:.0f} % of the limit, "
+            f"leaves {100 * final[best]:.0f} % of the loss."
         )
     return (
-        f"After {steps} steps the best learning rate is {100 * SWEEP[best]:.0f} % of the limit {rule}. "
+        f"{after} the best learning rate is {100 * SWEEP[best]:.0f} % of the limit {rule}. "
         "Too low is slow; just above the limit the loss turns upward."
     )
 
 
 def _curves(axes, curves) -> None:
-    for share, curve in zip(SHARES, curves.T, strict=True):
-        color = style.VERMILLION if share > 1 else style.shade(share)
-        axes.semilogy(curve.clamp(FLOOR, CEILING), color=color, label=f"{100 * share:.0f} %")
-    axes.set(xlim=(0, 100), ylim=(FLOOR, CEILING), xlabel="step", ylabel="loss above its minimum")
-    axes.set_title("Six learning rates, one valley")
-    axes.legend(title="lr, % of the limit", loc="lower left", ncols=3, columnspacing=1, handlelength=1.2)
+    taken = [9.0]  # decades at which a label stands: each curve is labelled at its end where there is room
+    for share, curve in reversed(list(zip(SHARES, curves.clamp(FLOOR, CEILING).T, strict=True))):
+        color, end = style.VERMILLION if share > 1 else style.shade(share), float(curve[-1].log10())
+        axes.semilogy(curve, color=color)
+        if all(abs(end - other) > 0.6 for other in taken):
+            axes.annotate(
+                f"{100 * share:.0f} %", (len(curve) - 1, 10**end), (4, 0), textcoords="offset points", va="center"
+            )
+            taken.append(end)
+    axes.set(xlim=(0, 112), ylim=(FLOOR, CEILING), xlabel="step", ylabel="loss above its minimum")
+    axes.set_title("Six learning rates, in % of the limit")
     style.decades(axes.yaxis)
 
 

@@ -111,10 +111,11 @@ def test_an_exception_in_draw_becomes_a_sentence_and_the_next_picture_is_right()
     assert np.array_equal(before, pixels(explorable.picture))
 
 
-def test_a_picture_of_an_unsolved_exercise_names_the_function_it_waits_for():
-    def gradient_descent():
-        raise NotImplementedError
+def gradient_descent():
+    raise NotImplementedError
 
+
+def test_a_picture_of_an_unsolved_exercise_names_the_function_it_waits_for():
     picture = Picture(lambda state, axes: gradient_descent())
     picture.render({})
     assert picture.caption.startswith("Waiting for your gradient_descent")
