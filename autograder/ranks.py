@@ -5,9 +5,12 @@
 calls `tree_reduce(x, comm, root=2)` on every rank. What it sent is in `run.trace` and `run.bytes_sent`, what became of
 its arguments in `run.arguments`. A deadlock, a message that does not fit and one that nobody receives become a
 CheckFailure in the machine's own words; what a rank raises becomes the StudentError that names the rank and the line.
+
+In a notebook the ranks are threads of its kernel. In grading each is a process with the student's cells, which sees the
+others only through messages, and the machine that carries those is in the grader's process (see `wire`).
 """
 
-import time
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +19,11 @@ from hpcdl.comm import CommError, DeadlockError, RankError, Simulation, Trace, s
 
 from .checks import CheckFailure
 from .encode import Writer
-from .limits import TimeUp, time_limit
+from .limits import Stopwatch, TimeUp, time_limit
 from .protocol import Frame
-from .student import LocalSession, Session, StudentError
+from .remote import RemoteSession
+from .student import Session, StudentError
+from .wire import Desk
 from .worker import SignatureError, UndefinedError
 
 
@@ -37,22 +42,17 @@ def run_ranks(
     session: Session, name: str, p: int, args_for: Callable[[int], tuple], kwargs: dict | None = None, **machine
 ) -> Ranks:
     """Call `name(*args_for(rank), comm, **kwargs)` on each of `p` ranks; `machine` is alpha, beta, gamma, seed."""
-    if not isinstance(session, LocalSession):
-        raise StudentError("ended", "Exercises over several ranks run in the notebook only; grading them comes next.")
     arguments = [tuple(args_for(rank)) for rank in range(p)]
     session.grader.sent = _shown(session, name, p, arguments[0], kwargs or {})
-    start = time.monotonic()
-    try:
-        run = _simulate(session, name, p, arguments, kwargs or {}, machine)
-    finally:
-        session.left -= time.monotonic() - start
+    if session.left <= 0:
+        raise session.timeout()
+    simulated = _in_processes if isinstance(session, RemoteSession) else _in_threads
+    run = simulated(session, name, p, arguments, kwargs or {}, machine)
     return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, arguments)
 
 
-def _simulate(session, name, p, arguments, kwargs, machine) -> Simulation:
-    worker = session.worker
-    if session.left <= 0:
-        raise session.timeout()
+def _in_threads(session, name, p, arguments, kwargs, machine) -> Simulation:
+    worker, watch = session.worker, Stopwatch()
     try:
         function = worker.function(name, (*arguments[0], None), kwargs)
         with time_limit(session.left):
@@ -62,24 +62,78 @@ def _simulate(session, name, p, arguments, kwargs, machine) -> Simulation:
     except TimeUp:
         raise session.timeout() from None
     except RankError as error:
-        problem = StudentError.of(worker.describe(error.__cause__))
-        if not problem.text.startswith(f"rank {error.rank}:"):
-            problem.text = f"{problem.text} (rank {error.rank} of {p})".lstrip()
-        raise problem from None
+        raise _of_rank(StudentError.of(worker.describe(error.__cause__)), error.rank, p) from None
     except DeadlockError as error:
         raise _deadlock(p, error) from None
     except CommError as error:
-        raise CheckFailure(f"With p = {p}: {error}.") from None
+        raise _misfit(p, error) from None
+    finally:
+        session.left -= watch.seconds()
 
 
-def _deadlock(p: int, error: DeadlockError) -> CheckFailure:
-    _, *situations = str(error).splitlines()
-    advice = [line for line in situations if not line.startswith(("rank", "..."))]
+def _in_processes(session, name, p, arguments, kwargs, machine) -> Simulation:
+    team, desks = session.team(p), [None] * p
+    for member in team[1:]:
+        member.begin(session.left)
+        member.seconds = session.seconds
+
+    def rank(comm):
+        desk = desks[comm.rank] = Desk(comm)
+        parts = (arguments[comm.rank], kwargs, comm.rank, p, desk.operate)
+        return team[comm.rank].timed(["rank", name], parts, None, objects=False)
+
+    left, watches = session.left, [member.stopwatch() for member in team]
+    try:
+        return simulate(rank, p, **machine)
+    except CommError as error:
+        session.close()  # every rank stands in the middle of something
+        raise _explain(p, error, [desk or Desk(None) for desk in desks]) from None
+    finally:
+        # One rank runs at a time: what each of them stood in line for a processor, all of them did.
+        wall = watches[0].wall()
+        session.left = left - max(0.0, wall - sum(wall - watch.seconds() for watch in watches))
+
+
+def _explain(p: int, error: CommError, desks: list[Desk]) -> Exception:
+    """What to tell the student when the ranks are processes."""
+    if isinstance(error, DeadlockError):
+        return _deadlock(p, error, [desk.place for desk in desks])
+    for desk in desks:
+        if desk.trouble:  # what the machine found, not what the student's side made of it
+            return _misfit(p, desk.trouble, desk.place)
+    if not isinstance(error, RankError):
+        return _misfit(p, error)
+    cause = error.__cause__
+    return _of_rank(cause, error.rank, p) if isinstance(cause, StudentError) else cause
+
+
+def _of_rank(error: StudentError, rank: int, p: int) -> StudentError:
+    if error.kind == "exception" and not error.text.startswith(f"rank {rank}:"):
+        error.text = f"{error.text} (rank {rank} of {p})".lstrip()
+    return error
+
+
+def _misfit(p: int, error: CommError, place: str = "") -> CheckFailure:
+    return CheckFailure(f"With p = {p}: {error}" + (f" at {place}." if place else "."))
+
+
+def _deadlock(p: int, error: DeadlockError, places: list[str] | None = None) -> CheckFailure:
+    """The machine's report as feedback; `places` are the ranks' lines where the machine cannot see them itself."""
+    _, *lines = str(error).splitlines()
+    situations = [line for line in lines if line.startswith(("rank", "..."))]
+    if places is not None:
+        situations = [_placed(line, places) for line in situations]
     return CheckFailure(
         f"With p = {p} your function never ends: a deadlock. Every rank that has not returned waits for another.",
-        got="\n".join(line for line in situations if line not in advice),
-        why=" ".join(advice),
+        got="\n".join(situations),
+        why=" ".join(line for line in lines if not line.startswith(("rank", "..."))),
     )
+
+
+def _placed(situation: str, places: list[str]) -> str:
+    match = re.match(r"(rank (\d+) waits in .*\)) at ", situation)
+    place = places[int(match[2])] if match else ""
+    return f"{match[1]} at {place}" if place else situation
 
 
 def _shown(session: Session, name: str, p: int, arguments: tuple, kwargs: dict) -> Frame:

@@ -50,6 +50,7 @@ class RemoteSession(Session):
         self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
         self.pid = 0
+        self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
         self.start()
 
     def start(self) -> None:
@@ -108,11 +109,19 @@ class RemoteSession(Session):
             self.close()
             raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
 
+    def team(self, p: int) -> list["RemoteSession"]:
+        """This worker and p - 1 others with the same cells: a process for each rank."""
+        while len(self.others) < p - 1:
+            self.others.append(RemoteSession(self.zygote, self.cells, self.folder, self.limits))
+        return [self, *self.others[: p - 1]]
+
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(self.pid)
 
     def close(self) -> int:
-        """End the worker; returns its wait status."""
+        """End the worker, and the others of its team; returns its own wait status."""
+        while self.others:
+            self.others.pop().close()
         if not self.pid:
             return 0
         self.grader.sock.close()

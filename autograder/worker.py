@@ -68,6 +68,8 @@ class Worker(Peer):
             return OPERATORS[name](*args, **kwargs)
         if kind == "cells":
             return self.run_cells(*args)
+        if kind == "rank":
+            return self.run_rank(name, *args)
         return super().invoke(target, args, kwargs)
 
     def function(self, name: str, args: tuple, kwargs: dict):
@@ -86,6 +88,13 @@ class Worker(Peer):
         except TypeError as error:
             raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
         return function
+
+    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate):
+        """Call the function as one of `size` ranks; `operate` reaches the machine that joins them."""
+        from .wire import WireComm
+
+        comm = WireComm(rank, size, operate, self.namespace)
+        return self.function(name, (*args, comm), kwargs)(*args, comm, **kwargs)
 
     def near(self, name: str) -> str:
         mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]
