@@ -35,7 +35,7 @@ ALONG = (  # where on its edge the number of each weight stands, from 0 at its s
 CARD_SHAPE = ((-0.5, -0.17), (0.5, -0.17), (0.5, 0.17), (-0.5, 0.17), (-0.5, -0.17))  # behind a number, times its size
 SIZE = (9.6, 5.2)  # inches
 PANEL = (3.5, 3.35)  # inches, of the equations
-SUMS = 4.55  # where, in units of layers, equations and sums begin
+SUMS = 6.2  # inches from the left, where equations and sums begin
 
 
 def explorable() -> Explorable:
@@ -45,7 +45,7 @@ def explorable() -> Explorable:
         "x1": slider("input x₁", 1.0, -10.0, 10.0, 0.1),
         "x2": slider("input x₂", 0.5, -10.0, 10.0, 0.1),
         "y": slider("target y", 0.0, 0.0, 1.0, 0.01),
-        "lr": slider("learning rate η", 2.0, 0.0, 10.0, 0.1),
+        "lr": slider("learning rate η", 2.0, 0.0, 50.0, 0.5),
     }
     return Explorable(draw, controls, figsize=SIZE)
 
@@ -58,7 +58,8 @@ def draw(state, axes) -> str:
     _titles(axes, stage)
     _labels(axes, [*_edges(axes, run, stage), *_neurons(axes, run, stage)])
     _equations(axes, STAGES[stage].equation, STAGES[stage].colour)
-    axes.text(SUMS, -0.62, "\n".join(arithmetic(run, stage)), fontsize=11, va="top", linespacing=1.5, parse_math=False)
+    place = {"transform": axes.figure.dpi_scale_trans, "va": "top", "linespacing": 1.5}
+    axes.text(SUMS, 1.7, "\n".join(arithmetic(run, stage)), fontsize=11, parse_math=False, **place)
     return sentence(run, stage)
 
 
@@ -153,10 +154,10 @@ def _labels(axes, labels) -> None:
 
 def _equations(axes, active: int, colour: str) -> None:
     """All equations, the one at work in colour: kept as pixels, since formulas take as long as all the rest."""
-    left, top = axes.transData.transform((SUMS, 2.0)).round()
     pixels = _panel(active, colour)
     height, width, _ = pixels.shape
-    image = BboxImage(Bbox.from_bounds(left - 0.12 * DPI, top - height, width, height), interpolation="nearest")
+    left, top = round((SUMS - 0.12) * DPI), round((SIZE[1] - 0.08) * DPI)
+    image = BboxImage(Bbox.from_bounds(left, top - height, width, height), interpolation="nearest")
     image.set_data(pixels)
     axes.add_artist(image)
 

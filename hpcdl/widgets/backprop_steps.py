@@ -137,7 +137,7 @@ def _update(run, layer: int) -> list[str]:
     return [
         "Against the gradient; into the output:",
         f"w = {short(w)} − {short(torch.tensor(run.lr))} · {signed(g)} = {short(run.new_weights[-1][0, 0])}",
-        f"C: {run.before:.4f} → {run.after:.4f}",
+        f"C: {run.before:.3g} → {run.after:.3g}",
     ]
 
 
@@ -175,7 +175,7 @@ def _forward_sentence(run, layer: int) -> str:
     if layer < LAST:
         return f"Layer {layer} adds up what comes along the edges, and its bias: that is z. Then a = σ(z)."
     a, y = float(run.activations[-1][0]), float(run.target[0])
-    return f"The network says {a:.3f}, the target is {y:.2f}: the cost is C = ½ (y − a)² = {run.before:.4f}."
+    return f"The network says {a:.3f}, the target is {y:.2f}: the cost is C = ½ (y − a)² = {run.before:.3g}."
 
 
 def _output_sentence(run, layer: int) -> str:
@@ -193,7 +193,7 @@ def _back_sentence(run, layer: int) -> str:
 
 
 def _step_sentence(run, layer: int) -> str:
-    before, after = f"{run.before:.4f}", f"{run.after:.4f}"
+    before, after = f"{run.before:.3g}", f"{run.after:.3g}"
     if run.lr == 0:
         return Alarm("With a learning rate of 0 nothing changes.")
     if run.after > run.before:

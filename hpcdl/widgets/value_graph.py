@@ -2,7 +2,8 @@
 
 from functools import cache
 
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
 from hpcdl.nn.value import Value, ancestors
 from hpcdl.widgets.backprop_steps import short
@@ -97,21 +98,12 @@ def layout(nodes: list[Value]) -> dict[Value, tuple[float, float]]:
 
 
 def _edge(axes, start, end, slope: str, colour: str | None) -> None:
-    bend = -0.3 if end[0] - start[0] > 1 else 0.0  # around the nodes between
-    arrow = FancyArrowPatch(
-        start, end, connectionstyle=f"arc3,rad={bend}", arrowstyle="-", color=colour or FAINT, linewidth=2.0, zorder=1
-    )
-    axes.add_patch(arrow)
-    along = 0.5 if bend else 0.6  # nearer to the end, where the edges of one node are further apart
-    x, y = (a + along * (b - a) for a, b in zip(start, end, strict=True))
-    y -= 0.5 * bend * (end[0] - start[0]) * _unit(axes)
-    _label(axes, x, y, f"slope {slope}", colour or GREY)
-
-
-def _unit(axes) -> float:
-    """How many units up look as long as one unit to the right."""
-    (x0, y0), (x1, y1) = axes.transData.transform([(0, 0), (1, 1)])
-    return (x1 - x0) / (y1 - y0)
+    (x0, y0), (x1, y1) = start, end
+    lift = 0.9 if x1 - x0 > 1 else 0.0  # around the nodes between
+    curve = Path([start, ((x0 + x1) / 2, (y0 + y1) / 2 + lift), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
+    axes.add_patch(PathPatch(curve, facecolor="none", edgecolor=colour or FAINT, linewidth=2.0, zorder=1))
+    along = 0.5 if lift else 0.6  # nearer to the end, where the edges of one node are further apart
+    _label(axes, x0 + along * (x1 - x0), y0 + along * (y1 - y0) + lift / 2, f"slope {slope}", colour or GREY)
 
 
 def _node(axes, place, node: Value, grad: float | None, active: bool) -> None:
