@@ -1,0 +1,20 @@
+"""What an author declares: the source of a wrong answer is its own, also among many of one name."""
+
+import importlib
+import inspect
+
+from autograder.authoring import BANK
+
+
+def test_each_of_many_classes_of_one_name_keeps_its_own_source():
+    bank = importlib.import_module("autograder.bank.calculus")
+    duals = [answer for answer in BANK if answer.exercise == "calculus.Dual"]
+    assert len(duals) == inspect.getsource(bank).count("\nclass Dual(Dual):") > 5
+    assert len({answer.source for answer in duals}) == len(duals)
+
+
+def test_a_wrong_answers_source_is_its_definition_without_the_decorator():
+    importlib.import_module("autograder.bank.calculus")
+    assert all(answer.source.startswith(("def ", "class ")) and "@wrong" not in answer.source for answer in BANK)
+    for answer in BANK:
+        compile(answer.source, answer.mistake, "exec")
