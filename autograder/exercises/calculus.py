@@ -11,13 +11,13 @@ from autograder.student import Handle, StudentError
 
 lab = Lab("calculus", number=1, title="The derivative, measured")
 
-derivative = lab.exercise("derivative", points=15, minutes=8)
-best_step = lab.exercise("best_step", points=15, minutes=15)
-logistic = lab.exercise("logistic", points=10, minutes=8, functions=("logistic", "logistic_grad"))
-gradient = lab.exercise("gradient", points=15, minutes=12)
-dual = lab.exercise("Dual", points=25, minutes=25)
-chain_gradient = lab.exercise("chain_gradient", points=10, minutes=7)
-grad_check = lab.exercise("grad_check", points=10, minutes=10)
+derivative = lab.exercise("derivative", points=15, minutes=6)
+best_step = lab.exercise("best_step", points=15, minutes=12)
+logistic = lab.exercise("logistic", points=10, minutes=7, functions=("logistic", "logistic_grad"))
+gradient = lab.exercise("gradient", points=15, minutes=10)
+dual = lab.exercise("Dual", points=25, minutes=20)
+chain_gradient = lab.exercise("chain_gradient", points=10, minutes=5)
+grad_check = lab.exercise("grad_check", points=10, minutes=8)
 
 
 def uniform(low: float, high: float, shape, rng) -> torch.Tensor:

@@ -13,7 +13,7 @@
 # - build *forward-mode automatic differentiation* in one small class;
 # - find a bug in a gradient that somebody else wrote, down to the coordinate.
 #
-# **100 points, 7 exercises, about 85 minutes.** You need Python functions and classes, and PyTorch's tensors (not its
+# **100 points, 7 exercises, about 90 minutes.** You need Python functions and classes, and PyTorch's tensors (not its
 # autograd). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as
 # you like.
 #
