@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import build, exercises, feedback
+from . import build, exercises, feedback, source
 from .authoring import BANK, Lab, WrongAnswer
 from .grade import grade_notebook
 from .notebook import Notebook
@@ -12,6 +12,7 @@ from .results import LabResult
 from .zygote import Zygote
 
 SECRET = b"selfcheck"
+WRONG = "wrong answer"  # the label of its cell
 
 
 @dataclass
@@ -31,8 +32,19 @@ def selfcheck(slug: str, zygote: Zygote) -> Iterator[Finding]:
     yield Finding("the reference has all points", losses(run(lab, solved, zygote)))
     yield Finding("blank has none, and each check says so", blank(run(lab, student, zygote)))
     for answer in bank(slug):
-        result = run(lab, [*solved, ("wrong answer", answer.source)], zygote)
+        cells = [*solved, (WRONG, answer.source)]
+        result = run(reached(lab, cells), cells, zygote)
         yield Finding(f"{answer.exercise}: {answer.mistake}", judge(answer, result))
+
+
+def reached(lab: Lab, cells: list[tuple[str, str]]) -> Lab:
+    """The exercises whose functions use the wrong answer. The others run the reference's code, which has passed."""
+    part = Lab(lab.slug, number=lab.number, title=lab.title)
+    for name, exercise in lab.exercises.items():
+        statements, _ = source.needed(cells, list(exercise.functions))
+        if any(label.partition(":")[0] == WRONG for label, _ in statements):
+            part.exercises[name] = exercise
+    return part
 
 
 def bank(slug: str) -> list[WrongAnswer]:
