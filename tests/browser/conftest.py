@@ -111,6 +111,17 @@ class Lab:
         cell.scroll_into_view_if_needed()
         return cell
 
+    def run_new_cell(self, code: str):
+        """Add a cell at the end, type one line of code into it and run it; returns the cell."""
+        self.page.locator(".jp-Notebook .jp-Cell").last.click()
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("b")
+        self.page.keyboard.press("Enter")
+        self.page.keyboard.insert_text(code)
+        self.page.keyboard.press("Control+Enter")
+        self._wait(self._finished, 30, "the new cell to run")
+        return self.page.locator(".jp-Notebook .jp-Cell").last
+
     def wait_until_changed(self, read, before, seconds: float = 10):
         """The new value of `read()` once it differs from `before`."""
         self._wait(lambda: read() != before, seconds, "the picture to change")

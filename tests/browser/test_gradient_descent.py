@@ -35,6 +35,14 @@ def test_lab_02_runs_its_slider_moves_the_picture_and_its_checks_answer(open_lab
     assert "10 / 10" in verdict.inner_text()
     lab.screenshot("02_check_passed")
 
+    mistake = "mse_grad = lambda w, X, y: 2 * X.T @ (X @ w - y)"  # the gradient of a sum
+    wrong = lab.run_new_cell(f'{mistake}; check("gradient_descent.mse_grad")').locator(".jp-OutputArea-output").first
+    wrong.wait_for()
+    assert "gradient of the sum" in wrong.inner_text()
+    wrong.scroll_into_view_if_needed()
+    lab.page.wait_for_timeout(300)
+    lab.screenshot("02_check_failed")
+
     for name in ("sgd", "adam_step", "lr_schedule"):
         lab.cell(f'check("gradient_descent.{name}")')
         lab.screenshot(f"02_{name}")
