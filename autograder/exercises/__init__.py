@@ -2,7 +2,7 @@
 
 import importlib
 
-LABS = ("calculus", "gradient_descent", "perceptron", "backprop")  # in the order of the course
+LABS = ("calculus", "gradient_descent", "perceptron", "backprop", "collectives")  # in the order of the course
 
 
 def load(slug: str):

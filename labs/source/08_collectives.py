@@ -1,0 +1,849 @@
+# %% [markdown]
+# # Lab 08 · Collectives
+# ## What a message costs
+#
+# In data-parallel training each processor computes a gradient of its own, and all of them need the sum. That sum is an
+# **all-reduce**, and there are many ways to do it: through a server, round a ring, up and down a tree. They compute the same
+# numbers. One of them may be a hundred times as fast as another, and which one that is depends on three numbers that you will
+# measure today.
+#
+# **You will be able to**
+# - write an all-reduce in four ways, for any number of ranks, without a deadlock;
+# - price an algorithm with two constants, $\alpha$ per message and $\beta$ per byte, to the last digit;
+# - measure $\alpha$ and $\beta$ of a real machine, outliers and all;
+# - say which all-reduce is best for given ranks and sizes, where that changes, and what to expect of 1,024 GPUs.
+#
+# **100 points, 7 exercises, about 90 minutes.** You need Python functions and tensors. Lab 07 uses an all-reduce; here you look
+# inside. Everything up to exercise 5 runs in this kernel, on a simulated machine; then MPI processes start beside it (they came
+# with the installation). No GPU.
+
+# %%
+import inspect
+import math
+import os
+from collections.abc import Callable
+
+import matplotlib.pyplot as plt
+import torch
+from IPython.display import Code, display
+from torch import Tensor
+
+from autograder import check
+from hpcdl.collectives import ALL_REDUCE, broadcast, naive_all_reduce, reduce, ring_all_reduce
+from hpcdl.comm import Group, simulate
+from hpcdl.widgets import LiveFigure, message_cost, style, topology, when_solved
+from hpcdl.widgets import best_algorithm as best_map
+
+torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# Each disk is a **rank**, one of $p$ processes with a vector $x$ of its own. They want the sum of all $x$ on every rank. On the left
+# messages fly; on the right you see when each rank sends. Nothing here is drawn from a formula: the real algorithm runs on a
+# simulated machine, and the picture is its trace.
+#
+# Press play, then try these:
+# 1. Choose **star (naive)**, and watch rank 0. Then compare the total time with the **ring**'s.
+# 2. Set the size of $x$ to 100 B, then to 1 MB. Which algorithm is the fastest for each? (Look at the last number on the time axis.)
+# 3. Choose **recursive doubling** with 8 ranks, then with 9. What do the extra ranks do?
+# 4. **Parameter server** with 8 ranks and $k$ = 1, 2, 4, 8 servers. What does the last one resemble?
+
+# %%
+topology.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. All messages of the star go into or out of rank 0, one at a time, while everyone else waits: $2(p-1)$ messages in a row. In the
+#    ring all ranks send all the time, and each message is only $1/p$ of $x$.
+# 2. With 100 B the algorithm with the fewest messages in a row wins: recursive doubling. With 1 MB the ring and Rabenseifner win,
+#    because their ranks send the fewest bytes.
+# 3. Rank 8 hands its $x$ to rank 0 before the others begin, and gets the result after they are done: two more rounds.
+# 4. With one server it is the star. With $p$ servers every rank sums one share and sends it to all: as many messages and bytes as the
+#    ring, only not to neighbours.
+# </details>
+
+# %% [markdown]
+# ## How processes talk
+#
+# An algorithm is one function that every rank runs. It gets a **communicator** `comm` and finds out who it is:
+#
+# | | |
+# |---|---|
+# | `comm.rank`, `comm.size` | my number, 0 to p-1, and p |
+# | `comm.send(x, dest)` | send the tensor `x`; returns when it has been received |
+# | `comm.recv(out, source)` | wait for a message and put it into `out`, a tensor of the right size |
+# | `comm.sendrecv(x, dest, out, source)` | both at the same time |
+# | `comm.isend(x, dest)`, `comm.irecv(out, source)` | begin, and go on at once; `.wait()` on the result before you touch the tensor |
+#
+# Here is the star from the picture, as the library has it:
+
+# %%
+Code(inspect.getsource(naive_all_reduce), language="python")
+
+# %% [markdown]
+# (`comm.accumulate(x, incoming)` is `x += incoming`; the simulated machine can charge time for it.)
+#
+# `simulate(f, p)` calls `f(comm)` on `p` ranks in this kernel, in **virtual time**: a message of $n$ bytes takes $\alpha + n\beta$
+# seconds, and a rank sends one message and receives one at a time. With $\alpha = 1$ and $\beta = 0$ the clock counts rounds. Rank
+# $r$ begins with $x = 10^r$ here, so the digits of a sum tell you whose number is in it.
+
+
+# %%
+def on_ranks(f: Callable, p: int, n: int = 2, **options):
+    """Run `f(x, comm, **options)` on p ranks; rank r begins with n elements 10^r. `results` are the x afterwards, by rank."""
+
+    def rank(comm):
+        x = torch.full((n,), 10**comm.rank)
+        f(x, comm, **options)
+        return x.tolist()
+
+    return simulate(rank, p, alpha=1.0)
+
+
+run = on_ranks(naive_all_reduce, p=4)
+print(run.results, f"after {run.seconds:.0f} rounds")
+
+# %% [markdown]
+# What goes wrong first in a program like this is a **deadlock**. Two ranks want to swap their tensors; both send first. `send` returns
+# when the other side receives, and the other side is sending. On a real machine this may even work for small messages, which the network keeps
+# somewhere for a while, and then hang for large ones. The simulated machine never keeps anything, so it finds out at once:
+
+
+# %%
+def swap(comm):
+    mine, theirs = torch.zeros(3), torch.zeros(3)
+    comm.send(mine, 1 - comm.rank)
+    comm.recv(theirs, 1 - comm.rank)
+
+
+try:
+    simulate(swap, 2)
+except RuntimeError as error:
+    print(error)
+
+# %% [markdown]
+# ## Trees
+#
+# If rank 0 wants to tell everyone something, it need not do so alone. Whoever has heard it can pass it on, so the number of those
+# who know doubles in each round: 1, 2, 4, 8, ... After $\lceil \log_2 p \rceil$ rounds all know. Backwards, the same tree sums: in each
+# round half of those left give their partial sum to the other half and are done.
+#
+#     broadcast, p = 6, root 0             reduce, p = 6, root 0
+#     round 1, distance 1:  0→1            round 1, distance 4:  4→0  5→1
+#     round 2, distance 2:  0→2  1→3       round 2, distance 2:  2→0  3→1
+#     round 3, distance 4:  0→4  1→5       round 3, distance 1:  1→0
+#
+# For a root other than 0, count from the root: rank $r$ has the *place* $(r - \text{root}) \bmod p$.
+
+# %% [markdown]
+# {{exercise tree_reduce}}
+#
+# Write both trees, for any number of ranks and any root. `x` may have any shape. In `tree_reduce` the other ranks' `x` may hold
+# anything afterwards.
+#
+# <details><summary>Hint 1: who sends in a round?</summary>
+#
+# In a round of `distance` d of the broadcast, places below d have it. Place q < d sends to place q + d, *if there is one*: q + d < p. Places
+# from d up to 2d - 1 receive. All others have nothing to do in this round.
+# </details>
+# <details><summary>Hint 2: places and ranks</summary>
+#
+# Decide with places, send to ranks. The rank `distance` places further is `(comm.rank + distance) % p`, whatever the root is.
+# </details>
+# <details><summary>Hint 3: the distances</summary>
+#
+# Broadcast: `distance = 1`, then `while distance < p:` and `distance *= 2` at the end. Reduce: the same distances, the largest first;
+# the largest is half of `1 << (p - 1).bit_length()`, the first power of two that is at least p.
+# </details>
+# <details><summary>Hint 4: almost the answer</summary>
+#
+#     if place < distance and place + distance < p:
+#         comm.send(x, (comm.rank + distance) % p)
+#     elif distance <= place < 2 * distance:
+#         comm.recv(x, (comm.rank - distance) % p)
+#
+# is a round of the broadcast. For the reduce, swap the two calls; receive into a second tensor and add that.
+# </details>
+
+
+# %%
+def tree_reduce(x: Tensor, comm, root: int = 0) -> None:
+    """Sum `x` over the ranks into rank `root`'s `x`, in ⌈log2 p⌉ rounds of a binomial tree.
+
+    x: any shape, changed in place; on other ranks it holds partial sums afterwards. Every rank but the root sends once.
+
+    >>> on_ranks(tree_reduce, p=3, n=1, root=2).results[2]
+    [111]
+    """
+    # BEGIN SOLUTION
+    p, place = comm.size, (comm.rank - root) % comm.size
+    incoming = torch.empty_like(x)
+    distance = 1 << (p - 1).bit_length()
+    while distance > 1:
+        distance //= 2
+        if place < distance and place + distance < p:
+            comm.recv(incoming, (comm.rank + distance) % p)
+            x += incoming
+        elif distance <= place < 2 * distance:
+            comm.send(x, (comm.rank - distance) % p)
+    # END SOLUTION
+
+
+def tree_broadcast(x: Tensor, comm, root: int = 0) -> None:
+    """Overwrite `x` on every rank with rank `root`'s, in ⌈log2 p⌉ rounds.
+
+    >>> on_ranks(tree_broadcast, p=3, n=1, root=2).results
+    [[100], [100], [100]]
+    """
+    # BEGIN SOLUTION
+    p, place = comm.size, (comm.rank - root) % comm.size
+    distance = 1
+    while distance < p:
+        if place < distance and place + distance < p:
+            comm.send(x, (comm.rank + distance) % p)
+        elif distance <= place < 2 * distance:
+            comm.recv(x, (comm.rank - distance) % p)
+        distance *= 2
+    # END SOLUTION
+
+
+# %%
+check("collectives.tree_reduce")
+
+# %% [markdown]
+# Try it yourself, with any `p`. The second number of the line is the number of rounds:
+
+# %%
+with when_solved():
+    run = on_ranks(tree_reduce, p=6)
+    print(run.results, f"after {run.seconds:.0f} rounds")
+
+# %% [markdown]
+# ## Recursive doubling
+#
+# Up the tree and down again: $2\lceil\log_2 p\rceil$ rounds, and on the way down the ranks compute nothing. Let them all take part
+# instead. In round $k$ each rank swaps its partial sum with the one at distance $2^k$, and both add. After one round everyone has the sum
+# of a pair, then of four, of eight: $\log_2 p$ rounds, half as many as the tree, and nobody is the root.
+#
+#     p = 4     start      a         b         c         d
+#     round 1   0↔1 2↔3    a+b       a+b       c+d       c+d
+#     round 2   0↔2 1↔3    a+b+c+d   a+b+c+d   a+b+c+d   a+b+c+d
+#
+# The partner of rank $r$ at distance $2^k$ is $r$ with bit $k$ turned round: `comm.rank ^ distance`. That works as long as the partner exists,
+# for $p$ a power of two. Otherwise let $q$ be the largest power of two below $p$: the ranks from $q$ on first give their $x$ to rank $r - q$
+# (they are *folded* in), the first $q$ ranks do recursive doubling, and then send the sum back.
+#
+# One more thing. Floating-point addition is not associative: in another order the last bits differ. Replicas of a network whose bits differ
+# drift apart, so **every rank must end with the same bits**. Two partners compute $a+b$ and $b+a$: that is the same, to the bit.
+
+# %% [markdown]
+# {{exercise recursive_doubling_all_reduce}}
+#
+# <details><summary>Hint 1: powers of two first</summary>
+#
+# Five lines: a second tensor for what comes in; `distance` 1, 2, 4, ... below p; `sendrecv` with the partner; add.
+# </details>
+# <details><summary>Hint 2: a deadlock</summary>
+#
+# `send` and then `recv` on both sides waits for ever. `comm.sendrecv(x, partner, incoming, partner)` does both at once. It needs two tensors:
+# you cannot receive into what you are sending.
+# </details>
+# <details><summary>Hint 3: any p</summary>
+#
+# `q = 1 << (comm.size.bit_length() - 1)`. A rank ≥ q sends to `rank - q`, receives the result from there, and returns. A rank r < q with
+# r + q < p receives that before its first round and sends the result after its last.
+# </details>
+
+
+# %%
+def recursive_doubling_all_reduce(x: Tensor, comm) -> None:
+    """Sum `x` over the ranks, in place: log2 p rounds for p a power of two, ⌊log2 p⌋ + 2 for any other p.
+
+    x: any shape; every rank ends with the same bits.
+
+    >>> on_ranks(recursive_doubling_all_reduce, p=3, n=1).results
+    [[111], [111], [111]]
+    """
+    # BEGIN SOLUTION
+    rank, q = comm.rank, 1 << (comm.size.bit_length() - 1)
+    incoming = torch.empty_like(x)
+    if rank >= q:
+        comm.send(x, rank - q)
+        comm.recv(x, rank - q)
+        return
+    if rank + q < comm.size:
+        comm.recv(incoming, rank + q)
+        x += incoming
+    distance = 1
+    while distance < q:
+        comm.sendrecv(x, rank ^ distance, incoming, rank ^ distance)
+        x += incoming
+        distance *= 2
+    if rank + q < comm.size:
+        comm.send(x, rank + q)
+    # END SOLUTION
+
+
+# %%
+check("collectives.recursive_doubling_all_reduce")
+
+# %% [markdown]
+# Here is *your* function in the picture. Play it, with 8 ranks and with 11.
+
+# %%
+topology.explorable(recursive_doubling_all_reduce)
+
+# %% [markdown]
+# ## Parameter servers
+#
+# The first large systems had **workers**, which compute gradients, and **servers**, which keep the parameters and add up what arrives
+# (Li et al. 2014). One server is the star: its link carries $2(p-1)$ times $x$. Several servers share the work. Server $j$ owns share $j$ of
+# $x$; every worker sends each share to its owner, and gets the sums back.
+#
+# Here servers are ranks 0 to `servers - 1`, and they are workers as well. The art is in the order. If all ranks begin with
+# server 0, the others are idle while there is a queue. So let rank $r$ deal with rank $r + d \bmod p$ in round $d$: every
+# server then hears from another rank in each round.
+#
+#     p = 4, servers 0 and 1:   round 1   0→1  3→0        (0 sends its share 1 to server 1, ...)
+#                               round 2   2→0  3→1
+#                               round 3   1→0  2→1
+
+# %% [markdown]
+# {{exercise parameter_server_all_reduce}}
+#
+# `x` has one dimension. Share $j$ is `x.tensor_split(servers)[j]`: a view into `x`, so that adding to it changes `x`. There may be more servers than
+# elements; then some shares are empty, and you may send them all the same.
+#
+# <details><summary>Hint 1: in two halves</summary>
+#
+# First all shares go in: as a worker send each share to its owner, as a server receive p - 1 times and add. When that is over, all sums go out:
+# as a server send your share to all others, as a worker receive each share from its owner.
+# </details>
+# <details><summary>Hint 2: a server is a worker, too</summary>
+#
+# It has to send its own shares while it receives. `comm.isend` begins a message and lets you go on: collect the requests in a list, do
+# your receiving, and then `wait()` for all of them.
+# </details>
+# <details><summary>Hint 3: the order</summary>
+#
+# `others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]` is the order to send in. What is sent d ranks up comes from d ranks down,
+# so receive in the order of `reversed(others)`.
+# </details>
+# <details><summary>Hint 4: the first half</summary>
+#
+#     requests = [comm.isend(shares[other], other) for other in others if other < servers]
+#     if comm.rank < servers:
+#         incoming = torch.empty_like(shares[comm.rank])
+#         for other in reversed(others):
+#             ...
+#     for request in requests:
+#         request.wait()
+# </details>
+
+
+# %%
+def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
+    """Sum `x` over the ranks, in place: ranks 0 to servers-1 each sum one share of `x` and send it to all.
+
+    x: shape (n,). servers: 1 to comm.size. k servers take 1/k of one server's time for the bytes.
+
+    >>> on_ranks(parameter_server_all_reduce, p=3, n=2, servers=2).results
+    [[111, 111], [111, 111], [111, 111]]
+    """
+    # BEGIN SOLUTION
+    shares = x.tensor_split(servers)
+    others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]
+    requests = [comm.isend(shares[other], other) for other in others if other < servers]
+    if comm.rank < servers:
+        incoming = torch.empty_like(shares[comm.rank])
+        for other in reversed(others):
+            comm.recv(incoming, other)
+            shares[comm.rank].add_(incoming)
+    for request in requests:
+        request.wait()
+    requests = [comm.isend(shares[comm.rank], other) for other in others if comm.rank < servers]
+    for other in reversed(others):
+        if other < servers:
+            comm.recv(shares[other], other)
+    for request in requests:
+        request.wait()
+    # END SOLUTION
+
+
+# %%
+check("collectives.parameter_server_all_reduce")
+
+# %% [markdown]
+# ## Nodes
+#
+# GPUs come in nodes. Inside a node they are joined by a fast bus; between nodes there is a network that is ten times slower and that they
+# have to share. A **hierarchical** all-reduce sends over the network only what it must:
+#
+# 1. sum inside each node, to its first rank, the *leader*;
+# 2. all-reduce between the leaders;
+# 3. broadcast inside each node.
+#
+# `Group(comm, ranks)` makes a communicator out of some of the ranks, numbered 0, 1, ... anew. Only its members may make it. With groups the
+# three steps are three calls, and any all-reduce you know will do for the second.
+
+# %% [markdown]
+# {{exercise hierarchical_all_reduce}}
+#
+# Ranks 0 to `per_node - 1` are the first node, and so on; the last node may be smaller. Take the parts from the library, so that this does not
+# depend on the exercises above: `reduce(x, comm)` and `broadcast(x, comm)` are the trees with root 0, `ring_all_reduce(x, comm)` is the ring.
+#
+# <details><summary>Hint 1: my node</summary>
+#
+# Its first rank is `comm.rank // per_node * per_node`; its ranks are a `range` from there, which ends at `comm.size` at the latest.
+# </details>
+# <details><summary>Hint 2: the leaders</summary>
+#
+# They are `range(0, comm.size, per_node)`. Only a leader makes this group; the others go straight to the third step and wait there.
+# </details>
+
+
+# %%
+def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
+    """Sum `x` over the ranks, in place: inside each node, between one leader per node, inside again.
+
+    x: any shape. per_node: ranks of a node, 1 or more. Only the first rank of a node talks to other nodes.
+
+    >>> on_ranks(hierarchical_all_reduce, p=3, n=1, per_node=2).results
+    [[111], [111], [111]]
+    """
+    # BEGIN SOLUTION
+    first = comm.rank // per_node * per_node
+    node = Group(comm, range(first, min(first + per_node, comm.size)))
+    reduce(x, node)
+    if comm.rank == first:
+        ring_all_reduce(x, Group(comm, range(0, comm.size, per_node)))
+    broadcast(x, node)
+    # END SOLUTION
+
+
+# %%
+check("collectives.hierarchical_all_reduce")
+
+# %% [markdown]
+# ## The price
+#
+# You have seen it in the pictures: the time of an algorithm is the time of its *longest path*, the messages that have to follow one another.
+# With $\alpha$ seconds per message (latency) and $\beta$ seconds per byte ($1/\beta$ is the bandwidth), a message of $n$ bytes takes
+# $\alpha + n\beta$ (Hockney 1994), and an all-reduce
+#
+# $$ T = a\,\alpha + b\,n\beta, $$
+#
+# where $a$ counts messages in a row and $b\,n$ their bytes. Read the two off the algorithm:
+#
+# - **naive** and **parameter server** (with one server): $p-1$ messages of $n$ into rank 0, one after the other, and as many out.
+# - **tree**: $\lceil\log_2 p\rceil$ rounds up and as many down, each with all $n$ bytes.
+# - **ring**: $p-1$ steps that add and $p-1$ that pass on, each with a chunk of $n/p$ bytes.
+# - **recursive doubling**: $\log_2 p$ rounds with $n$ bytes. For $p$ no power of two: those of $q$, and two messages of $n$ more.
+# - **Rabenseifner** (2004): each rank swaps *half* of what it holds with a partner, then half of that half, until it has summed $1/q$ of $x$; then the
+#   same way back. $2\log_2 q$ rounds, and $n/2 + n/4 + \dots = \frac{q-1}{q} n$ bytes each way. For $p$ no power of two it folds, like recursive
+#   doubling.
+# - **hierarchical** with four ranks per node: a tree all-reduce among $\min(p, 4)$ and a ring among $\lceil p/4 \rceil$.
+
+# %% [markdown]
+# {{exercise cost}}
+#
+# The check runs the library's algorithms on the simulated machine and compares your formula with the clock.
+#
+# <details><summary>Hint 1: whole rounds</summary>
+#
+# For a whole number p ≥ 1, $\lceil\log_2 p\rceil$ is `(p - 1).bit_length()` and $\lfloor\log_2 p\rfloor$ is `p.bit_length() - 1`. No rounding errors.
+# </details>
+# <details><summary>Hint 2: the folded ranks</summary>
+#
+# With k = ⌊log₂ p⌋ and q = 2ᵏ: if p > q, add 2 (alpha + nbytes · beta) to what it costs for q.
+# </details>
+# <details><summary>Hint 3: hierarchical</summary>
+#
+# `cost` may call itself: `cost("tree", min(p, 4), ...) + cost("ring", ...)`.
+# </details>
+
+
+# %%
+def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> float:
+    """Seconds of an all-reduce of `nbytes` bytes over `p` ranks.
+
+    algorithm: "naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server" (one server) or
+    "hierarchical" (nodes of four). alpha: seconds per message, beta: seconds per byte. Adding costs nothing here.
+
+    >>> cost("ring", 4, 1000, alpha=10.0, beta=0.01)  # 6 messages, 250 bytes each
+    75.0
+    """
+    # BEGIN SOLUTION
+    message, k = alpha + nbytes * beta, p.bit_length() - 1
+    q = 2**k
+    folding = 2 * message if p > q else 0.0
+    match algorithm:
+        case "naive" | "parameter_server":
+            return 2 * (p - 1) * message
+        case "ring":
+            return 2 * (p - 1) * (alpha + nbytes / p * beta)
+        case "tree":
+            return 2 * (p - 1).bit_length() * message
+        case "recursive_doubling":
+            return k * message + folding
+        case "rabenseifner":
+            return 2 * k * alpha + 2 * (q - 1) / q * nbytes * beta + folding
+        case "hierarchical":
+            return cost("tree", min(p, 4), nbytes, alpha, beta) + cost("ring", -(-p // 4), nbytes, alpha, beta)
+    # END SOLUTION
+
+
+# %%
+check("collectives.cost")
+
+# %% [markdown]
+# The lecture on distributed deep learning prints a table of such costs. Three of its rows for $N$ workers and $M$ bytes, beside what your formulas say:
+#
+# | | lecture | here |
+# |---|---|---|
+# | ring | $2(N-1)\alpha + 2\frac{N-1}{N} M\beta$ | the same |
+# | tree | $2\alpha\log N + 2\log N\, M\beta$ | the same, with $\log_2$ rounded up |
+# | parameter server | $2\alpha + 2(N-1)M\beta$ | $2(N-1)\alpha + 2(N-1)M\beta$ |
+#
+# <details><summary>Why does the parameter server's latency differ? Who is right?</summary>
+#
+# The lecture lets all workers send at the same time, so their latencies overlap, and only the bytes queue for the server's link. Our machine makes
+# the server handle one message after the other, each with its $\alpha$. Which is closer depends on where the latency comes from. If it is the
+# wire, it overlaps; if it is the work of a processor for each message, it does not. Both are models. A measurement decides, and that is what
+# comes next.
+# </details>
+
+# %% [markdown]
+# ## A real machine
+#
+# Now start MPI processes beside this notebook. *(The command behind it: `mpiexec -n 2 python ...`.)*
+
+# %%
+from hpcdl.cluster import Cluster, publish
+
+ranks = max(2, min(4, os.cpu_count() or 1))
+cluster = Cluster(n=ranks).start()
+print(ranks, "engines")
+
+
+# %% [markdown]
+# **Ping-pong.** Ranks 0 and 1 play a message back and forth; half of a round trip is the time of a message. Each size is measured nine times,
+# and small ones many times in a row. The function runs on the engines, and `publish` sends each number here while they go on.
+
+
+# %%
+def ping_pong(comm, sizes, repeats=9):
+    partner = 1 - comm.rank
+    for nbytes in sizes if comm.rank < 2 else ():
+        x = torch.zeros(nbytes // 4)
+        times = max(1, min(50, 100_000 // nbytes))
+        for repeat in range(-1, repeats):  # the first one warms up
+            start = comm.clock()
+            for _ in range(times):
+                if comm.rank == 0:
+                    comm.send(x, partner)
+                comm.recv(x, partner)
+                if comm.rank == 1:
+                    comm.send(x, partner)
+            if comm.rank == 0 and repeat >= 0:
+                publish((nbytes, (comm.clock() - start) / (2 * times)))
+
+
+sizes = [4 * 8**k for k in range(8)]  # 4 B to 8 MB
+measured = [record.value for record in cluster.stream(ping_pong, sizes, timeout=60)]
+nbytes, seconds = torch.tensor(measured, dtype=torch.float64).T
+print(f"{len(nbytes)} measurements; 4 bytes took {1e6 * seconds[nbytes == 4].min():.3g} µs at best")
+
+# %% [markdown]
+# First fit them **by hand**. Small dots are all measurements, the marks are the fastest of each size. Move α until the flat part on the left lies on the
+# marks, then β for the slope on the right.
+
+# %%
+message_cost.explorable({"one message": (nbytes, seconds)})
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# α shifts the flat left end up and down and does nothing on the right; β shifts the ramp and does nothing on the left. They meet near $n = \alpha/\beta$.
+# The line rarely goes through all dots: between a few KB and some 100 KB MPI changes how it sends (small messages are copied at once, large ones wait
+# for the receiver), and large ones leave the cache. A straight line is a model of all that. And some dots lie far above the marks:
+# the machine was busy with something else.
+# </details>
+
+# %% [markdown]
+# {{exercise fit_alpha_beta}}
+#
+# Write the fit. Two things make it harder than it looks.
+#
+# *Scale.* The longest message takes thousands of times as long as the shortest. Least squares would bend everything to get the longest right, and lose
+# α in the noise. So make errors *relative*: minimize $\sum_i \left(\frac{\alpha + n_i\beta}{t_i} - 1\right)^2$, which is least squares again, with rows
+# $(1/t_i,\; n_i/t_i)$ and right-hand sides 1.
+#
+# *Outliers.* A machine that does something else makes a message two or a hundred times as slow, never faster. Each size was measured several
+# times: take one number per size, and one that a few slow messages do not move.
+#
+# <details><summary>Hint 1: one number per size</summary>
+#
+# `nbytes.unique()` are the sizes; `seconds[nbytes == size]` are the times of one of them. Their `min()` is the message that nobody disturbed. (The
+# median will do as well, as long as fewer than half were disturbed; the mean will not.)
+# </details>
+# <details><summary>Hint 2: least squares in torch</summary>
+#
+# `torch.linalg.lstsq(A, b).solution` minimizes ‖A s − b‖². A has a row per size and two columns; `torch.stack([...], dim=1)` makes it from its columns.
+# </details>
+
+
+# %%
+def fit_alpha_beta(nbytes: Tensor, seconds: Tensor) -> tuple[float, float]:
+    """Alpha (seconds per message) and beta (seconds per byte) from measured times of messages.
+
+    nbytes, seconds: shape (m,), float64; each size occurs several times, in any order, and some times are far too long.
+
+    >>> fit_alpha_beta(torch.tensor([100.0, 100.0, 900.0]), torch.tensor([2.0, 2.0, 10.0]))  # 1 + 0.01 n
+    (1.0, 0.01)
+    """
+    # BEGIN SOLUTION
+    sizes = nbytes.unique()
+    least = torch.stack([seconds[nbytes == size].min() for size in sizes])
+    rows = torch.stack([1 / least, sizes / least], dim=1)
+    alpha, beta = torch.linalg.lstsq(rows, torch.ones_like(least)).solution.tolist()
+    return alpha, beta
+    # END SOLUTION
+
+
+# %%
+check("collectives.fit_alpha_beta")
+
+# %% [markdown]
+# ## Measured against predicted
+#
+# Now your algorithms leave the simulated machine. First they prove themselves there; then they run on the engines, beside the library's, while your `cost`
+# predicts them with the α and β that your fit found. Before you run the cell, say what you expect: how far off will a two-parameter model be?
+
+
+# %%
+def tree_all_reduce(x, comm):
+    tree_reduce(x, comm, 0)
+    tree_broadcast(x, comm, 0)
+
+
+def measure(comm, algorithms, sizes, repeats=9):
+    for nbytes in sizes:
+        for name, all_reduce in algorithms.items():
+            x = torch.zeros(nbytes // 4)
+            times = max(1, min(20, 100_000 // nbytes))
+            for repeat in range(-1, repeats):
+                comm.barrier()
+                start = comm.clock()
+                for _ in range(times):
+                    all_reduce(x, comm)
+                if comm.rank == 0 and repeat >= 0:
+                    publish((name, nbytes, (comm.clock() - start) / times))
+
+
+algorithms = {
+    "naive": naive_all_reduce,
+    "ring": ring_all_reduce,
+    "tree": tree_all_reduce,
+    "recursive_doubling": recursive_doubling_all_reduce,
+    "parameter_server": parameter_server_all_reduce,
+}
+times = {name: ([], []) for name in algorithms}
+
+
+def predict(name, size, alpha, beta):
+    return cost(name, ranks, size, alpha, beta)
+
+
+with when_solved():
+    for name, all_reduce in algorithms.items():
+        on_ranks(all_reduce, ranks)
+        predict(name, 4, 1.0, 1.0)
+    alpha, beta = fit_alpha_beta(nbytes, seconds)
+    state = {"measured": times, "predict": predict, "alpha": alpha, "beta": beta, "shown": message_cost.ALL}
+    with LiveFigure(message_cost.draw, (9.6, 4.4), layout=[["times", "ratio"]], width_ratios=[1.35, 1]) as live:
+        for record in cluster.stream(measure, algorithms, sizes, timeout=120):
+            name, size, second = record.value
+            times[name][0].append(size)
+            times[name][1].append(second)
+            live.update(state)
+
+# %% [markdown]
+# The same with sliders: look at one algorithm at a time, and see whether another α and β would explain it better.
+
+# %%
+with when_solved():
+    alpha, beta = fit_alpha_beta(nbytes, seconds)
+    display(message_cost.explorable(times, predict, alpha, beta))
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - The order of the algorithms and the shape of the curves are right: flat, then a ramp. That is what one needs to choose an algorithm.
+# - The fastest times lie mostly within a factor of two or three of the prediction, seldom much closer. Small messages take longer than predicted: Python's
+#   own work for each call is not in α, and with more engines than cores a rank waits until it gets a core. Large ones take longer
+#   too: adding is not free (the models have a third constant for it, γ), and two messages that cross share one memory bus.
+# - Dots far above their marks are moments when the machine did something else.
+# </details>
+
+# %%
+cluster.stop()  # the engines have done their work: give back their memory
+
+# %% [markdown]
+# ## Which one?
+#
+# Every cost is a straight line in $n$: a start $a\,\alpha$ and a slope $b\,\beta$. Few messages in a row mean a low start, few bytes a gentle slope, and no
+# algorithm has both. So the best one changes with $n$, where two lines cross:
+#
+# $$ a_1\alpha + b_1 n\beta = a_2\alpha + b_2 n\beta \quad\Longrightarrow\quad n = \frac{(a_1 - a_2)\,\alpha}{(b_2 - b_1)\,\beta}. $$
+
+# %% [markdown]
+# {{exercise best_algorithm}}
+#
+# Both functions get `cost` as an argument, which is yours by default; the check passes one of its own, with the same arguments.
+#
+# <details><summary>Hint 1: the minimum by a key</summary>
+#
+# `min(names, key=lambda name: ...)` gives the name with the least value of the key.
+# </details>
+# <details><summary>Hint 2: start and slope of a line that you can only evaluate</summary>
+#
+# For 0 bytes the cost is the start. With alpha = 0 and one byte it is the slope.
+# </details>
+# <details><summary>Hint 3: when do they cross?</summary>
+#
+# One algorithm has to start lower and the other to rise more slowly: numerator and denominator have the same sign and neither is 0. Otherwise one of them is
+# better everywhere: `math.inf`.
+# </details>
+
+# %%
+ALGORITHMS = ("naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server", "hierarchical")
+
+
+def best_algorithm(p: int, nbytes: float, alpha: float, beta: float, cost: Callable = cost) -> str:
+    """The name, out of ALGORITHMS, of the all-reduce that costs least; of equal ones any.
+
+    >>> best_algorithm(2, 1000, alpha=1.0, beta=0.0)
+    'recursive_doubling'
+    """
+    # BEGIN SOLUTION
+    return min(ALGORITHMS, key=lambda name: cost(name, p, nbytes, alpha, beta))
+    # END SOLUTION
+
+
+def crossover(first: str, second: str, p: int, alpha: float, beta: float, cost: Callable = cost) -> float:
+    """The number of bytes, above 0, at which two algorithms cost the same; math.inf where there is none.
+
+    >>> crossover("tree", "ring", 4, alpha=1.0, beta=0.001)  # 4 + 0.004 n = 6 + 0.0015 n
+    800.0
+    """
+    # BEGIN SOLUTION
+    fewer_messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
+    more_per_byte = cost(second, p, 1, 0.0, beta) - cost(first, p, 1, 0.0, beta)
+    return fewer_messages / more_per_byte if fewer_messages * more_per_byte > 0 else math.inf
+    # END SOLUTION
+
+
+# %%
+check("collectives.best_algorithm")
+
+# %% [markdown]
+# ## The map
+#
+# For each number of ranks and each size the colour of the best algorithm, by *your* `cost`. Move the cross with the first two sliders; the curves on the
+# right are its row of the map.
+#
+# 1. Move α. What happens to the map? And if you move β by as much the other way?
+# 2. Why is there a comb of two colours on the right side?
+# 3. Find a place where the wrong choice costs a factor of 100.
+
+# %%
+best_map.explorable(cost)
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. It slides sideways, and it slides back: only the ratio α/β counts, the size at which a message pays as much for latency as for bytes.
+# 2. Rabenseifner needs a power of two. For 12, 24, 48 ranks it has to fold, which costs two messages of all $n$ bytes; then the ring, which takes any
+#    $p$ as it is, wins as soon as $n$ is large. For 16, 32, 64 Rabenseifner sends no more bytes than the ring, in far fewer rounds.
+# 3. Upper right: 1,024 ranks and 1 GB through one server, naive, takes hundreds of times as long as Rabenseifner.
+#
+# `hierarchical` is nowhere: if all links are alike, nodes bring nothing. See below.
+# </details>
+
+# %% [markdown]
+# ## 1,024 ranks
+#
+# You measured a handful of processes. What would the same links do with 1,024? Take the gradients of ResNet-50, 25.5 million weights of 4 bytes each:
+# 102 MB. The curves are your `cost` with your α and β; the crosses are the real algorithms, run on the simulated machine with as many ranks.
+
+
+# %%
+def virtual_seconds(name: str, p: int, nbytes: float, alpha: float, beta: float) -> float:
+    """The all-reduce itself on p simulated ranks; 4p bytes stand for nbytes."""
+
+    def rank(comm):
+        ALL_REDUCE[name](torch.zeros(p), comm)
+
+    return simulate(rank, p, alpha=alpha, beta=beta * nbytes / (4 * p)).seconds
+
+
+gradients = 102e6
+with when_solved():
+    alpha, beta = fit_alpha_beta(nbytes, seconds)
+    best = best_algorithm(1024, gradients, alpha, beta)
+    figure, axes = plt.subplots(figsize=(9.6, 4.2), layout="constrained")
+    many = [2**k for k in range(1, 11)]
+    for name in ("naive", "tree", "recursive_doubling", "ring", "rabenseifner"):
+        (line,) = axes.loglog(many, [cost(name, p, gradients, alpha, beta) for p in many], label=name.replace("_", " "))
+        checked = [4, 16, 64]
+        simulated = [virtual_seconds(name, p, gradients, alpha, beta) for p in checked]
+        axes.loglog(checked, simulated, "x", color=line.get_color(), markersize=9, markeredgewidth=2)
+    axes.set(xlabel="ranks p", ylabel="seconds", title="All-reduce of 102 MB over links like these")
+    axes.set_xticks(many, many)
+    axes.minorticks_off()
+    axes.legend()
+    plt.show()
+    naive_time, best_time = (cost(name, 1024, gradients, alpha, beta) for name in ("naive", best))
+    print(
+        f"1,024 ranks: {best} takes {best_time:.3g} s, naive {naive_time:.3g} s, {naive_time / best_time:.0f} times as long."
+    )
+
+# %% [markdown]
+# **And nodes?** The lectures' case study has nodes of 8 GPUs with 100 Gb/s Ethernet between them, β = 80 ps per byte. For the rest this table makes
+# assumptions, so read it for its shape: α = 20 µs between nodes, 5 µs and 100 ps per byte inside. A flat ring has to take all $2(p-1)$ steps at
+# the pace of the slowest link.
+
+# %%
+from hpcdl.cost import collectives as library
+
+network, inside = (20e-6, 80e-12), (5e-6, 100e-12)
+print(f"{'':>12}{'1 MB':>28}{'100 MB':>28}")
+print(f"{'GPUs':>12}{'flat ring':>14}{'hierarchical':>14}{'flat ring':>14}{'hierarchical':>14}")
+for p in (8, 64, 512, 1024, 2048):
+    row = []
+    for size in (1_024_000, 102_400_000):
+        links = network if p > 8 else inside
+        row += [library.ring(p, size, *links), library.hierarchical(p, size, *network, per_node=8, within=inside)]
+    print(f"{p:>12}" + "".join(f"{1e3 * value:>11.2f} ms" for value in row))
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# For 1 MB the flat ring drowns in latency: 4,094 messages in a row for 2,048 GPUs. With one leader per node there are 256 in the ring, an eighth of the
+# messages. For 100 MB on few nodes the flat ring is the better one: it sends each byte twice, where the trees inside a node send all of $x$ in each round. Systems
+# therefore do both, a small tensor one way, a large one the other: the "hybrid all-reduce" of the case study (Jia et al. 2018).
+# </details>
+
+# %% [markdown]
+# ## Further reading
+#
+# - R. W. Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2": where $\alpha + n\beta$ comes from.
+# - R. Thakur, R. Rabenseifner and W. Gropp 2005, "Optimization of collective communication operations in MPICH": how a library chooses; your map, measured.
+# - P. Patarasuk and X. Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations": why no all-reduce sends fewer bytes than the ring.
+# - M. Li et al. 2014, "Scaling distributed machine learning with the parameter server".
+# - X. Jia et al. 2018, "Highly scalable deep learning training system with mixed-precision: training ImageNet in four minutes": the hierarchical and the hybrid
+#   all-reduce.
