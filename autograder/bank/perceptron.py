@@ -58,29 +58,38 @@ def predict(w, X):
     torch.where(X @ w >= 0, 1.0, -1.0)
 
 
+@wrong("perceptron.predict", "w * x without the sum", fails=ALL_OF_PREDICT, says="w^T x is the sum of these products")
+def predict(w, X):
+    return torch.sign(w * X)
+
+
+ALL_OF_UPDATE = ("moves_on_a_mistake", "stays_when_right", "at_zero", "w_is_not_changed")
+ALL_BUT_STAYING = ("moves_on_a_mistake", "at_zero", "w_is_not_changed")
+
+
 @wrong(
     "perceptron.update",
     "updates always",
-    fails=("moves_on_a_mistake", "stays_when_right", "at_zero"),
+    fails=ALL_OF_UPDATE,
     says="You update always. The perceptron learns from its mistakes only",
 )
 def update(w, x, y, lr):
     return w + lr * y * x
 
 
-@wrong("perceptron.update", "half a step", fails=("moves_on_a_mistake", "at_zero"), says="You moved half the way")
+@wrong("perceptron.update", "half a step", fails=ALL_BUT_STAYING, says="You moved half the way")
 def update(w, x, y, lr):
     yhat = 1.0 if w @ x >= 0 else -1.0
     return w + lr * y * x if yhat != y else w.clone()
 
 
-@wrong("perceptron.update", "moves away", fails=("moves_on_a_mistake", "at_zero"), says="You moved the wrong way")
+@wrong("perceptron.update", "moves away", fails=ALL_BUT_STAYING, says="You moved the wrong way")
 def update(w, x, y, lr):
     yhat = 1.0 if w @ x >= 0 else -1.0
     return w - lr * (y - yhat) * x
 
 
-@wrong("perceptron.update", "no bias", fails=("moves_on_a_mistake", "at_zero"), says="w_0 did not move")
+@wrong("perceptron.update", "no bias", fails=ALL_BUT_STAYING, says="w_0 did not move")
 def update(w, x, y, lr):
     yhat = 1.0 if w @ x >= 0 else -1.0
     new = w.clone()
@@ -88,7 +97,7 @@ def update(w, x, y, lr):
     return new
 
 
-@wrong("perceptron.update", "no rate", fails=("moves_on_a_mistake", "at_zero"), says="The learning rate is missing")
+@wrong("perceptron.update", "no rate", fails=ALL_BUT_STAYING, says="The learning rate is missing")
 def update(w, x, y, lr):
     yhat = 1.0 if w @ x >= 0 else -1.0
     return w + (y - yhat) * x
@@ -109,7 +118,7 @@ def update(w, x, y, lr):
 @wrong(
     "perceptron.update",
     "updates when it is right",
-    fails=("moves_on_a_mistake", "stays_when_right", "at_zero"),
+    fails=ALL_OF_UPDATE,
     says="You update exactly when you should not",
 )
 def update(w, x, y, lr):
@@ -120,7 +129,7 @@ def update(w, x, y, lr):
 @wrong(
     "perceptron.update",
     "the perceptron of z, not of its sign (the delta rule)",
-    fails=("moves_on_a_mistake", "stays_when_right", "at_zero"),
+    fails=ALL_OF_UPDATE,
     says="update(w, x, y, lr)",
 )
 def update(w, x, y, lr):
@@ -174,7 +183,7 @@ def fit(X, y, lr, max_epochs):
 @wrong(
     "perceptron.fit",
     "running totals for counts",
-    fails=("counts", "stops_when_settled"),
+    fails=("counts", "stops_when_settled", "gives_up_on_xor"),
     says="These are running totals",
 )
 def fit(X, y, lr, max_epochs):
@@ -193,7 +202,7 @@ def fit(X, y, lr, max_epochs):
 @wrong(
     "perceptron.fit",
     "one move per epoch",
-    fails=("weights", "counts", "stops_when_settled"),
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="Use the new w for the very next sample",
 )
 def fit(X, y, lr, max_epochs):
@@ -210,7 +219,7 @@ def fit(X, y, lr, max_epochs):
 @wrong(
     "perceptron.fit",
     "shuffled",
-    fails=("weights", "counts", "stops_when_settled"),
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="another order, start or rule led to it",
 )
 def fit(X, y, lr, max_epochs):
@@ -252,6 +261,21 @@ def fit(X, y, lr, max_epochs):
     return torch.zeros(X.shape[1])
 
 
+@wrong("perceptron.update", "does nothing", fails=ALL_OF_UPDATE, says="w did not move, though the prediction was wrong")
+def update(w, x, y, lr):
+    return w.clone()
+
+
+@wrong(
+    "perceptron.novikoff_bound",
+    "always infinite",
+    fails=("value", "no_run_makes_more_mistakes", "infinite_without_a_margin"),
+    says="Here w_star does separate the samples",
+)
+def novikoff_bound(X, y, w_star):
+    return float("inf")
+
+
 NEAREST, WRONG_SIDE, LENGTH = "the_nearest_sample", "negative_when_wrong", "length_of_w_does_not_matter"
 
 
@@ -260,17 +284,17 @@ def margin(w, X, y):
     return (y * (X @ w)).min().item()
 
 
-@wrong("perceptron.margin", "|w| without w_0", fails=(NEAREST, WRONG_SIDE), says="the whole w, w_0 included")
+@wrong("perceptron.margin", "|w| without w_0", fails=(NEAREST, WRONG_SIDE, LENGTH), says="the whole w, w_0 included")
 def margin(w, X, y):
     return ((y * (X @ w)).min() / w[1:].norm()).item()
 
 
-@wrong("perceptron.margin", "the mean for the minimum", fails=(NEAREST, WRONG_SIDE), says="This is the mean")
+@wrong("perceptron.margin", "the mean for the minimum", fails=(NEAREST, WRONG_SIDE, LENGTH), says="This is the mean")
 def margin(w, X, y):
     return ((y * (X @ w)).mean() / w.norm()).item()
 
 
-@wrong("perceptron.margin", "no labels", fails=(NEAREST, WRONG_SIDE), says="The labels are missing")
+@wrong("perceptron.margin", "no labels", fails=(NEAREST, WRONG_SIDE, LENGTH), says="The labels are missing")
 def margin(w, X, y):
     return ((X @ w).min() / w.norm()).item()
 
@@ -285,7 +309,12 @@ def margin(w, X, y):
     return max(((y * (X @ w)).min() / w.norm()).item(), 0.0)
 
 
-@wrong("perceptron.margin", "a margin per sample", fails=(NEAREST, WRONG_SIDE), says="has shape (20,)")
+@wrong(
+    "perceptron.margin",
+    "a margin per sample",
+    fails=(NEAREST, WRONG_SIDE, LENGTH),
+    says="These are the distances of all samples",
+)
 def margin(w, X, y):
     return y * (X @ w) / w.norm()
 
@@ -313,7 +342,7 @@ def novikoff_bound(X, y, w_star):
     return (X.norm(dim=1).max().item() / gamma) ** 2
 
 
-@wrong("perceptron.novikoff_bound", "R of the whole matrix", fails=VALUE, says="not of the whole matrix")
+@wrong("perceptron.novikoff_bound", "R of the whole matrix", fails=(VALUE, HOLDS), says="not of the whole matrix")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X.norm().item() / gamma) ** 2 if gamma > 0 else float("inf")
@@ -330,13 +359,18 @@ def novikoff_bound(X, y, w_star):
     return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong("perceptron.novikoff_bound", "R without x_0", fails=VALUE, says="x_0 = 1 included")
+@wrong("perceptron.novikoff_bound", "R without x_0", fails=(VALUE, HOLDS), says="x_0 = 1 included")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X[:, 1:].norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong("perceptron.lift", "the product first", fails="appends_the_product", says="The product comes last")
+@wrong(
+    "perceptron.lift",
+    "the product first",
+    fails=("appends_the_product", "x_is_not_changed"),
+    says="The product comes last",
+)
 def lift(X):
     return torch.cat([X[:, :1], X[:, 1:2] * X[:, 2:3], X[:, 1:]], dim=1)
 
@@ -344,14 +378,19 @@ def lift(X):
 @wrong(
     "perceptron.lift",
     "a sum for the product",
-    fails=("appends_the_product", "xor_becomes_separable"),
+    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
     says="That is x1 + x2",
 )
 def lift(X):
     return torch.cat([X, X[:, 1:2] + X[:, 2:3]], dim=1)
 
 
-@wrong("perceptron.lift", "a square", fails=("appends_the_product", "xor_becomes_separable"), says="That is x1 squared")
+@wrong(
+    "perceptron.lift",
+    "a square",
+    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
+    says="That is x1 squared",
+)
 def lift(X):
     return torch.cat([X, X[:, 1:2] ** 2], dim=1)
 
@@ -359,7 +398,7 @@ def lift(X):
 @wrong(
     "perceptron.lift",
     "columns counted from 1",
-    fails=("appends_the_product", "xor_becomes_separable"),
+    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
     says="The columns are counted from 0",
 )
 def lift(X):
@@ -373,9 +412,24 @@ def lift(X):
     return lifted
 
 
-@wrong("perceptron.lift", "only the product", fails=("appends_the_product",), says="has shape (7, 1), expected (7, 4)")
+@wrong(
+    "perceptron.lift",
+    "only the product",
+    fails=("appends_the_product", "x_is_not_changed"),
+    says="This is the new column alone",
+)
 def lift(X):
     return X[:, 1:2] * X[:, 2:3]
+
+
+@wrong(
+    "perceptron.lift",
+    "the products, not as a column",
+    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
+    says="Make a column of them",
+)
+def lift(X):
+    return X[:, 1] * X[:, 2]
 
 
 ALL_OF_XOR = ("four_corners", "any_batch", "hidden_neurons_draw_lines", "output_neuron_draws_a_line")

@@ -67,6 +67,7 @@ def sign_of_z(student, rng):
             oracle.predict(w, X),
             name="predict(w, X)",
             mistakes={
+                "w * X multiplies entry by entry. w^T x is the sum of these products: X @ w.": (w * X).sign(),
                 "These are the values of z. A perceptron answers with their sign alone: +1 or -1.": z,
                 "You answer 0 for the negative side. The labels of this lab are +1 and -1.": (z >= 0).float(),
                 "Every sign is turned round: z > 0 is called +1.": -oracle.predict(w, X),
@@ -160,6 +161,8 @@ def stays_when_right(student, rng):
                 "You update exactly when you should not: only when the prediction is right.": w - 2 * lr * y * x,
             },
         )
+        moved = student.update(w.clone(), x, -y, lr)  # the other label: here it must move, or staying means nothing
+        checks.that(not checks.same(moved, w), "w stays also when the prediction is wrong: it never learns.", got=moved)
 
 
 @update.check(points=2)
@@ -175,7 +178,7 @@ def at_zero(student, rng):
     checks.close(student.update(w, x, 1.0, 0.5), w, name="update(w, x, +1, lr) at w = 0", why=why, mistakes=mistakes)
 
 
-@update.check(points=2)
+@update.check(points=2, needs="moves_on_a_mistake")
 def w_is_not_changed(student, rng):
     "The result is a new tensor: the w that was passed in keeps its values."
     for w, x, y in wrong_and_right(rng):
@@ -275,7 +278,7 @@ def stops_when_settled(student, rng):
     )
 
 
-@fit.check(points=4, seconds=3)
+@fit.check(points=4, needs="counts", seconds=3)
 def gives_up_on_xor(student, rng):
     "On samples that no line separates, it gives up after max_epochs."
     order = torch.randperm(4, generator=rng)
@@ -307,6 +310,7 @@ def the_nearest_sample(student, rng):
             name="margin(w, X, y)",
             mistakes={
                 "You did not divide by |w|: a w twice as long would have twice the margin.": nearest,
+                "These are the distances of all samples. The margin is one number, the smallest.": y * z / length,
                 "Divide by the length of the whole w, w_0 included: x has its x_0 too.": nearest / w[1:].norm(),
                 "You divided by |w| squared: the distance is y z / |w|.": nearest / length**2,
                 "This is the mean. The margin is that of the nearest sample: the minimum.": (y * z).mean() / length,
@@ -337,7 +341,7 @@ def negative_when_wrong(student, rng):
     )
 
 
-@margin.check(points=2)
+@margin.check(points=2, needs="the_nearest_sample")
 def length_of_w_does_not_matter(student, rng):
     "w and 8 w draw the same line, so they have the same margin."
     X, y, w = separable_set(10, 2, rng)
@@ -375,7 +379,7 @@ def value(student, rng):
         )
 
 
-@novikoff_bound.check(points=6, seconds=20)
+@novikoff_bound.check(points=6, needs="value", seconds=20)
 def no_run_makes_more_mistakes(student, rng):
     "On 200 random separable sets, the perceptron never makes more mistakes than the bound allows."
     for k in range(200):
@@ -398,17 +402,27 @@ def no_run_makes_more_mistakes(student, rng):
 def infinite_without_a_margin(student, rng):
     "Where w_star does not separate the samples, the theorem promises nothing: the bound is infinite."
     X, y, w = separable_set(12, 3, rng)
+    checks.that(
+        as_float(student.novikoff_bound(X, y, w)) < math.inf,
+        "Here w_star does separate the samples: the bound is finite.",
+    )
     y = y.clone()
     y[4] = -y[4]
     got = student.novikoff_bound(X, y, w)
-    number = got.item() if type(got) is torch.Tensor and got.numel() == 1 else got
+    hint = " Squaring hides the sign of the margin: look at it first." if as_float(got) < math.inf else ""
     checks.that(
-        type(number) is float and number == math.inf,
-        "w_star gets a sample wrong here, so its margin is negative and the bound must be math.inf."
-        + (" Squaring hides the sign of the margin: look at it first." if type(number) is float else ""),
+        as_float(got) == math.inf,
+        f"w_star gets a sample wrong here, so its margin is negative and the bound must be math.inf.{hint}",
         got=got,
         expected="inf",
     )
+
+
+def as_float(value) -> float:
+    """A number, given as one or as a tensor of one element; NaN for anything else."""
+    if type(value) is torch.Tensor and value.numel() == 1:
+        value = value.item()
+    return float(value) if type(value) in (int, float) else math.nan
 
 
 # ---------------------------------------------------------------------------------------------- lift
@@ -427,6 +441,8 @@ def appends_the_product(student, rng):
             torch.cat([X, product], dim=1),
             name="lift(X)",
             mistakes={
+                "This is the new column alone. Put it beside the three of X: torch.cat([X, column], dim=1).": product,
+                "These are the products alone. Make a column of them, and put it beside X.": product.squeeze(1),
                 "The product comes last: (1, x1, x2, x1 x2).": torch.cat([X[:, :1], product, X[:, 1:]], dim=1),
                 "That is x1 squared. The new coordinate is x1 times x2.": torch.cat([X, square], dim=1),
                 "That is x1 + x2. A sum of coordinates adds nothing that a line cannot do; take their product.": (
@@ -454,7 +470,7 @@ def xor_becomes_separable(student, rng):
     )
 
 
-@lift.check(points=2)
+@lift.check(points=2, needs="appends_the_product")
 def x_is_not_changed(student, rng):
     "The samples that were passed in stay as they were."
     X = samples(5, 2, rng)

@@ -68,7 +68,8 @@ def draw_plane(axes, points: tuple, history: History, k: int) -> None:
         x1, x2, _ = points[history.samples[k - 1]]
         axes.plot(x1, x2, "o", markersize=19, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.8)
     numbers = ", ".join(f"{value:.3g}".replace("-", "−") for value in w.tolist())
-    axes.text(-0.97 * LIMIT, -0.97 * LIMIT, f"w = ({numbers})", va="bottom", backgroundcolor=CARD, fontsize=11)
+    box = {"facecolor": CARD, "edgecolor": "none", "alpha": 0.8, "pad": 2}
+    axes.text(-0.96 * LIMIT, -0.96 * LIMIT, f"w = ({numbers})", va="bottom", fontsize=11, bbox=box)
     axes.set(title="the plane; hollow: called wrong", xlabel="$x_1$", ylabel="$x_2$")
 
 
@@ -90,10 +91,12 @@ def sentence(points: tuple, history: History, k: int) -> str:
     if not points:
         return "Click into the plane to add points. Shift-click adds the other class; a click on a point removes it."
     total, epochs = len(history.samples), len(history.mistakes)
-    if history.settled:
-        end = f"It settles: {_count(total, 'update')}, and epoch {epochs} passes without one."
-    else:
+    if not history.settled:
         end = f"It does not settle: epoch {epochs} still makes {_count(history.mistakes[-1], 'update')}."
+    elif k < total:
+        end = f"It will settle after {_count(total, 'update')}."
+    else:
+        end = f"It has settled: epoch {epochs} passes without an update."
     if len({y for _, _, y in points}) == 1:
         end += " (There is only one class.)"
     if k == 0:
@@ -128,7 +131,7 @@ class Plane(Explorable):
         image, row = self.view.children
         first = (controls["data"], widgets.Label("click adds"), self.label, self.back, self.clear)
         row.children = row.children[1:]
-        self.view.children = (image, widgets.HBox(first), row)
+        self.view.children = (image, widgets.HBox(first, layout={"grid_gap": "8px", "margin": "4px 0 0 0"}), row)
 
     @property
     def state(self) -> dict:

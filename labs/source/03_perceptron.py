@@ -222,9 +222,9 @@ def two_bands(gap, n=120, seed=1):
 
 
 with when_solved():
+    counts = {gap: fit(*two_bands(gap), lr=0.5, max_epochs=12)[1] for gap in (1.0, 0.3, 0.1, -0.2)}
     _, axes = plt.subplots(figsize=(8, 3.2))
-    for shade, gap in enumerate((1.0, 0.3, 0.1, -0.2)):
-        w, mistakes = fit(*two_bands(gap), lr=0.5, max_epochs=12)
+    for shade, (gap, mistakes) in enumerate(counts.items()):
         axes.plot(range(1, len(mistakes) + 1), mistakes, "o-", color=style.shade(shade / 3), label=f"gap {gap}")
     axes.set(xlabel="epoch", ylabel="updates", title="updates in each epoch")
     axes.legend()
@@ -584,18 +584,24 @@ with when_solved():
 # Harder: one digit against *all nine others*. To read a digit with ten such machines, each has to single out its own. Below is every digit's run, and an
 # independent judge: `separable` asks a linear program whether *any* $w$ gets every sample right, without trying updates.
 
+
 # %%
+def one_against_all(labels, digit):
+    """+1 for the digit, -1 for the other nine."""
+    return torch.where(labels == digit, 1.0, -1.0)
+
+
 with when_solved():
+    runs = [fit(PIXELS, one_against_all(data.y, digit), lr=0.5, max_epochs=20) for digit in range(10)]
     _, axes = plt.subplots(figsize=(9, 4))
     rows, ends = ["digit   last epoch   separable?   held out, right   always saying no"], {}
-    for digit in range(10):
-        y, y_held_out = (torch.where(labels == digit, 1.0, -1.0) for labels in (data.y, data.y_held_out))
-        w, mistakes = fit(PIXELS, y, lr=0.5, max_epochs=20)
-        yes = separable(PIXELS, y)
-        right, never = (predict(w, HELD_OUT) == y_held_out).float().mean(), (y_held_out < 0).float().mean()
-        rows.append(f"{digit:5d} {mistakes[-1]:12d} {'yes' if yes else 'no':>12s} {right:17.1%} {never:18.1%}")
-        color = style.GREY if yes else style.VERMILLION
-        axes.plot(range(1, len(mistakes) + 1), mistakes, color=color, linewidth=1.4 if yes else 2.5)
+    for digit, (w, mistakes) in enumerate(runs):
+        possible = separable(PIXELS, one_against_all(data.y, digit))
+        y = one_against_all(data.y_held_out, digit)
+        right, never = (predict(w, HELD_OUT) == y).float().mean(), (y < 0).float().mean()
+        rows.append(f"{digit:5d} {mistakes[-1]:12d} {'yes' if possible else 'no':>12s} {right:17.1%} {never:18.1%}")
+        look = {"color": style.GREY, "linewidth": 1.4} if possible else {"color": style.VERMILLION, "linewidth": 2.5}
+        axes.plot(range(1, len(mistakes) + 1), mistakes, **look)
         ends.setdefault((len(mistakes), round(mistakes[-1] / 8)), []).append(str(digit))  # curves that end together
     for (epoch, eighth), names in ends.items():
         axes.text(epoch + 0.2, 8 * eighth, " ".join(names), va="center")

@@ -38,11 +38,11 @@ def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):
         return after(lambda: plane.click(position={"x": x * box["width"], "y": y * box["height"]}, **how))
 
     assert "only one class" in at(0.30, 0.20)
-    assert "It settles" in at(0.30, 0.60, modifiers=["Shift"])
+    assert "It has settled" in at(0.30, 0.60, modifiers=["Shift"])
     at(0.15, 0.60)
     assert "does not settle" in at(0.15, 0.20, modifiers=["Shift"]), "two and two across a square are XOR"
     lab.screenshot("03_plane_xor_by_clicks")
-    assert "It settles" in at(0.15, 0.20, modifiers=["Shift"]), "a click on a point removes it"
+    assert "It has settled" in at(0.15, 0.20, modifiers=["Shift"]), "a click on a point removes it"
 
     area = cell.locator(".hpcdl-clicks")
     area.focus()

@@ -149,7 +149,10 @@ def test_one_class_alone_is_named():
 
 
 def test_the_plane_says_how_it_ends():
-    assert "It settles: 20 updates, and epoch 4 passes without one" in Plane("far from the origin").picture.caption
+    plane = Plane("far from the origin")
+    assert "It will settle after 20 updates" in plane.picture.caption
+    plane.controls["update"].value = 20
+    assert "It has settled: epoch 4 passes without an update" in plane.picture.caption
     assert f"It does not settle: epoch {MAX_EPOCHS} still makes" in Plane("XOR").picture.caption
     assert "It does not settle" in Plane("overlapping").picture.caption
 
