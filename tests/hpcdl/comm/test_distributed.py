@@ -46,7 +46,7 @@ print("rank", rank, "is right")
 
 
 def test_collectives_and_messages_are_right_over_gloo(tmp_path):
-    p = 3
+    p = 3  # the awkward number: no power of two
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
     ranks = [
         subprocess.Popen(

@@ -74,7 +74,7 @@ sys.stdout.write(f"rank {comm.rank} is right\n")  # one write: print makes two, 
 """
 
 
-@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("p", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long), 3])
 def test_every_operation_moves_every_dtype_and_size(mpiexec, p):
     code, printed = mpiexec(p, "-c", EVERYTHING)
     assert sorted(printed.splitlines()) == [f"rank {rank} is right" for rank in range(p)], printed
