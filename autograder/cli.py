@@ -31,15 +31,17 @@ def lab_named(slug: str | None):
 
 @app.command()
 def grade(
-    submissions: Annotated[Path, typer.Argument(exists=True, help="Folder of STUDENT/*.ipynb or STUDENT.ipynb.")],
+    submissions: Annotated[
+        Path, typer.Argument(exists=True, help="Folder or zip file: plain, nbgrader, Canvas or Moodle.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for grades.csv and a result file per submission.")],
     lab: Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")] = None,
 ) -> None:
     """Grade every submission in a folder. Exit code 0: all have a row; 1: there was nothing to grade."""
     from . import grade as grading
-    from . import sandbox
+    from . import layouts, sandbox
 
-    only, todo = lab_named(lab), grading.submissions(submissions)
+    only, todo = lab_named(lab), layouts.submissions(submissions)
     if not todo:
         console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
         raise typer.Exit(1)

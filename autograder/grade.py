@@ -7,11 +7,11 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from . import notebook, sandbox, source
 from .authoring import Lab
+from .layouts import Submission
 from .notebook import Notebook, UngradableError
 from .remote import RemoteSession
 from .results import LabResult
@@ -19,41 +19,6 @@ from .run import run_lab, seeds
 from .zygote import Zygote
 
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
-NOISE = {".DS_Store", "Thumbs.db", "desktop.ini"}
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A student and the file that counts; without a file, `problem` says why there is none."""
-
-    student: str
-    path: Path | None
-    problem: str = ""
-
-
-def submissions(folder: Path) -> list[Submission]:
-    """What is in a folder of `<student>/<anything>.ipynb` or `<student>.ipynb`, in the order of the students' names."""
-    if folder.is_file():
-        return [_file(folder)]
-    found = []
-    for entry in sorted(folder.iterdir(), key=lambda entry: os.fsencode(entry.name)):
-        if entry.name.startswith(".") or entry.name in NOISE:
-            continue
-        found += _folder(entry) if entry.is_dir() and not entry.is_symlink() else [_file(entry)]
-    return found
-
-
-def _file(path: Path) -> Submission:
-    if path.suffix != ".ipynb":
-        return Submission(path.name, None, f"{path.name!r} is not a notebook (.ipynb) and not a student's folder")
-    return Submission(path.stem, path)
-
-
-def _folder(folder: Path) -> list[Submission]:
-    paths = [p for p in sorted(folder.rglob("*.ipynb")) if not any(part.startswith(".") for part in p.parts)]
-    if not paths:
-        return [Submission(folder.name, None, "there is no notebook (.ipynb) in the student's folder")]
-    return [Submission(folder.name, path) for path in paths]
 
 
 def grade(submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None) -> LabResult:
