@@ -7,6 +7,8 @@ import itertools
 import math
 
 import torch
+from torch.optim.adam import adam as torch_adam_update
+from torch.optim.sgd import sgd as torch_sgd_update
 
 from autograder import checks
 from autograder.authoring import Lab
@@ -491,14 +493,26 @@ def batches_are_fair(student, rng):
 adam = lab.exercise("adam_step", points=15, minutes=12, functions=("momentum_step", "adam_step"))
 
 
-def optimise(optimizer, w0, gradients, **settings):
-    """The path of a torch.optim optimizer over given gradients: the oracle."""
-    w = torch.nn.Parameter(w0.clone())
-    step, path = optimizer([w], **settings), [w0.clone()]
+# The oracles are torch.optim's functional forms: its classes bring in torch's compiler, a second at the first check.
+
+
+def torch_sgd(w0, gradients, lr, momentum=0.0, nesterov=False):
+    """The path of torch.optim.SGD over given gradients."""
+    w, buffers, path = w0.clone(), [None], [w0]
+    settings = {"lr": lr, "momentum": momentum, "nesterov": nesterov}
     for g in gradients:
-        w.grad = g.clone()
-        step.step()
-        path.append(w.detach().clone())
+        torch_sgd_update([w], [g], buffers, weight_decay=0.0, dampening=0.0, maximize=False, foreach=False, **settings)
+        path.append(w.clone())
+    return torch.stack(path)
+
+
+def torch_adam(w0, gradients, lr):
+    """The path of torch.optim.Adam over given gradients, with its defaults."""
+    w, m, v, t, path = w0.clone(), torch.zeros_like(w0), torch.zeros_like(w0), torch.tensor(0.0), [w0]
+    settings = {"lr": lr, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    for g in gradients:
+        torch_adam_update([w], [g], [m], [v], [], [t], amsgrad=False, maximize=False, foreach=False, **settings)
+        path.append(w.clone())
     return torch.stack(path)
 
 
@@ -546,7 +560,7 @@ def late_velocity_path(w, gradients, lr, beta):
 
 def momentum_mistakes(w0, gradients, lr, beta):
     def sgd(lr, **settings):
-        return optimise(torch.optim.SGD, w0, gradients, lr=lr, **settings)
+        return torch_sgd(w0, gradients, lr, **settings)
 
     return {
         "You step with the old velocity: first v = beta * v + g, then w = w - lr * v.": late_velocity_path(
@@ -568,7 +582,7 @@ def momentum_equals_torch(student, rng):
         w0, gradients, lr, beta = normal(rng, 5, dtype=dtype), normal(rng, steps, 5, dtype=dtype), 0.1, 0.9
         checks.close(
             momentum_path(student, w0, gradients, lr, beta),
-            optimise(torch.optim.SGD, w0, gradients, lr=lr, momentum=beta),
+            torch_sgd(w0, gradients, lr, momentum=beta),
             name="path",
             why="The path from w0 over the steps, with v = 0 at first.",
             mistakes=momentum_mistakes(w0, gradients, lr, beta),
@@ -607,7 +621,7 @@ def adam_first_step(student, rng):
     stepped, state = pair(student.adam_step(w.clone(), g, fresh_state(w), lr), "adam_step", "state")
     checks.close(
         stepped,
-        optimise(torch.optim.Adam, w, g[None], lr=lr)[1],
+        torch_adam(w, g[None], lr)[1],
         name="w",
         why="After one step m / (1 - 0.9) = g and v / (1 - 0.999) = g^2, so the step is lr * g / |g|.",
         mistakes={
@@ -625,7 +639,7 @@ def adam_equals_torch(student, rng):
         w0, gradients, lr = normal(rng, 6, dtype=dtype), scale * normal(rng, steps, 6, dtype=dtype), 0.05
         checks.close(
             adam_path(student, w0, gradients, lr),
-            optimise(torch.optim.Adam, w0, gradients, lr=lr),
+            torch_adam(w0, gradients, lr),
             name="path",
             why="Betas 0.9 and 0.999, eps = 1e-8.",
             mistakes=adam_mistakes(w0, gradients, lr),
