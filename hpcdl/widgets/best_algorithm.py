@@ -87,7 +87,9 @@ def _map(axes, winners: np.ndarray, p: int, nbytes: float) -> None:
     for i in np.unique(winners):
         rows, columns = np.nonzero(winners == i)
         if len(rows) > 60:  # room for a name
-            row = int(np.median(np.unique(rows)[np.bincount(rows)[np.unique(rows)] > 12]))
+            counts = np.bincount(rows)
+            wide = np.nonzero(counts >= counts.max() / 2)[0]
+            row = wide[len(wide) // 2]
             middle = LOW + (HIGH - LOW) * np.median(columns[rows == row]) / (len(SIZES) - 1)
             box = {"facecolor": style.CARD, "alpha": 0.75, "edgecolor": "none", "boxstyle": "round,pad=0.2"}
             axes.text(middle, row, _words(NAMES[i]), ha="center", va="center", fontsize=11, bbox=box)

@@ -139,9 +139,8 @@ def verdict(played: Play, p: int, nbytes: int, messages: float, volume: float) -
         return Alarm("At the end some rank does not hold the whole sum: it is not green.")
     most = max(np.bincount(played.transfers[:, 2].astype(int), weights=played.transfers[:, 4], minlength=p))
     return (
-        f"{len(played.transfers)} messages. The longest path has {messages:.0f} in a row, with {volume:.3g}n bytes: "
-        f"{messages:.0f}α + {volume:.3g}nβ = {1e6 * messages * ALPHA:.0f} + {1e6 * volume * nbytes * BETA:.3g} µs. "
-        f"The busiest rank sends {most:.3g}n."
+        f"{len(played.transfers)} messages, {messages:.0f} in a row on the longest path: {messages:.0f}α + {volume:.3g}nβ "
+        f"= {1e6 * messages * ALPHA:.0f} + {1e6 * volume * nbytes * BETA:.3g} µs. The busiest rank sends {most:.3g}n."
     )
 
 
