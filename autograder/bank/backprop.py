@@ -408,7 +408,7 @@ def softmax_cross_entropy(logits, labels):
     "backprop.softmax_cross_entropy",
     "sum for mean",
     fails=("mean_loss", "gradient_of_the_loss", "huge_logits", *TRAIN),
-    says="This is the sum over the 5 samples",
+    says="This is the sum over the 4 samples",
 )
 def softmax_cross_entropy(logits, labels):
     log_p = torch.log_softmax(logits, dim=1)

@@ -28,7 +28,7 @@ from hpcdl.widgets.stepper import Stepper
 from hpcdl.widgets.style import CARD, DPI, FAINT, GREY, VERMILLION
 
 ALONG = (  # where on its edge the number of each weight stands, from 0 at its start, so that none hides another
-    ((0.42, 0.66), (0.26, 0.6), (0.32, 0.5)),
+    ((0.42, 0.66), (0.3, 0.6), (0.32, 0.5)),
     ((0.5, 0.68, 0.7), (0.3, 0.68, 0.5)),
     ((0.45, 0.45),),
 )

@@ -21,7 +21,7 @@ def explorable() -> Explorable:
     """Depth and size of the initial weights of two networks that differ in their activation alone."""
     controls = {
         "depth": slider("layers L", 20, 2, DEEPEST),
-        "scale": slider("size of the weights, · √(1/n)", 1.4, 0.0, 8.0, 0.1),
+        "scale": slider("size of the weights", 1.4, 0.0, 8.0, 0.1),
     }
     return Explorable(draw, controls, layout=[["norms", "slopes"]], width_ratios=[1.35, 1])
 

@@ -36,24 +36,24 @@ def operate(lab, text: str, name: str, clicks: int) -> None:
     def source():
         return picture.get_attribute("src")
 
-    if clicks:
-        buttons = [("Next", clicks), ("Back", 1)]
-        for label, times in buttons:
-            for _ in range(times):
-                before = source()
-                cell.get_by_role("button", name=label).click()
-                lab.wait_until_changed(source, before)
-        cell.get_by_role("button", name="Next").click()  # at the last stage every slider matters
-    for slider in cell.get_by_role("slider").all():
+    def changes(action) -> None:
         before = source()
-        slider.focus()
-        slider.press("ArrowLeft")
+        action()
         lab.wait_until_changed(source, before)
+
+    for label, times in (("Next", clicks), ("Back", clicks and 1), ("Next", clicks and 1)):
+        for _ in range(times):
+            changes(cell.get_by_role("button", name=label).click)
+    sliders = cell.get_by_role("slider").all()
+    for slider in reversed(sliders):  # the stage comes first on the page: at the last one every other slider matters
+        slider.focus()
+        is_stage = clicks and slider is sliders[0]
+        changes(lambda slider=slider, key="ArrowLeft" if is_stage else "ArrowRight": slider.press(key))
     lab.screenshot(f"04_{name}")
-    slider, seconds = cell.get_by_role("slider").nth(1 if clicks == 9 else 0), []
+    seconds = []
     for i in range(20):
         before, begin = source(), time.perf_counter()
-        slider.press("ArrowLeft" if i % 2 else "ArrowRight")
+        sliders[-1 if name == "gradient_norms" else 0].press("ArrowLeft" if i % 2 else "ArrowRight")
         while source() == before and time.perf_counter() - begin < 5:
             pass
         seconds.append(time.perf_counter() - begin)
