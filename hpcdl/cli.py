@@ -90,3 +90,25 @@ def doctor(
         typer.echo(json.dumps([finding.__dict__ for finding in findings], indent=2))
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(1)
+
+
+@app.command()
+def cluster(
+    n: Annotated[int, typer.Option("-n", help="How many engines.")] = 4,
+    profile: Annotated[
+        str | None, typer.Option(help="Where they run: slurm, ssh, or an ipyparallel profile of yours; else here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Try a cluster: start its engines, say where each rank runs, add up over all of them, stop.
+
+    With --profile slurm or ssh, the first call writes the profile's settings file, for you to adapt.
+    """
+    from hpcdl.cluster import ClusterError, trial
+
+    try:
+        findings = trial.try_cluster(n, profile)
+    except (ClusterError, ValueError) as error:
+        typer.echo(f"{error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(json.dumps(findings, indent=2) if as_json else trial.describe(findings))

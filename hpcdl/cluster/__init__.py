@@ -5,6 +5,7 @@
         for record in cluster.stream(f, *args):            # what ranks publish while they run
             print(record.rank, record.seconds, record.value)
 
+A notebook's cell that begins with `%%px` runs on every rank too, with `comm`, and its variables stay on the engines.
 Inside `f`, `publish(value)` sends any picklable value to whoever iterates over the stream. What `f` prints
 appears in the notebook, labelled with its rank.
 
@@ -13,9 +14,12 @@ stopped and the next `run` works. Where an engine died, or could not be interrup
 variables in them are gone, the notebook's are not. Only processes that the cluster started are ever ended, and they
 end with the kernel.
 
-How it hangs together: `cluster` drives, `run` follows one run to its end, `processes` starts and ends the controller
-and the engines, `engine` is what runs in each of them, `watcher` is the thread that interrupts a rank and knows where
-it stands, `lifeline` ends a process with the kernel, `diagnosis` writes the error.
+Elsewhere than on this machine: `Cluster(8, profile="slurm")`, see docs/cluster.md.
+
+How it hangs together: `cluster` drives, `run` follows one run to its end, `cells` makes a run of a `%%px` cell,
+`processes` starts and ends the controller, `engine_sets` the engines, `profiles` reads how they start on a cluster of
+machines, `engine` is what runs in each of them, `watcher` is the thread that interrupts a rank and knows where it
+stands, `lifeline` ends a process with the kernel, `diagnosis` writes the error.
 """
 
 import importlib

@@ -1,5 +1,6 @@
 """The cluster as the notebook sees it: start, run, stream, stop."""
 
+import socket
 import warnings
 import weakref
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from typing import Any
 import psutil
 from IPython import get_ipython
 
-from hpcdl.cluster import watcher
+from hpcdl.cluster import cells, profiles, watcher
 from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, cores, until
 from hpcdl.cluster.run import Record, Run
@@ -20,29 +22,34 @@ __all__ = ["Cluster", "Record"]
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine: the view that reaches it, and its process."""
+    """One engine: the view that reaches it, its machine, its name, its process where that is this machine's."""
 
     view: Any
-    process: psutil.Process
+    host: str
+    name: str
+    process: psutil.Process | None
 
     def alive(self) -> bool:
-        return alive(self.process)
+        """False when its process has ended; of an engine elsewhere ipyparallel itself says so."""
+        return self.process is None or alive(self.process)
 
 
 class Cluster:
-    """`n` MPI processes on this machine that run functions of the notebook; `start()` or `with` starts them.
+    """`n` MPI processes that run functions of the notebook; `start()` or `with` starts them.
 
-    `mpiexec` is the launcher to use; by default the one that belongs to the MPI that mpi4py loads.
+    They run on this machine, or where ipyparallel's `profile` says: `hpcdl cluster --profile slurm` (or ssh) prepares
+    and tries one. `mpiexec` is the launcher to use; by default the one that belongs to the MPI that mpi4py loads.
     """
 
-    def __init__(self, n: int = 4, mpiexec: str | Path | None = None):
+    def __init__(self, n: int = 4, mpiexec: str | Path | None = None, profile: str | None = None):
         if type(n) is not int or n < 1:
             raise ValueError(f"Cluster: n is {n!r}; the number of engines is an int, 1 or more")
         self.n = n
         self.clean = True  # the last run left no messages behind
+        self.failures = 0  # runs that did
         self.restarting = False
         self.engines: list[Engine] = []  # by rank
-        self._mpiexec = mpiexec
+        self._mpiexec, self._profile = mpiexec, profile
         self._processes: Processes | None = None
         self._client = None
         self._known: set[int] = set()  # ipyparallel's ids of all engines there ever were
@@ -72,8 +79,7 @@ class Cluster:
         if self._closed:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
         if self._processes is None:
-            self._warn_if_oversubscribed()
-            self._processes = Processes(self.n, launcher_at(self._mpiexec) if self._mpiexec else find_launcher())
+            self._processes = self._prepare()
             # At the latest when the kernel exits; `lifeline` covers the kernel that is killed.
             self._finalizer = weakref.finalize(self, self._processes.stop)
             try:
@@ -81,6 +87,7 @@ class Cluster:
             except BaseException:
                 self.stop()
                 raise
+            cells.register(self)
         elif self.restarting:
             self._meet_engines()
         return self
@@ -94,6 +101,13 @@ class Cluster:
             self._finalizer()
         self.engines = []
 
+    def _prepare(self) -> Processes:
+        mpiexec = launcher_at(self._mpiexec) if self._mpiexec else find_launcher()
+        if self._profile is None:
+            self._warn_if_oversubscribed()
+            return Processes(MpiexecEngines(self.n, mpiexec))
+        return Processes(*profiles.from_profile(self._profile, self.n, mpiexec))
+
     def _begin(self):
         self._processes.start_controller()
         import ipyparallel  # takes as long as the controller's start: meanwhile
@@ -104,34 +118,48 @@ class Cluster:
 
     def _meet_engines(self):
         """Wait for the engines, ask each who it is, and put them in the order of their ranks."""
-        for _ in until(START_SECONDS):
-            ids = [i for i in self._client.ids if i not in self._known]
-            if len(ids) >= self.n:
-                break
-            if self._processes.launcher.poll() is not None:
-                log = self._processes.log("engines")
-                raise ClusterError(f"{self._processes.mpiexec} ended before the engines were up:\n{log}")
-        else:
-            log = self._processes.log("engines")
-            raise ClusterError(f"{len(ids)} of {self.n} engines started within {START_SECONDS} s:\n{log}")
+        ids = self._wait_for_ids()
         from hpcdl.cluster import engine
 
         views = [self._client.direct_view(i, block=False) for i in ids]
         answers = [view.apply_async(engine.identify) for view in views]
         people = [answer.get(START_SECONDS) for answer in answers]
-        self._processes.shared_memory |= {file for person in people for file in person["shared_memory"]}
+        here = socket.gethostname()
+        self._processes.shared_memory |= {
+            file for person in people if person["host"] == here for file in person["shared_memory"]
+        }
         self._check_one_world(people)
         self._known |= set(ids)
         self._warming_up = [view.apply_async(engine.warm_up) for view in views]
         order = sorted(range(self.n), key=lambda i: people[i]["rank"])
-        self.engines = [Engine(views[i], psutil.Process(people[i]["pid"])) for i in order]
+        self.engines = [
+            Engine(
+                views[i],
+                people[i]["host"],
+                people[i]["name"],
+                psutil.Process(people[i]["pid"]) if people[i]["host"] == here else None,
+            )
+            for i in order
+        ]
         self.restarting, self.clean = False, True
+
+    def _wait_for_ids(self) -> list[int]:
+        """ipyparallel's ids of the engines that were started last."""
+        engines, ids = self._processes.engines, []
+        for _ in until(engines.patience):
+            ids = [i for i in self._client.ids if i not in self._known]
+            if len(ids) >= self.n:
+                return ids
+            if reason := engines.why_ended():
+                raise ClusterError(f"{reason} before the engines were up:\n{self._processes.log('engines')}")
+        log = self._processes.log("engines")
+        raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
 
     def _check_one_world(self, people):
         if any(person["size"] != self.n for person in people):
             raise ClusterError(
                 f"the engines do not know of each other: mpi4py uses {people[0]['library']}, but they were started by "
-                f"{self._processes.mpiexec}. Use the launcher of the same MPI; this installs both: {MEND}"
+                f"{self._processes.engines}. Use the launcher of the same MPI; this installs both: {MEND}"
             )
 
     def _warn_if_oversubscribed(self):
@@ -173,6 +201,7 @@ class Cluster:
     def finished(self, reports) -> None:
         """A run is over: note whether it left messages behind, and replace engines that died or do not answer."""
         self.clean = all(report.end == "returned" for report in reports)
+        self.failures += not self.clean
         if any(report.end in ("died", "silent") for report in reports) and not self._closed:
             self._processes.stop_engines()
             self._processes.start_engines()
@@ -180,4 +209,4 @@ class Cluster:
 
     def black_box(self, rank: int) -> dict:
         """What the watcher of `rank` wrote last."""
-        return watcher.read(self.directory, self.engines[rank].process.pid)
+        return watcher.read(self.directory, self.engines[rank].name)

@@ -5,7 +5,7 @@ import sys
 import time
 import traceback
 
-from hpcdl.cluster import lifeline
+from hpcdl.cluster import lifeline, watcher
 from hpcdl.cluster.watcher import Interrupted, Watcher
 from hpcdl.comm.location import frames_of_traceback
 
@@ -39,6 +39,7 @@ def identify() -> dict:
         "size": MPI.COMM_WORLD.Get_size(),
         "pid": os.getpid(),
         "host": socket.gethostname(),
+        "name": watcher.name(),
         "library": MPI.Get_library_version().splitlines()[0],
         "shared_memory": lifeline.shared_memory(),
     }
@@ -100,6 +101,11 @@ def _fresh_comm(clean):
     MPIComm(MPI.COMM_WORLD).finish(request, "start of the run")
     _previous = duplicate
     return MPIComm(duplicate)
+
+
+def follow(comm) -> None:
+    """Let the watcher tell what `comm` waits for."""
+    _watcher.comm = comm
 
 
 def publish(value) -> None:

@@ -1,10 +1,14 @@
-"""Engines and controller live as long as the kernel that started them, however it ends."""
+"""Engines and controller live as long as the kernel that started them, however it ends.
+
+Engines hold a lease besides: a file that is removed when they are to end, which also reaches those on other machines.
+"""
 
 import contextlib
 import os
 import re
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-VARIABLE = "HPCDL_KERNEL"
+VARIABLE, LEASE = "HPCDL_KERNEL", "HPCDL_LEASE"
 
 
 def environment() -> dict[str, str]:
@@ -20,14 +24,24 @@ def environment() -> dict[str, str]:
     return {VARIABLE: f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time()}"}
 
 
+def lease(directory: Path) -> Path:
+    """A file in `directory`: the engines that hold it end when it is removed."""
+    file, path = tempfile.mkstemp(prefix="lease-", dir=directory)
+    os.close(file)
+    return Path(path)
+
+
+def holding(lease: Path) -> dict[str, str]:
+    """What an engine needs in its environment to hold `lease`."""
+    return {LEASE: str(lease)}
+
+
 def hold(clean_up: Callable = lambda: None) -> None:
-    """End this process, and what it started, within a second of the end of the kernel named in the environment.
+    """End this process, and what it started, within a second of the end of its kernel or of its lease.
 
     `clean_up()` is called before.
     """
-    host, pid, created = os.environ[VARIABLE].split()
-    if host == socket.gethostname():  # elsewhere ipyparallel's heartbeat does it
-        threading.Thread(target=_watch, args=(int(pid), float(created), clean_up), name="lifeline", daemon=True).start()
+    threading.Thread(target=_watch, args=(clean_up,), name="lifeline", daemon=True).start()
 
 
 def shared_memory() -> list[str]:
@@ -37,8 +51,11 @@ def shared_memory() -> list[str]:
     return []
 
 
-def _watch(pid, created, clean_up):
-    while _alive(pid, created):
+def _watch(clean_up):
+    host, pid, created = os.environ[VARIABLE].split()
+    here = host == socket.gethostname()
+    lease = os.environ.get(LEASE)
+    while (not here or _alive(int(pid), float(created))) and (lease is None or Path(lease).exists()):
         time.sleep(0.5)
     with contextlib.suppress(Exception):  # nobody is left who could be told
         clean_up()

@@ -15,7 +15,6 @@ import psutil
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
-from hpcdl.cluster.launcher import Launcher
 from hpcdl.cluster.watcher import DIRECTORY
 
 START_SECONDS = 60  # a machine that needs longer to start the engines has another problem
@@ -35,35 +34,30 @@ def cores() -> int:
 
 
 class Processes:
-    """A controller and `n` engines in a directory of their own; `stop` ends them and removes the directory."""
+    """A controller and `engines` (of `engine_sets`) in a directory of their own in `parent`, which `stop` removes."""
 
-    def __init__(self, n: int, mpiexec: Launcher):
-        self.n, self.mpiexec = n, mpiexec
-        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-"))
+    def __init__(self, engines, parent: Path | None = None):
+        self.engines = engines
+        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent))
         self.controller: subprocess.Popen | None = None
-        self.launcher: subprocess.Popen | None = None
         self.shared_memory: set[str] = set()  # files that killed engines would leave behind
 
     def start_controller(self) -> None:
-        self.controller = self._start(
+        # The hub takes an engine for started after two heartbeats, which by default are 3 s apart. Whether an engine
+        # on this machine lives is asked of its process; of one elsewhere, missed heartbeats tell (30: 9 s).
+        misses = 30 if self.engines.elsewhere else 1000
+        self.controller = start(
             "controller",
-            [sys.executable, "-m", "hpcdl.cluster.controller"],
+            self.directory,
+            [sys.executable, "-m", "hpcdl.cluster.controller", f"--profile-dir={self.directory}"],
             ["--IPController.use_threads=True", "--IPController.broadcast_scheduler_depth=0", "--nodb"],
-            # The hub takes an engine for started after two heartbeats, which by default are 3 s apart.
-            ["--HeartMonitor.period=300", "--HeartMonitor.max_heartmonitor_misses=1000"],
+            ["--HeartMonitor.period=300", f"--HeartMonitor.max_heartmonitor_misses={misses}"],
+            ["--ip=*"] if self.engines.elsewhere else [],
         )
 
     def start_engines(self) -> None:
-        connection = json.dumps(self.connection("engine"))
-        threads = str(max(1, cores() // self.n))
-        self.launcher = self._start(
-            "engines",
-            [str(self.mpiexec.path), *self.mpiexec.options, "-n", str(self.n)],
-            [sys.executable, "-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"],
-            IPP_CONNECTION_INFO=connection,
-            OMP_NUM_THREADS=threads,
-            MKL_NUM_THREADS=threads,
-        )
+        self.connection("engine")  # the engines read the file
+        self.engines.start(self.directory)
 
     def connection(self, side: str) -> dict:
         """How to reach the controller, for "engine" or "client"; waits until the controller has written it."""
@@ -82,8 +76,7 @@ class Processes:
         return ""
 
     def stop_engines(self) -> None:
-        _end(self.launcher)
-        self.launcher = None
+        self.engines.stop()
         for file in self.shared_memory:
             with contextlib.suppress(OSError):
                 os.unlink(file)
@@ -91,21 +84,27 @@ class Processes:
 
     def stop(self) -> None:
         self.stop_engines()
-        _end(self.controller)
+        end(self.controller)
         self.controller = None
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _start(self, name: str, *command: list[str], **environment) -> subprocess.Popen:
-        environment |= {DIRECTORY: str(self.directory), **lifeline.environment()}
-        with (self.directory / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*itertools.chain(*command), f"--profile-dir={self.directory}"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=os.environ | environment,
-                start_new_session=True,  # Ctrl-C in the notebook is for the notebook: it tells the engines itself
-            )
+
+def environment(directory: Path) -> dict[str, str]:
+    """What controller and engines must know of this kernel."""
+    return {DIRECTORY: str(directory), **lifeline.environment()}
+
+
+def start(name: str, directory: Path, *command: list[str], **more: str) -> subprocess.Popen:
+    """Start a program that prints into `directory`/`name`.log, with `more` in its environment."""
+    with (directory / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [*itertools.chain(*command)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | environment(directory) | more,
+            start_new_session=True,  # Ctrl-C in the notebook is for the notebook: it tells the engines itself
+        )
 
 
 def until(seconds: float, pause: float = 0.01):
@@ -124,7 +123,7 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def _end(process: subprocess.Popen | None) -> None:
+def end(process: subprocess.Popen | None) -> None:
     """End a process and all that it started, at once: there is nothing in them to save."""
     if process is None:
         return

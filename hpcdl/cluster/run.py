@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import ipyparallel
+from IPython.display import publish_display_data
 
 from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.diagnosis import ClusterError, Report, diagnose
@@ -41,6 +42,7 @@ class Run:
         ]
         self._reports: list[Report | None] = [None] * len(self._answers)
         self._seen = [0] * len(self._answers)
+        self._shown = [0] * len(self._answers)
         self._printed = [{"stdout": 0, "stderr": 0} for _ in self._answers]
         self._cancelled: float | None = None
         self._started = time.monotonic()
@@ -119,6 +121,7 @@ class Run:
                 records.append(Record(rank, seconds, value))
             for stream in ("stdout", "stderr"):
                 self._print(rank, stream, said[stream] or "", last)
+            self._show(rank, said["outputs"])
         return sorted(records, key=lambda record: record.seconds)
 
     def _print(self, rank, stream, text, last):
@@ -128,6 +131,13 @@ class Run:
         self._printed[rank][stream] += end
         for line in new[:end].splitlines():
             print(f"[rank {rank}] {line}", file=getattr(sys, stream))
+
+    def _show(self, rank, outputs):
+        """Show what is new of a rank's pictures."""
+        for output in outputs[self._shown[rank] :]:
+            self._shown[rank] += 1
+            print(f"[rank {rank}]")
+            publish_display_data(output["data"], output["metadata"])
 
     def close(self) -> None:
         """Stop the ranks if they still run."""

@@ -9,6 +9,7 @@ import faulthandler
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -25,14 +26,19 @@ class Interrupted(BaseException):
     """The rank is to stop: its time is up, another rank failed, or the user pressed Ctrl-C."""
 
 
-def black_box(directory: Path, pid: int) -> Path:
-    """Where the watcher of process `pid` writes where its rank stands (JSON)."""
-    return directory / f"rank-{pid}.json"
+def name() -> str:
+    """This process among those of all machines."""
+    return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def crash_report(directory: Path, pid: int) -> Path:
-    """Where Python writes the stack of process `pid` when it crashes, in a segmentation fault for example."""
-    return directory / f"crash-{pid}.txt"
+def black_box(directory: Path, name: str) -> Path:
+    """Where the watcher of process `name` writes where its rank stands (JSON)."""
+    return directory / f"rank-{name}.json"
+
+
+def crash_report(directory: Path, name: str) -> Path:
+    """Where Python writes the stack of process `name` when it crashes, in a segmentation fault for example."""
+    return directory / f"crash-{name}.txt"
 
 
 def cancel_flag(directory: Path, run: int) -> Path:
@@ -48,7 +54,7 @@ class Watcher:
         self.comm = None  # the rank's communicator, which knows what it waits for
         self._run = None  # the run that is on, None between runs
         self._on = threading.Event()
-        self._box = black_box(self.directory, os.getpid())
+        self._box = black_box(self.directory, name())
         self._last = None
 
     def install(self) -> None:
@@ -68,7 +74,7 @@ class Watcher:
     @contextlib.contextmanager
     def watching(self, run: int, timeout: float):
         """Watch the block; Interrupted is raised in it after `timeout` seconds, or when the run is cancelled."""
-        self._crash = crash_report(self.directory, os.getpid()).open("w")
+        self._crash = crash_report(self.directory, name()).open("w")
         faulthandler.enable(file=self._crash)
         self.deadline = time.monotonic() + timeout
         self.comm, self._run = None, run
@@ -109,11 +115,11 @@ class Watcher:
         return self.comm.situation() if self.comm is not None else None
 
 
-def read(directory: Path, pid: int) -> dict:
-    """The black box of process `pid`, with its crash report; empty where there is none."""
+def read(directory: Path, name: str) -> dict:
+    """The black box of process `name`, with its crash report; empty where there is none."""
     box = {}
     with contextlib.suppress(OSError, json.JSONDecodeError):
-        box = json.loads(black_box(directory, pid).read_text())
+        box = json.loads(black_box(directory, name).read_text())
     with contextlib.suppress(OSError):
-        box["crash"] = crash_report(directory, pid).read_text()
+        box["crash"] = crash_report(directory, name).read_text()
     return box

@@ -395,7 +395,7 @@ warnings.simplefilter("ignore")
 from hpcdl.cluster import Cluster
 cluster = Cluster(n=2).start()
 pids = [engine.process.pid for engine in cluster.engines]
-print(cluster.directory, cluster._processes.controller.pid, cluster._processes.launcher.pid, *pids, flush=True)
+print(cluster.directory, cluster._processes.controller.pid, cluster._processes.engines.process.pid, *pids, flush=True)
 time.sleep(60)
 """
 

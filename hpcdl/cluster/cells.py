@@ -1,0 +1,76 @@
+"""`%%px`: a cell of the notebook on every rank, with all that a run has: labels, a time limit, one readable error."""
+
+import ast
+import shlex
+import weakref
+
+from IPython import get_ipython
+
+_comm = None  # on an engine: the cells' communicator, the same object from cell to cell
+_epoch = None  # on an engine: how many runs had failed when `_comm` was made
+_current = None  # in the notebook: refers to the cluster that was started last
+
+
+def register(cluster) -> None:
+    """Let `%px` and `%%px` mean `cluster`; nothing where there is no IPython."""
+    global _current
+    shell = get_ipython()
+    if shell is not None:
+        _current = weakref.ref(cluster)
+        shell.register_magic_function(px, "line_cell")
+
+
+def px(line: str, cell: str | None = None) -> None:
+    """Run a statement (`%px x = 1`) or a cell on every rank, in one namespace per rank that lasts; `comm` is there.
+
+    `%%px` or `%%px --timeout 10` (seconds; 60 if not given) is the cell's first line. The last expression is printed.
+    """
+    timeout, source = (60.0, line) if cell is None else (_timeout(line), f"# %%px {line}\n{cell}")
+    cluster = _current()
+    if cluster is None:
+        raise RuntimeError("%px: the cluster is gone; start another: cluster = Cluster(n=4).start()")
+    shell = get_ipython()
+    code = shell.transform_cell(source)
+    number = len(shell.user_ns["In"]) - 1  # of this cell; `execution_count` may be the next one's already
+    name = shell.compile.cache(code, number, raw_code=source)
+    ast.parse(code, name)  # a typing error is for the notebook, not for every rank
+    cluster.run(execute, code, name, cluster.failures, timeout=timeout)
+
+
+def _timeout(line: str) -> float:
+    match shlex.split(line):
+        case []:
+            return 60.0
+        case ["--timeout", seconds]:
+            return float(seconds)
+    raise ValueError(f"%%px: it says {line!r}; it takes --timeout SECONDS and nothing else")
+
+
+def execute(comm, code: str, name: str, epoch: int) -> None:
+    """On an engine: run `code` in the engine's own namespace, print the value of a last expression."""
+    from IPython.lib.pretty import pretty
+
+    namespace = get_ipython().user_ns
+    namespace["comm"] = _lasting(comm, epoch)
+    tree = ast.parse(code, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), namespace)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+        if value is not None and not code.rstrip().endswith(";"):
+            print(pretty(value))
+
+
+def _lasting(comm, epoch):
+    """The cells' communicator: objects of earlier cells hold it, so it stays, with new channels after a failed run."""
+    global _comm, _epoch
+    from hpcdl.cluster import engine
+    from hpcdl.comm.mpi import MPIComm
+
+    if epoch != _epoch:
+        duplicate, request = comm.mpi.Idup()
+        comm.finish(request, "start of the cell")
+        _comm = _comm or MPIComm(duplicate)
+        _comm.mpi, _epoch = duplicate, epoch
+    engine.follow(_comm)
+    return _comm

@@ -1,0 +1,130 @@
+"""How the engines of a cluster start and end: mpiexec here or over ssh, or a job of Slurm."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from hpcdl.cluster import lifeline
+from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.launcher import Launcher
+from hpcdl.cluster.processes import cores, end, environment, start, until
+
+ENGINE = ("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False")
+
+
+class MpiexecEngines:
+    """`n` engines that `mpiexec` starts on this machine, or where its `options` say (`-hosts a,b`: over ssh)."""
+
+    patience = 60  # a machine that needs longer to start the engines has another problem
+
+    def __init__(self, n: int, mpiexec: Launcher, options: tuple[str, ...] = ()):
+        self.n, self.mpiexec, self.options = n, mpiexec, options
+        self.elsewhere = bool(options)  # then not all engines may be processes of this machine
+        self.process: subprocess.Popen | None = None
+
+    def __str__(self):
+        return str(self.mpiexec)
+
+    def start(self, directory: Path) -> None:
+        threads = str(max(1, cores() // self.n))
+        self.lease = lifeline.lease(directory)
+        self.process = start(
+            "engines",
+            directory,
+            [str(self.mpiexec.path), *self.mpiexec.options, *self.options, "-n", str(self.n)],
+            [sys.executable, *ENGINE, f"--profile-dir={directory}"],
+            OMP_NUM_THREADS=threads,
+            MKL_NUM_THREADS=threads,
+            **lifeline.holding(self.lease),
+        )
+
+    def why_ended(self) -> str | None:
+        """What there is to say about engines that have ended by themselves, None while they may still come."""
+        return None if self.process.poll() is None else f"{self} ended"
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.lease.unlink(missing_ok=True)
+            end(self.process)
+            self.process = None
+
+
+class SlurmEngines:
+    """`n` engines as one job of Slurm, submitted by ipyparallel's launcher with the settings of a profile."""
+
+    patience = 3600  # a job may queue
+    elsewhere = True
+    # In the job mpiexec finds Slurm's nodes by itself. The engines take the cores that Slurm gives to a task.
+    template = """#!/bin/sh
+#SBATCH --export=ALL
+#SBATCH --job-name=hpcdl
+export OMP_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}} MKL_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}}
+exec {mpiexec} -n {n} {program_and_args}
+"""
+
+    def __init__(self, n: int, mpiexec: Launcher, launcher_class, config):
+        self.n, self.mpiexec, self.launcher_class, self.config = n, mpiexec, launcher_class, config
+        self.job = None
+        self._asked, self._state = 0.0, ""
+
+    def __str__(self):
+        return f"{self.mpiexec} in Slurm's job {self.job.job_id if self.job else '(none yet)'}"
+
+    def start(self, directory: Path) -> None:
+        self.lease = lifeline.lease(directory)
+        job = self.launcher_class(
+            config=self.config,
+            work_dir=str(directory),
+            profile_dir=str(directory),
+            output_file=str(directory / "engines.log"),
+            engine_cmd=[sys.executable, *ENGINE],
+            engine_args=[f"--profile-dir={directory}"],
+            environment=environment(directory) | lifeline.holding(self.lease),
+        )
+        job.default_template = self.template
+        job.namespace = {**job.namespace, "mpiexec": " ".join([str(self.mpiexec.path), *self.mpiexec.options])}
+        try:
+            job.start(self.n)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ClusterError(f"Slurm did not take the job {job.batch_file}: {error}") from error
+        self.job = job
+
+    def state(self) -> str:
+        """Slurm's word for the job ("PENDING (Resources)", "RUNNING (None)"), empty when it is over."""
+        asked = subprocess.run(
+            ["squeue", "--noheader", f"--jobs={self.job.job_id}", "--format=%T (%r)"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return asked.stdout.strip()
+
+    def why_ended(self) -> str | None:
+        """What there is to say about a job that has ended by itself, None while its engines may still come."""
+        if time.monotonic() < self._asked + 1:  # a question to Slurm's controller is not for free
+            return None
+        self._asked, before, self._state = time.monotonic(), self._state, self.state()
+        if self._state.startswith("PENDING") and self._state not in (before, "PENDING (None)"):
+            print(f"Slurm's job {self.job.job_id} waits: {self._state}")
+        return None if self._state else f"{self} ended"
+
+    def stop(self) -> None:
+        """Let the engines end by themselves, so that they clean up on their nodes, then cancel the job."""
+        if self.job is None:
+            return
+        self.lease.unlink(missing_ok=True)
+        if self.state().startswith("RUNNING"):
+            self._wait_for_end(3)
+        if self.state():
+            with contextlib.suppress(subprocess.CalledProcessError):  # it has ended meanwhile
+                self.job.stop()
+            self._wait_for_end(40)  # Slurm itself leaves processes 30 s to end
+        self.job = None
+
+    def _wait_for_end(self, seconds):
+        for _ in until(seconds, pause=0.1):
+            if not self.state():
+                break
