@@ -1,0 +1,60 @@
+"""`%%px` in a real notebook kernel."""
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+pytestmark = pytest.mark.mpi
+
+START = """
+import warnings
+warnings.simplefilter("ignore")
+from hpcdl.cluster import Cluster
+cluster = Cluster(n=2).start()
+"""
+
+
+def run_cells(*sources) -> list[str]:
+    """What each cell showed, in one kernel; errors as they stand in the notebook."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    NotebookClient(notebook, timeout=100, allow_errors=True, kernel_name="python3").execute()
+    return ["".join(map(_text, cell.outputs)) for cell in notebook.cells]
+
+
+def _text(output) -> str:
+    if output.output_type == "error":
+        return "ERROR " + "\n".join(output.traceback)
+    if output.output_type == "stream":
+        return output.text
+    return str(output.data)
+
+
+def test_px_cells_run_on_every_rank_keep_their_variables_and_fail_readably(mpiexec):
+    _, value, exchange, wrong, hung, after, line, typing, picture, option, stopped = run_cells(
+        START,
+        "%%px\nimport torch\nx = torch.full((2,), comm.rank + 1.0)\nmine = comm\nx.sum().item()",
+        "%%px\nmine.all_reduce(x)\nprint('sum', x.tolist())",
+        "%%px\n# a comment\nif comm.rank == 1:\n    y = x @ torch.ones(3)\ncomm.barrier()",
+        "%%px --timeout 0.5\nmine.recv(x, source=1 - comm.rank)",
+        "%%px\nmine.all_reduce(x)\nx.tolist()",
+        "%px print(comm.rank * 10)",
+        "%%px\nx = = 1",
+        "%%px\nfrom IPython.display import HTML, display\nif comm.rank == 1: display(HTML('<b>bold</b>'))",
+        "%%px --targets 0\n1",
+        "cluster.stop()\n%px 1",
+    )
+    assert sorted(value.splitlines()) == ["[rank 0] 2.0", "[rank 1] 4.0"]
+    assert sorted(exchange.splitlines()) == ["[rank 0] sum [3.0, 3.0]", "[rank 1] sum [3.0, 3.0]"]
+    assert "rank 1 raised RuntimeError" in wrong
+    assert "at Cell In[4], line 4: y = x @ torch.ones(3)" in wrong
+    assert "rank 0 stood in barrier() at Cell In[4], line 5" in wrong
+    assert "did not return within 0.5 s" in hung
+    assert "Deadlock: rank 0 waits to receive from rank 1, rank 1 waits to receive from rank 0." in hung
+    assert sorted(after.splitlines()) == ["[rank 0] [6.0, 6.0]", "[rank 1] [6.0, 6.0]"], "variables and comm live on"
+    assert sorted(line.splitlines()) == ["[rank 0] 0", "[rank 1] 10"]
+    assert "SyntaxError" in typing
+    assert "[rank" not in typing
+    assert "[rank 1]" in picture
+    assert "<b>bold</b>" in picture
+    assert "%%px: it says '--targets 0'; it takes --timeout SECONDS" in option
+    assert "this cluster was stopped" in stopped
