@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from . import exercises
+from .outputs import cli as outputs
 
 app = typer.Typer(
     help="Checks and grades the labs of hpcdl.",
@@ -17,7 +18,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(outputs.app, name="export")
 console = Console(highlight=False)
+
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="File with the course's secret (default: HPCDL_SECRET, or one kept in the results).",
+    ),
+]
 
 
 def lab_named(slug: str | None):
@@ -36,25 +47,57 @@ def grade(
     ],
     out: Annotated[Path, typer.Option(help="Folder for grades.csv and a result file per submission.")],
     lab: Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")] = None,
+    lanes: Annotated[int | None, typer.Option(min=1, help="Submissions at a time (default: a lane a core).")] = None,
+    secret_file: SecretFile = None,
 ) -> None:
-    """Grade every submission in a folder. Exit code 0: all have a row; 1: there was nothing to grade."""
+    """Grade every submission in a folder; what an earlier run had done is kept.
+
+    Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder.
+    """
+    from . import batch, layouts, sandbox, store
     from . import grade as grading
-    from . import layouts, sandbox
 
     only, todo = lab_named(lab), layouts.submissions(submissions)
     if not todo:
         console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
         raise typer.Exit(1)
-    done = []
-    with progress() as bar:
-        task = bar.add_task("grading", total=len(todo))
-        for submission, result in grading.grade_all(todo, grading.course_secret(out), only):
-            done.append((submission, result))
-            bar.update(task, advance=1, description=escape(result.student[:30]))
-    results = grading.newest_of_each(done)
-    grading.write(results, out)
+    done, kept = [], store.Store(out / ".cache")
+    try:
+        with store.locked(out), progress() as bar:
+            task = bar.add_task("grading", total=len(todo))
+            secret = grading.course_secret(out, secret_file)
+            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or batch.cores()):
+                done.append((submission, result))
+                bar.update(task, advance=1, description=escape(result.student[:30]))
+            results = grading.newest_of_each(done)
+            grading.write(results, out)
+    except store.BusyError as error:
+        console.print(f"{error}.", markup=False)
+        raise typer.Exit(3) from None
     console.print(summary(results))
-    console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.TIER}.")
+    console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.tier()}.")
+
+
+@app.command()
+def grade_one(
+    submission: Annotated[Path, typer.Argument(help="A notebook.")],
+    out: Annotated[Path, typer.Option(help="The result file to write.")],
+    student: Annotated[str | None, typer.Option(help="Whose it is (default: the file's name).")] = None,
+    lab: Annotated[str | None, typer.Option(help="Grade it as this lab (default: see from the notebook).")] = None,
+    secret_file: SecretFile = None,
+) -> None:
+    """Grade one notebook into one result file: the same input gives the same grades, whenever and wherever it runs.
+
+    Exit code 0: the file is written, with a grade or the reason why there is none.
+    """
+    from . import batch, layouts, store
+    from . import grade as grading
+
+    todo = [layouts.Submission(student or submission.stem, submission)]
+    secret = grading.course_secret(out.parent, secret_file)
+    ((_, result),) = batch.grade_all(todo, secret, lab_named(lab))
+    store.write_json(result, out)
+    console.print(summary([result]))
 
 
 @app.command()
@@ -63,11 +106,9 @@ def check(
     lab: Annotated[str | None, typer.Option(help="Check it as this lab (default: see from the notebook).")] = None,
 ) -> None:
     """Check one notebook as grading would. Exit code 0: all points; 1: not all; 2: it cannot be graded."""
-    from . import feedback
-    from . import grade as grading
+    from . import batch, feedback, layouts
 
-    submission = grading.Submission(file.stem, file)
-    (_, result), *_ = grading.grade_all([submission], b"check", lab_named(lab))
+    ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab))
     if result.status == "ungradable":
         console.print(f"{escape(str(file))} cannot be graded: {escape(result.message)}.")
         raise typer.Exit(2)

@@ -1,12 +1,11 @@
 """Grades a folder of submissions: one row each in `grades.csv`, one result file with every exercise and check."""
 
+import contextlib
 import csv
-import json
 import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from . import notebook, sandbox, source
@@ -16,6 +15,7 @@ from .notebook import Notebook, UngradableError
 from .remote import RemoteSession
 from .results import LabResult
 from .run import run_lab, seeds
+from .store import replace, write_json
 from .zygote import Zygote
 
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
@@ -32,17 +32,22 @@ def grade(submission: Submission, zygote: Zygote, secret: bytes, only: Lab | Non
         lab = only or notebook.lab_of(content, submission.path)
         result = grade_notebook(content, lab, zygote, student, secret)
     except UngradableError as error:
-        slug, points = (only.slug, only.points) if only else ("", 0.0)
-        result = LabResult(student, slug, points, status="ungradable", message=str(error))
+        result = ungradable(submission, only, str(error))
     result.seconds = round(time.monotonic() - start, 3)
     return result
+
+
+def ungradable(submission: Submission, only: Lab | None, message: str) -> LabResult:
+    """The result of a submission that has no grade, with the reason."""
+    slug, points = (only.slug, only.points) if only else ("", 0.0)
+    return LabResult(printable(submission.student), slug, points, status="ungradable", message=message)
 
 
 def grade_notebook(content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:
     """Run all checks of `lab` against the functions that a notebook defines."""
     names = [name for exercise in lab.exercises.values() for name in exercise.functions]
     cells, notes = source.needed(content.cells, names)
-    result = LabResult(student, lab.slug, lab.points, notes=content.notes + notes, isolation=sandbox.TIER)
+    result = LabResult(student, lab.slug, lab.points, notes=content.notes + notes, isolation=sandbox.tier())
     with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
         result.exercises = run_lab(lab, session, seeds(secret, student))
         result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
@@ -69,20 +74,6 @@ def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
     return result
 
 
-def grade_all(todo: list[Submission], secret: bytes, only: Lab | None = None) -> Iterator[tuple[Submission, LabResult]]:
-    """The result of each submission, as it is ready."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # many small checks: a thread pool costs more than it gives
-    try:
-        with Zygote() as zygote:
-            for submission in todo:
-                yield submission, grade(submission, zygote, secret, only)
-    finally:
-        torch.set_num_threads(threads)
-
-
 # Writing
 
 
@@ -92,12 +83,7 @@ def write(results: list[LabResult], out: Path) -> None:
         if result.status == "graded":
             write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
     rows = [_row(result) for result in results]
-    _replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
-
-
-def write_json(result: LabResult, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, lambda file: file.write(json.dumps(result.to_json(), indent=1) + "\n"))
+    replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
 
 
 def _row(result: LabResult) -> list[str]:
@@ -121,22 +107,19 @@ def safe_name(student: str) -> str:
     return name.encode()[:200].decode("utf-8", "ignore") or "_"
 
 
-def _replace(path: Path, write_to) -> None:
-    """Write a file so that a reader, or a batch that is killed, finds the old content or the new, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        write_to(file)
-    os.replace(temporary, path)
-
-
-def course_secret(out: Path) -> bytes:
-    """The secret behind the seeds: HPCDL_SECRET of the environment, or one made for this results folder and kept."""
+def course_secret(out: Path, file: Path | None = None) -> bytes:
+    """The secret behind the seeds: that of `file`, HPCDL_SECRET of the environment, or one made for `out` and kept."""
+    if file is not None:
+        return file.read_bytes().strip()
     if given := os.environ.get("HPCDL_SECRET"):
         return given.encode()
     path = out / ".secret"
     if not path.exists():
         out.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-    return path.read_bytes()
+        temporary = out / f".secret.{os.getpid()}"
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
+            made.write(secrets.token_hex(32))
+        with contextlib.suppress(FileExistsError):  # one that another grader has just made counts
+            os.link(temporary, path)
+        temporary.unlink()
+    return path.read_bytes().strip()

@@ -1,6 +1,6 @@
 """What a grading run found: plain data, from which feedback, grade sheets and the result file are made."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
 SCHEMA = "hpcdl.result/1"
@@ -99,6 +99,22 @@ class LabResult:
         for exercise, result in zip(exercises, self.exercises, strict=True):
             exercise["checks"] = [{**_public(c), "points": c.points} for c in result.checks]
         return {"schema": SCHEMA, **_public(self), "score": self.score, "exercises": exercises}
+
+    @classmethod
+    def from_json(cls, content: dict) -> "LabResult":
+        """The result of a result file's content; ValueError where it has another schema."""
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"a result of schema {content['schema']!r}, not {SCHEMA!r}")
+        result = _of(cls, content)
+        result.exercises = [_of(ExerciseResult, exercise) for exercise in content["exercises"]]
+        for exercise in result.exercises:
+            exercise.checks = [_of(CheckResult, check) for check in exercise.checks]
+        return result
+
+
+def _of(cls, content: dict):
+    """An instance from its fields; points and states that follow from others are left to it."""
+    return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
 
 
 def _public(result) -> dict:

@@ -1,7 +1,7 @@
 """What a student's process may use. Called in the forked worker before any line of the student's runs.
 
-The limits below bound memory, files and processes on any Unix. They do not hide files or the network: `TIER` says so
-in every report.
+The limits below bound memory, files and processes on any Unix. They do not hide files or the network: `tier()` says
+so in every report.
 """
 
 import ctypes
@@ -11,7 +11,6 @@ import signal
 import sys
 from dataclasses import dataclass
 
-TIER = "process limits only (no file or network isolation yet)"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
 
@@ -23,6 +22,11 @@ class Limits:
     file: int = 64 << 20
     open_files: int = 128
     cpu_seconds: int = 300
+
+
+def tier() -> str:
+    """What the isolation is, in words, for every report."""
+    return "process limits only (no file or network isolation yet)"
 
 
 def enter(limits: Limits, folder: str) -> None:
