@@ -1,0 +1,4 @@
+"""What becomes of results: feedback, pages for instructors, sheets of course systems. One file per format.
+
+Everything here is made from the result files and `grades.csv` of a results folder; no submission is read again.
+"""

@@ -1,0 +1,104 @@
+"""`autograder export FORMAT RESULTS`: what `autograder grade` found, for students, instructors and course systems."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from . import load
+
+app = typer.Typer(help="Turn a results folder into feedback, reports and grade sheets.", no_args_is_help=True)
+console = Console(highlight=False)
+
+Results = Annotated[
+    Path, typer.Argument(exists=True, file_okay=False, help="The folder that `autograder grade` wrote.")
+]
+Lab = Annotated[str | None, typer.Option(help="The results of this lab alone.")]
+Given = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The file that the course system exported.")]
+Folder = Annotated[Path | None, typer.Option(help="Where to write (default: RESULTS/feedback).")]
+File = Annotated[Path, typer.Option(help="The file to write.")]
+
+
+@app.command()
+def html(folder: Results, out: Folder = None, lab: Lab = None) -> None:
+    """A page of feedback for each student, and `instructor.html` in RESULTS for you."""
+    from . import html
+
+    found, out = _results(folder, lab), out or folder / "feedback"
+    paths = html.write(found, out)
+    html.write_text(folder / "instructor.html", html.instructor_page(found))
+    _said(f"Wrote {len(paths)} pages in {out} for students, and {folder / 'instructor.html'} for you.")
+
+
+@app.command()
+def markdown(folder: Results, out: Folder = None, lab: Lab = None) -> None:
+    """Feedback for each student as Markdown."""
+    from . import markdown
+
+    out = out or folder / "feedback"
+    _said(f"Wrote {len(markdown.write(_results(folder, lab), out))} files in {out}.")
+
+
+@app.command()
+def canvas(
+    folder: Results,
+    gradebook: Given,
+    out: File = Path("canvas.csv"),
+    column: Annotated[str | None, typer.Option(help="The assignment's column (default: the one that fits).")] = None,
+    lab: Lab = None,
+) -> None:
+    """Fill in the gradebook that you exported from Canvas; import the file that this writes."""
+    from . import canvas
+
+    _filled(lambda found: canvas.fill(found, gradebook, out, column), folder, lab, out)
+
+
+@app.command()
+def moodle(
+    folder: Results,
+    worksheet: Given,
+    out: File = Path("moodle.csv"),
+    grade: Annotated[str, typer.Option(help="The name of the column of grades.")] = "Grade",
+    comments: Annotated[str, typer.Option(help="The name of the column of comments.")] = "Feedback comments",
+    lab: Lab = None,
+) -> None:
+    """Fill in the grading worksheet that you downloaded from Moodle; upload the file that this writes."""
+    from . import moodle
+
+    _filled(lambda found: moodle.fill(found, worksheet, out, grade, comments), folder, lab, out)
+
+
+@app.command()
+def junit(folder: Results, out: File = Path("junit.xml"), lab: Lab = None) -> None:
+    """One report in JUnit's XML: a suite per student, a case per check."""
+    from . import junit
+
+    junit.write(_results(folder, lab), out)
+    _said(f"Wrote {out}.")
+
+
+def _results(folder: Path, lab: str | None):
+    try:
+        return load.results(folder, lab)
+    except load.ResultError as error:
+        _refuse(error)
+
+
+def _filled(fill, folder: Path, lab: str | None, out: Path) -> None:
+    try:
+        filled = fill(load.results(folder, lab))
+    except load.ResultError as error:
+        _refuse(error)
+    _said(f"Filled in {filled.rows} grades: {out}.")
+    for line in filled.left:
+        _said(f"  left open: {line}")
+
+
+def _refuse(error: Exception):
+    _said(f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    raise typer.Exit(2) from None
+
+
+def _said(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,53 @@
+"""A page of feedback for each student and one for the instructor: HTML without scripts, everything escaped."""
+
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from .. import feedback
+from ..grade import safe_name
+from ..results import LabResult
+from ..store import replace
+from .instructor import Overview
+from .load import for_student
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def page(result: LabResult) -> str:
+    """The feedback page of one student, as they may see it."""
+    shown = for_student(result)
+    head = f"<style>{feedback.STYLE}</style>"  # stands once in the page, not before each exercise
+    bodies = [Markup(feedback.html(exercise).removeprefix(head)) for exercise in shown.exercises]  # escapes by itself
+    return _TEMPLATES.get_template("feedback.html").render(result=shown, bodies=bodies, style=Markup(feedback.STYLE))
+
+
+def instructor_page(found: list[LabResult]) -> str:
+    """The instructor's page: scores, difficulty of each check, what went wrong most, and what to look at."""
+    return _TEMPLATES.get_template("instructor.html").render(overview=Overview(found))
+
+
+def write(found: list[LabResult], out: Path) -> list[Path]:
+    """Write `<student>/<lab>.html` for each result under `out`; the paths."""
+    return write_pages(found, out, page, ".html")
+
+
+def write_pages(found: list[LabResult], out: Path, make, suffix: str) -> list[Path]:
+    """Write what `make(result)` gives, a file for each student and lab."""
+    paths = []
+    for result in found:
+        paths.append(out / safe_name(result.student) / f"{safe_name(result.lab or 'ungradable')}{suffix}")
+        write_text(paths[-1], make(result))
+    return paths
+
+
+def write_text(path: Path, text: str) -> None:
+    """The whole new file or the old one, never half."""
+    replace(path, lambda file: file.write(text))

@@ -1,0 +1,114 @@
+"""Reads a results folder back, and says what of a result a student may see."""
+
+import csv
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from ..results import CheckResult, LabResult
+
+# What a student is told of a hidden check that is not passed: the category, never its inputs.
+CATEGORY = {
+    "values": "a value that is not the right one",
+    "exception": "an exception",
+    "timeout": "more time than it may take",
+    "memory": "more memory than it may use",
+    "ended": "the end of the program",
+    "exit": "the end of the program",
+    "unsendable": "a value that cannot be checked",
+}
+
+
+class ResultError(ValueError):
+    """A results folder cannot be used; the message has the file, the value and the rule."""
+
+
+def results(folder: Path, lab: str | None = None) -> list[LabResult]:
+    """All results under `folder`, ungradable ones too, by student and lab; `lab` keeps those of one lab alone."""
+    found = [read(path) for path in sorted(folder.glob("[!.]*/*.json"))]
+    known = {(result.student, result.lab) for result in found}
+    found += [row for row in _rows(folder / "grades.csv") if (row.student, row.lab) not in known]
+    if not found:
+        raise ResultError(
+            f"there are no results in {folder}; `autograder grade SUBMISSIONS --out {folder}` writes them"
+        )
+    kept = [result for result in found if lab is None or result.lab in (lab, "")]
+    if not kept:
+        raise ResultError(f"there is no result of lab {lab!r} in {folder}; it has {', '.join(labs(found))}")
+    return sorted(kept, key=lambda result: (result.student, result.lab))
+
+
+def labs(found: list[LabResult]) -> list[str]:
+    return sorted({result.lab for result in found if result.lab})
+
+
+def one_lab(found: list[LabResult]) -> list[LabResult]:
+    """The results, where they are of one lab: what fills one column of a sheet."""
+    if len(labs(found)) > 1:
+        raise ResultError(f"the results are of {', '.join(labs(found))}; say which with --lab")
+    return found
+
+
+def read(path: Path) -> LabResult:
+    """One result file, checked: its schema, its numbers, and 0 <= score <= max_score."""
+    try:
+        result = LabResult.from_json(json.loads(path.read_text(encoding="utf-8")))
+        bounded(result, path)
+    except ResultError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultError(f"{path} is not a result file ({type(error).__name__}: {error}); grade again") from None
+    return result
+
+
+def bounded(result: LabResult, where: Path | str = "result") -> None:
+    """ResultError unless every number is finite and every score lies between 0 and its maximum."""
+    parts = [(result.student, result.score, result.max_score)]
+    parts += [(e.id, e.points, e.max_points) for e in result.exercises]
+    parts += [(f"{e.id}.{c.name}", c.points, c.max_points) for e in result.exercises for c in e.checks]
+    for name, points, most in parts:
+        if not (math.isfinite(points) and math.isfinite(most) and 0 <= points <= most):
+            raise ResultError(f"{where}: {name} has {points!r} of {most!r} points; it must be 0 <= points <= maximum")
+
+
+def scaled(result: LabResult, possible: float | None) -> float:
+    """The score in a sheet where the lab is worth `possible` points (None: the lab's own), to 2 decimals."""
+    if possible is None or not result.max_score:
+        return round(result.score, 2)
+    score = round(result.score / result.max_score * possible, 2)
+    assert 0 <= score <= possible + 0.005, f"a score of {score} of {possible}"
+    return min(score, possible)
+
+
+def _rows(path: Path) -> list[LabResult]:
+    """What `grades.csv` has and no result file says: the submissions that could not be graded."""
+    if not path.is_file():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("status") == "ungradable"]
+    return [
+        LabResult(
+            _plain(row["student"]), row["lab"], float(row["max_score"]), status="ungradable", message=row["message"]
+        )
+        for row in rows
+    ]
+
+
+def _plain(cell: str) -> str:
+    """A cell without the quote that keeps spreadsheets from reading a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def for_student(result: LabResult) -> LabResult:
+    """The result without what is for instructors alone: details, seeds, and the inputs of hidden checks."""
+    exercises = [replace(e, checks=[_check_for_student(check) for check in e.checks]) for e in result.exercises]
+    return replace(result, exercises=exercises)
+
+
+def _check_for_student(check: CheckResult) -> CheckResult:
+    if not check.hidden or check.status in ("passed", "skipped"):
+        return replace(check, detail="", seed=0)
+    said = f"A check that runs only when grading found {CATEGORY.get(check.kind, 'a mistake')}."
+    told = CheckResult(check.name, check.title, check.max_points, check.status, check.kind, said, hidden=True)
+    return replace(told, mistake=check.mistake)  # the author's own sentence: the hint

@@ -1,0 +1,67 @@
+"""A student's feedback as Markdown: for an issue, a mail or a repository. What students wrote stays text."""
+
+import re
+from pathlib import Path
+
+from .. import feedback
+from ..results import CheckResult, ExerciseResult, LabResult
+from .html import write_pages
+from .load import for_student
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$])")
+
+
+def page(result: LabResult) -> str:
+    """The feedback of one student, as they may see it."""
+    shown = for_student(result)
+    lines = [f"# {_text(shown.lab or 'Not graded')} · {_text(shown.student)}", ""]
+    if shown.status != "graded":
+        return "\n".join([*lines, f"It could not be graded: {_text(shown.message)}.", ""])
+    lines += [f"**{shown.score:g} / {shown.max_score:g}** points", ""]
+    for exercise in shown.exercises:
+        lines += _exercise(exercise)
+    notes = [note for note in (shown.message, *shown.notes) if note]
+    lines += ["## Notes", "", *(f"- {_text(note)}" for note in notes), ""] if notes else []
+    return "\n".join(lines)
+
+
+def write(found: list[LabResult], out: Path) -> list[Path]:
+    """Write `<student>/<lab>.md` for each result under `out`; the paths."""
+    return write_pages(found, out, page, ".md")
+
+
+def _exercise(exercise: ExerciseResult) -> list[str]:
+    lines = [f"## {feedback.MARK[exercise.status]} {_text(feedback.headline(exercise))}", ""]
+    for check in exercise.checks:
+        lines += _check(check)
+    return [*lines, ""]
+
+
+def _check(check: CheckResult) -> list[str]:
+    points = f"({check.points:g} / {check.max_points:g})"
+    lines = [f"- {feedback.MARK[check.status]} {_inline(check.title)} {points}"]
+    if check.passed:
+        return lines
+    for sentence in feedback.sentences(check):
+        lines += ["", f"  {_inline(sentence)}"]
+    facts = [f"{label}: {value}" for label, value in feedback.facts(check)]
+    return [*lines, "", *_fenced("\n".join(facts)), ""] if facts else [*lines, ""]
+
+
+def _fenced(text: str) -> list[str]:
+    """A code block that the text cannot close: its fence is longer than any run of backticks in it."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
+    return [f"  {line}" for line in (fence, *text.splitlines(), fence)]
+
+
+def _text(value: str) -> str:
+    """One line in which no character means anything to Markdown or HTML."""
+    return _SPECIAL.sub(r"\\\1", " ".join(value.split()))
+
+
+def _inline(sentence: str) -> str:
+    """The same, but what stands between backticks is code."""
+    parts = " ".join(sentence.split()).split("`")
+    if len(parts) % 2 == 0:
+        return _text(sentence)
+    return "".join(f"`{part}`" if i % 2 and part else _SPECIAL.sub(r"\\\1", part) for i, part in enumerate(parts))

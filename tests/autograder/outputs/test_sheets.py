@@ -1,0 +1,125 @@
+"""The sheet of a course system comes back with its grades, and otherwise as it was."""
+
+import csv
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autograder.outputs import canvas, load, moodle, sheet
+from autograder.results import CheckResult, ExerciseResult, LabResult
+
+CANVAS = '''Student,ID,SIS User ID,SIS Login ID,Section,Lab Tiny (321),Other (99),Current Score
+    Points Possible,,,,,10,5,(read only)
+"Lovelace, Ada",4711,,ada,Monday,,3,
+"Nobody, Nora",5,,nora,Monday,,,
+"Benson, Ben",6,,ben,Monday,1,,
+"Doe, Dan",12,,dan,Monday,,,
+"=""=cmd()""",7,,x,Monday,EX,,
+'''
+MOODLE = (
+    "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed,"
+    "Last modified (submission),Last modified (grade),Feedback comments\n"
+    """Participant 4711,Ada Lovelace,ada@x.org,Submitted,,"50,00",Yes,"Friday, 1 May 2026, 10:00 AM",-,
+Participant 6,ben,ben@x.org,Submitted,,50.00,Yes,-,-,
+Participant 12,Dan,dan@x.org,Submitted,,50.00,Yes,-,-,
+Participant 13,@evil,e@x.org,No submission,,50.00,No,-,-,
+"""
+)
+
+
+def rows(path):
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.fixture
+def given_file(tmp_path):
+    def write(text, encoding="utf-8"):
+        (tmp_path / "given.csv").write_bytes(text.encode(encoding))
+        return tmp_path / "given.csv"
+
+    return write
+
+
+def test_canvas_scores_are_scaled_to_the_sheet_and_nothing_else_changes(tmp_path, given_file, class_results):
+    filled = canvas.fill(class_results, given_file(CANVAS), tmp_path / "out.csv")
+    before, after = rows(tmp_path / "given.csv"), rows(tmp_path / "out.csv")
+    assert [row[5] for row in after] == ["Lab Tiny (321)", "10", "6", "", "4", "", "EX"]
+    assert after[1][0] == "    Points Possible"
+    assert after[-1][0] == '\'="=cmd()"'
+    for one, other in zip(before[:-1], after[:-1], strict=True):
+        assert one[:5] + one[6:] == other[:5] + other[6:]
+    assert filled.rows == 2
+    said = "\n".join(filled.left)
+    assert "Nobody, Nora: no submission" in said
+    assert "Doe, Dan: the file is empty" in said
+    assert "no row in the sheet" in said
+
+
+def test_canvas_with_semicolons_and_a_byte_order_mark_stays_so(tmp_path, given_file, class_results):
+    lines = [["Student", "ID", "SIS Login ID", "Section", "Lab Tiny (321)"], ["    Points Possible", "", "", "", "100"]]
+    lines += [["Lovelace, Ada", "4711", "ada", "M", ""]]
+    text = "\r\n".join(";".join(line) for line in lines) + "\r\n"
+    canvas.fill(class_results, given_file(text, "utf-8-sig"), tmp_path / "out.csv")
+    data = (tmp_path / "out.csv").read_bytes()
+    assert data.startswith(b"\xef\xbb\xbfStudent;ID;")
+    assert b"\r\nLovelace, Ada;4711;ada;M;60\r\n" in data
+
+
+def test_canvas_asks_which_column_where_several_could_be_meant(tmp_path, given_file, class_results):
+    source = given_file(CANVAS.replace("Lab Tiny", "One"))
+    with pytest.raises(load.ResultError, match=r"One \(321\); Other \(99\)"):
+        canvas.fill(class_results, source, tmp_path / "out.csv")
+    assert canvas.fill(class_results, source, tmp_path / "out.csv", "Other").rows == 2
+
+
+def test_results_of_two_labs_are_not_mixed_in_one_column(tmp_path, given_file, class_results):
+    class_results[0].lab = "another"
+    with pytest.raises(load.ResultError, match="another, tiny; say which with --lab"):
+        canvas.fill(class_results, given_file(CANVAS), tmp_path / "out.csv")
+
+
+def test_the_moodle_worksheet_gets_grades_of_its_scale_and_comments_as_text(tmp_path, given_file, class_results):
+    filled = moodle.fill(class_results, given_file(MOODLE), tmp_path / "out.csv")
+    after = rows(tmp_path / "out.csv")
+    assert [row[4] for row in after[1:]] == ["30", "20", "", ""]
+    assert after[1][9] == "count 0/40"
+    assert after[1][7:9] == ["Friday, 1 May 2026, 10:00 AM", "-"]
+    assert after[4][1] == "'@evil"
+    assert filled.rows == 2
+    assert "@evil: the sheet says that the grade cannot be changed" in filled.left
+
+
+def test_moodle_comments_are_escaped_since_moodle_reads_html(tmp_path, given_file, class_results):
+    class_results[0].message = "<script>alert(1)</script>"
+    moodle.fill(class_results, given_file(MOODLE), tmp_path / "out.csv")
+    assert "&lt;script&gt;" in rows(tmp_path / "out.csv")[1][9]
+
+
+def test_a_worksheet_in_another_language_is_filled_by_the_names_of_its_columns(tmp_path, given_file, class_results):
+    source = given_file("ID,Bewertung\nTeilnehmer/in 4711,\n")
+    with pytest.raises(load.ResultError, match="no column 'Grade'; its columns are ID, Bewertung"):
+        moodle.fill(class_results, source, tmp_path / "out.csv")
+    moodle.fill(class_results, source, tmp_path / "out.csv", grade="Bewertung")
+    assert rows(tmp_path / "out.csv")[1] == ["Teilnehmer/in 4711", "60"]
+
+
+def test_a_file_that_is_no_sheet_is_refused(tmp_path, given_file, class_results):
+    with pytest.raises(load.ResultError, match="no header of several columns"):
+        canvas.fill(class_results, given_file("x\n"), tmp_path / "out.csv")
+
+
+@given(st.text(max_size=20))
+def test_no_cell_is_a_formula(cell):
+    written = sheet._harmless(cell)
+    assert written[:1] not in ("=", "@", "\t", "\r")
+    if written[:1] in ("+", "-"):
+        assert not set(written) - set("+-0123456789.,%")
+
+
+@given(points=st.floats(0, 1000), most=st.floats(0.1, 1000), possible=st.none() | st.floats(0, 1000))
+def test_a_scaled_score_stays_between_nothing_and_all(points, most, possible):
+    check = CheckResult("c", "t", min(points, most), "passed")
+    result = LabResult("s", "tiny", most, [ExerciseResult("tiny.e", "e", most, [check])])
+    assert 0 <= load.scaled(result, possible) <= (most + 0.005 if possible is None else possible)
