@@ -88,11 +88,11 @@ class Lab:
         sessions = self.page.request.get(self.api).json()
         return next((s["kernel"]["execution_state"] for s in sessions if s["path"] == self.name), None)
 
-    def run_all(self, seconds: float) -> None:
-        """Run every cell and wait until the last one has its number."""
+    def run_all(self, seconds: float, meanwhile=lambda: None) -> None:
+        """Run every cell and wait until the last one has its number; call `meanwhile` ten times a second."""
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_text("Run All Cells", exact=True).click()
-        self._wait(self._finished, seconds, "all cells to run")
+        self._wait(lambda: meanwhile() or self._finished(), seconds, "all cells to run")
 
     def _finished(self) -> bool:
         prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
