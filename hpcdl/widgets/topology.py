@@ -138,10 +138,9 @@ def verdict(played: Play, p: int, nbytes: int, messages: float, volume: float) -
     if any(levels[-1][1] < 1 - 1e-6 for levels in played.levels):
         return Alarm("At the end some rank does not hold the whole sum: it is not green.")
     most = max(np.bincount(played.transfers[:, 2].astype(int), weights=played.transfers[:, 4], minlength=p))
-    return (
-        f"{len(played.transfers)} messages, {messages:.0f} in a row on the longest path: {messages:.0f}α + {volume:.3g}nβ "
-        f"= {1e6 * messages * ALPHA:.0f} + {1e6 * volume * nbytes * BETA:.3g} µs. The busiest rank sends {most:.3g}n."
-    )
+    path = f"{messages:.0f} in a row on the longest path: {messages:.0f}α + {volume:.3g}nβ"
+    time = f"{1e6 * messages * ALPHA:.0f} + {1e6 * volume * nbytes * BETA:.3g} µs"
+    return f"{len(played.transfers)} messages, {path} = {time}. The busiest rank sends {most:.3g}n."
 
 
 # Where the ranks stand
