@@ -3,8 +3,11 @@
 h_1 = sgn(b_1 + x_1 + x_2)    h_2 = sgn(b_2 - x_1 - x_2)    yhat = sgn(b_3 + h_1 + h_2)
 """
 
+from copy import copy
+
 import torch
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, MultipleLocator
 
 from hpcdl.nn.perceptron import predict, with_bias
 from hpcdl.widgets.explorable import Explorable, slider
@@ -42,7 +45,7 @@ def draw_inputs(axes, W: torch.Tensor, v: torch.Tensor, called: list[float]) -> 
         draw_line(axes, w, color=color, linewidth=3)
     draw_points(axes, CORNERS, called)
     axes.set(title="inputs: two neurons, two lines", xlabel="$x_1$", ylabel="$x_2$")
-    axes.set(xticks=(-2, -1, 0, 1, 2), yticks=(-2, -1, 0, 1, 2))
+    _ticks(axes, MultipleLocator(1))
 
 
 def draw_hidden(axes, v: torch.Tensor, H: torch.Tensor, called: list[float]) -> None:
@@ -59,9 +62,15 @@ def draw_hidden(axes, v: torch.Tensor, H: torch.Tensor, called: list[float]) -> 
         text = axes.text(h[0] + 0.2, h[1] + 0.42 * place, corner, va="center", fontsize=11)
         text.set_path_effects([withStroke(linewidth=3, foreground=CARD)])
     draw_points(axes, places, called)
-    axes.set(title="what the third neuron sees", xlabel="$h_1$", ylabel="$h_2$", xticks=(-1, 1), yticks=(-1, 1))
+    axes.set(title="what the third neuron sees", xlabel="$h_1$", ylabel="$h_2$")
+    _ticks(axes, FixedLocator((-1, 1)))
     axes.xaxis.label.set_color(GREEN)
     axes.yaxis.label.set_color(PURPLE)
+
+
+def _ticks(axes, locator) -> None:
+    axes.xaxis.set_major_locator(locator)  # set_xticks would make tick objects anew, which takes longer than the rest
+    axes.yaxis.set_major_locator(copy(locator))
 
 
 def sentence(H: torch.Tensor, called: torch.Tensor, y: torch.Tensor) -> str:

@@ -14,8 +14,11 @@ def positions(points: tuple) -> torch.Tensor:
     return torch.tensor(points, dtype=torch.float64).reshape(-1, 3)[:, :2]
 
 
-def shade_sides(axes, decide, limit: float = LIMIT, pixels: int = 160) -> None:
-    """Tint the square |x_1|, |x_2| <= limit by `decide`, which gives -1 or +1 for each row of (n, 2)."""
+def shade_sides(axes, decide, limit: float = LIMIT, pixels: int = 108) -> None:
+    """Tint the square |x_1|, |x_2| <= limit by `decide`, which gives -1 or +1 for each row of (n, 2).
+
+    108 pixels a side: a third of those on the screen, so that matplotlib takes its short way (3 ms for 8 ms at 120).
+    """
     ticks = (torch.arange(pixels, dtype=torch.float64) + 0.5) * (2 * limit / pixels) - limit
     grid = torch.cartesian_prod(ticks, ticks)
     sides = decide(grid).reshape(pixels, pixels).T.numpy()
