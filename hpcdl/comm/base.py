@@ -50,6 +50,25 @@ def describe(op: str, requests: tuple[Request, ...] = (), detail: str = "") -> s
     return f"{op}({targets})" + (".wait()" if op.startswith("i") else "")
 
 
+def size_of(x: torch.Tensor | None) -> str:
+    """Number of elements and dtype, as messages say them: "8 float32"; empty without a tensor."""
+    return "" if x is None else f"{x.numel()} {str(x.dtype).removeprefix('torch.')}"
+
+
+def disagreement(rank: int, call: tuple[str, str], other: int, other_call: tuple[str, str]) -> str | None:
+    """What to say of two ranks' collectives, each as (text, size of x), that do not match; None where they do."""
+    if call[0] != other_call[0]:
+        return (
+            f"rank {rank} calls {call[0]} where rank {other} called {other_call[0]}; "
+            "every rank calls the same collectives in the same order"
+        )
+    if call[1] != other_call[1]:
+        return (
+            f"{call[0]}: x is {call[1]} on rank {rank} and {other_call[1]} on rank {other}; every rank needs the same"
+        )
+    return None
+
+
 class Communicator(ABC):
     """`size` ranks that exchange tensors; this is rank `rank` of them. The contract is in `hpcdl.comm`."""
 

@@ -10,11 +10,20 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from hpcdl.comm.base import CommError, Communicator, DeadlockError, RankError, Request, describe
+from hpcdl.comm.base import (
+    CommError,
+    Communicator,
+    DeadlockError,
+    RankError,
+    Request,
+    describe,
+    disagreement,
+    size_of,
+)
 from hpcdl.comm.location import caller, frames_of_traceback
 from hpcdl.comm.tracing import Trace
 from hpcdl.comm.turns import Turns
@@ -39,27 +48,58 @@ class Simulation:
 
 
 def simulate(
-    f: Callable, p: int, *args, alpha: float = 0.0, beta: float = 0.0, gamma: float = 0.0, seed: int = 0
+    f: Callable,
+    p: int,
+    *args,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    seed: int = 0,
+    per_node: int | None = None,
+    within: tuple[float, float] | None = None,
 ) -> Simulation:
     """Call `f(comm, *args)` on each of `p` ranks, 1 to 1024, and return their results and the cost.
 
-    `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. Ranks that are equally early in virtual
-    time run in an order given by `seed`; the same seed replays the same run. The ranks share this process: its global
-    variables, the arguments, and torch's global generator (give each rank a `torch.Generator` of its own).
-    Raises DeadlockError, CommError, and RankError (from what a rank raised).
+    `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. With `per_node` (ranks 0 to `per_node`-1
+    share the first node, and so on) and `within`, an (alpha, beta) of its own, messages inside a node cost those.
+    Ranks that are equally early in virtual time run in an order given by `seed`; the same seed replays the same run.
+    The ranks share this process: its global variables, the arguments, and torch's global generator (give each rank a
+    `torch.Generator` of its own). Raises DeadlockError, CommError, and RankError (from what a rank raised).
     """
     if type(p) is not int or not 1 <= p <= 1024:
         raise ValueError(f"simulate: p is {p!r}; the number of ranks is an int from 1 to 1024")
-    for name, value in {"alpha": alpha, "beta": beta, "gamma": gamma}.items():
+    if (per_node is None) != (within is None) or (per_node is not None and per_node < 1):
+        raise ValueError(
+            f"simulate: per_node is {per_node!r} and within {within!r}; nodes need both: ranks per node, 1 or more, "
+            "and (alpha, beta) between the ranks of one node"
+        )
+    links = _Links(alpha, beta, gamma, per_node or 1, *(within or (alpha, beta)))
+    for name, value in links._asdict().items():
         if not value >= 0:
             raise ValueError(f"simulate: {name} is {value!r}; a cost is 0 or more seconds")
     threads = torch.get_num_threads()
     # One rank runs at a time, but each thread would start a pool of its own for large tensors.
     torch.set_num_threads(1)
     try:
-        return _Machine(p, alpha, beta, gamma, seed).run(f, args)
+        return _Machine(p, links, seed).run(f, args)
     finally:
         torch.set_num_threads(threads)
+
+
+class _Links(NamedTuple):
+    """What messages cost between nodes and within them, and sums."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    per_node: int
+    alpha_within: float
+    beta_within: float
+
+    def step(self, p: int, nbytes: int) -> float:
+        """One step of a machine's own collective over all p ranks: as slow as the slowest of its messages."""
+        alpha, beta = (self.alpha, self.beta) if p > self.per_node else (self.alpha_within, self.beta_within)
+        return alpha + nbytes * beta
 
 
 class _Message(Request):
@@ -69,8 +109,8 @@ class _Message(Request):
 class _Machine:
     """Matches sends with receives and keeps the time."""
 
-    def __init__(self, p, alpha, beta, gamma, seed):
-        self.p, self.alpha, self.beta, self.gamma = p, alpha, beta, gamma
+    def __init__(self, p, links: _Links, seed):
+        self.p, self.links = p, links
         self.turns = Turns(p, seed)
         self.trace = Trace()
         self.bytes_sent = [0] * p
@@ -109,13 +149,16 @@ class _Machine:
         source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
         if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
             raise CommError(
-                f"rank {source} sends {_size(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has "
-                f"an out of {_size(received.x)}; both sides need the same dtype and number of elements"
+                f"rank {source} sends {size_of(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has "
+                f"an out of {size_of(received.x)}; both sides need the same dtype and number of elements"
             )
         _copy(received.x, sent.x)
         outgoing, incoming = self.port_free["dest"], self.port_free["source"]
         start = max(sent.posted, received.posted, outgoing[source], incoming[dest])
-        end = outgoing[source] = incoming[dest] = start + self.alpha + nbytes * self.beta
+        alpha, beta, _, per_node, alpha_within, beta_within = self.links
+        if source // per_node == dest // per_node:
+            alpha, beta = alpha_within, beta_within
+        end = outgoing[source] = incoming[dest] = start + alpha + nbytes * beta
         self.bytes_sent[source] += nbytes
         self.trace.record(sent.posted, end, source, "send", dest, nbytes, sent.tag)
         self.trace.record(received.posted, end, dest, "recv", source, nbytes, received.tag)
@@ -168,15 +211,8 @@ class _Machine:
     def check_agreement(self, rank: int) -> None:
         first = next(iter(self.collective))
         (op, x, _), (other_op, y, _) = self.collective[rank], self.collective[first]
-        if op != other_op:
-            raise CommError(
-                f"rank {rank} calls {op} where rank {first} called {other_op}; "
-                "every rank calls the same collectives in the same order"
-            )
-        if x is not None and (x.dtype != y.dtype or x.numel() != y.numel()):
-            raise CommError(
-                f"{op}: x is {_size(x)} on rank {rank} and {_size(y)} on rank {first}; every rank needs the same"
-            )
+        if said := disagreement(rank, (op, size_of(x)), first, (other_op, size_of(y))):
+            raise CommError(said)
 
     # -- what went wrong --------------------------------------------------------------------------------------------
 
@@ -220,14 +256,10 @@ class _Machine:
             for messages in self.unmatched[side].values():
                 for message in messages:
                     raise CommError(
-                        f"rank {message.comm.rank} {verb} a message of {_size(message.x)} with "
+                        f"rank {message.comm.rank} {verb} a message of {size_of(message.x)} with "
                         f"{describe(message.op, (message,)).removesuffix('.wait()')}, and rank {message.peer} returned "
                         f"without {'receiving' if side == 'dest' else 'sending'} it"
                     )
-
-
-def _size(x: torch.Tensor) -> str:
-    return f"{x.numel()} {str(x.dtype).removeprefix('torch.')}"
 
 
 class SimulatedComm(Communicator):
@@ -242,7 +274,7 @@ class SimulatedComm(Communicator):
     def accumulate(self, out, x):
         start = self.clock()
         out += x
-        self.machine.turns.advance(self.rank, self.machine.gamma * out.nbytes)
+        self.machine.turns.advance(self.rank, self.machine.links.gamma * out.nbytes)
         self.machine.trace.record(start, self.clock(), self.rank, "accumulate", -1, out.nbytes)
 
     def compute(self, seconds):
@@ -264,15 +296,15 @@ class SimulatedComm(Communicator):
         self.machine.wait(self.rank, op, requests)
 
     def _broadcast(self, x, root):
-        step = self.machine.alpha + x.nbytes * self.machine.beta
+        step = self.machine.links.step(self.size, x.nbytes)
         self.machine.collect(self.rank, "broadcast", x, root, partial(_copy_from, root), step)
 
     def _all_reduce(self, x):
-        step = self.machine.alpha + x.nbytes * (self.machine.beta + self.machine.gamma)
+        step = self.machine.links.step(self.size, x.nbytes) + x.nbytes * self.machine.links.gamma
         self.machine.collect(self.rank, "all_reduce", x, None, _sum_everywhere, step)
 
     def _barrier(self):
-        self.machine.collect(self.rank, "barrier", None, None, lambda _: None, self.machine.alpha)
+        self.machine.collect(self.rank, "barrier", None, None, lambda _: None, self.machine.links.step(self.size, 0))
 
 
 def _copy(out, x):

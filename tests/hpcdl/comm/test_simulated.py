@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcdl.collectives import naive_all_reduce, ring_all_reduce
+from hpcdl.collectives import hierarchical_all_reduce, naive_all_reduce, ring_all_reduce
 from hpcdl.comm import CommError, DeadlockError, RankError, simulate
+from hpcdl.cost import collectives as cost
 
 
 def ring_of_ranks(comm, steps=1):
@@ -96,6 +97,36 @@ def test_the_ring_costs_what_the_formula_says(p):
     formula = 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta + (p - 1) / p * nbytes * gamma
     assert run.seconds == pytest.approx(formula)
     assert run.bytes_sent == [2 * (p - 1) * nbytes // p] * p
+
+
+def test_links_within_a_node_have_a_price_of_their_own():
+    def pair(comm, a, b):
+        x = torch.zeros(250)
+        if comm.rank == a:
+            comm.send(x, b)
+        elif comm.rank == b:
+            comm.recv(x, a)
+
+    nodes = {"alpha": 0.5, "beta": 0.001, "per_node": 2, "within": (0.1, 0.0001)}
+    assert simulate(pair, 5, 0, 1, **nodes).seconds == pytest.approx(0.2)
+    assert simulate(pair, 5, 1, 2, **nodes).seconds == pytest.approx(1.5)
+    assert simulate(pair, 5, 4, 0, **nodes).seconds == pytest.approx(1.5)
+    barriers = [simulate(lambda comm: comm.barrier(), p, **nodes).seconds for p in (2, 4)]
+    assert barriers == pytest.approx([0.1, 2 * 0.5])
+
+
+@pytest.mark.parametrize(("p", "per_node"), [(8, 4), (7, 3), (12, 4), (3, 5)])
+def test_the_hierarchical_all_reduce_over_nodes_costs_what_its_formula_says(p, per_node):
+    n, link, within = 3 * 4 * 5 * 7, {"alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10}, (1e-6, 1e-11)
+    run = simulate(
+        lambda comm: hierarchical_all_reduce(torch.ones(n), comm, per_node),
+        p,
+        **link,
+        per_node=per_node,
+        within=within,
+    )
+    formula = cost.hierarchical(p, 4 * n, *link.values(), per_node=per_node, within=within)
+    assert run.seconds == pytest.approx(formula)
 
 
 def test_the_naive_all_reduce_loads_the_links_of_rank_0():
@@ -234,7 +265,15 @@ def test_a_communicator_that_outlives_its_run_says_so():
         comm.barrier()
 
 
-@pytest.mark.parametrize(("arguments", "said"), [({"p": 0}, "p is 0"), ({"p": 2, "alpha": -1.0}, "alpha is -1.0")])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"p": 0}, "p is 0"),
+        ({"p": 2, "alpha": -1.0}, "alpha is -1.0"),
+        ({"p": 2, "per_node": 2}, "per_node is 2 and within None; nodes need both"),
+        ({"p": 2, "per_node": 2, "within": (0.0, -1.0)}, "beta_within is -1.0"),
+    ],
+)
 def test_impossible_machines_are_refused(arguments, said):
     with pytest.raises(ValueError, match=said):
         simulate(lambda comm: None, **arguments)
