@@ -74,7 +74,8 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     except BaseException as error:
         outcome |= {
             "stack": frames_of_traceback(error.__traceback__),
-            "error": "".join(traceback.format_exception_only(error)).strip(),
+            # The name by which the notebook knows it, without the module.
+            "error": "".join(traceback.format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}."),
         }
     sys.stdout.flush()
     sys.stderr.flush()

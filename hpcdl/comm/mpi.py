@@ -6,11 +6,12 @@ polling is what lets a time limit or Ctrl-C raise inside the rank, at its line.
 
 import os
 import time
+from zlib import crc32
 
 import torch
 from mpi4py import MPI
 
-from hpcdl.comm.base import CommError, Communicator, Request, describe
+from hpcdl.comm.base import CommError, Communicator, Request, describe, disagreement, size_of
 
 DATATYPES = {  # what all_reduce can add
     torch.float32: MPI.FLOAT,
@@ -35,13 +36,14 @@ class _Message(Request):
 class MPIComm(Communicator):
     """This process among those that `mpiexec` started, on `mpi` (an mpi4py communicator; COMM_WORLD if None).
 
-    With `timeout`, a wait of more than so many seconds raises TimeoutError.
+    With `timeout`, a wait of more than so many seconds raises TimeoutError. With `check`, ranks compare each collective
+    before it begins, at the price of one small message more: MPI itself may mix up two that do not match, silently.
     """
 
-    def __init__(self, mpi: MPI.Intracomm | None = None, timeout: float | None = None):
+    def __init__(self, mpi: MPI.Intracomm | None = None, timeout: float | None = None, check: bool = True):
         self.mpi = MPI.COMM_WORLD if mpi is None else mpi
         self.rank, self.size = self.mpi.Get_rank(), self.mpi.Get_size()
-        self.timeout = timeout
+        self.timeout, self.check = timeout, check
         self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
 
     def clock(self) -> float:
@@ -82,6 +84,7 @@ class MPIComm(Communicator):
                 raise self._misfit(request, f"{status.Get_count(MPI.BYTE)} bytes")
 
     def _broadcast(self, x, root):
+        self._agree(x, "broadcast", f"root={root}")
         self._collective(self.mpi.Ibcast(_bytes(x), root), x, "broadcast", f"root={root}")
 
     def _all_reduce(self, x):
@@ -90,11 +93,33 @@ class MPIComm(Communicator):
                 f"rank {self.rank}: all_reduce: x is {x.dtype}; MPI adds {', '.join(str(d) for d in DATATYPES)}: "
                 "convert it first, or use a collective of hpcdl.collectives"
             )
+        self._agree(x, "all_reduce")
         buffer = [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), x.numel(), DATATYPES[x.dtype]]
         self._collective(self.mpi.Iallreduce(MPI.IN_PLACE, buffer, op=MPI.SUM), x, "all_reduce")
 
     def _barrier(self):
+        self._agree(None, "barrier")
         self._collective(self.mpi.Ibarrier(), None, "barrier")
+
+    def _agree(self, x, op: str, detail: str = "") -> None:
+        """Raise CommError on every rank when they have not all come with the same collective."""
+        if not self.check or self.size == 1:
+            return
+        call = f"{describe(op, (), detail)}|{size_of(x)}".encode()
+        number = crc32(call)
+        extremes = torch.tensor([number, -number])
+        mine = [MPI.buffer.fromaddress(extremes.data_ptr(), extremes.nbytes), 2, MPI.INT64_T]
+        self._collective(self.mpi.Iallreduce(MPI.IN_PLACE, mine, op=MPI.MAX), extremes, op, detail)
+        if extremes[0] != -extremes[1]:
+            raise CommError(self._disagreement(call, op, detail))
+
+    def _disagreement(self, call: bytes, op: str, detail: str) -> str:
+        """The same sentence on every rank: which two called what."""
+        calls = torch.zeros(self.size, 128, dtype=torch.uint8)
+        mine = torch.frombuffer(bytearray(call.ljust(128, b"\0")), dtype=torch.uint8)
+        self._collective(self.mpi.Iallgather(_bytes(mine), _bytes(calls)), calls, op, detail)
+        texts = [tuple(bytes(row).rstrip(b"\0").decode().split("|")) for row in calls.tolist()]
+        return next(filter(None, (disagreement(rank, texts[rank], 0, texts[0]) for rank in range(self.size))))
 
     def _collective(self, mpi: MPI.Request, x, op: str, detail: str = ""):
         message = _Message(self, op, "", x, -1, 0)

@@ -70,6 +70,15 @@ else:
     expect(CommError, "rank 1: recv(source=0): out has 16 bytes, the message more", comm.recv, x, 0)
     expect(CommError, "rank 1: recv(source=0): out has 16 bytes, the message 8 bytes", comm.recv, x, 0)
 comm.barrier()
+# MPI would take these for matching and return wrong numbers.
+said = "rank 1 calls broadcast(root=0) where rank 0 called barrier()"
+expect(CommError, said, *([comm.broadcast, x] if comm.rank else [comm.barrier]))
+said = "all_reduce(): x is 3 float32 on rank 1 and 2 float32 on rank 0"
+expect(CommError, said, comm.all_reduce, torch.zeros(2 + comm.rank))
+expect(CommError, "4 int32 on rank 1 and 4 float32", comm.all_reduce, x.int() if comm.rank else x)
+unchecked = MPIComm(check=False)
+unchecked.all_reduce(y := torch.ones(2))
+assert y.tolist() == [2.0, 2.0]
 sys.stdout.write(f"rank {comm.rank} is right\n")  # one write: print makes two, and mpiexec mixes the ranks
 """
 
