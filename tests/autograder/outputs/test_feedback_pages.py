@@ -89,7 +89,7 @@ text = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_f
 )
 
 
-@settings(deadline=None)  # the first page compiles the template
+@settings(deadline=None, max_examples=50)  # the first page compiles the template
 @given(st.lists(text, min_size=12, max_size=12))
 def test_whatever_a_student_wrote_stays_text_in_every_format(said):
     names = ("title", "message", "mistake", "call", "got", "expected", "where", "why", "function", "source")
@@ -102,7 +102,7 @@ def test_whatever_a_student_wrote_stays_text_in_every_format(said):
     rendered = nbconvert.filters.markdown2html(printed)
     seen = Tags(rendered)
     assert not seen.tags & {"script", "img", "iframe", "b", "style"}
-    assert not [link for link in seen.links if "script:" in link]
+    assert not [link for link in seen.links if not link.startswith("#")]  # headings link to themselves
 
 
 def test_the_instructors_page_counts_and_shows_the_commonest_mistake_with_an_example(make_result):

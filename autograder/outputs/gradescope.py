@@ -1,0 +1,137 @@
+"""Gradescope: a bundle to upload as the autograder of an assignment, and the results.json that it writes there.
+
+Formats: Gradescope's autograder specifications (gradescope/autograder_samples, `docs/specs.md`).
+"""
+
+import argparse
+import json
+import math
+import secrets
+import sys
+import zipfile
+from pathlib import Path
+
+from .. import exercises, feedback
+from ..results import CheckResult, LabResult
+from ..store import replace
+from .load import bounded, for_student
+
+SETUP = """#!/usr/bin/env bash
+# Runs once, when Gradescope builds the image of this autograder.
+set -euo pipefail
+apt-get update && apt-get install -y python3 python3-venv
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "This autograder needs Python 3.11 or later: choose a newer base image in Gradescope." >&2; exit 1; }
+python3 -m venv /autograder/venv
+cd /autograder/source
+/autograder/venv/bin/pip install --no-cache-dir REQUIREMENT
+"""
+
+# What stands in results.json until there is a result: whatever ends this script, the student gets a sentence.
+RUN = """#!/usr/bin/env bash
+# Runs for each submission.
+root=${AUTOGRADER_ROOT:-/autograder}
+mkdir -p "$root/results"
+cat > "$root/results/.crashed" <<'END'
+CRASHED
+END
+mv "$root/results/.crashed" "$root/results/results.json"
+export HPCDL_SECRET=$(cat "$root/source/secret")
+exec "$root/venv/bin/python" -m autograder.outputs.gradescope "$root" --lab LAB
+"""
+
+
+def crashed(max_score: float) -> dict:
+    """The result that stands until there is one."""
+    said = "The autograder did not finish. This is no verdict on your work: tell your instructor."
+    test = {"name": "autograder", "score": 0.0, "max_score": max_score, "status": "failed", "output": said}
+    return {"score": 0.0, "output": said, "stdout_visibility": "hidden", "tests": [test]}
+
+
+def bundle(slug: str, out: Path, requirement: str) -> None:
+    """Write the zip file to upload. `requirement` is what pip installs: a version, or a wheel that is put in."""
+    lab, wheel = exercises.load(slug), Path(requirement)
+    files = {"setup.sh": SETUP, "run_autograder": RUN.replace("LAB", slug), "secret": secrets.token_hex(32)}
+    files["run_autograder"] = files["run_autograder"].replace("CRASHED", json.dumps(crashed(lab.points), indent=1))
+    files["setup.sh"] = files["setup.sh"].replace("REQUIREMENT", f"'{wheel.name if wheel.is_file() else requirement}'")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.external_attr = (0o600 if name == "secret" else 0o755) << 16
+            archive.writestr(info, text)
+        if wheel.is_file():
+            archive.write(wheel, wheel.name)
+
+
+def results_json(result: LabResult) -> dict:
+    """What Gradescope shows of a result: a test for each check, and what a student may see of it."""
+    bounded(result)
+    shown = for_student(result)
+    tests = [
+        _test(exercise.name, check, f"{i}.{j}")
+        for i, exercise in enumerate(shown.exercises, start=1)
+        for j, check in enumerate(exercise.checks, start=1)
+    ]
+    said = shown.message if shown.status == "graded" else f"It could not be graded: {shown.message}."
+    return {
+        "score": shown.score,
+        "execution_time": math.ceil(shown.seconds),
+        "output": "\n".join(filter(None, [said, *shown.notes])),
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests or [{"name": "submission", "score": 0.0, "max_score": shown.max_score, "output": said}],
+    }
+
+
+def _test(exercise: str, check: CheckResult, number: str) -> dict:
+    lines = feedback.sentences(check) + [f"{label}: {value}" for label, value in feedback.facts(check)]
+    return {
+        "name": f"{exercise}: {check.title}",
+        "number": number,
+        "score": check.points,
+        "max_score": check.max_points,
+        "status": "passed" if check.passed else "failed",
+        "output": "" if check.passed else "\n".join(lines),
+        "output_format": "text",
+        "visibility": "visible",
+        "tags": [exercise],
+    }
+
+
+def grade(root: Path, slug: str) -> LabResult:
+    """Grade what Gradescope put into `root/submission`; of several notebooks the newest counts."""
+    from .. import batch, layouts
+    from .. import grade as grading
+
+    student = _student(root / "submission_metadata.json")
+    found = layouts.submissions(root / "submission")
+    todo = [layouts.Submission(student, each.path, each.problem) for each in found if each.path] or [
+        layouts.Submission(student, None, "there is no notebook (.ipynb) in the submission")
+    ]
+    secret = grading.course_secret(root / "results")
+    ((result),) = grading.newest_of_each(list(batch.grade_all(todo, secret, exercises.load(slug))))
+    return result
+
+
+def _student(metadata: Path) -> str:
+    """Who submitted, by number: it seeds the checks' inputs."""
+    try:
+        return str(json.loads(metadata.read_text(encoding="utf-8"))["users"][0]["id"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return "student"
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m autograder.outputs.gradescope", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--lab", required=True, choices=exercises.LABS)
+    given = parser.parse_args(arguments)
+    content = results_json(grade(given.root, given.lab))
+    replace(given.root / "results" / "results.json", lambda file: file.write(json.dumps(content, indent=1)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
