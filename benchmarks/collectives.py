@@ -1,0 +1,274 @@
+"""All-reduce on two ranks: our algorithms over MPI beside MPI_Allreduce and gloo; and the simulator's own time.
+
+    python benchmarks/collectives.py                 # minutes; prints tables, writes artifacts/collectives.json
+    python benchmarks/collectives.py --quick         # seconds: to see that it works, not to be quoted
+
+Every competitor runs in the same two processes, in turns that rotate, on the same tensor. A measurement is the time of
+the slower rank, of as many calls as fill a few milliseconds. MPI_Allreduce allocates memory for each large call, which
+glibc by default fetches from the kernel and gives back each time: so the processes run twice, in turns, with default
+and with raised malloc thresholds.
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from machine import describe
+from rich.console import Console
+from rich.table import Table
+
+from hpcdl.cluster import find_launcher
+from hpcdl.collectives import ALL_REDUCE, ring_all_reduce
+from hpcdl.comm import simulate
+
+SIZES = [4 * 4**k for k in range(13)]  # bytes: 4 B to 64 MB
+QUICK = [4, 65_536, 4_194_304]
+# glibc takes no mapping threshold above 32 MB; without mappings at all, and without trimming, nothing is given back.
+RAISED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**27)}
+MALLOC = {"default": {}, "raised": RAISED}
+PEERS = ("MPI_Allreduce", "gloo")
+FILL_SECONDS = 0.005  # of calls in one measurement
+SIMULATED = {256: 5.0, 1024: 90.0}  # ranks, and the seconds that are promised
+
+Times = dict[str, dict[int, list[float]]]  # competitor -> bytes -> seconds per call
+
+
+# -- in each of the two processes -------------------------------------------------------------------------------------
+
+
+def work(sizes: list[int], repeats: int, store: str) -> Times | None:
+    """Measure every competitor at every size; rank 0 returns the times, of the slower rank."""
+    from mpi4py import MPI
+
+    torch.set_num_threads(1)
+    mpi = MPI.COMM_WORLD
+    competitors = _competitors(mpi, store)
+    times: Times = {name: {} for name in competitors}
+    for nbytes in sizes:
+        x = torch.zeros(nbytes // 4)
+        calls = {name: _calls_to_fill(mpi, f, x) for name, f in competitors.items()}
+        for name, f in competitors.items():
+            _check(name, f, x, mpi)
+            times[name][nbytes] = []
+        names = list(competitors)
+        for repeat in range(repeats):
+            for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+                times[name][nbytes].append(_measure(mpi, competitors[name], x, calls[name]))
+    torch.distributed.destroy_process_group()
+    return times if mpi.rank == 0 else None
+
+
+def _competitors(mpi, store) -> dict:
+    from mpi4py import MPI
+
+    from hpcdl.comm import MPIComm
+
+    file = torch.distributed.FileStore(store, mpi.size)
+    torch.distributed.init_process_group("gloo", store=file, rank=mpi.rank, world_size=mpi.size)
+    comm = MPIComm(mpi)
+
+    def mpi_allreduce(x):
+        buffer = MPI.buffer.fromaddress(x.data_ptr(), x.nbytes)
+        mpi.Allreduce(MPI.IN_PLACE, [buffer, x.numel(), MPI.FLOAT], op=MPI.SUM)
+
+    ours = {name: lambda x, f=f: f(x, comm) for name, f in ALL_REDUCE.items()}
+    return {**ours, "MPI_Allreduce": mpi_allreduce, "gloo": torch.distributed.all_reduce}
+
+
+def _calls_to_fill(mpi, f, x) -> int:
+    _measure(mpi, f, x, 2)  # warm up
+    return max(1, min(500, int(FILL_SECONDS / _measure(mpi, f, x, 2))))
+
+
+def _measure(mpi, f, x, calls: int) -> float:
+    """Seconds per call, of the slower rank."""
+    from mpi4py import MPI
+
+    mpi.Barrier()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        f(x)
+    return mpi.allreduce(time.perf_counter() - begin, op=MPI.MAX) / calls
+
+
+def _check(name, f, x, mpi) -> None:
+    y = torch.arange(x.numel(), dtype=x.dtype) % 1000 + mpi.rank
+    expected = mpi.size * (y - mpi.rank) + sum(range(mpi.size))
+    f(y)
+    if not torch.equal(y, expected):
+        raise AssertionError(f"{name} is wrong for {x.nbytes} bytes")
+
+
+# -- here -------------------------------------------------------------------------------------------------------------
+
+
+def run_pair(malloc: str, sizes: list[int], repeats: int) -> Times:
+    """One pair of processes, from start to end; raises RuntimeError with what it printed when it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        order = json.dumps([sizes, repeats, f"{folder}/store", f"{folder}/times.json"])
+        process = subprocess.Popen(
+            [find_launcher().path, "-n", "2", sys.executable, __file__, "--worker", order],
+            env={**os.environ, **MALLOC[malloc], "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            printed, _ = process.communicate(timeout=1800)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        if process.returncode:
+            raise RuntimeError(f"the measurement failed:\n{printed}")
+        times = json.loads(Path(folder, "times.json").read_text())
+    return {name: {int(nbytes): values for nbytes, values in column.items()} for name, column in times.items()}
+
+
+def measure(sizes: list[int], rounds: int, repeats: int, console: Console) -> dict[str, Times]:
+    """All times by malloc setting: pairs of processes with each setting in turn, `rounds` times."""
+    everything: dict[str, Times] = {malloc: {} for malloc in MALLOC}
+    for number in range(rounds):
+        for malloc in MALLOC:
+            console.print(f"round {number + 1} of {rounds}, malloc thresholds {malloc} ...", style="dim")
+            for name, column in run_pair(malloc, sizes, repeats).items():
+                for nbytes, values in column.items():
+                    everything[malloc].setdefault(name, {}).setdefault(nbytes, []).extend(values)
+    return everything
+
+
+def simulator() -> list[dict]:
+    """Seconds that a ring all-reduce over many simulated ranks takes, and the seconds promised."""
+    rows = []
+    for p, promised in SIMULATED.items():
+        begin = time.perf_counter()
+        run = simulate(lambda comm, p=p: ring_all_reduce(torch.ones(p), comm), p, alpha=1e-6)
+        seconds = time.perf_counter() - begin
+        rows.append({"ranks": p, "messages": sum(run.bytes_sent) // 4, "seconds": seconds, "promised": promised})
+    return rows
+
+
+def ratios(times: dict[str, Times]) -> list[dict]:
+    """How many times faster the ring is than each peer, by size: of the medians and of the minima."""
+    rows = []
+    for malloc, columns in times.items():
+        for peer in PEERS:
+            for nbytes, theirs in columns[peer].items():
+                ours = columns["ring"][nbytes]
+                rows.append(
+                    {
+                        "malloc": malloc,
+                        "peer": peer,
+                        "bytes": nbytes,
+                        "median": statistics.median(theirs) / statistics.median(ours),
+                        "min": min(theirs) / min(ours),
+                    }
+                )
+    return rows
+
+
+def promises(rows: list[dict]) -> list[dict]:
+    """The promised ratios, by median, each at the worst of its sizes; without sizes that were not measured."""
+    wanted = [
+        ("ring / MPI_Allreduce, 64 MB, default malloc", 2.0, "default", "MPI_Allreduce", 64 << 20),
+        ("ring / MPI_Allreduce, 64 MB, raised thresholds", 0.95, "raised", "MPI_Allreduce", 64 << 20),
+        ("ring / gloo, 1 MB to 64 MB, default malloc", 4.0, "default", "gloo", 1 << 20),
+        ("ring / gloo, 1 MB to 64 MB, raised thresholds", 4.0, "raised", "gloo", 1 << 20),
+    ]
+    found = []
+    for text, promised, malloc, peer, smallest in wanted:
+        mine = [row for row in rows if (row["malloc"], row["peer"]) == (malloc, peer) and row["bytes"] >= smallest]
+        if mine:
+            found.append({"what": text, "promised": promised, "measured": min(row["median"] for row in mine)})
+    return found
+
+
+# -- shown ------------------------------------------------------------------------------------------------------------
+
+
+def table_of_times(malloc: str, columns: Times) -> Table:
+    table = Table(title=f"All-reduce of float32 on 2 ranks, microseconds: min / median (malloc thresholds {malloc})")
+    table.add_column("size", justify="right")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for nbytes in columns["ring"]:
+        cells = [columns[name][nbytes] for name in columns]
+        table.add_row(_size(nbytes), *(f"{_us(min(cell))} / {_us(statistics.median(cell))}" for cell in cells))
+    return table
+
+
+def table_of_ratios(rows: list[dict]) -> Table:
+    kinds = [(malloc, peer) for malloc in MALLOC for peer in PEERS]
+    table = Table(title="Ring: how many times faster than its peer, of medians (of minima)")
+    table.add_column("size", justify="right")
+    for malloc, peer in kinds:
+        table.add_column(f"{peer}, {malloc}", justify="right")
+    found = {(row["malloc"], row["peer"], row["bytes"]): f"{row['median']:.2f} ({row['min']:.2f})" for row in rows}
+    for nbytes in sorted({row["bytes"] for row in rows}):
+        table.add_row(_size(nbytes), *(found[malloc, peer, nbytes] for malloc, peer in kinds))
+    return table
+
+
+def table_of_promises(kept: list[dict], simulated: list[dict]) -> Table:
+    table = Table("promise", "measured", "kept", title="Promises")
+    for row in kept:
+        met = row["measured"] >= row["promised"]
+        table.add_row(f"{row['what']} >= {row['promised']:g}x", f"{row['measured']:.2f}x", "yes" if met else "NO")
+    for row in simulated:
+        text = f"simulating a ring over {row['ranks']:,} ranks, {row['messages']:,} messages, < {row['promised']:g} s"
+        table.add_row(text, f"{row['seconds']:.1f} s", "yes" if row["seconds"] < row["promised"] else "NO")
+    return table
+
+
+def _size(nbytes: int) -> str:
+    for unit, bytes_ in (("MB", 1 << 20), ("KB", 1 << 10)):
+        if nbytes >= bytes_:
+            return f"{nbytes // bytes_} {unit}"
+    return f"{nbytes} B"
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.0f}" if seconds > 1e-4 else f"{seconds * 1e6:.1f}"
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="Three sizes, one round, no simulator of 1,024 ranks.")] = False,
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("artifacts/collectives.json"),
+    worker: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Measure all-reduce on two ranks beside its peers, and the simulator."""
+    if worker:
+        sizes, repeats, store, file = json.loads(worker)
+        times = work(sizes, repeats, store)
+        if times:
+            Path(file).write_text(json.dumps(times))
+        return
+    console = Console()
+    machine = describe() | {"mpi": str(find_launcher())}
+    console.print_json(json.dumps(machine))
+    if quick:
+        SIMULATED.pop(1024)
+    times = measure(QUICK, 1, 3, console) if quick else measure(SIZES, 4, 9, console)
+    rows, simulated = ratios(times), simulator()
+    kept = promises(rows)
+    for malloc, columns in times.items():
+        console.print(table_of_times(malloc, columns))
+    console.print(table_of_ratios(rows))
+    console.print(table_of_promises(kept, simulated))
+    findings = {"machine": machine, "seconds": times, "ratios": rows, "promises": kept, "simulator": simulated}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(findings, indent=1))
+    console.print(f"All measurements: {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,34 @@
+"""The machine that was measured, as a figure must name it."""
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import torch
+
+from hpcdl.cluster.processes import cores
+
+
+def describe() -> dict:
+    """Processor, usable cores, memory, systems, versions, load when it was asked, and time (UTC)."""
+    return {
+        "processor": _processor(),
+        "cores": cores(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
