@@ -23,6 +23,8 @@ LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}
 def part_of(module: str) -> str | None:
     """The part of the house in which a module lives, None for other people's modules."""
     names = module.split(".")
+    if module == "hpcdl.__version__":
+        return None
     if names[0] == "hpcdl":
         return ".".join(names[:2]) if len(names) > 1 else None
     return names[0] if names[0] in LEVEL else None
