@@ -81,8 +81,13 @@ def student(slug: str) -> nbformat.NotebookNode:
 
 def references(slug: str) -> dict[str, str]:
     """The source of each exercise's cell with its solution, by exercise name."""
+    return {name: _without_marks(text) for name, text in marked(slug).items()}
+
+
+def marked(slug: str) -> dict[str, str]:
+    """The same with the marks around the solution."""
     path = source_path(slug)
-    return {name: _without_marks(block.text) for name, block in _exercise_blocks(path, _blocks(path)).items()}
+    return {name: block.text for name, block in _exercise_blocks(path, _blocks(path)).items()}
 
 
 def write(notebook: nbformat.NotebookNode) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from .. import exercises
 from . import load
 
 app = typer.Typer(help="Turn a results folder into feedback, reports and grade sheets.", no_args_is_help=True)
@@ -76,6 +77,54 @@ def junit(folder: Results, out: File = Path("junit.xml"), lab: Lab = None) -> No
 
     junit.write(_results(folder, lab), out)
     _said(f"Wrote {out}.")
+
+
+@app.command()
+def gradescope(
+    lab: Annotated[str, typer.Argument(help="The lab that the assignment is.")],
+    out: File = Path("gradescope.zip"),
+    requirement: Annotated[str, typer.Option(help="What pip installs there: a version, or a wheel file.")] = "",
+) -> None:
+    """The zip file to upload to Gradescope as the assignment's autograder. It holds a secret: keep it to yourself."""
+    from hpcdl import __version__
+
+    from . import gradescope
+
+    gradescope.bundle(_lab(lab), out, requirement or f"hpcdl=={__version__}")
+    _said(f"Wrote {out}. Upload it under Configure Autograder.")
+
+
+@app.command()
+def assignment(
+    lab: Annotated[str, typer.Argument(help="The lab.")],
+    course: Annotated[Path, typer.Argument(file_okay=False, help="The course folder of nbgrader.")],
+) -> None:
+    """A lab as an assignment of nbgrader, in COURSE/source; `nbgrader generate_assignment` goes on from there."""
+    from . import nbgrader
+
+    _said(f"Wrote {nbgrader.write_assignment(_lab(lab), course)}.")
+
+
+@app.command()
+def nbgrader(
+    folder: Results,
+    course: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The course folder of nbgrader.")],
+    lab: Lab = None,
+) -> None:
+    """Enter scores and comments into the gradebook of a course of nbgrader."""
+    from . import nbgrader
+
+    try:
+        count = nbgrader.to_gradebook(load.results(folder, lab), course)
+    except load.ResultError as error:
+        _refuse(error)
+    _said(f"Entered {count} submissions into {course / 'gradebook.db'}.")
+
+
+def _lab(slug: str) -> str:
+    if slug not in exercises.LABS:
+        raise typer.BadParameter(f"there is no lab {slug!r}; the labs are {', '.join(exercises.LABS)}")
+    return slug
 
 
 def _results(folder: Path, lab: str | None):
