@@ -25,7 +25,8 @@ from hpcdl.widgets.backprop_steps import (
 )
 from hpcdl.widgets.explorable import Explorable, slider
 from hpcdl.widgets.stepper import Stepper
-from hpcdl.widgets.style import CARD, DPI, FAINT, GREY, VERMILLION
+from hpcdl.widgets.style import CARD, DPI, FAINT, GREY, INK, VERMILLION
+from hpcdl.widgets.words import words
 
 ALONG = (  # where on its edge the number of each weight stands, from 0 at its start, so that none hides another
     ((0.42, 0.66), (0.3, 0.6), (0.32, 0.5)),
@@ -68,9 +69,8 @@ def _titles(axes, stage: int) -> None:
     name = "the input is a¹" if stage == 0 else NAMES[equation] + (f", layer {layer}" if equation in (0, 2) else "")
     headline = f"Stage {stage} of {STEP}: {name}"
     axes.text(0.7, 1.93, headline, color=colour, fontsize=13, weight="bold", va="center", parse_math=False)
-    for layer in range(1, LAST + 1):
-        role = "input" if layer == 1 else f"layer {layer}" + (" = L" if layer == LAST else "")
-        axes.text(layer, 1.63, role, color=GREY, ha="center", va="center", parse_math=False)
+    roles = ["input", *(f"layer {layer}" for layer in range(2, LAST)), f"layer {LAST} = L"]
+    words(axes, [(1.0 + i, 1.63, role, GREY) for i, role in enumerate(roles)], size=12)
 
 
 # The network: each part returns its labels as (x, y, text, colour)
@@ -115,22 +115,12 @@ def _neurons(axes, run, stage: int) -> list[tuple]:
     widths = [3.0 if on else 1.5 for on in active]
     x, y = zip(*(_place(*neuron) for neuron in neurons), strict=True)
     axes.scatter(x, y, s=37**2, c=CARD, edgecolors=edges, linewidths=widths, zorder=2)
-    labels = []
-    for layer, j in neurons:
-        labels += _neuron_labels(axes, run, stage, layer, j)
-    return labels
-
-
-def _neuron_labels(axes, run, stage: int, layer: int, j: int) -> list[tuple]:
-    x, y = _place(layer, j)
-    labels = []
-    if stage >= layer - 1:  # the forward pass has come here
-        a = short(run.activations[layer - 1][j])
-        axes.text(x, y, a, ha="center", va="center", weight="bold", parse_math=False)
-        labels += [(x, y + 0.32, f"z {short(run.zs[layer - 2][j])}", GREY)] if layer > 1 else []
-    if layer > 1:
-        labels.append((x, y - 0.32, *_below(run, stage, layer, j)))
-    return labels
+    known = [(layer, j) for layer, j in neurons if stage >= layer - 1]  # the forward pass has come here
+    inside = [(*_place(layer, j), short(run.activations[layer - 1][j]), INK) for layer, j in known]
+    words(axes, inside, size=12, weight="bold")
+    above = [(layer, j, 0.32, f"z {short(run.zs[layer - 2][j])}", GREY) for layer, j in known if layer > 1]
+    below = [(layer, j, -0.32, *_below(run, stage, layer, j)) for layer, j in neurons if layer > 1]
+    return [(x, y + up, *label) for layer, j, up, *label in above + below for x, y in [_place(layer, j)]]
 
 
 def _below(run, stage: int, layer: int, j: int) -> tuple[str, str]:
@@ -142,11 +132,10 @@ def _below(run, stage: int, layer: int, j: int) -> tuple[str, str]:
 
 
 def _labels(axes, labels) -> None:
-    """Texts on small cards, so that no edge runs through a number; one artist for all cards, as boxes are slow."""
+    """Texts on small cards, so that no edge runs through a number."""
     x, y, _, _ = zip(*labels, strict=True)
     axes.plot(x, y, marker=CARD_SHAPE, markersize=40, mfc=CARD, mec="none", linestyle="none", zorder=1.5)
-    for x, y, text, colour in labels:
-        axes.text(x, y, text, color=colour, fontsize=10.5, ha="center", va="center", parse_math=False)
+    words(axes, labels, size=10.5)
 
 
 # The equations

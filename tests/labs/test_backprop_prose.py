@@ -30,11 +30,11 @@ def held_out_accuracy(lab, widths, scale, batch_size, epochs) -> float:
     ("widths", "scale", "batch_size", "epochs", "low", "high"),
     [
         pytest.param((64, 32, 10), 1.0, 32, 30, 0.97, 1.0, id="as the lab trains"),
-        pytest.param((64, 32, 10), 1.0, 32, 1, 0.6, 1.0, id="one epoch teaches it most"),
+        pytest.param((64, 32, 10), 1.0, 32, 3, 0.85, 1.0, id="three epochs teach it as much"),
         pytest.param((64, 10), 1.0, 32, 30, 0.94, 0.975, id="without a hidden layer, about 96 %"),
         pytest.param((64, 32, 32, 32, 32, 10), 1.0, 32, 15, 0.0, 0.2, id="four layers of sigmoids stay at chance"),
         pytest.param((64, 32, 10), 0.0, 32, 30, 0.2, 0.45, id="zero weights stop below 45 %"),
-        pytest.param((64, 32, 10), 1.0, 1437, 30, 0.0, 0.25, id="one batch an epoch hardly leaves chance"),
+        pytest.param((64, 32, 10), 1.0, 1438, 30, 0.8, 0.9, id="one batch an epoch ends at about 85 %"),
     ],
 )
 def test_the_experiments_end_where_the_lab_says(lab, widths, scale, batch_size, epochs, low, high):

@@ -73,14 +73,33 @@ def test_its_numbers_are_those_of_autograd():
     assert run.after < run.before
 
 
-def test_each_edge_shows_its_weight_then_its_gradient_then_its_new_weight():
-    picture, run = backprop.explorable().picture, passes(1.0, 0.5, 0.0, 2.0)
+def test_each_edge_shows_its_weight_then_its_gradient_then_its_new_weight(monkeypatch):
+    picture, run, shown = backprop.explorable().picture, passes(1.0, 0.5, 0.0, 2.0), set()
+    monkeypatch.setattr(backprop, "words", lambda axes, labels, **look: shown.update(label[2] for label in labels))
     state = {"x1": 1.0, "x2": 0.5, "y": 0.0, "lr": 2.0}
     for stage, numbers in ((0, run.weights), (STEP - 2, run.grads), (STEP, run.new_weights)):
+        shown.clear()
         picture.render({**state, "stage": stage})
-        shown = [text.get_text() for text in picture.axes.texts]
         for number in torch.cat([W.flatten() for W in numbers]):
             assert short(number) in shown
+
+
+def test_words_are_centred_at_their_places_in_their_colours():
+    from hpcdl.widgets.canvas import Canvas
+    from hpcdl.widgets.words import words
+
+    canvas = Canvas((2, 1))
+    canvas.axes.set(xlim=(0, 2), ylim=(0, 1))
+    canvas.axes.axis("off")
+    words(canvas.axes, [(0.5, 0.5, "808", "#ff0000"), (1.5, 0.5, "−1.5", "#0000ff")], size=12)
+    canvas.png()
+    pixels = np.asarray(canvas.canvas.buffer_rgba()).astype(int)
+    for x, own, other in ((0.5, 0, 2), (1.5, 2, 0)):
+        rows, columns = np.nonzero(pixels[:, :, own] - pixels[:, :, other] > 60)
+        place = canvas.axes.transData.transform((x, 0.5))
+        assert abs((columns.min() + columns.max() + 1) / 2 - place[0]) < 2
+        assert abs(pixels.shape[0] - (rows.min() + rows.max() + 1) / 2 - place[1]) < 2
+        assert 7 <= rows.max() - rows.min() + 1 <= 14  # 12 points are 17 pixels, a digit three quarters of them
 
 
 def test_what_the_lab_says_about_the_learning_rate_and_saturation_holds():
