@@ -49,10 +49,12 @@ def grade(
     lab: Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")] = None,
     lanes: Annotated[int | None, typer.Option(min=1, help="Submissions at a time (default: a lane a core).")] = None,
     secret_file: SecretFile = None,
+    allow_weak: Annotated[bool, typer.Option(help="Grade also where the code cannot be walled in.")] = False,
 ) -> None:
     """Grade every submission in a folder; what an earlier run had done is kept.
 
-    Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder.
+    Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
+    4: this system offers weak isolation only.
     """
     from . import batch, layouts, sandbox, store
     from . import grade as grading
@@ -61,6 +63,10 @@ def grade(
     if not todo:
         console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
         raise typer.Exit(1)
+    if sandbox.tier() == "weak" and not allow_weak:
+        console.print(f"Nothing was graded: {sandbox.words()}. `autograder doctor` says what is missing here;")
+        console.print("--allow-weak grades all the same, as for students whom you trust with your account.")
+        raise typer.Exit(4)
     done, kept = [], store.Store(out / ".cache")
     try:
         with store.locked(out), progress() as bar:
@@ -75,7 +81,7 @@ def grade(
         console.print(f"{error}.", markup=False)
         raise typer.Exit(3) from None
     console.print(summary(results))
-    console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.tier()}.")
+    console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
 
 
 @app.command()
@@ -118,6 +124,21 @@ def check(
         console.print(f"Note: {note}.", markup=False)
     console.print(f"Score: {result.score:g} / {result.max_score:g}", style="bold")
     raise typer.Exit(0 if result.score == result.max_score else 1)
+
+
+@app.command()
+def doctor() -> None:
+    """Say how students' code is walled in here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
+    from . import doctor as attacks
+    from . import sandbox
+
+    console.print(f"Isolation: {sandbox.words()}.")
+    for need, there in attacks.needs().items():
+        console.print(f"{'✓' if there else '✗'} {need}", markup=False)
+    findings = attacks.attack()
+    for finding in findings:
+        console.print(f"{'✓' if finding.held else '✗'} {finding.title}: {finding.said}", markup=False)
+    raise typer.Exit(0 if all(finding.held for finding in findings) else 1)
 
 
 @app.command()

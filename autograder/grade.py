@@ -47,7 +47,7 @@ def grade_notebook(content: Notebook, lab: Lab, zygote: Zygote, student: str, se
     """Run all checks of `lab` against the functions that a notebook defines."""
     names = [name for exercise in lab.exercises.values() for name in exercise.functions]
     cells, notes = source.needed(content.cells, names)
-    result = LabResult(student, lab.slug, lab.points, notes=content.notes + notes, isolation=sandbox.tier())
+    result = LabResult(student, lab.slug, lab.points, notes=content.notes + notes, isolation=sandbox.words())
     with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
         result.exercises = run_lab(lab, session, seeds(secret, student))
         result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]

@@ -17,11 +17,11 @@ class Stopwatch:
     """Seconds that a process has had since now: the time that passed, less the time it stood in line for a processor.
 
     A loop uses up its limit on any machine; right code is not failed because the machine is busy (Linux; elsewhere
-    these are the wall's seconds). `pid` is another process's number, or "self".
+    these are the wall's seconds). `file` is the process's `/proc/.../schedstat`.
     """
 
-    def __init__(self, pid: int | str = "self"):
-        self.file, self.waited = f"/proc/{pid}/schedstat", 0.0
+    def __init__(self, file: str = "/proc/self/schedstat"):
+        self.file, self.waited = file, 0.0
         self.start, self.waited_before = time.monotonic(), self._waited()
 
     def seconds(self) -> float:

@@ -49,7 +49,7 @@ class RemoteSession(Session):
         self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
         self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
-        self.pid = 0
+        self.pid = self.clock = 0
         self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
         self.start()
 
@@ -64,7 +64,7 @@ class RemoteSession(Session):
 
     def attempt(self, together: bool) -> bool:
         """Start a worker and run the cells in it; False when that ended or stopped it."""
-        self.pid, sock = self.zygote.spawn(self.limits, self.folder)
+        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder)
         self.grader = SocketGrader(sock)
         sound = [cell for cell in self.cells if cell[0] not in self.broken]
         for cells in [sound] if together else [[cell] for cell in sound]:
@@ -116,7 +116,7 @@ class RemoteSession(Session):
         return [self, *self.others[: p - 1]]
 
     def stopwatch(self) -> Stopwatch:
-        return Stopwatch(self.pid)
+        return Stopwatch(f"/proc/self/fd/{self.clock}")
 
     def close(self) -> int:
         """End the worker, and the others of its team; returns its own wait status."""
@@ -125,6 +125,7 @@ class RemoteSession(Session):
         if not self.pid:
             return 0
         self.grader.sock.close()
+        os.close(self.clock)
         pid, self.pid = self.pid, 0
         return self.zygote.reap(pid)
 

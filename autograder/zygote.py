@@ -3,16 +3,18 @@
 Runs as `python -I -c ...` from `start`; holds no checks, runs no tensor operation (a process that ran one on several
 threads makes its forked children hang) and no student's code. Requests on its socket, each answered by one frame:
 
-    ["spawn", memory, file, open_files, cpu_seconds, folder] and one descriptor -> ["pid", n]
-    ["reap", n]: kill the worker's process group and wait             -> ["ended", status of `os.waitpid`]
+    ["spawn", limits, folder] and the worker's socket     -> its /proc schedstat, opened, and ["pid", n]
+    ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
 """
 
 import contextlib
+import importlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 from . import protocol, sandbox
@@ -21,29 +23,51 @@ from .worker import SocketWorker, fresh_namespace
 
 ROOT = Path(__file__).resolve().parent.parent
 # The package's folder comes last on the path, so that nothing beside it can stand in for an installed module.
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from autograder import zygote; zygote.serve(int(sys.argv[2]))"
+PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from autograder import namespaces
+if int(sys.argv[4]):
+    namespaces.become(int(sys.argv[4]))
+if sys.argv[3] == "namespaces":
+    namespaces.enter()
+from autograder import zygote
+zygote.serve(int(sys.argv[2]), sys.argv[3])
+"""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LANG": "C.UTF-8", "MPLBACKEND": "Agg"}
+
+
+class ZygoteError(RuntimeError):
+    """The zygote ended: this system refuses what its tier needs, or there was no memory."""
 
 
 class Zygote:
     """The grader's end: starts the zygote and asks it for workers. A context manager."""
 
     def __init__(self):
+        self.walls, self.uid = sandbox.tier(), sandbox.spare_uid()
         self.sock, theirs = socket.socketpair()
-        command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno())]
+        command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
 
-    def spawn(self, limits: sandbox.Limits, folder: str) -> tuple[int, socket.socket]:
-        """A new worker: its process id and the grader's end of its socket."""
+    def spawn(self, limits: sandbox.Limits, folder: str) -> tuple[int, socket.socket, int]:
+        """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat."""
+        if self.uid:
+            os.chown(folder, self.uid, -1)
         ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self.sock, [b"+"], [theirs.fileno()])
-            request = ["spawn", limits.memory, limits.file, limits.open_files, limits.cpu_seconds, folder]
-            return self.ask(request), ours
+        try:
+            with theirs:
+                socket.send_fds(self.sock, [b"+"], [theirs.fileno()])
+            protocol.send(self.sock, Frame(["spawn", astuple(limits), folder]))
+            _, descriptors, _, _ = socket.recv_fds(self.sock, 1, 1)
+            return protocol.receive(self.sock).header[1], ours, descriptors[0]
+        except (OSError, protocol.Closed) as error:
+            ours.close()
+            raise ZygoteError(f"no worker could be started (exit code {self.process.poll()})") from error
 
     def reap(self, pid: int) -> int:
         """End a worker and everything in its process group; returns its wait status."""
@@ -65,11 +89,12 @@ class Zygote:
         self.close()
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, walls: str) -> None:
     """The zygote's loop, until the grader closes its end."""
     import torch
 
     torch.set_num_threads(1)
+    preload()
     sandbox.end_with_parent()
     sandbox.adopt_orphans()
     sock = socket.socket(fileno=descriptor)
@@ -81,9 +106,10 @@ def serve(descriptor: int) -> None:
                 break
             request = protocol.receive(sock).header
             if request[0] == "spawn":
-                pid = fork_worker(sock, descriptors[0], sandbox.Limits(*request[1:5]), request[5])
+                pid = fork_worker(sock, descriptors[0], sandbox.Limits(*request[1]), request[2], walls)
                 os.close(descriptors[0])
                 workers.add(pid)
+                send_clock(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
             else:
                 workers.discard(request[1])
@@ -95,7 +121,21 @@ def serve(descriptor: int) -> None:
     end_orphans(set())
 
 
-def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, folder: str) -> int:
+def preload() -> None:
+    """Import what a worker uses later: it cannot read the grader's files then."""
+    importlib.import_module("autograder.wire")
+    sandbox.readable()
+
+
+def send_clock(sock: socket.socket, pid: int) -> None:
+    """Send the worker's schedstat, opened: the grader may know the process by another number, or not see it at all."""
+    path = f"/proc/{pid}/schedstat"
+    clock = os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY)
+    socket.send_fds(sock, [b"+"], [clock])
+    os.close(clock)
+
+
+def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, folder: str, walls: str) -> int:
     """Fork a worker on `descriptor`; returns its process id in the zygote and never returns in the worker."""
     pid = os.fork()
     if pid:
@@ -107,7 +147,7 @@ def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, fo
         os.setpgid(0, 0)
         sandbox.end_with_parent()
         sock.close()
-        sandbox.enter(limits, folder)
+        sandbox.enter(limits, folder, walls)
         SocketWorker(socket.socket(fileno=descriptor), fresh_namespace()).run()
         status = 0
     finally:

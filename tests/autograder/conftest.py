@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 import types
 from pathlib import Path
 
@@ -86,18 +87,19 @@ def local():
 
 
 @pytest.fixture
-def remote(zygote, tmp_path):
-    """Start a session on code in a worker of its own."""
-    open_sessions = []
+def remote(zygote):
+    """Start a session on code in a worker of its own. (Nobody but root may look below pytest's `tmp_path`.)"""
+    open_sessions, folder = [], tempfile.TemporaryDirectory()
 
     def start(*cells: str, **options) -> RemoteSession:
         labelled = [(f"cell {i}", code) for i, code in enumerate(cells, start=1)]
-        open_sessions.append(RemoteSession(zygote, labelled, str(tmp_path), **options))
+        open_sessions.append(RemoteSession(zygote, labelled, folder.name, **options))
         return open_sessions[-1]
 
     yield start
     for session in open_sessions:
         session.close()
+    folder.cleanup()
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -1,0 +1,54 @@
+"""Seccomp: system calls that no exercise needs are refused (Linux; with the optional package pyseccomp).
+
+A list of what is denied, not of what is allowed: torch, numpy and the C library differ too much from version to
+version. What it must stop by itself, also in a container without namespaces: processes (fork bombs, compilers, setuid
+helpers), sockets of every family, signals to others, and the kernel's larger attack surfaces.
+"""
+
+import errno
+import os
+
+try:
+    import pyseccomp  # before any fork: it loads a shared library
+except (ImportError, OSError, RuntimeError):  # not installed, no libseccomp
+    pyseccomp = None
+
+DENIED = """
+    fork vfork execve execveat socket memfd_create memfd_secret io_uring_setup
+    ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_open pidfd_getfd pidfd_send_signal
+    tkill rt_sigqueueinfo rt_tgsigqueueinfo setpriority ioprio_set
+    mount umount2 pivot_root chroot unshare setns move_mount open_tree fsopen fsconfig fsmount mount_setattr
+    bpf perf_event_open userfaultfd keyctl add_key request_key shmget msgget semget mq_open
+    open_by_handle_at name_to_handle_at kexec_load init_module finit_module delete_module reboot swapon
+    quotactl acct personality mknod mknodat
+"""
+OWN = ("kill", "tgkill")  # only to this process
+SELF = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # only on itself: 0
+CLONE_THREAD = 0x10000
+
+
+def available() -> bool:
+    return pyseccomp is not None
+
+
+def restrict() -> None:
+    """Refuse them, for good, in this process. `no_new_privs` must be set; pyseccomp must be there."""
+    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    denied, arg = pyseccomp.ERRNO(errno.EPERM), pyseccomp.Arg
+    for name in DENIED.split():
+        _rule(rules, denied, name)
+    _rule(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags cannot be seen: the C library falls back on clone
+    _rule(rules, denied, "clone", arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
+    for name in OWN:
+        _rule(rules, denied, name, arg(0, pyseccomp.NE, os.getpid()))
+    for name in SELF:
+        _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
+    rules.load()
+
+
+def _rule(rules, action, name: str, *args) -> None:
+    try:
+        rules.add_rule(action, name, *args)
+    except (ValueError, OSError, RuntimeError) as error:
+        if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0:  # this processor has it, so it must be refused
+            raise OSError(f"seccomp: no rule for {name}") from error
