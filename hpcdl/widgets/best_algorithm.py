@@ -96,8 +96,8 @@ def _map(axes, winners: np.ndarray, p: int, nbytes: float) -> None:
     axes.plot(np.log10(nbytes), RANKS.index(p), "X", color=style.INK, markeredgecolor=style.CARD, markersize=13)
     axes.axhline(RANKS.index(p), color=style.INK, linewidth=0.8, linestyle=":")
     axes.set(xlim=(LOW, HIGH), ylim=(-0.5, len(RANKS) - 0.5), xlabel="size of x", ylabel="ranks p")
-    axes.set_xticks(range(2, 10, 1), [UNITS[k] if k % 2 == 0 else "" for k in range(2, 10)])
-    axes.set_yticks(range(0, len(RANKS), 2), [str(ranks) for ranks in RANKS[::2]])
+    style.ticks(axes.xaxis, list(UNITS), [UNITS[k] if k % 2 == 0 else "" for k in UNITS])
+    style.ticks(axes.yaxis, range(0, len(RANKS), 2), [str(ranks) for ranks in RANKS[::2]])
     axes.grid(False)
     axes.set_title("The best all-reduce")
 
@@ -112,8 +112,9 @@ def _costs(axes, seconds: np.ndarray, p: int, nbytes: float) -> None:
         axes.plot(SIZES[change], seconds[:, change].min(), "o", color=style.INK, markersize=7)
     axes.axvline(nbytes, color=style.INK, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlim=(10**LOW, 10**HIGH), xlabel="size of x", ylabel="seconds")
-    axes.set_xticks([10.0**k for k in (2, 4, 6, 8)], [UNITS[k] for k in (2, 4, 6, 8)])
-    axes.minorticks_off()
+    axes.set(ylim=(10 ** np.floor(np.log10(seconds.min())), 10 ** np.ceil(np.log10(seconds.max()))))
+    style.ticks(axes.xaxis, [10.0**k for k in (2, 4, 6, 8)], [UNITS[k] for k in (2, 4, 6, 8)])
+    style.decades(axes.yaxis)
     axes.set_title(f"What each costs for p = {p}")
     axes.legend(loc="upper left", fontsize=9.5, labelspacing=0.2, handlelength=1.2)
 

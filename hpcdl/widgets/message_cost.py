@@ -111,6 +111,5 @@ def _frame(axes) -> None:
     axes["ratio"].axhspan(1 / WITHIN, WITHIN, color=style.GREEN, alpha=0.12)
     axes["ratio"].axhline(1, color=style.GREEN, linewidth=1.5)
     axes["ratio"].set(ylim=(1 / 30, 30), ylabel="measured / predicted")
-    axes["ratio"].set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
-    axes["ratio"].minorticks_off()
+    style.ticks(axes["ratio"].yaxis, [0.1, 1, 10], ["0.1", "1", "10"])
     axes["ratio"].set_title("How far off the fastest are")

@@ -71,6 +71,15 @@ def shade(value: float) -> str:
     return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.35 + 0.6 * value))
 
 
+def ticks(axis, places, labels) -> None:
+    """Ticks at `places` with `labels`: several times faster than `set_ticks`, which makes every tick anew at once."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+    axis.set_major_locator(FixedLocator(places))
+    axis.set_major_formatter(FixedFormatter(labels))
+    axis.set_minor_locator(NullLocator())
+
+
 def decades(axis) -> None:
     """Ticks of a logarithmic axis at whole powers of ten alone: the minor ones are noise, and slow to draw."""
     from matplotlib.ticker import LogLocator, NullLocator

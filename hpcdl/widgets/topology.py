@@ -208,7 +208,9 @@ def _network(axes, played: Play, xy, now: float, title: str) -> None:
     axes.text(
         0, -1.33, "blue: the share of the sum a rank holds; green: all", ha="center", color=style.GREY, fontsize=10
     )
-    axes.set(xlim=(-1.4, 1.4), ylim=(-1.36, 1.16), xticks=[], yticks=[])
+    axes.set(xlim=(-1.4, 1.4), ylim=(-1.36, 1.16))
+    for axis in (axes.xaxis, axes.yaxis):
+        style.ticks(axis, [], [])
     axes.set_title(title[0].upper() + title[1:])
     axes.spines[:].set_visible(False)
 
@@ -225,6 +227,6 @@ def _timeline(axes, played: Play, p: int, now: float) -> None:
         axes.add_collection(LineCollection(ends, colors=colors, linewidths=thick, capstyle="butt"))
     axes.axvline(scale * now, color=style.INK, linewidth=1.2)
     axes.set(xlim=(0, 1.02 * scale * played.seconds or 1), ylim=(p - 0.5, -0.5))
-    axes.set_yticks(range(p))
+    style.ticks(axes.yaxis, range(p), [str(rank) for rank in range(p)])
     axes.set(xlabel=f"time, {unit}", ylabel="rank")
     axes.set_title("What each rank sends")
