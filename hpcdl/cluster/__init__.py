@@ -19,7 +19,8 @@ Elsewhere than on this machine: `Cluster(8, profile="slurm")`, see docs/cluster.
 How it hangs together: `cluster` drives, `run` follows one run to its end, `cells` makes a run of a `%%px` cell,
 `processes` starts and ends the controller, `engine_sets` the engines, `profiles` reads how they start on a cluster of
 machines, `engine` is what runs in each of them, `watcher` is the thread that interrupts a rank and knows where it
-stands, `lifeline` ends a process with the kernel, `diagnosis` writes the error.
+stands, `lifeline` ends a process with the kernel, `deadlock` sees ranks that wait for each other,
+`diagnosis` writes the error.
 """
 
 import importlib

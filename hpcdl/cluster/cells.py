@@ -70,7 +70,7 @@ def _lasting(comm, epoch):
     if epoch != _epoch:
         duplicate, request = comm.mpi.Idup()
         comm.finish(request, "start of the cell")
-        _comm = _comm or MPIComm(duplicate)
-        _comm.mpi, _epoch = duplicate, epoch
+        _comm, _epoch = _comm or MPIComm(duplicate), epoch
+        _comm.renew(duplicate)
     engine.follow(_comm)
     return _comm

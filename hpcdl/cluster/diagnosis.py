@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpcdl.cluster.deadlock import explain
 from hpcdl.comm.location import Place
 
 _LIBRARIES = (
@@ -81,8 +82,8 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0].removeprefix("Fatal Python error: ") if text.strip() else ""
 
 
-def diagnose(reports: list[Report], timeout: float, restarting: bool) -> str:
-    """The message of a failed run."""
+def diagnose(reports: list[Report], timeout: float, restarting: bool, deadlocked: bool = False) -> str:
+    """The message of a failed run; `deadlocked` when it was ended for that, before its time was up."""
     raised = [report for report in reports if report.end == "raised"]
     died = [report for report in reports if report.end == "died"]
     if any(report.error for report in died):
@@ -94,9 +95,14 @@ def diagnose(reports: list[Report], timeout: float, restarting: bool) -> str:
         lines += _grouped(others, lambda report: f"{_activity(report)} and had to stop")
     else:
         unfinished = [report for report in reports if report.end != "returned"]
-        lines = [f"{_ranks(unfinished)} did not return within {timeout:g} s."]
+        waiting = {report.rank: report.waiting for report in unfinished if report.waiting}
+        returned = {report.rank for report in reports if report.end == "returned"}
+        if deadlocked and waiting:
+            lines = [f"{_ranks([report for report in unfinished if report.waiting])} would wait for ever."]
+        else:
+            lines = [f"{_ranks(unfinished)} did not return within {timeout:g} s."]
         lines += _grouped(unfinished, lambda report: f"{_activity(report)}{_stack_of(report)}")
-        lines += deadlock(reports)
+        lines += explain(waiting, returned)
     return "\n".join([*lines, _afterwards(restarting)])
 
 
@@ -136,23 +142,6 @@ def _stack_of(report: Report) -> str:
     if len(own) < 2:
         return ""
     return "".join(f"\n    {place}, in {place.function}: {place.source}" for place in own[-SHOWN:])
-
-
-def deadlock(reports: list[Report]) -> list[str]:
-    """The circle of ranks that wait for each other, if there is one, and what to do about it."""
-    waits = {report.rank: report.waiting["ranks"] for report in reports if report.waiting and report.waiting["ranks"]}
-    for start in waits:
-        path = [start]
-        while path[-1] in waits and (following := waits[path[-1]][0][1]) not in path:
-            path.append(following)
-        if path[-1] in waits and waits[path[-1]][0][1] == start:
-            verbs = {"dest": "to send to", "source": "to receive from"}
-            links = [f"rank {rank} waits {verbs[waits[rank][0][0]]} rank {waits[rank][0][1]}" for rank in path]
-            return [
-                f"Deadlock: {', '.join(links[:SHOWN])}{', ...' if len(links) > SHOWN else ''}. "
-                "Use sendrecv, or let one of them do the other half first."
-            ]
-    return []
 
 
 def _ranks(reports: list[Report]) -> str:

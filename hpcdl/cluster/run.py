@@ -11,9 +11,11 @@ import ipyparallel
 from IPython.display import publish_display_data
 
 from hpcdl.cluster import engine, watcher
+from hpcdl.cluster.deadlock import Lookout
 from hpcdl.cluster.diagnosis import ClusterError, Report, diagnose
 
 COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
+LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
 GRACE_SECONDS = 1.5  # how long a rank may take to stop
 
 
@@ -45,6 +47,7 @@ class Run:
         self._shown = [0] * len(self._answers)
         self._printed = [{"stdout": 0, "stderr": 0} for _ in self._answers]
         self._cancelled: float | None = None
+        self._lookout, self._looked, self._deadlocked = Lookout(), 0.0, False
         self._started = time.monotonic()
         self._records = self._follow()
 
@@ -67,7 +70,9 @@ class Run:
         if all(report.end == "returned" for report in self._reports):
             self.results = [cloudpickle.loads(report.value) for report in self._reports]
         else:
-            raise ClusterError(diagnose(self._reports, self.timeout, self.cluster.restarting), self._reports)
+            raise ClusterError(
+                diagnose(self._reports, self.timeout, self.cluster.restarting, self._deadlocked), self._reports
+            )
 
     # -- how it goes ------------------------------------------------------------------------------------------------
 
@@ -81,7 +86,8 @@ class Run:
         if not missing:
             return True
         failed = any(report is not None and report.end != "returned" for report in self._reports)
-        if self._cancelled is None and (stopping or failed or now > self._started + self.timeout):
+        late = now > self._started + self.timeout or self._sees_deadlock(missing, now)
+        if self._cancelled is None and (stopping or failed or late):
             self._cancelled = now + (COMPANY_SECONDS if failed and not stopping else 0)
         if self._cancelled is not None and now > self._cancelled:
             watcher.cancel_flag(self.cluster.directory, self.number).touch()
@@ -90,6 +96,15 @@ class Run:
                 self._reports[rank] = Report.silent(rank, self.cluster.black_box(rank))
             return True
         return False
+
+    def _sees_deadlock(self, missing: list[int], now: float) -> bool:
+        if self._cancelled is None and now > self._looked + LOOK_SECONDS:
+            self._looked = now
+            boxes = {rank: self.cluster.black_box(rank).get("waiting") for rank in missing}
+            waiting = {rank: situation for rank, situation in boxes.items() if situation}
+            returned = {rank for rank, report in enumerate(self._reports) if report and report.end == "returned"}
+            self._deadlocked = self._lookout.sees_deadlock(waiting, returned, now)
+        return self._deadlocked
 
     def _look_at(self, rank: int, answer) -> Report | None:
         if answer.ready():

@@ -4,6 +4,7 @@ A wait polls `Test` in place of MPI's blocking call, because Python runs no sign
 polling is what lets a time limit or Ctrl-C raise inside the rank, at its line.
 """
 
+import copy
 import os
 import time
 from zlib import crc32
@@ -45,17 +46,36 @@ class MPIComm(Communicator):
         self.rank, self.size = self.mpi.Get_rank(), self.mpi.Get_size()
         self.timeout, self.check = timeout, check
         self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
+        self._waits = 0  # so many times this rank has begun to wait
 
     def clock(self) -> float:
         return time.perf_counter()
 
     def situation(self) -> dict | None:
-        """What this rank waits for now, and the ranks it waits for; None while it does not wait."""
-        waiting = self._waiting
+        """What this rank waits for now, None while it does not wait; another thread may ask.
+
+        `text`, `ranks` it waits for as (side, rank), the `number` of this wait, whether it is `alone`: one message,
+        and no other of this communicator under way.
+        """
+        waiting, number = self._waiting, self._waits
         if waiting is None:
             return None
-        requests = waiting[1] if len(waiting) > 1 else ()
-        return {"text": describe(*waiting), "ranks": [(r.side, r.peer) for r in requests if not r.done]}
+        pending = [request for request in (waiting[1] if len(waiting) > 1 else ()) if not request.done]
+        open_messages = [message for message in tuple(_under_way) if message.comm is self and not message.done]
+        return {
+            "text": describe(*waiting),
+            "ranks": [(request.side, request.peer) for request in pending],
+            "number": number,
+            "alone": len(pending) == len(open_messages) == 1,
+        }
+
+    def renew(self, mpi: MPI.Intracomm) -> None:
+        """Go on over `mpi`; messages that are still under way stay with a copy of what this was."""
+        before = copy.copy(self)
+        for message in tuple(_under_way):
+            if message.comm is self:
+                message.comm = before
+        self.mpi, self._waiting = mpi, None
 
     def finish(self, mpi: MPI.Request, op: str) -> None:
         """Wait for a request of MPI's own, in a way that can be interrupted."""
@@ -130,6 +150,7 @@ class MPIComm(Communicator):
 
     def _poll(self, mpi: MPI.Request, what: tuple, status: MPI.Status | None = None) -> None:
         """Return when `mpi` is complete."""
+        self._waits += 1
         self._waiting = what
         try:
             polls, start = 0, None

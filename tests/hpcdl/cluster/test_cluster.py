@@ -261,6 +261,42 @@ def test_ranks_that_all_wait_to_receive_are_told_which_circle_they_stand_in(clus
     assert seconds < 1 + 3
 
 
+def test_a_deadlock_is_told_long_before_the_time_is_up(pair):
+    def both_wait(comm):
+        comm.recv(torch.zeros(3), source=1 - comm.rank)
+
+    message, seconds = failure(pair, both_wait, timeout=60)
+    assert message.startswith("ranks 0 and 1 would wait for ever.")
+    assert "Deadlock: rank 0 waits to receive from rank 1, rank 1 waits to receive from rank 0." in message
+    assert line(both_wait, "comm.recv") in message
+    assert seconds < 10, "2 s of waiting; the bound leaves room for a busy machine"
+
+
+def test_a_rank_that_waits_for_one_that_has_returned_is_told_so(pair):
+    def wait_for_nobody(comm, op):
+        if comm.rank == 1:
+            comm.recv(torch.zeros(3), 0) if op == "recv" else comm.barrier()
+
+    message, _ = failure(pair, wait_for_nobody, "recv", timeout=60)
+    assert message.startswith("rank 1 would wait for ever.")
+    assert "Deadlock: rank 1 waits to receive from rank 0, which has returned." in message
+    message, _ = failure(pair, wait_for_nobody, "barrier", timeout=60)
+    assert "barrier() waits for every rank, and rank 0 returned without calling it." in message
+
+
+def test_ranks_that_wait_long_but_not_for_ever_are_left_alone(pair):
+    def slow(comm):
+        x = torch.full((2,), float(comm.rank))
+        if comm.rank == 0:
+            time.sleep(3)
+            comm.send(x, 1)
+        else:
+            comm.recv(x, 0)
+        return x.tolist()
+
+    assert pair.run(slow) == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_an_endless_loop_ends_in_time_with_its_line_and_its_calls(cluster):
     def inner():
         while True:
