@@ -2,7 +2,12 @@
 
 import os
 
+import hypothesis
 import pytest
+
+# The same examples on every run: a change breaks a test, chance does not. Crowded machines get no deadline.
+hypothesis.settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50, print_blob=False)
+hypothesis.settings.load_profile("suite")
 
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
 

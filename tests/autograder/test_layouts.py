@@ -192,7 +192,8 @@ def test_a_name_no_file_system_takes_costs_one_line(tmp_path):
     assert "cannot be read" in found[1].problem
 
 
-@given(st.lists(st.text(min_size=1, max_size=30), max_size=5))
+# The writer of Python's own zipfile cuts a name at NUL, and fails on what is left when that is nothing.
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=30), max_size=5))
 def test_no_member_name_leaves_the_folder(tmp_path_factory, given_names):
     root = tmp_path_factory.mktemp("any")
     target = root / "inside"
