@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -112,3 +113,18 @@ def cluster(
         typer.echo(f"{error}", err=True)
         raise typer.Exit(1) from None
     typer.echo(json.dumps(findings, indent=2) if as_json else trial.describe(findings))
+
+
+@app.command()
+def bench(
+    name: Annotated[str | None, typer.Argument(help="One benchmark, such as collectives (default: all).")] = None,
+) -> None:
+    """Measure, each figure beside its peers in one run (minutes); only in a clone of the repository."""
+    folder = Path(hpcdl.__file__).resolve().parent.parent / "benchmarks"
+    known = {path.stem: path for path in sorted(folder.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")}
+    if name is not None and name not in known:
+        names = ", ".join(known) or "none, since this is not a clone of the repository"
+        typer.echo(f"There is no benchmark {name!r}; the benchmarks are {names}.", err=True)
+        raise typer.Exit(2)
+    for path in [known[name]] if name else known.values():
+        subprocess.run([sys.executable, str(path)], check=True, cwd=folder.parent)

@@ -31,6 +31,13 @@ def test_an_unknown_lab_names_the_labs_there_are():
     assert "02_gradient_descent" in run.stderr
 
 
+def test_an_unknown_benchmark_names_those_there_are():
+    run = hpcdl("bench", "speed")
+    assert run.returncode == 2
+    assert "no benchmark 'speed'" in run.stderr
+    assert "collectives" in run.stderr
+
+
 def test_without_a_command_the_help_is_shown():
     assert "doctor" in hpcdl().stderr + hpcdl().stdout
 
