@@ -7,6 +7,7 @@ import argparse
 import json
 import math
 import secrets
+import shlex
 import sys
 import zipfile
 from pathlib import Path
@@ -51,9 +52,12 @@ def crashed(max_score: float) -> dict:
 def bundle(slug: str, out: Path, requirement: str) -> None:
     """Write the zip file to upload. `requirement` is what pip installs: a version, or a wheel that is put in."""
     lab, wheel = exercises.load(slug), Path(requirement)
-    files = {"setup.sh": SETUP, "run_autograder": RUN.replace("LAB", slug), "secret": secrets.token_hex(32)}
-    files["run_autograder"] = files["run_autograder"].replace("CRASHED", json.dumps(crashed(lab.points), indent=1))
-    files["setup.sh"] = files["setup.sh"].replace("REQUIREMENT", f"'{wheel.name if wheel.is_file() else requirement}'")
+    installed = f"./{wheel.name}[grading]" if wheel.is_file() else requirement
+    files = {
+        "setup.sh": SETUP.replace("REQUIREMENT", shlex.quote(installed)),
+        "run_autograder": RUN.replace("LAB", slug).replace("CRASHED", json.dumps(crashed(lab.points), indent=1)),
+        "secret": secrets.token_hex(32),
+    }
     out.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
