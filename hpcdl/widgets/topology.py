@@ -139,8 +139,12 @@ def verdict(played: Play, p: int, nbytes: int, messages: float, volume: float) -
         return Alarm("At the end some rank does not hold the whole sum: it is not green.")
     most = max(np.bincount(played.transfers[:, 2].astype(int), weights=played.transfers[:, 4], minlength=p))
     path = f"{messages:.0f} in a row on the longest path: {messages:.0f}α + {volume:.3g}nβ"
-    time = f"{1e6 * messages * ALPHA:.0f} + {1e6 * volume * nbytes * BETA:.3g} µs"
-    return f"{len(played.transfers)} messages, {path} = {time}. The busiest rank sends {most:.3g}n."
+    time = f"{1e6 * messages * ALPHA:.0f} + {_short(1e6 * volume * nbytes * BETA)} µs"
+    return f"{len(played.transfers)} messages, {path} = {time}. One rank sends up to {most:.3g}n."
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 # Where the ranks stand
