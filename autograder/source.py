@@ -5,6 +5,7 @@ and `check(...)` do not, since nothing that is graded uses the names they bind.
 """
 
 import ast
+import difflib
 import re
 import symtable
 from dataclasses import dataclass, field
@@ -46,9 +47,18 @@ def needed(cells: list[tuple[str, str]], names: list[str]) -> tuple[list[tuple[s
             statements += _statements(label, source)
         except PARSE_ERRORS as error:
             notes.append(f"{label} does not compile and was left out: {_reason(error)}")
+    notes += _misnamed(statements, names)
     statements = _without_stubs(statements, names, notes)
     chosen = _closure(statements, set(names))
     return [(f"{s.label}:{s.start}", s.code(sources)) for s in statements if id(s) in chosen], notes
+
+
+def _misnamed(statements: list[Statement], names: list[str]) -> list[str]:
+    """A note for each function that is missing where there is one of nearly that name."""
+    bound = {name for statement in statements for name in statement.binds}
+    functions = {s.node.name for s in statements if isinstance(s.node, ast.FunctionDef | ast.ClassDef)} - set(names)
+    near = {name: difflib.get_close_matches(name, functions, n=1) for name in names if name not in bound}
+    return [f"`{name}` is not defined: found `{found[0]}`: rename it?" for name, found in near.items() if found]
 
 
 def defined_names(cells: list[tuple[str, str]]) -> set[str]:
