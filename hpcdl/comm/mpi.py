@@ -7,6 +7,8 @@ polling is what lets a time limit or Ctrl-C raise inside the rank, at its line.
 import copy
 import os
 import time
+from array import array
+from functools import lru_cache
 from zlib import crc32
 
 import torch
@@ -125,13 +127,12 @@ class MPIComm(Communicator):
         """Raise CommError on every rank when they have not all come with the same collective."""
         if not self.check or self.size == 1:
             return
-        call = f"{describe(op, (), detail)}|{size_of(x)}".encode()
-        number = crc32(call)
-        extremes = torch.tensor([number, -number])
-        mine = [MPI.buffer.fromaddress(extremes.data_ptr(), extremes.nbytes), 2, MPI.INT64_T]
-        self._collective(self.mpi.Iallreduce(MPI.IN_PLACE, mine, op=MPI.MAX), extremes, op, detail)
+        numel, dtype = (0, None) if x is None else (x.numel(), x.dtype)
+        number = _number(op, detail, numel, dtype)
+        extremes = array("q", [number, -number])  # the largest of both are the largest and the smallest number
+        self._collective(self.mpi.Iallreduce(MPI.IN_PLACE, extremes, op=MPI.MAX), extremes, op, detail)
         if extremes[0] != -extremes[1]:
-            raise CommError(self._disagreement(call, op, detail))
+            raise CommError(self._disagreement(f"{describe(op, (), detail)}|{size_of(x)}".encode(), op, detail))
 
     def _disagreement(self, call: bytes, op: str, detail: str) -> str:
         """The same sentence on every rank: which two called what."""
@@ -178,6 +179,12 @@ class MPIComm(Communicator):
             f"rank {self.rank}: {describe(request.op, (request,))}: out has {request.x.nbytes} bytes, "
             f"the message {got}; both sides need the same dtype and number of elements"
         )
+
+
+@lru_cache
+def _number(*call) -> int:
+    """The same for equal calls of all ranks (Python's own hash differs between processes)."""
+    return crc32(repr(call).encode())
 
 
 def _bytes(x: torch.Tensor) -> list:
