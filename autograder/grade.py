@@ -12,6 +12,7 @@ from . import notebook, sandbox, source
 from .authoring import Lab
 from .layouts import Submission
 from .notebook import Notebook, UngradableError
+from .reading import Reader
 from .remote import RemoteSession
 from .results import LabResult
 from .run import run_lab, seeds
@@ -28,9 +29,7 @@ def grade(submission: Submission, zygote: Zygote, secret: bytes, only: Lab | Non
     try:
         if submission.path is None:
             raise UngradableError(submission.problem)
-        content = notebook.read(submission.path)
-        lab = only or notebook.lab_of(content, submission.path)
-        result = grade_notebook(content, lab, zygote, student, secret)
+        result = grade_file(submission.path, zygote, student, secret, only)
     except UngradableError as error:
         result = ungradable(submission, only, str(error))
     result.seconds = round(time.monotonic() - start, 3)
@@ -43,11 +42,29 @@ def ungradable(submission: Submission, only: Lab | None, message: str) -> LabRes
     return LabResult(printable(submission.student), slug, points, status="ungradable", message=message)
 
 
+def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None) -> LabResult:
+    """Run all checks of a notebook file's lab against the functions that it defines."""
+    data = notebook.contents(path)
+    with tempfile.TemporaryDirectory(prefix="grade-") as folder, Reader(zygote, folder) as reader:
+        content = reader.read(data)
+        lab = only or notebook.lab_of(content, path)
+        cells, notes = reader.needed(content.cells, functions(lab))
+    return grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+
+
 def grade_notebook(content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:
-    """Run all checks of `lab` against the functions that a notebook defines."""
-    names = [name for exercise in lab.exercises.values() for name in exercise.functions]
-    cells, notes = source.needed(content.cells, names)
-    result = LabResult(student, lab.slug, lab.points, notes=content.notes + notes, isolation=sandbox.words())
+    """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
+    cells, notes = source.needed(content.cells, functions(lab))
+    return grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+
+
+def functions(lab: Lab) -> list[str]:
+    return [name for exercise in lab.exercises.values() for name in exercise.functions]
+
+
+def grade_cells(cells, notes: list[str], lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:
+    """Run all checks of `lab` against `cells`, the statements that its functions need."""
+    result = LabResult(student, lab.slug, lab.points, notes=notes, isolation=sandbox.words())
     with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
         result.exercises = run_lab(lab, session, seeds(secret, student))
         result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]

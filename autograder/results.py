@@ -49,6 +49,7 @@ class ExerciseResult:
     name: str
     max_points: float
     checks: list[CheckResult] = field(default_factory=list)
+    fingerprint: str = ""  # of the code without names and layout; for instructors
 
     @property
     def points(self) -> float:

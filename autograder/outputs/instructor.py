@@ -93,8 +93,8 @@ def identical(found: list[LabResult]) -> list[tuple[str, str]]:
     groups = defaultdict(set)
     for result in found:
         for exercise in result.exercises:
-            if code := getattr(exercise, "fingerprint", ""):
-                groups[exercise.id, code].add(result.student)
+            if exercise.fingerprint:
+                groups[exercise.id, exercise.fingerprint].add(result.student)
     shared = defaultdict(list)
     for (exercise_id, _), students in groups.items():
         if len(students) > 1:
