@@ -3,13 +3,11 @@
 import json
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 
-from . import exercises
-from .authoring import Lab
 from .source import defined_names, plain_python
 
 MAX_BYTES = 64 << 20
@@ -27,11 +25,17 @@ class Notebook:
     cells: list[tuple[str, str]]
     notes: list[str]
     slug: str = ""  # the lab that the build wrote into the file
+    names: set[str] = field(default_factory=set)  # that its cells bind
 
 
 def read(path: Path) -> Notebook:
     """The notebook at `path`; UngradableError says what is wrong with a file that is none."""
-    content = _parse(_text(_bytes(path)))
+    return parse(contents(path))
+
+
+def parse(data: bytes) -> Notebook:
+    """The notebook of a file's bytes. Grading calls it in the sandbox: what parses may be attacked through it."""
+    content = _parse(_text(data))
     cells, notes = [], []
     for number, cell in enumerate(_cells(content), start=1):
         source = _code(cell)
@@ -39,14 +43,16 @@ def read(path: Path) -> Notebook:
             notes.append(f"cell {number} was left out: it has {len(source):,} characters")
         elif source:
             cells.append((f"cell {number}", plain_python(source)))
-    return Notebook(cells, notes, _slug(content))
+    return Notebook(cells, notes, _slug(content), defined_names(cells))
 
 
-def lab_of(notebook: Notebook, path: Path) -> Lab:
+def lab_of(notebook: Notebook, path: Path):
     """The lab a notebook belongs to: by its metadata, or else its functions, or else its file name."""
+    from . import exercises  # here, since the worker imports this module, and holds no exercises
+
     if notebook.slug in exercises.LABS:
         return exercises.load(notebook.slug)
-    names = defined_names(notebook.cells)
+    names = notebook.names
     labs = [exercises.load(slug) for slug in exercises.LABS]
     found = {lab.slug: sum(f in names for e in lab.exercises.values() for f in e.functions) for lab in labs}
     best = max(labs, key=lambda lab: found[lab.slug])
@@ -58,7 +64,8 @@ def lab_of(notebook: Notebook, path: Path) -> Lab:
     raise UngradableError("it belongs to no lab: it defines none of the functions that the labs ask for")
 
 
-def _bytes(path: Path) -> bytes:
+def contents(path: Path) -> bytes:
+    """The bytes of a regular file that is not too large; UngradableError says why there are none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

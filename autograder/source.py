@@ -81,13 +81,14 @@ def plain_python(source: str) -> str:
     if not re.search(r"[%!?]", source):
         return source
     try:
-        return _transformer().transform_cell(source)
+        return transformer().transform_cell(source)
     except Exception:  # the transformer gives up on code that is no Python either: the parser will say so
         return source
 
 
 @cache
-def _transformer():
+def transformer():
+    """IPython's, which turns magics into calls; imported on first use."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     return TransformerManager()

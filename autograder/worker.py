@@ -68,6 +68,10 @@ class Worker(Peer):
             return OPERATORS[name](*args, **kwargs)
         if kind == "echo":
             return args[0]
+        if kind == "read":
+            return self.read(*args)
+        if kind == "needed":
+            return self.needed(*args)
         if kind == "cells":
             return self.run_cells(*args)
         if kind == "rank":
@@ -90,6 +94,19 @@ class Worker(Peer):
         except TypeError as error:
             raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
         return function
+
+    def read(self, data: bytes) -> list:
+        """The parts of a notebook file: cells, notes, the lab's slug, the names that are bound."""
+        from . import notebook
+
+        found = notebook.parse(data)
+        return [found.cells, found.notes, found.slug, sorted(found.names)]
+
+    def needed(self, cells: list, names: list) -> tuple:
+        """The statements that the functions `names` need, and notes for the student."""
+        from . import source
+
+        return source.needed(cells, names)
 
     def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate):
         """Call the function as one of `size` ranks; `operate` reaches the machine that joins them."""

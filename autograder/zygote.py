@@ -123,6 +123,8 @@ def serve(descriptor: int, walls: str) -> None:
 
 def preload() -> None:
     """Import what a worker uses later: it cannot read the grader's files then."""
+    importlib.import_module("autograder.notebook")
+    importlib.import_module("autograder.source").transformer()
     importlib.import_module("autograder.wire")
     sandbox.readable()
 

@@ -1,0 +1,47 @@
+"""Submitted files are parsed in the sandbox: what reads JSON, notebooks and Python can be attacked through them too."""
+
+from .notebook import Notebook, UngradableError
+from .protocol import ProtocolError, UnsendableError
+from .remote import RemoteSession
+from .student import StudentError
+from .zygote import Zygote
+
+SECONDS = 20.0  # for a file or its statements
+
+Cells = list[tuple[str, str]]  # label, source
+
+
+class Reader(RemoteSession):
+    """A worker that parses and runs nothing. A context manager."""
+
+    def __init__(self, zygote: Zygote, folder: str):
+        super().__init__(zygote, [], folder)
+
+    def read(self, data: bytes) -> Notebook:
+        """The notebook of a file's bytes; UngradableError says what is wrong with it."""
+        cells, notes, slug, names = self.parsed("read", data)
+        return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)))
+
+    def needed(self, cells: Cells, names: list[str]) -> tuple[Cells, list[str]]:
+        """The statements that the functions `names` need, and notes for the student."""
+        statements, notes = self.parsed("needed", cells, names)
+        return _pairs(statements), _texts(notes)
+
+    def parsed(self, what: str, *args):
+        self.begin(SECONDS)
+        try:
+            return self.timed([what, ""], args, None, objects=False)
+        except StudentError as error:
+            if error.type == "UngradableError":
+                raise UngradableError(error.text) from None
+            raise UngradableError(f"the file cannot be read: {error.text or error.type}") from None
+        except (ProtocolError, UnsendableError) as error:
+            raise UngradableError(f"the file cannot be read: {error}") from None
+
+
+def _pairs(cells) -> Cells:
+    return [(str(label), str(source)) for label, source in cells]
+
+
+def _texts(values) -> list[str]:
+    return [str(value) for value in values]
