@@ -66,7 +66,10 @@ def test_the_lab_of_the_readme_proves_itself(repository):
     assert "✗" not in shown
 
 
-def test_three_submissions_of_it_are_graded_and_shown(repository, tmp_path, notebook_text):
+@pytest.fixture(scope="module")
+def results(repository, tmp_path_factory, notebook_text):
+    """The results of three submissions of that lab: right, wrong and blank."""
+    tmp_path = tmp_path_factory.mktemp("class")
     answer = FILES.findall(README)[1][1].partition("    # BEGIN SOLUTION\n")
     head = answer[0][answer[0].rindex("def ema") :]
     right = head + answer[2].partition("    # END SOLUTION")[0]
@@ -78,11 +81,26 @@ def test_three_submissions_of_it_are_graded_and_shown(repository, tmp_path, note
     grade = ("-m", "autograder", "grade", tmp_path / "submissions", "--out", results)
     if run(repository, *grade, code=(0, 4)).returncode == 4:  # a machine that has no walls
         run(repository, *grade, "--allow-weak")
+    return results
+
+
+def test_three_submissions_of_it_are_graded_and_shown(repository, results):
     with open(results / "grades.csv", newline="") as file:
         scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
     assert scores == {"ada": "100", "ben": "0", "cyd": "0"}
     run(repository, "-m", "autograder", "export", "html", results)
     assert "The average of one value" in (results / "feedback" / "ben" / "averages.html").read_text()
+
+
+def test_its_results_reach_the_gradebook_of_nbgrader_itself(repository, results, tmp_path):
+    api = pytest.importorskip("nbgrader.api", reason="nbgrader is not installed")
+    run(repository, "-m", "autograder", "export", "nbgrader", results, tmp_path)
+    with api.Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}") as book:
+        assert {s.student.id: s.score for s in book.assignment_submissions("averages")} == {
+            "ada": 100,
+            "ben": 0,
+            "cyd": 0,
+        }
 
 
 def test_every_command_in_the_readme_exists():

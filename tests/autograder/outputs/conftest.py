@@ -30,11 +30,11 @@ def make_result():
 @pytest.fixture
 def class_results():
     return [
-        a_result("ada_4711"),
+        a_result("lovelaceada_4711"),
         a_result("ben", passed=1),
         a_result(EVIL, passed=0, notes=[f"cell 3: {EVIL}"], isolation="process limits"),
         a_result("=cmd()|'/c calc'!A0", passed=1),
-        LabResult("dan_12", "", 0, status="ungradable", message=f"the file is empty {EVIL}"),
+        LabResult("doedan_12", "", 0, status="ungradable", message=f"the file is empty {EVIL}"),
     ]
 
 

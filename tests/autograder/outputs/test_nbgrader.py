@@ -114,7 +114,7 @@ def test_results_reach_the_gradebook_and_a_second_time_changes_nothing(real, tmp
         scores = {s.student.id: (s.score, s.max_score) for s in book.assignment_submissions("tiny")}
         comment = book.find_comment("count-answer", "tiny", "tiny", "ben").comment
     assert scores == {
-        "ada_4711": (60, 100),
+        "lovelaceada_4711": (60, 100),
         "ben": (40, 100),
         "<script>alert(1)</script>": (0, 100),
         "=cmd()|'/c calc'!A0": (40, 100),

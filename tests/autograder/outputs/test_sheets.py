@@ -22,7 +22,7 @@ MOODLE = (
     "Last modified (submission),Last modified (grade),Feedback comments\n"
     """Participant 4711,Ada Lovelace,ada@x.org,Submitted,,"50,00",Yes,"Friday, 1 May 2026, 10:00 AM",-,
 Participant 6,ben,ben@x.org,Submitted,,50.00,Yes,-,-,
-Participant 12,Dan,dan@x.org,Submitted,,50.00,Yes,-,-,
+Participant 12,Dan Doe,dan@x.org,Submitted,,50.00,Yes,-,-,
 Participant 13,@evil,e@x.org,No submission,,50.00,No,-,-,
 """
 )
@@ -103,6 +103,18 @@ def test_a_worksheet_in_another_language_is_filled_by_the_names_of_its_columns(t
         moodle.fill(class_results, source, tmp_path / "out.csv")
     moodle.fill(class_results, source, tmp_path / "out.csv", grade="Bewertung")
     assert rows(tmp_path / "out.csv")[1] == ["Teilnehmer/in 4711", "60"]
+
+
+def test_a_number_with_another_name_is_another_student(tmp_path, given_file, class_results):
+    class_results[0].student = "team_4711"
+    filled = canvas.fill(class_results, given_file(CANVAS), tmp_path / "out.csv")
+    assert rows(tmp_path / "out.csv")[2][5] == ""
+    assert {"Lovelace, Ada: no submission", "team_4711: no row in the sheet"} <= set(filled.left)
+
+
+def test_students_whose_names_the_system_hides_are_found_by_number(tmp_path, given_file, class_results):
+    class_results[0].student = "Participant_4711"
+    assert moodle.fill(class_results, given_file(MOODLE), tmp_path / "out.csv").rows == 2
 
 
 def test_a_file_that_is_no_sheet_is_refused(tmp_path, given_file, class_results):
