@@ -49,7 +49,11 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         content = reader.read(data)
         lab = only or notebook.lab_of(content, path)
         cells, notes = reader.needed(content.cells, functions(lab))
-    return grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+        prints = reader.fingerprints(cells, [list(exercise.functions) for exercise in lab.exercises.values()])
+    result = grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+    for exercise, fingerprint in zip(result.exercises, prints, strict=True):
+        exercise.fingerprint = fingerprint
+    return result
 
 
 def grade_notebook(content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:

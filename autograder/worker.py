@@ -72,6 +72,8 @@ class Worker(Peer):
             return self.read(*args)
         if kind == "needed":
             return self.needed(*args)
+        if kind == "fingerprints":
+            return self.fingerprints(*args)
         if kind == "cells":
             return self.run_cells(*args)
         if kind == "rank":
@@ -107,6 +109,12 @@ class Worker(Peer):
         from . import source
 
         return source.needed(cells, names)
+
+    def fingerprints(self, cells: list, functions: list) -> list:
+        """The fingerprint of each exercise's functions."""
+        from . import fingerprint
+
+        return [fingerprint.of(cells, tuple(names)) for names in functions]
 
     def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate):
         """Call the function as one of `size` ranks; `operate` reaches the machine that joins them."""

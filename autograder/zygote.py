@@ -123,9 +123,9 @@ def serve(descriptor: int, walls: str) -> None:
 
 def preload() -> None:
     """Import what a worker uses later: it cannot read the grader's files then."""
-    importlib.import_module("autograder.notebook")
+    for name in ("fingerprint", "notebook", "wire"):
+        importlib.import_module(f"autograder.{name}")
     importlib.import_module("autograder.source").transformer()
-    importlib.import_module("autograder.wire")
     sandbox.readable()
 
 

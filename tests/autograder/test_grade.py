@@ -175,3 +175,15 @@ def test_selfcheck_proves_a_bank_and_finds_a_bank_that_is_wrong(monkeypatch, sol
     assert result.exit_code == 1
     assert "mean.leaves_x_alone should pass, and does not" in result.output
     assert "the feedback does not say 'no such words'" in result.output
+
+
+def test_no_file_of_a_student_is_parsed_in_the_graders_own_process(tmp_path, write_notebook, solution, monkeypatch):
+    from autograder import fingerprint, notebook, source
+
+    def refuse(*_):
+        raise AssertionError("parsed in the grader")
+
+    for module, name in ((notebook, "parse"), (source, "needed"), (source, "defined_names"), (fingerprint, "of")):
+        monkeypatch.setattr(module, name, refuse)
+    write_notebook("ada.ipynb", *solution.values())
+    assert graded(tmp_path)["ada"]["score"] == "100"
