@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import cloudpickle
@@ -96,6 +97,29 @@ def test_the_command_tries_the_profile_and_says_where_each_rank_runs(in_slurm, p
     assert [rank["sum"] for rank in ranks] == [2.0, 2.0]
     assert all(rank["slurm_job"] for rank in ranks)
     assert jobs() == []
+
+
+KERNEL = """
+import time
+from hpcdl.cluster import Cluster
+cluster = Cluster(2, profile="slurm").start()
+print("started", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_job_ends_with_a_kernel_that_is_killed(in_slurm, profiles):
+    kernel = subprocess.Popen([sys.executable, "-c", KERNEL], stdout=subprocess.PIPE, text=True)
+    while "started" not in kernel.stdout.readline():  # after what the queue has to say
+        assert kernel.poll() is None
+    assert jobs() == ["hpcdl RUNNING"]
+    kernel.kill()
+    kernel.communicate()
+    deadline = time.monotonic() + 20
+    while (jobs() or list((profiles / "profile_slurm").glob("hpcdl-*"))) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert jobs() == []
+    assert not list((profiles / "profile_slurm").glob("hpcdl-*"))
 
 
 SSH = """#!/bin/sh
