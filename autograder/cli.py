@@ -127,6 +127,32 @@ def check(
 
 
 @app.command()
+def replay(
+    report: Annotated[Path, typer.Argument(exists=True, help="The student's result file.")],
+    submission: Annotated[Path, typer.Argument(exists=True, help="The notebook that was graded.")],
+    exercise: Annotated[str, typer.Argument(help="The exercise's name, as in the report.")],
+) -> None:
+    """Repeat one exercise of one student on the inputs of the report.
+
+    Exit code 0: the same points; 1: other points; 2: there is no such exercise, or the file cannot be read.
+    """
+    from . import feedback
+    from . import replay as replaying
+    from .notebook import UngradableError
+    from .zygote import Zygote
+
+    try:
+        with Zygote() as zygote:
+            before, now = replaying.replay(report, submission, exercise, zygote)
+    except (replaying.ReplayError, UngradableError) as error:
+        console.print(f"{error}.", markup=False)
+        raise typer.Exit(2) from None
+    console.print(feedback.text(now), markup=False)
+    console.print(f"In the report: {before.points:g} points; now: {now.points:g}.")
+    raise typer.Exit(0 if before.points == now.points else 1)
+
+
+@app.command()
 def doctor() -> None:
     """Say how students' code is walled in here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
     from . import doctor as attacks

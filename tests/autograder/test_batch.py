@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -168,3 +169,18 @@ def test_an_error_of_the_graders_own_costs_one_submission(tmp_path, write_notebo
     found = {row["student"]: row for row in rows(tmp_path / "results")}
     assert [found[name]["score"] for name in ("ada", "ben", "cyd")] == ["100", "0", "100"]
     assert "the grader failed on this file (RuntimeError: a bug)" in found["ben"]["message"]
+
+
+def test_an_exercise_is_replayed_on_the_inputs_of_the_report(tmp_path, write_notebook, solution, monkeypatch, zygote):
+    monkeypatch.setattr("autograder.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
+    path = write_notebook("ada.ipynb", solution["mean"].replace("/ x.numel()", ""), solution["count"])
+    report = tmp_path / "ada.json"
+    assert run("grade-one", path, "--out", report).exit_code == 0
+    first = json.loads(report.read_text())["exercises"][0]["checks"][0]
+    again = run("replay", report, path, "mean")
+    assert again.exit_code == 0, again.output
+    assert first["got"] in again.output
+    assert "In the report: 0 points; now: 0." in again.output
+    path = write_notebook("ada.ipynb", *solution.values())
+    assert run("replay", report, path, "mean").exit_code == 1
+    assert "it has mean, count" in run("replay", report, path, "meen").output.replace("\n", " ")

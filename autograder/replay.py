@@ -1,0 +1,31 @@
+"""Repeats the checks of one exercise of one student, on the same inputs, from the report: for an appeal."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from . import exercises, notebook
+from .reading import Reader
+from .remote import RemoteSession
+from .results import ExerciseResult, LabResult
+from .run import run_exercise
+from .zygote import Zygote
+
+
+class ReplayError(ValueError):
+    """The report has no such exercise; the message names those it has."""
+
+
+def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[ExerciseResult, ExerciseResult]:
+    """The exercise `name` as the report has it, and as the submission does now with the seeds of the report."""
+    result = LabResult.from_json(json.loads(report.read_text(encoding="utf-8")))
+    before = {exercise.name: exercise for exercise in result.exercises}
+    if name not in before:
+        raise ReplayError(f"{report} has no exercise {name!r}; it has {', '.join(before) or 'none'}")
+    exercise = exercises.load(result.lab).exercises[name]
+    seeds = {f"{exercise.id}.{check.name}": check.seed for check in before[name].checks}
+    with tempfile.TemporaryDirectory() as folder, Reader(zygote, folder) as reader:
+        content = reader.read(notebook.contents(submission))
+        cells, _ = reader.needed(content.cells, list(exercise.functions))
+    with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, cells, folder) as session:
+        return before[name], run_exercise(exercise, session, lambda check_id: seeds.get(check_id, 0))
