@@ -113,8 +113,10 @@ def check(
 ) -> None:
     """Check one notebook as grading would. Exit code 0: all points; 1: not all; 2: it cannot be graded."""
     from . import batch, feedback, layouts
+    from .outputs.load import for_student
 
     ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab))
+    result = for_student(result)
     if result.status == "ungradable":
         console.print(f"{escape(str(file))} cannot be graded: {escape(result.message)}.")
         raise typer.Exit(2)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import json
 import os
 
@@ -187,3 +188,16 @@ def test_no_file_of_a_student_is_parsed_in_the_graders_own_process(tmp_path, wri
         monkeypatch.setattr(module, name, refuse)
     write_notebook("ada.ipynb", *solution.values())
     assert graded(tmp_path)["ada"]["score"] == "100"
+
+
+def test_a_hidden_check_tells_a_student_its_category_and_no_inputs(write_notebook, solution, tiny):
+    check = tiny.exercises["mean"].checks["value"]
+    path = write_notebook("me.ipynb", solution["mean"].replace("x.sum() /", "3.5 * x.sum() /"), solution["count"])
+    assert "tensor([" in run("check", path).output
+    tiny.exercises["mean"].checks["value"] = dataclasses.replace(check, hidden=True)
+    try:
+        said = " ".join(run("check", path).output.split())
+    finally:
+        tiny.exercises["mean"].checks["value"] = check
+    assert "found a value that is not the right one" in said
+    assert "tensor(" not in said
