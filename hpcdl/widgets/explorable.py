@@ -86,7 +86,7 @@ class Picture:
         self.figure.text(
             0.14 / width,
             0.5 * CAPTION_INCHES / height if y is None else y,
-            "\n".join(textwrap.wrap(self.caption, int(width * (10 if isinstance(sentence, Alarm) else 11.5)))),
+            "\n".join(textwrap.wrap(self.caption, int(width * (10 if isinstance(sentence, Alarm) else 11)))),
             color=ALARM if isinstance(sentence, Alarm) else INK,
             weight="bold" if isinstance(sentence, Alarm) else "normal",
             va="center",

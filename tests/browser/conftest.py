@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -122,6 +123,10 @@ class Lab:
         self._wait(self._finished, 30, "the new cell to run")
         return self.page.locator(".jp-Notebook .jp-Cell").last
 
+    def explorable(self, text: str) -> "Explorable":
+        """The explorable that the cell with `text` shows."""
+        return Explorable(self, self.cell(text))
+
     def wait_until_changed(self, read, before, seconds: float = 10):
         """The new value of `read()` once it differs from `before`."""
         self._wait(lambda: read() != before, seconds, "the picture to change")
@@ -132,6 +137,47 @@ class Lab:
         path = ARTIFACTS / f"{name}.png"
         self.page.screenshot(path=path)
         return path
+
+
+class Explorable:
+    """A picture and its controls, in one cell of a lab."""
+
+    def __init__(self, lab: Lab, cell):
+        self.lab, self.cell = lab, cell
+        self.picture = cell.locator("img.widget-image, .hpcdl-clicks img").first
+        self.picture.wait_for(timeout=20_000)
+        self.sliders = cell.get_by_role("slider").all()
+
+    def after(self, action) -> None:
+        """Do `action` and wait until the picture is another."""
+        before = self._source()
+        action()
+        self.lab.wait_until_changed(self._source, before)
+
+    def press(self, slider: int, key: str = "") -> None:
+        """Move a slider by a key, by default to where there is room; the picture must change."""
+        now, low = (float(self.sliders[slider].get_attribute(f"aria-value{x}")) for x in ("now", "min"))
+        key = key or ("ArrowLeft" if now > low else "ArrowRight")
+        self.sliders[slider].focus()
+        self.after(lambda: self.sliders[slider].press(key))
+
+    def milliseconds(self, slider: int = 0, keys=("ArrowLeft",), moves: int = 20) -> float:
+        """From a key press to the next picture, the median of `moves`, timed inside the page."""
+        self.sliders[slider].focus()
+        self.picture.evaluate(
+            """image => {
+                window.moves = [];
+                document.addEventListener("keydown", () => { window.pressed = performance.now(); }, true);
+                image.addEventListener("load", () => { window.moves.push(performance.now() - window.pressed); });
+            }"""
+        )
+        for count in range(moves):
+            self.sliders[slider].press(keys[count % len(keys)])
+            self.lab.page.wait_for_function(f"window.moves.length > {count}", timeout=10_000)
+        return statistics.median(self.lab.page.evaluate("window.moves"))
+
+    def _source(self) -> str | None:
+        return self.picture.get_attribute("src")
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """Lab 04 as a student meets it: run all, press Next through the stages, move each slider, read a verdict."""
 
-import statistics
-import time
-
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -29,32 +26,13 @@ def test_lab_04_runs_and_each_of_its_pictures_answers(open_lab):
 
 def operate(lab, text: str, name: str, clicks: int) -> None:
     """Next through all stages, Back once, every slider by its keys; then twenty moves, timed."""
-    cell = lab.cell(text)
-    picture = cell.locator("img.widget-image").first
-    picture.wait_for(timeout=20_000)
-
-    def source():
-        return picture.get_attribute("src")
-
-    def changes(action) -> None:
-        before = source()
-        action()
-        lab.wait_until_changed(source, before)
-
+    explorable = lab.explorable(text)
     for label, times in (("Next", clicks), ("Back", clicks and 1), ("Next", clicks and 1)):
         for _ in range(times):
-            changes(cell.get_by_role("button", name=label).click)
-    sliders = cell.get_by_role("slider").all()
-    for slider in reversed(sliders):  # the stage comes first on the page: at the last one every other slider matters
-        slider.focus()
-        is_stage = clicks and slider is sliders[0]
-        changes(lambda slider=slider, key="ArrowLeft" if is_stage else "ArrowRight": slider.press(key))
+            explorable.after(explorable.cell.get_by_role("button", name=label).click)
+    for slider in reversed(range(len(explorable.sliders))):
+        is_stage = clicks and slider == 0  # the stage comes first on the page: at the last one all others matter
+        explorable.press(slider, "ArrowLeft" if is_stage else "ArrowRight")
     lab.screenshot(f"04_{name}")
-    seconds = []
-    for i in range(20):
-        before, begin = source(), time.perf_counter()
-        sliders[-1 if name == "gradient_norms" else 0].press("ArrowLeft" if i % 2 else "ArrowRight")
-        while source() == before and time.perf_counter() - begin < 5:
-            pass
-        seconds.append(time.perf_counter() - begin)
-    print(f"{name}: slider to picture {1000 * statistics.median(seconds):.0f} ms median of 20 moves")
+    timed = explorable.milliseconds(-1 if name == "gradient_norms" else 0, keys=("ArrowRight", "ArrowLeft"))
+    print(f"{name}: slider to picture {timed:.0f} ms, median of 20 moves")
