@@ -81,8 +81,12 @@ class Peer:
         reader = Reader(reply, self, writer.numbered, objects=objects)
         result = reader.read(reply.header[1])
         for change in reply.header[2]:
-            apply_change(reader, change, len(writer.numbered))
+            self.accept(*read_change(reader, change, len(writer.numbered)))
         return result
+
+    def accept(self, argument, contents) -> None:
+        """Give one of the caller's own objects the contents that the callee left in it."""
+        assign(argument, contents)
 
     def ask(self, frame: Frame) -> Frame:
         """Send a call and return the reply to it, serving the other side's calls meanwhile."""
@@ -150,11 +154,15 @@ def changed(value, original) -> bool:
     return not same_form or raw(value.detach()) != data
 
 
-def apply_change(reader: Reader, change, known: int) -> None:
-    """Give one of the caller's own objects the contents that the callee left in it."""
+def read_change(reader: Reader, change, known: int) -> tuple:
+    """One of the caller's own objects, and the contents that the callee left in it."""
     if type(change) is not list or len(change) != 2 or type(change[0]) is not int or not 0 <= change[0] < known:
         raise ProtocolError("a change to something that was not an argument")
-    target, contents = reader.numbered[change[0]], reader.read(change[1])
+    return reader.numbered[change[0]], reader.read(change[1])
+
+
+def assign(target, contents) -> None:
+    """Overwrite a list, dict, generator or tensor in place."""
     if type(contents) is not type(target):
         return  # an argument that no longer has a plain form (a sparse or meta tensor): the caller keeps its own
     if type(target) is list:

@@ -83,14 +83,14 @@ class RemoteSession(Session):
         for label, problem in self.timed(["cells", ""], (cells,), None, objects=False):
             self.problems[str(label)] = StudentError.of(problem)
 
-    def begin(self, seconds: float) -> None:
+    def begin(self, seconds: float, *, protected: bool = False) -> None:
         if not self.pid and len(self.broken) <= RESTARTS:
             self.start()
-        super().begin(seconds)
+        super().begin(seconds, protected=protected)
         if self.pid and not self.in_step():
             self.close()
             self.start()
-        super().begin(seconds)
+        super().begin(seconds, protected=protected)
 
     def in_step(self) -> bool:
         """Whether the worker answers what it is asked: a reply that the student's code had forged leaves one over."""

@@ -70,9 +70,7 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
     """Run one check and write what came of it into `verdict`."""
     start = time.monotonic()
     try:
-        session.begin(seconds)
-        with torch.enable_grad():
-            check.function(session.student, torch.Generator().manual_seed(verdict.seed))
+        _ask(check, verdict.seed, session, seconds)
         verdict.status = "passed"
     except CheckFailure as failure:
         verdict.kind = "values"
@@ -89,6 +87,24 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
     verdict.seconds = round(time.monotonic() - start, 4)
     if not verdict.passed:
         verdict.call = session.last_call()
+
+
+def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
+    """Run the check; a pass of code that changed its arguments must hold with the check's own values safe from it.
+
+    A check may compute what it expects after the call. Code that sets all inputs to zero would agree with it.
+    """
+    for protected in (False, True):
+        session.begin(seconds, protected=protected)
+        try:
+            with torch.enable_grad():
+                check.function(session.student, torch.Generator().manual_seed(seed))
+        except CheckFailure as failure:
+            if protected:
+                failure.mistake = "Your function changes its arguments, and is right only about the changed ones."
+            raise
+        if not session.grader.touched:
+            return
 
 
 def _explain(verdict: CheckResult, error: StudentError, session: Session) -> None:

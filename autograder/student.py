@@ -8,8 +8,10 @@ frames, so a check sees the same values either way.
 import operator
 from dataclasses import dataclass
 
+import torch
+
 from . import show
-from .checks import CheckFailure
+from .checks import CheckFailure, same
 from .decode import Reader
 from .limits import Stopwatch
 from .peer import Peer
@@ -53,6 +55,7 @@ class Grader(Peer):
         self.objects = False
         self.session: Session | None = None
         self.failure: CheckFailure | None = None
+        self.touched = self.protected = False
         self.sent: Frame | None = None  # the last call by name, to show it when a check fails
 
     def call(self, target, args=(), kwargs=None, *, objects=False, seconds=None):
@@ -61,6 +64,13 @@ class Grader(Peer):
         if self.failure is not None:  # raised by a check's own function, which the student's code had called
             raise self.failure
         return result
+
+    def accept(self, argument, contents) -> None:
+        if type(argument) is not torch.Generator and not same(argument, contents):
+            self.touched = True
+            if self.protected:
+                return
+        super().accept(argument, contents)
 
     def lends(self, objects: bool) -> bool:
         return objects and self.objects
@@ -157,12 +167,16 @@ class Session:
         self.student = Student(self)
         self.seconds = self.left = 0.0
 
-    def begin(self, seconds: float) -> None:
-        """Start a check: its calls may take `seconds` together. Only the student's time counts, not the oracle's."""
+    def begin(self, seconds: float, *, protected: bool = False) -> None:
+        """Start a check: its calls may take `seconds` together. Only the student's time counts, not the oracle's.
+
+        `protected`: what the student's code does to its arguments stays with it (`grader.touched` says that it did).
+        """
         self.seconds = self.left = seconds
         self.grader.recall()
         self.grader.session = self  # what a check does to a student's object takes the student's time too
         self.grader.failure = self.grader.sent = None
+        self.grader.touched, self.grader.protected = False, protected
 
     def call_by_name(self, name: str, args, kwargs):
         return self.timed(["name", name], args, kwargs, objects=name[:1].isupper())
