@@ -16,7 +16,8 @@ ATTACKS = {
         "import sys\nsys.setrecursionlimit(10 ** 9)\nf = lambda n: f(n + 1)\nreturn f(0)"
     ),
     "memory in one piece": mean("return bytearray(1 << 40)", says="more memory"),
-    "memory bit by bit": mean("kept = []\nwhile True:\n    kept.append(bytearray(1 << 26))", says="memory"),
+    "memory bit by bit": mean("kept = []\nwhile True:\n    kept.append(torch.empty(1 << 24))", says="memory"),
+    "memory bit by bit, each page touched": mean("kept = []\nwhile True:\n    kept.append(bytearray(1 << 26))"),
     "a tensor of a terabyte": mean("return torch.ones(1 << 38)", says="Your code raised RuntimeError"),
     "shared memory": mean("import mmap\nkept = [mmap.mmap(-1, 1 << 28) for _ in range(999)]", says="Your code raised"),
     "/dev/shm": mean("open('/dev/shm/hpcdl_canary', 'wb').write(bytes(9))", says="Your code raised"),
