@@ -55,7 +55,7 @@ class Grader(Peer):
         self.objects = False
         self.session: Session | None = None
         self.failure: CheckFailure | None = None
-        self.touched = self.protected = False
+        self.changed = False  # whether a call has changed one of its arguments
         self.sent: Frame | None = None  # the last call by name, to show it when a check fails
 
     def call(self, target, args=(), kwargs=None, *, objects=False, seconds=None):
@@ -66,10 +66,7 @@ class Grader(Peer):
         return result
 
     def accept(self, argument, contents) -> None:
-        if type(argument) is not torch.Generator and not same(argument, contents):
-            self.touched = True
-            if self.protected:
-                return
+        self.changed |= type(argument) is not torch.Generator and not same(argument, contents)
         super().accept(argument, contents)
 
     def lends(self, objects: bool) -> bool:
@@ -166,20 +163,26 @@ class Session:
     def __init__(self):
         self.student = Student(self)
         self.seconds = self.left = 0.0
+        self.touched = self.protected = False
 
     def begin(self, seconds: float, *, protected: bool = False) -> None:
         """Start a check: its calls may take `seconds` together. Only the student's time counts, not the oracle's.
 
-        `protected`: what the student's code does to its arguments stays with it (`grader.touched` says that it did).
+        `protected`: functions get copies of their arguments. `touched` says whether they changed those they got.
         """
         self.seconds = self.left = seconds
         self.grader.recall()
         self.grader.session = self  # what a check does to a student's object takes the student's time too
         self.grader.failure = self.grader.sent = None
-        self.grader.touched, self.grader.protected = False, protected
+        self.touched, self.protected = False, protected
 
     def call_by_name(self, name: str, args, kwargs):
-        return self.timed(["name", name], args, kwargs, objects=name[:1].isupper())
+        if self.protected:
+            args, kwargs = copied((args, kwargs), {})
+        self.grader.changed = False
+        result = self.timed(["name", name], args, kwargs, objects=name[:1].isupper())
+        self.touched |= self.grader.changed
+        return result
 
     def timed(self, target, args, kwargs, objects):
         """Call within the time that is left. The worker stops the call itself, and so can say in which line it was."""
@@ -209,6 +212,22 @@ class Session:
     def last_call(self) -> str:
         """The last call by name, as the student would write it; from the bytes that were sent, before any change."""
         return shown_call(self.grader.sent, self.grader.proxies) if self.grader.sent else ""
+
+
+def copied(value, copies: dict):
+    """Tensors, lists, dicts and tuples copied, each once; the rest as it is."""
+    if id(value) in copies:
+        return copies[id(value)]
+    if type(value) is torch.Tensor:
+        copy = value.detach().clone().requires_grad_(value.requires_grad)
+    elif type(value) is dict:
+        copy = {key: copied(item, copies) for key, item in value.items()}
+    elif type(value) in (list, tuple):
+        copy = type(value)(copied(item, copies) for item in value)
+    else:
+        return value
+    copies[id(value)] = copy
+    return copy
 
 
 def shown_call(frame: Frame, handles: dict) -> str:
