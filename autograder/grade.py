@@ -84,7 +84,7 @@ def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResul
     groups: dict[tuple[str, str], list[tuple[Submission, LabResult]]] = {}
     for submission, result in results:
         groups.setdefault((result.student, result.lab), []).append((submission, result))
-    return [_newest(group) for group in groups.values()]
+    return [_newest(groups[key]) for key in sorted(groups)]  # whichever lane was done first
 
 
 def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
