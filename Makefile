@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 
 help:
 	@echo "make lab        open the labs in JupyterLab"
-	@echo "make test       run all tests (under 10 minutes on 2 cores)"
+	@echo "make test       run all tests (about 10 minutes on 2 cores)"
 	@echo "make test-long  run the long tests"
 	@echo "make lint       check style"
 	@echo "make labs       rebuild labs/*.ipynb from labs/source"
