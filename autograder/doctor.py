@@ -65,7 +65,7 @@ def needs() -> dict[str, bool]:
     """What the tiers are made of, and whether it is there."""
     return {
         f"Landlock (version {landlock.version()})": landlock.version() > 0,
-        "seccomp (pip install 'hpcdl[grading]')": syscalls.available(),
+        "seccomp (pip install pyseccomp)": syscalls.available(),
         "user namespaces (a container needs to allow them)": namespaces.available(),
         "a spare user id (for root, where Python's files are open to all)": bool(sandbox.spare_uid()),
     }

@@ -90,7 +90,7 @@ def gradescope(
 
     from . import gradescope
 
-    gradescope.bundle(_lab(lab), out, requirement or f"hpcdl[grading]=={__version__}")
+    gradescope.bundle(_lab(lab), out, requirement or f"hpcdl=={__version__}")
     _said(f"Wrote {out}. Upload it under Configure Autograder.")
 
 

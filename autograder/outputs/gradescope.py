@@ -52,7 +52,7 @@ def crashed(max_score: float) -> dict:
 def bundle(slug: str, out: Path, requirement: str) -> None:
     """Write the zip file to upload. `requirement` is what pip installs: a version, or a wheel that is put in."""
     lab, wheel = exercises.load(slug), Path(requirement)
-    installed = f"./{wheel.name}[grading]" if wheel.is_file() else requirement
+    installed = f"./{wheel.name}" if wheel.is_file() else requirement
     files = {
         "setup.sh": SETUP.replace("REQUIREMENT", shlex.quote(installed)),
         "run_autograder": RUN.replace("LAB", slug).replace("CRASHED", json.dumps(crashed(lab.points), indent=1)),
