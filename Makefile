@@ -2,12 +2,14 @@
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# `make lab TORCH=cpu`: a laptop without an NVIDIA card needs 200 MB of torch, not 3 GB with CUDA.
+TORCH_cpu := --extra-index-url https://download.pytorch.org/whl/cpu
 
 .PHONY: lab test test-long lint labs bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make lab        open the labs in JupyterLab"
+	@echo "make lab        open the labs in JupyterLab (without an NVIDIA card: make lab TORCH=cpu)"
 	@echo "make test       run all tests (about 10 minutes on 2 cores)"
 	@echo "make test-long  run the long tests"
 	@echo "make lint       check style"
@@ -17,11 +19,11 @@ help:
 .venv/.installed: pyproject.toml constraints.txt
 	@echo "Preparing .venv (the first time this takes a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(PIP) -e .
+	@$(PIP) $(TORCH_$(TORCH)) -e .
 	@touch $@
 
 .venv/.installed-test: .venv/.installed
-	@$(PIP) -e '.[test]'
+	@$(PIP) $(TORCH_$(TORCH)) -e '.[test]'
 	@touch $@
 
 lab: .venv/.installed

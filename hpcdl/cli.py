@@ -116,6 +116,40 @@ def cluster(
 
 
 @app.command()
+def submit(
+    notebook: Annotated[Path, typer.Argument(help="The lab that you solved.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: beside the notebook).")] = None,
+    run: Annotated[bool, typer.Option(help="Run it top to bottom in a fresh kernel first.")] = True,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Write the file even if something is open or fails.")
+    ] = False,
+) -> None:
+    """Check that a lab runs and is complete, and write the one file to hand in.
+
+    Exit code 0: written; 1: not ready (and not written without --anyway); 2: no lab.
+    """
+    from rich.progress import Progress
+
+    from hpcdl import submit
+
+    out = out or notebook.with_suffix(".zip")
+    try:
+        with Progress(transient=True) as bar:
+            task = bar.add_task("running the notebook")
+            found = submit.examine(notebook, run, lambda done, total: bar.update(task, completed=done, total=total))
+    except submit.SubmissionError as error:
+        typer.echo(f"{error}.", err=True)
+        raise typer.Exit(2) from None
+    for line in submit.say(found):
+        typer.echo(line)
+    if not (found.ready or anyway):
+        typer.echo("Nothing was written. Mend it, or hand it in as it is: add --anyway.")
+        raise typer.Exit(1)
+    submit.write(found, notebook, out)
+    typer.echo(f"Wrote {out}: hand in this file. (SHA-256 of the notebook: {found.sha256[:12]})")
+
+
+@app.command()
 def bench(
     name: Annotated[str | None, typer.Argument(help="One benchmark, such as collectives (default: all).")] = None,
 ) -> None:

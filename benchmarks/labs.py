@@ -1,0 +1,98 @@
+"""Each solved lab, run top to bottom as tests do: its seconds, and the memory of its kernel and engines together.
+
+    python benchmarks/labs.py                        # every lab; prints a table, writes artifacts/labs.json
+    python benchmarks/labs.py 05 ddp                 # some, by number or slug
+
+Memory is the proportional set size of all processes that the lab started, the highest of a sample each half second:
+pages that processes share are counted once.
+"""
+
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import nbclient
+import psutil
+import typer
+from machine import describe
+from rich.console import Console
+from rich.table import Table
+
+from autograder import build
+
+OUT = Path("artifacts/labs.json")
+LIMITS = {"seconds": 60, "megabytes": 700}
+SAMPLE_SECONDS = 0.5
+
+
+def memory_of_children() -> float:
+    """The megabytes that this process's descendants use together."""
+    total = 0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it may have ended
+            total += child.memory_full_info().pss
+    return total / 1e6
+
+
+class Highest:
+    """Samples `measure` in a thread while the `with` block runs; `value` is the highest."""
+
+    def __init__(self, measure: Callable[[], float]):
+        self.measure, self.value, self.over = measure, 0.0, threading.Event()
+        self.thread = threading.Thread(target=self._sample)
+
+    def _sample(self) -> None:
+        while not self.over.wait(SAMPLE_SECONDS):
+            self.value = max(self.value, self.measure())
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def measure(slug: str) -> dict:
+    """Run the solved lab in a folder of its own; its seconds and megabytes."""
+    notebook = build.solved(slug)
+    with tempfile.TemporaryDirectory() as folder, Highest(memory_of_children) as memory:
+        client = nbclient.NotebookClient(
+            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}
+        )
+        begin = time.perf_counter()
+        client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        seconds = time.perf_counter() - begin
+    return {"lab": slug, "seconds": round(seconds, 1), "megabytes": round(memory.value)}
+
+
+def chosen(names: list[str]) -> list[str]:
+    """The slugs of the labs that `names` (numbers or slugs) stand for; all where there are none."""
+    numbers = {path.name[:2]: build.slug_of(path) for path in build.sources()}
+    slugs = [numbers.get(name.zfill(2), name) for name in names]
+    if unknown := set(slugs) - set(numbers.values()):
+        raise typer.BadParameter(f"no lab {', '.join(unknown)}; the labs are {', '.join(numbers.values())}")
+    return slugs or list(numbers.values())
+
+
+def main(labs: Annotated[list[str] | None, typer.Argument()] = None, out: Path = OUT) -> None:
+    """Measure, print, write."""
+    table = Table("lab", f"seconds (< {LIMITS['seconds']})", f"MB (< {LIMITS['megabytes']})")
+    machine, rows = describe(), []
+    for slug in chosen(labs or []):
+        rows.append(measure(slug))
+        table.add_row(*map(str, rows[-1].values()))
+    Console().print(table)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"machine": machine, "labs": rows}, indent=2))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,139 @@
+"""One file to hand in: the notebook, its hash, where it was made, and whether it runs and is complete."""
+
+import hashlib
+import json
+import os
+import platform
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nbformat
+
+import hpcdl
+
+STUB = "raise NotImplementedError"
+SECONDS_PER_CELL = 300
+
+
+class SubmissionError(ValueError):
+    """The file cannot be handed in: no notebook, or none of a lab."""
+
+
+@dataclass
+class Submission:
+    """What the instructor finds beside the notebook."""
+
+    lab: str
+    notebook: str
+    sha256: str
+    open_exercises: list[str]
+    error: str = ""  # of the first cell that failed when it ran top to bottom
+    made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    environment: dict[str, str] = field(default_factory=lambda: environment())
+
+    @property
+    def ready(self) -> bool:
+        return not self.open_exercises and not self.error
+
+
+def environment() -> dict[str, str]:
+    """The versions that a difference between two machines may come from."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("torch", "numpy", "jupyterlab")}
+    return {"hpcdl": hpcdl.__version__, "python": platform.python_version(), "system": platform.platform(), **packages}
+
+
+def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lambda done, total: None) -> Submission:
+    """Read the notebook at `path` and, with `run`, execute it top to bottom in a kernel of its own.
+
+    Cells whose exercise is open are expected to fail and are passed over; `step(done, total)` is called for each cell.
+    Raises SubmissionError when the file is no notebook of a lab.
+    """
+    notebook, raw = read(path)
+    found = Submission(
+        notebook.metadata["hpcdl"]["lab"], path.name, hashlib.sha256(raw).hexdigest(), open_exercises(notebook)
+    )
+    if run:
+        found.error = first_error(notebook, path.parent, step)
+    return found
+
+
+def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
+    """The notebook and its bytes; SubmissionError says why it is none."""
+    try:
+        raw = path.read_bytes()
+        notebook = nbformat.reads(raw.decode("utf-8"), as_version=4)
+    except OSError as error:
+        raise SubmissionError(f"{path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # nbformat raises many kinds
+        raise SubmissionError(f"{path} is no notebook ({error}); save it in JupyterLab and try again") from None
+    if "lab" not in notebook.metadata.get("hpcdl", {}):
+        raise SubmissionError(f"{path} is no lab of this course; hand in the file that you opened, NN_slug.ipynb")
+    return notebook, raw
+
+
+def open_exercises(notebook: nbformat.NotebookNode) -> list[str]:
+    """The exercises whose cell still holds the stub that the lab came with."""
+    named = [(cell.metadata.get("hpcdl", {}).get("exercise"), cell.source) for cell in notebook.cells]
+    return [name.partition(".")[2] for name, source in named if name and STUB in source]
+
+
+def first_error(notebook: nbformat.NotebookNode, folder: Path, step: Callable[[int, int], None]) -> str:
+    """Run all cells in a fresh kernel; the first failure that is no open exercise, or an empty string."""
+    import nbclient
+
+    notebook = nbformat.from_dict(notebook)  # outputs of this run are not the student's
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=SECONDS_PER_CELL,
+        allow_errors=True,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder.resolve())}},
+        on_cell_executed=lambda cell, **_: step(code.index(cell) + 1, len(code)),
+    )
+    try:
+        client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    except nbclient.exceptions.CellTimeoutError:
+        return f"a cell ran for more than {SECONDS_PER_CELL} s"
+    except nbclient.exceptions.DeadKernelError:
+        return "the kernel died (out of memory?)"
+    failures = [_failure(number, cell) for number, cell in enumerate(code, start=1)]
+    return next(filter(None, failures), "")
+
+
+def _failure(number: int, cell) -> str:
+    for out in cell.get("outputs", []):
+        if out.output_type == "error" and out.ename != "NotImplementedError":
+            begin = cell.source.strip().splitlines()[0]
+            return f"code cell {number} (`{begin[:60]}`): {out.ename}: {out.evalue[:300]}"
+    return ""
+
+
+def write(submission: Submission, notebook: Path, out: Path) -> None:
+    """The zip file to hand in: the notebook as it was saved, and submission.json."""
+    content = {
+        submission.notebook: notebook.read_bytes(),
+        "submission.json": json.dumps(asdict(submission), indent=1).encode(),
+    }
+    part = out.with_name(out.name + ".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+    part.replace(out)
+
+
+def say(submission: Submission) -> list[str]:
+    """What the student should know before handing in."""
+    lines = []
+    if submission.open_exercises:
+        lines.append(f"Still open: {', '.join(submission.open_exercises)}.")
+    if submission.error:
+        lines.append(f"It does not run top to bottom: {submission.error}")
+    if submission.ready:
+        lines.append("It runs top to bottom, and every exercise has an answer.")
+    return lines

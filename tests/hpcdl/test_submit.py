@@ -1,0 +1,89 @@
+"""`hpcdl submit`: one file that holds the notebook, its hash, and whether it runs and is complete."""
+
+import hashlib
+import json
+import zipfile
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from hpcdl import submit
+from hpcdl.cli import app
+
+WRITTEN = "def double(x):\n    return 2 * x"
+STUB = "def double(x):\n    raise NotImplementedError"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Writes a lab of one exercise with this answer, and this cell below it; returns its path."""
+
+    def write(answer: str, below: str = "double(2)"):
+        exercise = nbformat.v4.new_code_cell(answer, metadata={"hpcdl": {"exercise": "tiny.double"}})
+        notebook = nbformat.v4.new_notebook(cells=[exercise, nbformat.v4.new_code_cell(below)])
+        notebook.metadata["hpcdl"] = {"lab": "tiny"}
+        path = tmp_path / "99_tiny.ipynb"
+        nbformat.write(notebook, path)
+        return path
+
+    return write
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["submit", *map(str, arguments)])
+
+
+def test_a_complete_lab_becomes_one_file_with_hash_and_environment(lab):
+    path = lab(WRITTEN)
+    ended = run(path)
+    assert ended.exit_code == 0, ended.output
+    with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
+        assert archive.read(path.name) == path.read_bytes(), "the notebook as the student saved it"
+        about = json.loads(archive.read("submission.json"))
+    assert about["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (about["lab"], about["open_exercises"], about["error"]) == ("tiny", [], "")
+    assert {"hpcdl", "python", "torch"} <= set(about["environment"])
+
+
+def test_an_open_exercise_is_named_and_nothing_is_written_unless_asked(lab):
+    path = lab(STUB)
+    ended = run(path)
+    assert ended.exit_code == 1
+    assert "Still open: double." in ended.output
+    assert not path.with_suffix(".zip").exists()
+    assert run(path, "--no-run", "--anyway").exit_code == 0
+    assert path.with_suffix(".zip").exists()
+
+
+def test_a_cell_that_fails_is_named_with_its_error(lab):
+    ended = run(lab(WRITTEN, below="x = 1\ny = missing"))
+    assert ended.exit_code == 1
+    assert "code cell 2 (`x = 1`): NameError: name 'missing' is not defined" in ended.output
+
+
+def test_a_kernel_that_dies_is_an_answer_too(lab):
+    ended = run(lab(WRITTEN, below="import os; os._exit(1)"))
+    assert ended.exit_code == 1
+    assert "the kernel died" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{}", "is no notebook"),
+        (b"\xff\xfe", "is no notebook"),
+        (nbformat.writes(nbformat.v4.new_notebook()).encode(), "is no lab of this course"),
+    ],
+)
+def test_what_is_no_lab_is_refused(tmp_path, content, said):
+    path = tmp_path / "x.ipynb"
+    path.write_bytes(content)
+    ended = run(path)
+    assert ended.exit_code == 2
+    assert said in ended.output
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(submit.SubmissionError, match="cannot be read: No such file"):
+        submit.read(tmp_path / "none.ipynb")
