@@ -189,6 +189,26 @@ def selfcheck(
     raise typer.Exit(1 if failed else 0)
 
 
+@app.command()
+def release(
+    out: Annotated[Path, typer.Option(file_okay=False, help="The folder to write.")],
+    lab: Annotated[list[str] | None, typer.Option(help="A lab, by number or slug; may be given again.")] = None,
+    all_labs: Annotated[bool, typer.Option("--all", help="Every lab.")] = False,
+    requirement: Annotated[str, typer.Option(help="What students install: a version, a URL, a wheel.")] = "",
+) -> None:
+    """Write what students get: notebooks without solutions, requirements, README, rules for coding assistants."""
+    from . import release as releasing
+
+    if all_labs == bool(lab):
+        raise typer.BadParameter("say which labs: --lab 04 (a number or a slug), or --all")
+    try:
+        paths = releasing.write(releasing.chosen(lab or []), out, requirement)
+    except (FileExistsError, FileNotFoundError) as error:
+        console.print(f"{error}.", markup=False)
+        raise typer.Exit(2) from None
+    console.print(f"Wrote {', '.join(path.name for path in paths)} in {out}.", markup=False, soft_wrap=True)
+
+
 def progress() -> Progress:
     """The bar of long work."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
