@@ -1,0 +1,170 @@
+"""What a compiler makes of a Triton kernel, for cards this machine does not have: registers, spills, instructions.
+
+    build = Build("module:kernel", {"x": "*fp32:16", "y": "*fp32:16", "n": "i32"}, {"BLOCK": 1024}, "sm_90")
+    (report,) = compile_ahead([build])
+    assert report.spills == 0 and report.wide_loads and report.per_element(1024) < 1
+
+Triton's interpreter models none of this, and a kernel defined under it cannot be compiled: so the compiling is done by
+worker processes in which the interpreter is off, whatever this process does.
+"""
+
+import functools
+import importlib
+import multiprocessing
+import os
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """A card as Triton names it, and the shared memory in bytes that one program may have there."""
+
+    backend: str
+    arch: int | str
+    warp_size: int
+    shared_limit: int
+
+
+# Shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; CDNA 3's LDS is 64 KB.
+TARGETS = {
+    "sm_80": Target("cuda", 80, 32, 163 * 1024),
+    "sm_90": Target("cuda", 90, 32, 227 * 1024),
+    "gfx942": Target("hip", "gfx942", 64, 64 * 1024),
+}
+
+
+class Build(NamedTuple):
+    """One kernel to compile: "module:name", its arguments' types, its constants, a key of `TARGETS`.
+
+    A type is "*fp16", "*i16", "i32", ...; ":16" behind it promises that the address or number is divisible by 16, as
+    Triton finds out by itself at a launch. Without the promise loads are not vectorized.
+    """
+
+    kernel: str
+    arguments: dict[str, str]
+    constants: dict
+    target: str
+    warps: int = 4
+    stages: int = 2
+
+
+class Report(NamedTuple):
+    """What became of a `Build`: machine instructions by name (as they stand, not as often as they run)."""
+
+    build: Build
+    registers: int  # per thread
+    spills: int  # instructions (NVIDIA) or registers (AMD) that go to memory for want of a register
+    shared: int  # bytes per program
+    instructions: Counter[str]
+    assembly: str
+
+    def count(self, pattern: str) -> int:
+        """How many instructions have a name that the regular expression `pattern` matches from its start."""
+        return sum(times for name, times in self.instructions.items() if re.match(pattern, name))
+
+    @property
+    def loads(self) -> int:
+        """Loads from global memory of any width."""
+        return self.count(r"LDG|UTMALDG|(global|buffer|flat)_load")
+
+    @property
+    def wide_loads(self) -> int:
+        """Loads from global memory of 16 bytes by each thread."""
+        return self.count(r"LDG.*\.128|(global|buffer)_load_(dwordx4|lds_dwordx4)")
+
+    @property
+    def stores(self) -> int:
+        return self.count(r"STG|UTMASTG|(global|buffer|flat)_store")
+
+    @property
+    def wide_stores(self) -> int:
+        return self.count(r"STG.*\.128|(global|buffer)_store_dwordx4")
+
+    @property
+    def matrix(self) -> int:
+        """Matrix instructions: mma.sync (HMMA), wgmma (HGMMA), v_mfma."""
+        return self.count(r"HMMA|HGMMA|IMMA|IGMMA|QGMMA|v_mfma")
+
+    @property
+    def fits(self) -> bool:
+        """Whether the card has the shared memory that a program wants."""
+        return self.shared <= TARGETS[self.build.target].shared_limit
+
+    def per_element(self, elements: int) -> float:
+        """Instructions of a thread for each element, where a program without loops does `elements` of them."""
+        threads = self.build.warps * TARGETS[self.build.target].warp_size
+        return self.instructions.total() * threads / elements
+
+
+def compile_ahead(builds: Iterable[Build]) -> list[Report]:
+    """A report for each build, in order; a kernel that does not compile raises what Triton raised."""
+    builds = list(builds)
+    for build in builds:
+        if build.target not in TARGETS:
+            raise ValueError(f"target {build.target!r} is unknown; it is one of {', '.join(TARGETS)}")
+    return list(_workers().map(_compile, builds))
+
+
+@functools.cache
+def _workers() -> ProcessPoolExecutor:
+    cores = len(os.sched_getaffinity(0))
+    return ProcessPoolExecutor(min(cores, 4), multiprocessing.get_context("spawn"), initializer=_without_interpreter)
+
+
+def _without_interpreter() -> None:
+    os.environ.pop("TRITON_INTERPRET", None)
+
+
+def _compile(build: Build) -> Report:
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    kernel = _find(build.kernel)
+    types = {name: build.arguments.get(name, "constexpr") for name in kernel.arg_names}
+    missing = set(types) - set(build.arguments) - set(build.constants)
+    if missing:
+        raise ValueError(f"{build.kernel} also needs a type or a constant for {', '.join(sorted(missing))}")
+    signature = {name: kind.removesuffix(":16") for name, kind in types.items()}
+    divisible = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(types.values()) if kind.endswith(":16")}
+    target = TARGETS[build.target]
+    compiled = compile(
+        ASTSource(kernel, signature, build.constants, divisible),
+        target=GPUTarget(target.backend, target.arch, target.warp_size),
+        options={"num_warps": build.warps, "num_stages": build.stages},
+    )
+    read = _read_cubin if target.backend == "cuda" else _read_amdgcn
+    return Report(build, *read(compiled))
+
+
+def _find(name: str):
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _read_cubin(compiled) -> tuple:
+    """Registers, spills, shared bytes, instructions and listing, by the `cuobjdump` that comes with Triton."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", "-sass", file.name]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", listing)
+    instructions = Counter(name for name in names if name != "NOP")
+    spills = sum(times for name, times in instructions.items() if name.startswith(("STL", "LDL")))
+    registers = int(re.search(r"REG:(\d+)", listing)[1])
+    return registers, spills, compiled.metadata.shared, instructions, listing
+
+
+def _read_amdgcn(compiled) -> tuple:
+    listing = compiled.asm["amdgcn"]
+    facts = {name: int(value) for name, value in re.findall(r"\.(\w+):\s+(\d+)$", listing, re.MULTILINE)}
+    instructions = Counter(re.findall(r"^\t([a-z]\w+)", listing, re.MULTILINE))
+    spills = facts["vgpr_spill_count"] + facts["sgpr_spill_count"]
+    return facts["vgpr_count"], spills, compiled.metadata.shared, instructions, listing
