@@ -1,0 +1,67 @@
+"""What a student's function needs and no message can carry: a network. It is built beside the function, from values.
+
+A stage is called as one of the ranks, `stage(function, *args, comm)`, in the process of the student's code: it makes
+the network, calls the function and returns plain values. It holds nothing that is expected; `shown` is how feedback
+writes the call of the function.
+
+    student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), stage="steps")
+"""
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from hpcdl.nn.awkward import MODELS
+
+
+class Work(torch.autograd.Function):
+    """The identity, whose backward pass takes `seconds` of the ranks' time."""
+
+    @staticmethod
+    def forward(ctx, x, comm, seconds):
+        ctx.comm, ctx.seconds = comm, seconds
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.comm.compute(ctx.seconds)
+        return gradient, None, None
+
+
+def network(name: str, weights: list, comm=None, seconds: float = 0.0):
+    """The network of that name with these weights; with `seconds`, what each layer's backward pass takes."""
+    model = MODELS[name]()
+    with torch.no_grad():
+        for param, weight in zip(model.parameters(), weights, strict=True):
+            param.copy_(weight)
+    if seconds:
+        for layer in model.modules():
+            if not list(layer.children()):
+                layer.register_forward_hook(lambda _, __, out: Work.apply(out, comm, seconds))
+    return model
+
+
+def steps(train_step, name: str, weights: list, batches: list, lr: float, cap_bytes: int, comm):
+    """Train with the student's step; the weights and what the steps returned."""
+    model = network(name, weights)
+    returned = [train_step(model, tuple(batch), lr, comm, cap_bytes) for batch in batches]
+    return [param.detach() for param in model.parameters()], returned
+
+
+def hooks(wrap, name: str, weights: list, batches: list, lr: float, cap_bytes: int, seconds: float, comm):
+    """Train with the student's wrapper; the weights, and the gradients of the last step (None where there is none)."""
+    model = network(name, weights, comm, seconds)
+    ddp = wrap(model, comm, cap_bytes)
+    for x, y in batches:
+        model.zero_grad()
+        cross_entropy(ddp(x), y).backward()
+        ddp.synchronize()
+        with torch.no_grad():
+            for param in model.parameters():
+                if param.grad is not None:
+                    param -= lr * param.grad
+    return [param.detach() for param in model.parameters()], [param.grad for param in model.parameters()]
+
+
+steps.shown = ("model", "batch", "lr", "comm", "cap_bytes")
+hooks.shown = ("model", "comm", "cap_bytes")
+STAGES = {"steps": steps, "hooks": hooks}

@@ -1,0 +1,78 @@
+"""Small networks with what data parallelism gets wrong most easily: shared, frozen and unused parameters.
+
+All take `x (N, 4)` and give logits `(N, 3)`; each is built by name: `MODELS["tied"]()`.
+"""
+
+import torch
+from torch import nn
+from torch.nn.functional import relu
+
+
+class Plain(nn.Module):
+    """Three linear layers: nothing awkward."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(4, 6), nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(relu(self.second(relu(self.first(x)))))
+
+
+class Tied(nn.Module):
+    """One layer used twice: its gradient is the sum of both uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.twice, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(relu(self.twice(relu(self.twice(x)))))
+
+
+class Frozen(Plain):
+    """The layer in the middle does not learn; gradients pass through it."""
+
+    def __init__(self):
+        super().__init__()
+        self.second.requires_grad_(False)
+
+
+class Unused(Plain):
+    """A layer that no sample ever reaches: its parameters have no gradient, on any rank."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(5, 4)
+
+
+class Routed(nn.Module):
+    """Two experts, and the sign of `x[:, 0]` sends a sample to one: an expert without samples has no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.negative, self.positive = nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, x):
+        hidden, logits = relu(self.first(x)), x.new_zeros(len(x), 3)
+        for expert, mine in ((self.negative, x[:, 0] < 0), (self.positive, x[:, 0] >= 0)):
+            if mine.any():
+                logits = logits.index_put((mine.nonzero()[:, 0],), expert(hidden[mine]))
+        return logits
+
+
+class Deep(nn.Module):
+    """Twelve layers of one weight matrix each, for timelines: gradients come one by one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4, bias=False) for _ in range(11))
+        self.last = nn.Linear(4, 3, bias=False)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return self.last(x)
+
+
+MODELS = {"plain": Plain, "tied": Tied, "frozen": Frozen, "unused": Unused, "routed": Routed, "deep": Deep}
