@@ -22,6 +22,7 @@ from .encode import Writer
 from .limits import Stopwatch, TimeUp, time_limit
 from .protocol import Frame
 from .remote import RemoteSession
+from .stages import STAGES
 from .student import Session, StudentError
 from .wire import Desk
 from .worker import SignatureError, UndefinedError
@@ -39,22 +40,32 @@ class Ranks:
 
 
 def run_ranks(
-    session: Session, name: str, p: int, args_for: Callable[[int], tuple], kwargs: dict | None = None, **machine
+    session: Session,
+    name: str,
+    p: int,
+    args_for: Callable[[int], tuple],
+    kwargs: dict | None = None,
+    *,
+    stage: str | None = None,
+    **machine,
 ) -> Ranks:
-    """Call `name(*args_for(rank), comm, **kwargs)` on each of `p` ranks; `machine` is alpha, beta, gamma, seed."""
+    """Call `name(*args_for(rank), comm, **kwargs)` on each of `p` ranks; `machine` is alpha, beta, gamma, seed.
+
+    With a `stage` (see `stages`) that gets the arguments, and calls the function with what it makes of them.
+    """
     arguments = [tuple(args_for(rank)) for rank in range(p)]
-    session.grader.sent = _shown(session, name, p, arguments[0], kwargs or {})
+    session.grader.sent = _shown(session, name, p, arguments[0], kwargs or {}, stage)
     if session.left <= 0:
         raise session.timeout()
     simulated = _in_processes if isinstance(session, RemoteSession) else _in_threads
-    run = simulated(session, name, p, arguments, kwargs or {}, machine)
+    run = simulated(session, name, p, arguments, kwargs or {}, stage, machine)
     return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, arguments)
 
 
-def _in_threads(session, name, p, arguments, kwargs, machine) -> Simulation:
+def _in_threads(session, name, p, arguments, kwargs, stage, machine) -> Simulation:
     worker, watch = session.worker, Stopwatch()
     try:
-        function = worker.function(name, (*arguments[0], None), kwargs)
+        function = worker.on_stage(name, (*arguments[0], None), kwargs, stage)
         with time_limit(session.left):
             return simulate(lambda comm: function(*arguments[comm.rank], comm, **kwargs), p, **machine)
     except (UndefinedError, SignatureError) as error:
@@ -71,7 +82,7 @@ def _in_threads(session, name, p, arguments, kwargs, machine) -> Simulation:
         session.left -= watch.seconds()
 
 
-def _in_processes(session, name, p, arguments, kwargs, machine) -> Simulation:
+def _in_processes(session, name, p, arguments, kwargs, stage, machine) -> Simulation:
     team, desks = session.team(p), [None] * p
     for member in team[1:]:
         member.begin(session.left)
@@ -79,7 +90,7 @@ def _in_processes(session, name, p, arguments, kwargs, machine) -> Simulation:
 
     def rank(comm):
         desk = desks[comm.rank] = Desk(comm)
-        parts = (arguments[comm.rank], kwargs, comm.rank, p, desk.operate)
+        parts = (arguments[comm.rank], kwargs, comm.rank, p, desk.operate, stage)
         return team[comm.rank].timed(["rank", name], parts, None, objects=False)
 
     left, watches = session.left, [member.stopwatch() for member in team]
@@ -136,12 +147,17 @@ def _placed(situation: str, places: list[str]) -> str:
     return f"{match[1]} at {place}" if place else situation
 
 
-def _shown(session: Session, name: str, p: int, arguments: tuple, kwargs: dict) -> Frame:
-    """The call on rank 0, for feedback."""
-
-    def comm():
-        """Stands for the communicator."""
-
+def _shown(session: Session, name: str, p: int, arguments: tuple, kwargs: dict, stage: str | None) -> Frame:
+    """The call on rank 0, for feedback; what cannot be shown is there by its name."""
+    values = (*arguments, _stand_in("comm")) if stage is None else tuple(map(_stand_in, STAGES[stage].shown))
     writer = Writer(session.grader)
-    parts = [writer.write((*arguments, comm)), writer.write(tuple(kwargs.items()))]
+    parts = [writer.write(values), writer.write(tuple(kwargs.items()))]
     return Frame(["call", ["name", f"rank 0 of {p}: {name}"], *parts, False, None], writer.buffers)
+
+
+def _stand_in(name: str) -> Callable:
+    def stand_in():
+        """Is written as its name."""
+
+    stand_in.__name__ = name
+    return stand_in

@@ -7,6 +7,7 @@ It holds no checks, no expected values and no verdicts.
 import builtins
 import contextlib
 import difflib
+import functools
 import inspect
 import linecache
 import operator
@@ -82,11 +83,7 @@ class Worker(Peer):
 
     def function(self, name: str, args: tuple, kwargs: dict):
         """The student's function of that name; errors when there is none or it does not take these arguments."""
-        if name not in self.namespace:
-            raise UndefinedError(f"`{name}` is not defined.{self.near(name)}")
-        function = self.namespace[name]
-        if not callable(function):
-            raise UndefinedError(f"`{name}` is {type(function).__name__}, not a function.")
+        function = self.find(name)
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):  # a builtin without one
@@ -95,6 +92,14 @@ class Worker(Peer):
             signature.bind(*args, **kwargs)
         except TypeError as error:
             raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
+        return function
+
+    def find(self, name: str):
+        if name not in self.namespace:
+            raise UndefinedError(f"`{name}` is not defined.{self.near(name)}")
+        function = self.namespace[name]
+        if not callable(function):
+            raise UndefinedError(f"`{name}` is {type(function).__name__}, not a function.")
         return function
 
     def read(self, data: bytes) -> list:
@@ -116,12 +121,20 @@ class Worker(Peer):
 
         return [fingerprint.of(cells, tuple(names)) for names in functions]
 
-    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate):
+    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate, stage: str | None):
         """Call the function as one of `size` ranks; `operate` reaches the machine that joins them."""
         from .wire import WireComm
 
         comm = WireComm(rank, size, operate, self.namespace)
-        return self.function(name, (*args, comm), kwargs)(*args, comm, **kwargs)
+        return self.on_stage(name, (*args, comm), kwargs, stage)(*args, comm, **kwargs)
+
+    def on_stage(self, name: str, args: tuple, kwargs: dict, stage: str | None):
+        """The function itself, or the stage that builds what it needs and calls it."""
+        if stage is None:
+            return self.function(name, args, kwargs)
+        from .stages import STAGES
+
+        return functools.partial(STAGES[stage], self.find(name))
 
     def near(self, name: str) -> str:
         mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]

@@ -123,7 +123,7 @@ def serve(descriptor: int, walls: str) -> None:
 
 def preload() -> None:
     """Import what a worker uses later: it cannot read the grader's files then."""
-    for name in ("fingerprint", "notebook", "wire"):
+    for name in ("fingerprint", "notebook", "stages", "wire"):
         importlib.import_module(f"autograder.{name}")
     importlib.import_module("autograder.source").transformer()
     sandbox.readable()
