@@ -1,0 +1,61 @@
+"""Block sizes to try for each kernel, apart from the kernels: Triton's interpreter has no autotuner.
+
+On a card the first launch with a new problem times the kernel's tiles, which takes seconds, and keeps the fastest for
+as long as the process lives. A tile that wants more shared memory than the card has is passed over.
+"""
+
+import functools
+from typing import NamedTuple
+
+from hpcdl.kernels.gpu import INTERPRETED, triton
+
+
+class Tile(NamedTuple):
+    """Block sizes of a kernel by name, warps of a program, and loads in flight (`num_stages`)."""
+
+    blocks: dict[str, int]
+    warps: int
+    stages: int
+
+
+def _product(bm: int, bn: int, bk: int, warps: int, stages: int) -> Tile:
+    return Tile({"BM": bm, "BN": bn, "BK": bk}, warps, stages)
+
+
+# For inputs of 2 bytes; of 4 bytes on tensor cores; of 4 bytes multiplied exactly, which costs registers.
+PRODUCTS = {
+    "half": [
+        _product(128, 256, 64, 8, 3),
+        _product(128, 128, 64, 8, 3),
+        _product(128, 128, 64, 4, 4),
+        _product(64, 128, 64, 4, 4),
+        _product(128, 64, 64, 4, 4),
+        _product(64, 64, 64, 4, 4),
+    ],
+    "tf32": [
+        _product(128, 128, 32, 8, 3),
+        _product(128, 64, 32, 4, 4),
+        _product(64, 64, 32, 4, 4),
+    ],
+    "ieee": [
+        _product(64, 64, 16, 4, 2),
+        _product(128, 64, 16, 8, 2),
+        _product(32, 64, 16, 4, 2),
+    ],
+}
+INTERPRETER = {"BM": 16, "BN": 16, "BK": 16}
+
+
+def launch(kernel, grid, *arguments, **constants) -> None:
+    """Run `kernel` on a grid that depends on its tile: the fastest on a card, a small one under the interpreter."""
+    if INTERPRETED:
+        kernel[grid](*arguments, **constants, **INTERPRETER)
+    else:
+        precision = constants["PRECISION"] if arguments[0].element_size() == 4 else "half"
+        _tuned(kernel, "tf32" if precision == "tf32x3" else precision)[grid](*arguments, **constants)
+
+
+@functools.cache
+def _tuned(kernel, kind: str):
+    tiles = [triton.Config(tile.blocks, num_warps=tile.warps, num_stages=tile.stages) for tile in PRODUCTS[kind]]
+    return triton.autotune(tiles, key=["rows", "columns", "R", "S", "C", "PRECISION"])(kernel)
