@@ -30,7 +30,7 @@ lab: .venv/.installed
 	@$(BIN)/hpcdl lab
 
 test: .venv/.installed-test
-	@$(BIN)/python -m pytest -m "not long"
+	@$(BIN)/python -m pytest -m "not long" -n auto --maxprocesses 4 --dist loadgroup
 
 test-long: .venv/.installed-test
 	@$(BIN)/python -m pytest -m "long"

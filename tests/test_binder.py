@@ -1,0 +1,64 @@
+"""Binder builds what everyone else runs: the same pins, found by repo2docker's own rules."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BINDER = ROOT / "binder"
+
+
+def pins(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE))
+
+
+def test_the_pins_are_those_of_everyone():
+    requirements = (BINDER / "requirements.txt").read_text()
+    everyone = pins((ROOT / "constraints.txt").read_text())
+    assert "--constraint ../constraints.txt" in requirements
+    assert pins(requirements).items() <= everyone.items()
+    assert pins(requirements).keys() == {"torch"}, "named, so that the CPU build is taken and nothing else"
+
+
+@pytest.fixture(scope="module")
+def detected():
+    """repo2docker's build pack for this repository."""
+    app = pytest.importorskip("repo2docker.app", reason="pip install jupyter-repo2docker")
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        return next(pack for pack in (kind() for kind in app.Repo2Docker().buildpacks) if pack.detect())
+    finally:
+        os.chdir(before)
+
+
+def test_repo2docker_takes_pythons_build_pack_with_our_version(detected):
+    assert type(detected).__name__ == "PythonBuildPack"
+    assert (BINDER / "runtime.txt").read_text().strip() == "python-3.11"
+
+
+def test_its_dockerfile_installs_our_requirements_and_starts_by_our_script(detected, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    dockerfile = detected.render({})
+    assert re.search(r'pip install --no-cache-dir -r "?binder/requirements.txt', dockerfile)
+    assert "binder/start" in dockerfile
+
+
+def test_the_start_script_gives_jupyterlab_the_courses_settings():
+    show = "import os, sys; print(os.environ['JUPYTER_CONFIG_PATH'], os.environ['OMP_NUM_THREADS'])"
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    ended = subprocess.run(
+        [BINDER / "start", sys.executable, "-c", show],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    paths, threads = ended.stdout.split()
+    assert (Path(paths.split(os.pathsep)[0]) / "labconfig").is_dir()
+    assert threads == "1"

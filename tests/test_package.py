@@ -1,0 +1,107 @@
+"""What is released works: the wheel holds the program and no solution, installs into an empty environment, and runs."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import hpcdl
+from autograder import build as notebooks
+
+ROOT = Path(__file__).parents[1]
+SMOKE = """
+import torch
+from autograder import exercises
+from hpcdl.comm import simulate
+from hpcdl.collectives import ring_all_reduce
+
+def rank(comm):
+    x = torch.ones(5)
+    ring_all_reduce(x, comm)
+    return x.tolist()
+
+assert simulate(rank, 3).results == [[3.0] * 5] * 3
+for slug in exercises.LABS:
+    assert exercises.load(slug).points == 100, slug
+print("works")
+"""
+
+
+def run(*command, **options):
+    ended = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=280, check=False, **options
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the sdist, built from the tree as git has it."""
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT)
+    return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
+
+
+def test_the_wheel_carries_the_version_and_all_that_is_no_python(built):
+    wheel, _ = built
+    assert wheel.name.startswith(f"hpcdl-{hpcdl.__version__}-py3-none-any")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tracked = run("git", "ls-files", "hpcdl", "autograder", cwd=ROOT).splitlines()
+    assert set(tracked) <= names, "every file of the packages, templates and scripts included"
+
+
+def test_the_wheel_holds_no_solution(built):
+    wheel, _ = built
+    archive = zipfile.ZipFile(wheel)
+    assert not [name for name in archive.namelist() if name.startswith("labs")]
+    everything = "\n".join(archive.read(name).decode("utf-8", "replace") for name in archive.namelist())
+    for slug in map(notebooks.slug_of, notebooks.sources()):
+        for exercise, text in notebooks.marked(slug).items():
+            solution = text.split(notebooks.BEGIN)[1].split(notebooks.END)[0].rstrip()
+            if solution.count("\n") > 2:  # one line may stand anywhere
+                assert solution not in everything, f"{slug}.{exercise}"
+
+
+def test_the_sdist_holds_the_notebooks(built):
+    _, sdist = built
+    with tarfile.open(sdist) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert "labs/02_gradient_descent.ipynb" in names
+    assert "LICENSE" in names
+
+
+def test_the_installed_wheel_runs_from_anywhere(built, tmp_path):
+    wheel, _ = built
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site", wheel)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    where = run(sys.executable, "-c", "import hpcdl; print(hpcdl.__file__)", cwd=tmp_path, env=environment)
+    assert where.startswith(str(tmp_path)), "the wheel and not the checkout"
+    assert run(sys.executable, "-c", SMOKE, cwd=tmp_path, env=environment) == "works\n"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_wheel_installs_into_an_empty_environment(built, tmp_path):
+    wheel, _ = built
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    scripts = tmp_path / "venv" / "bin"
+    run(scripts / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    assert run(scripts / "hpcdl", "--version", cwd=tmp_path) == f"hpcdl {hpcdl.__version__}\n"
+    assert "grade" in run(scripts / "autograder", "--help", cwd=tmp_path)
+    assert run(scripts / "python", "-c", SMOKE, cwd=tmp_path) == "works\n"
+
+
+def test_help_comes_at_once():
+    import time
+
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        run(sys.executable, "-m", "hpcdl", "--help")
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.4
