@@ -1,0 +1,147 @@
+"""Number formats as values: fixed point and the small floating-point formats of deep learning.
+
+A format is a set of real numbers. Between two neighbours lies a gap of `quantum(x)`; every multiple of it inside
+[min, max] belongs to the format, which is all that rounding needs to know.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LONGEST_WORD = 24  # bits: every code of such a word is a float32
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Fixed point <IL, FL>: the numbers k 2^-FL with -2^(IL-1) <= k 2^-FL <= 2^(IL-1) - 2^-FL, k an integer.
+
+    IL integer bits, the sign among them, and FL fractional bits make a word of WL = IL + FL bits. What lies outside
+    saturates: it becomes the nearest end. There is one zero and no infinity; NaN stays NaN while the values are kept
+    as float32, and becomes 0 in a word. Raises ValueError for IL < 1, FL < 0, or a word longer than 24 bits.
+
+    Source: Gupta, Agrawal, Gopalakrishnan and Narayanan 2015, "Deep learning with limited numerical precision".
+    """
+
+    il: int
+    fl: int
+
+    def __post_init__(self):
+        for name, bits, least, what in (("il", self.il, 1, "counts the sign bit"), ("fl", self.fl, 0, "counts bits")):
+            if not isinstance(bits, int) or bits < least:
+                raise ValueError(f"{name} is {bits!r} in Fixed({self.il!r}, {self.fl!r}); it {what}: {least} or more")
+        if not 2 <= self.wl <= LONGEST_WORD:
+            raise ValueError(
+                f"il + fl is {self.wl} in {self}; a word has 2 to {LONGEST_WORD} bits, such as the 16 of Fixed(4, 12)"
+            )
+
+    @property
+    def wl(self) -> int:
+        """The word length in bits."""
+        return self.il + self.fl
+
+    @property
+    def eps(self) -> float:
+        """The gap 2^-FL between neighbours, everywhere the same."""
+        return 2.0**-self.fl
+
+    @property
+    def min(self) -> float:
+        """The smallest number, -2^(IL-1)."""
+        return -(2.0 ** (self.il - 1))
+
+    @property
+    def max(self) -> float:
+        """The largest number, 2^(IL-1) - 2^-FL."""
+        return -self.min - self.eps
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The integers that store the words k."""
+        return torch.int8 if self.wl <= 8 else torch.int16 if self.wl <= 16 else torch.int32
+
+    def quantum(self, x: Tensor) -> Tensor:
+        """The gap between the neighbours around each `x`, float64."""
+        return torch.full_like(x, self.eps, dtype=torch.float64)
+
+    def bounded(self, values: Tensor) -> Tensor:
+        """Multiples of the quantum brought into the range: saturated, and without a negative zero."""
+        return values.clamp(self.min, self.max) + 0.0
+
+
+@dataclass(frozen=True)
+class Float:
+    """A binary floating-point format: 1 sign bit, `exponent_bits`, `mantissa_bits`, with subnormal numbers.
+
+    With bias B = 2^(exponent_bits-1) - 1 the gap around x is 2^(e - mantissa_bits), e = max(floor(log2 |x|), 1 - B).
+    What rounds beyond `max` becomes the infinity. A format without one uses its largest exponent for numbers too, all
+    but one code, which is NaN; there, what lies beyond `max` saturates, the infinities included.
+
+    Source: IEEE 754-2019; OCP 8-bit Floating Point Specification (OFP8) 1.0, 2023, conversions in saturating mode.
+    """
+
+    name: str
+    exponent_bits: int
+    mantissa_bits: int
+    dtype: torch.dtype
+    has_infinity: bool = True
+
+    def __repr__(self):
+        return self.name
+
+    @property
+    def min_exponent(self) -> int:
+        """The exponent of the smallest normal number and of all subnormal ones."""
+        return 2 - 2 ** (self.exponent_bits - 1)
+
+    @property
+    def max(self) -> float:
+        """The largest number."""
+        bias, ulp = 1 - self.min_exponent, 2.0**-self.mantissa_bits
+        return (2 - ulp) * 2.0**bias if self.has_infinity else (2 - 2 * ulp) * 2.0 ** (bias + 1)
+
+    @property
+    def min(self) -> float:
+        """The most negative number."""
+        return -self.max
+
+    def quantum(self, x: Tensor) -> Tensor:
+        """The gap between the neighbours around each `x`, float64; beyond `max`, that of the largest numbers."""
+        size = x.double().abs().clamp(2.0**self.min_exponent, self.max)
+        return torch.exp2((torch.frexp(size).exponent - 1 - self.mantissa_bits).double())
+
+    def bounded(self, values: Tensor) -> Tensor:
+        """Multiples of the quantum brought into the format: beyond `max` infinite, or saturated."""
+        if not self.has_infinity:
+            return values.clamp(self.min, self.max)
+        return torch.where(values.abs() > self.max, torch.copysign(torch.full_like(values, math.inf), values), values)
+
+
+Format = Fixed | Float
+
+BF16 = Float("BF16", 8, 7, torch.bfloat16)
+FP16 = Float("FP16", 5, 10, torch.float16)
+FP8_E4M3 = Float("FP8_E4M3", 4, 3, torch.float8_e4m3fn, has_infinity=False)
+FP8_E5M2 = Float("FP8_E5M2", 5, 2, torch.float8_e5m2)
+FLOATS = {fmt.name: fmt for fmt in (BF16, FP16, FP8_E4M3, FP8_E5M2)}
+
+
+def encode(values: Tensor, fmt: Format) -> Tensor:
+    """Values of a format as it stores them, in `fmt.dtype`: exact for values that belong to it; NaN in a word is 0."""
+    return (values / fmt.eps).nan_to_num(0.0).to(fmt.dtype) if isinstance(fmt, Fixed) else values.to(fmt.dtype)
+
+
+def decode(codes: Tensor, fmt: Format) -> Tensor:
+    """The float32 values of what `encode` stored, exactly."""
+    return codes.float() * fmt.eps if isinstance(fmt, Fixed) else codes.float()
+
+
+def checked(x: Tensor, fmt: Format) -> Tensor:
+    """`x` in float32, apart from any graph; raises ValueError where rounding it is undefined, or would happen twice."""
+    if not isinstance(fmt, Fixed | Float):
+        raise ValueError(f"fmt is {fmt!r}; a format is Fixed(il, fl) or one of {', '.join(FLOATS)}")
+    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        advice = "x.float() rounds it to float32 first" if x.is_floating_point() else "x.float() makes it one"
+        raise ValueError(f"x has dtype {x.dtype}; a tensor of float32 (or 16-bit floats) is rounded: {advice}")
+    return x.detach().float()

@@ -1,0 +1,87 @@
+"""Stochastic rounding: up with the probability that makes the rounded number right on average."""
+
+import torch
+from torch import Tensor
+
+from hpcdl.numerics.rounding.formats import Fixed, Float, Format, checked, encode
+from hpcdl.numerics.rounding.philox import random_bits
+
+CHUNK = 1 << 18  # elements: what a chunk needs stays in the cache
+LAST = 1 << 63  # elements that one seed can number
+
+
+def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out: Tensor | None = None) -> Tensor:
+    """Each `x` rounded to one of its neighbours in `fmt`, at random, so that E[result] = x; float32.
+
+    With the gap q and random u: result = q floor(x/q + u) in fixed point, and so for |x| in floating point, with the
+    sign of x. u = (r + 1/2) 2^-16, where r is the 16 bits of Philox4x32-10 that belong to (`seed`, the element's
+    row-major index + `offset`), as `hpcdl.numerics.rounding.philox` says: the same on every machine, for any number of
+    threads. x goes to the outer (in fixed point, the upper) neighbour with the probability f = x/q - floor(x/q)
+    rounded to a multiple of 2^-16: exactly f for float32 to BF16 and to FP16's normal numbers, whose f have 16 bits or
+    fewer; elsewhere off by at most 2^-17, a bias of at most 2^-17 q.
+
+    What belongs to the format stays. NaN stays NaN; beyond the range as `round_nearest` has it, where a number between
+    the largest and the next that would be takes either. No gradient passes.
+
+    `out`, if given, takes the result: of x's shape, in float32 (it may be x) or in `fmt.dtype`, the stored form.
+    Raises ValueError for integers or float64 in `x`, a seed outside [0, 2^64), a negative offset, an unfit `out`.
+
+    Source: Gupta et al. 2015, section 3; Croci et al. 2022, "Stochastic rounding: implementation, error analysis and
+    applications".
+    """
+    values = checked(x, fmt).contiguous()
+    _check_place(seed, offset, values.numel())
+    out = torch.empty_like(values) if out is None else _fit(out, values, fmt)
+    direct = out.is_contiguous() and out.dtype == torch.float32
+    target = out if direct else torch.empty_like(values)
+    round_into(values.view(-1), target.view(-1), fmt, seed, offset)
+    return out if direct else out.copy_(target if out.dtype == torch.float32 else encode(target, fmt))
+
+
+def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> None:
+    """The rounding itself, of flat float32 tensors, in plain torch and chunk by chunk."""
+    for start in range(0, x.numel(), CHUNK):
+        part = x[start : start + CHUNK]
+        r = random_bits(seed, offset + start, part.numel(), x.device)
+        out[start : start + CHUNK] = round_with(part, r, fmt)
+
+
+def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
+    """`x` rounded with given random bits `r`, int32 in 0 to 65535."""
+    if isinstance(fmt, Fixed):
+        rounded = _cut(x.clamp(fmt.min, fmt.max) / fmt.eps, r) * fmt.eps
+    elif fmt.exponent_bits == 8:  # the exponents of float32: the code is the upper half of the word
+        rounded = ((x.view(torch.int32) + r) & -0x10000).view(torch.float32)
+    else:
+        rounded = _round_float(x, r, fmt)
+    return torch.where(x.isnan(), torch.nan, rounded)
+
+
+def _cut(y: Tensor, r: Tensor) -> Tensor:
+    """floor(y + u) without the rounding of a float32 sum: f >= 1 - u is exact where f + u >= 1 is not."""
+    whole = y.floor()
+    return whole + (y - whole >= (65535.5 - r) * 2.0**-16)
+
+
+def _round_float(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
+    """The gap is 2^(E - 127 - mantissa_bits) with the exponent field E of float32, but never below the subnormals'."""
+    field = ((x.view(torch.int32) >> 23) & 0xFF).clamp(min=fmt.min_exponent + 127)
+    gap, per_gap = (f << 23 for f in (field - fmt.mantissa_bits, 254 + fmt.mantissa_bits - field))
+    size = _cut(x.abs() * per_gap.view(torch.float32), r) * gap.view(torch.float32)
+    return torch.copysign(fmt.bounded(size), x)
+
+
+def _check_place(seed: int, offset: int, n: int) -> None:
+    if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed is {seed!r}; it is an integer from 0 to 2^64 - 1")
+    if not isinstance(offset, int) or not 0 <= offset <= LAST - n:
+        raise ValueError(f"offset is {offset!r} for {n} elements; it is an integer from 0 to 2^63 - {n}")
+
+
+def _fit(out: Tensor, x: Tensor, fmt: Format) -> Tensor:
+    if out.shape != x.shape or out.device != x.device or out.dtype not in (torch.float32, fmt.dtype):
+        raise ValueError(
+            f"out is {out.dtype} {tuple(out.shape)} on {out.device}; for this x it has shape {tuple(x.shape)}, lies on "
+            f"{x.device}, and has dtype torch.float32 or {fmt.dtype}"
+        )
+    return out
