@@ -4,6 +4,8 @@ import fractions
 
 import torch
 
+from hpcdl.numerics.rounding import FLOATS, Fixed
+
 from .protocol import DTYPES, MAX_BITS, MAX_DEPTH, MAX_NODES, Foreign, Frame, ProtocolError
 
 
@@ -157,6 +159,20 @@ def read_fraction(reader, node, depth):
     return fractions.Fraction(*numbers)
 
 
+def read_fixed(reader, node, depth):
+    try:
+        return Fixed(*parts(node, int, int))
+    except ValueError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def read_format(reader, node, depth):
+    (name,) = parts(node, str)
+    if name not in FLOATS:
+        raise ProtocolError(f"no number format {name[:20]!r}")
+    return FLOATS[name]
+
+
 def hashable(key):
     """`key` if it is a plain value that can be in a set; else ProtocolError."""
     if type(key) in (tuple, frozenset):
@@ -183,5 +199,7 @@ READERS = {
     "range": read_range,
     "fraction": read_fraction,
     "dtype": lambda reader, node, depth: dtype_from(*parts(node, str)),
+    "fixed": read_fixed,
+    "format": read_format,
     "foreign": lambda reader, node, depth: Foreign(parts(node, str)[0][:120]),
 }

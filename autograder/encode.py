@@ -12,6 +12,8 @@ import types
 import numpy as np
 import torch
 
+from hpcdl.numerics.rounding import FLOATS, Fixed, Float
+
 from . import protocol
 from .protocol import DTYPE_NAMES, MAX_BODY, MAX_NODES, Foreign, UnsendableError
 
@@ -133,6 +135,10 @@ def write_range(value: range):
     return ["range", *parts] if all(part.bit_length() < 64 for part in parts) else ["foreign", "range"]
 
 
+def write_format(value: Float):
+    return ["format", value.name] if any(value is known for known in FLOATS.values()) else ["foreign", "Float"]
+
+
 PLAIN_WRITERS = {
     type(None): lambda value: value,
     bool: lambda value: value,
@@ -143,6 +149,8 @@ PLAIN_WRITERS = {
     range: write_range,
     fractions.Fraction: lambda value: ["fraction", write_int(value.numerator), write_int(value.denominator)],
     torch.dtype: lambda value: ["dtype", str(value).removeprefix("torch.")],
+    Fixed: lambda value: ["fixed", value.il, value.fl],
+    Float: write_format,
 }
 WRITERS = {
     list: lambda writer, value, depth: writer.items("list", value, depth),
