@@ -45,6 +45,8 @@ class Exercise:
     points: float
     minutes: int
     functions: tuple[str, ...]
+    forbid: tuple[str, ...] = ()  # calls that an answer may not make: see `forbidden`
+    instead: str = ""  # what to do in their place, in a sentence
     checks: dict[str, Check] = field(default_factory=dict)
 
     @property
@@ -79,11 +81,26 @@ class Lab:
     def points(self) -> float:
         return sum(exercise.points for exercise in self.exercises.values())
 
-    def exercise(self, name: str, *, points: float, minutes: int, functions: tuple[str, ...] = ()) -> Exercise:
-        """Declare the next exercise; `functions` are the names the student defines (default: just `name`)."""
+    def exercise(
+        self,
+        name: str,
+        *,
+        points: float,
+        minutes: int,
+        functions: tuple[str, ...] = (),
+        forbid: tuple[str, ...] = (),
+        instead: str = "",
+    ) -> Exercise:
+        """Declare the next exercise; `functions` are the names the student defines (default: just `name`).
+
+        `forbid` names calls that an answer may not make, as `("aten::convolution", "scipy.signal")`; `instead` is the
+        sentence that says what to do in their place.
+        """
         if name in self.exercises:
             raise ValueError(f"{self.slug}: exercise {name!r} is declared twice; give each exercise its own name")
-        exercise = Exercise(self, name, points, minutes, tuple(functions) or (name,))
+        if isinstance(forbid, str):
+            raise TypeError(f"{self.slug}.{name}: forbid is {forbid!r}, not a tuple: write forbid=({forbid!r},)")
+        exercise = Exercise(self, name, points, minutes, tuple(functions) or (name,), tuple(forbid), instead)
         self.exercises[name] = exercise
         return exercise
 

@@ -66,7 +66,7 @@ def _in_threads(session, name, p, arguments, kwargs, stage, machine) -> Simulati
     worker, watch = session.worker, Stopwatch()
     try:
         function = worker.on_stage(name, (*arguments[0], None), kwargs, stage)
-        with time_limit(session.left):
+        with time_limit(session.left), worker.guard.up():
             return simulate(lambda comm: function(*arguments[comm.rank], comm, **kwargs), p, **machine)
     except (UndefinedError, SignatureError) as error:
         raise StudentError.of(worker.describe(error)) from None
@@ -85,8 +85,9 @@ def _in_threads(session, name, p, arguments, kwargs, stage, machine) -> Simulati
 def _in_processes(session, name, p, arguments, kwargs, stage, machine) -> Simulation:
     team, desks = session.team(p), [None] * p
     for member in team[1:]:
+        member.forbid(session.forbidden)
         member.begin(session.left)
-        member.seconds = session.seconds
+        member.seconds, member.denied = session.seconds, session.denied
 
     def rank(comm):
         desk = desks[comm.rank] = Desk(comm)

@@ -50,6 +50,7 @@ class ExerciseResult:
     max_points: float
     checks: list[CheckResult] = field(default_factory=list)
     fingerprint: str = ""  # of the code without names and layout; for instructors
+    forbidden: list[str] = field(default_factory=list)  # calls that were made although the exercise forbids them
 
     @property
     def points(self) -> float:

@@ -37,6 +37,15 @@ def run_lab(lab: Lab, session: Session, seed_of: Seeds, *, hidden: bool = True) 
 def run_exercise(exercise: Exercise, session: Session, seed_of: Seeds, *, hidden: bool = True) -> ExerciseResult:
     """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
+    session.forbid(exercise.forbid)
+    try:
+        result.checks = _run_checks(exercise, result, session, seed_of, hidden)
+    finally:
+        session.forbid(())
+    return result
+
+
+def _run_checks(exercise, result: ExerciseResult, session: Session, seed_of: Seeds, hidden: bool) -> list[CheckResult]:
     verdicts: dict[str, CheckResult] = {}
     late, grace = None, GRACE
     for check in exercise.checks.values():
@@ -52,12 +61,22 @@ def run_exercise(exercise: Exercise, session: Session, seed_of: Seeds, *, hidden
             verdict.status, verdict.message = "skipped", f"Not run, since “{late.title}” ran out of time."
             continue
         run_check(check, verdict, session, min(grace, check.seconds) if late else check.seconds)
+        if verdict.kind == "forbidden":
+            _record(exercise, verdict, session, result)
         if late:
             grace -= session.spent()
         elif verdict.kind == "timeout":
             late = verdict
-    result.checks = list(verdicts.values())
-    return result
+    return list(verdicts.values())
+
+
+def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
+    """Say what to do in place of a forbidden call, and put those that were made on the record."""
+    verdict.why = exercise.instead
+    for made in session.denied:
+        place = f" in line {made.line} of {made.function}: {made.source}" if made.line else ""
+        if (call := f"{made.text}{place}") not in result.forbidden:
+            result.forbidden.append(call)
 
 
 def _blank(exercise: Exercise, check: Check, seed_of: Seeds) -> CheckResult:
@@ -103,6 +122,9 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
             if protected:
                 failure.mistake = "Your function changes its arguments, and is right only about the changed ones."
             raise
+        finally:
+            if session.denied:
+                raise session.denied[0]  # whatever the code made of the error
         if not session.touched:
             return
 
@@ -123,9 +145,15 @@ def _explain(verdict: CheckResult, error: StudentError, session: Session) -> Non
         )
         if error.type == "MemoryError":
             verdict.message = "Your code used more memory than it may."
+    elif error.kind == "forbidden":
+        verdict.message = f"Your code calls `{error.text}`, which this exercise forbids{_behind(error.text)}."
     elif error.kind == "exit":
         verdict.message = "Your code ended the program (sys.exit or exit()). A function should return a value."
     elif error.kind == "unsendable":
         verdict.message = f"What your code returned cannot be checked: {error.text}."
     else:
         verdict.message = error.text
+
+
+def _behind(name: str) -> str:
+    return ": it is what torch's function in that line comes to" if "::" in name else ""

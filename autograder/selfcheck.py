@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import build, exercises, feedback, source
+from . import build, exercises, feedback, forbidden, source
 from .authoring import BANK, Lab, WrongAnswer
 from .grade import grade_notebook
 from .notebook import Notebook
@@ -13,6 +13,7 @@ from .zygote import Zygote
 
 SECRET = b"selfcheck"
 WRONG = "wrong answer"  # the label of its cell
+NAMES = "name an operator that computes (aten::convolution, not aten::conv2d, which calls it) or a Python function"
 
 
 @dataclass
@@ -67,7 +68,8 @@ def run(lab: Lab, cells: list[tuple[str, str]], zygote: Zygote) -> LabResult:
 
 def declared(exercise) -> list[str]:
     points = sum(check.points for check in exercise.checks.values())
-    return [] if points == exercise.points else [f"its checks have {points:g} points, not {exercise.points:g}"]
+    problems = [] if points == exercise.points else [f"its checks have {points:g} points, not {exercise.points:g}"]
+    return problems + [f"forbid={name!r} forbids nothing: {NAMES}" for name in forbidden.unknown(exercise.forbid)]
 
 
 def losses(result: LabResult) -> list[str]:

@@ -41,7 +41,7 @@ class StudentError(Exception):
         wanted = {"kind": str, "text": str, "type": str, "function": str, "line": int, "source": str}
         found = {key: problem[key] for key, kind in wanted.items() if type(problem.get(key)) is kind}
         found = {key: value[:500] if type(value) is str else value for key, value in found.items()}
-        known = ("not_done", "undefined", "signature", "exception", "timeout", "exit", "unsendable")
+        known = ("not_done", "undefined", "signature", "exception", "timeout", "exit", "unsendable", "forbidden")
         if found.get("kind") not in known:
             found["kind"] = "exception"
         return cls(**{"text": "", **found})
@@ -64,6 +64,11 @@ class Grader(Peer):
         if self.failure is not None:  # raised by a check's own function, which the student's code had called
             raise self.failure
         return result
+
+    def invoke(self, target, args: tuple, kwargs: dict):
+        if target == ["forbidden", ""]:
+            return self.session.deny(*args)
+        return super().invoke(target, args, kwargs)
 
     def accept(self, argument, contents) -> None:
         self.changed |= type(argument) is not torch.Generator and not same(argument, contents)
@@ -164,6 +169,17 @@ class Session:
         self.student = Student(self)
         self.seconds = self.left = 0.0
         self.touched = self.protected = False
+        self.forbidden: tuple[str, ...] = ()  # calls that the exercise at hand forbids
+        self.denied: list[StudentError] = []  # those that were made all the same since `begin`
+
+    def forbid(self, patterns: tuple[str, ...]) -> None:
+        """From the next check on, the student's code may not make the calls that `patterns` name."""
+        self.forbidden = patterns
+
+    def deny(self, name, place) -> None:
+        """The other side reports a forbidden call. It was denied, and stays on the record whatever the code does."""
+        problem = {**(place if type(place) is dict else {}), "kind": "forbidden", "text": str(name)}
+        self.denied.append(StudentError.of(problem))
 
     def begin(self, seconds: float, *, protected: bool = False) -> None:
         """Start a check: its calls may take `seconds` together. Only the student's time counts, not the oracle's.
@@ -175,6 +191,7 @@ class Session:
         self.grader.session = self  # what a check does to a student's object takes the student's time too
         self.grader.failure = self.grader.sent = None
         self.touched, self.protected = False, protected
+        self.denied = []
 
     def call_by_name(self, name: str, args, kwargs):
         if self.protected:
@@ -268,7 +285,8 @@ class LocalWorker(Worker):
         self.grader = grader
 
     def ask(self, frame: Frame) -> Frame:
-        return self.grader.serve(frame)
+        with self.guard.up(False):
+            return self.grader.serve(frame)
 
 
 class LocalSession(Session):
@@ -280,3 +298,11 @@ class LocalSession(Session):
         super().__init__()
         self.grader = LocalGrader()
         self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
+
+    def begin(self, seconds: float, *, protected: bool = False) -> None:
+        super().begin(seconds, protected=protected)
+        self.worker.guard.forbid(self.forbidden)
+
+    def forbid(self, patterns: tuple[str, ...]) -> None:
+        super().forbid(patterns)
+        self.worker.guard.forbid(patterns)

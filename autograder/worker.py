@@ -12,8 +12,10 @@ import inspect
 import linecache
 import operator
 import socket
+import sys
 
 from . import protocol
+from .forbidden import ForbiddenCallError, Guard
 from .limits import TimeUp, time_limit
 from .peer import Peer
 from .protocol import Frame, ProtocolError, UnsendableError
@@ -38,6 +40,7 @@ KINDS = {
     SignatureError: "signature",
     UnsendableError: "unsendable",
     TimeUp: "timeout",
+    ForbiddenCallError: "forbidden",
     SystemExit: "exit",
 }
 
@@ -51,10 +54,11 @@ class Worker(Peer):
     def __init__(self, namespace: dict):
         super().__init__()
         self.namespace = namespace
+        self.guard = Guard(self.report)
 
     def perform(self, frame: Frame) -> Frame:
         try:
-            with time_limit(frame.header[-1]):
+            with time_limit(frame.header[-1]), self.guard.up():
                 return super().perform(frame)
         except BaseException as error:
             if type(error) is KeyboardInterrupt and self.stops_on_interrupt:
@@ -67,8 +71,8 @@ class Worker(Peer):
             return self.function(name, args, kwargs)(*args, **kwargs)
         if kind == "operator" and name in OPERATORS:
             return OPERATORS[name](*args, **kwargs)
-        if kind == "echo":
-            return args[0]
+        if kind == "begin":
+            return self.begin(*args)
         if kind == "read":
             return self.read(*args)
         if kind == "needed":
@@ -80,6 +84,15 @@ class Worker(Peer):
         if kind == "rank":
             return self.run_rank(name, *args)
         return super().invoke(target, args, kwargs)
+
+    def begin(self, mark: int, forbidden: tuple) -> int:
+        """A check begins, and may not make the calls that `forbidden` names; `mark` is given back."""
+        self.guard.forbid(tuple(map(str, forbidden)))
+        return mark
+
+    def report(self, name: str) -> None:
+        """Tell the grader of a forbidden call, now: what the student's code does next cannot undo it."""
+        self.call(["forbidden", ""], (name, self.line()))
 
     def function(self, name: str, args: tuple, kwargs: dict):
         """The student's function of that name; errors when there is none or it does not take these arguments."""
@@ -161,16 +174,25 @@ class Worker(Peer):
         problem = {"kind": kind_of(error), "type": type(error).__name__, "text": text_of(error)}
         return problem | self.place(error)
 
+    def line(self) -> dict:
+        """The line of the student's own code that is being run."""
+        frame = sys._getframe()
+        while frame is not None and frame.f_globals is not self.namespace:
+            frame = frame.f_back
+        return self.shown(frame.f_code, frame.f_lineno) if frame else {}
+
     def place(self, error: BaseException) -> dict:
         """Where in the student's own code `error` was raised: the deepest frame that runs in their namespace."""
         place, step = {}, error.__traceback__
         while step is not None:
             if step.tb_frame.f_globals is self.namespace:
-                code = step.tb_frame.f_code
-                source = linecache.getline(code.co_filename, step.tb_lineno, self.namespace).strip()
-                place = {"function": code.co_name, "line": step.tb_lineno, "source": source[:200]}
+                place = self.shown(step.tb_frame.f_code, step.tb_lineno)
             step = step.tb_next
         return place
+
+    def shown(self, code, line: int) -> dict:
+        source = linecache.getline(code.co_filename, line, self.namespace).strip()
+        return {"function": code.co_name, "line": line, "source": source[:200]}
 
 
 def kind_of(error: BaseException) -> str:

@@ -80,6 +80,8 @@ def flags(found: list[LabResult]) -> list[tuple[str, str]]:
     """(whom, what) of what a person should look at. None of it changes a score."""
     raised = []
     for result in found:
+        for exercise in result.exercises:
+            raised += [(result.student, f"{exercise.id}: a forbidden call, {call}") for call in exercise.forbidden]
         checks = [(exercise, check) for exercise in result.exercises for check in exercise.checks]
         for exercise, check in checks:
             if check.kind == "check":
