@@ -14,6 +14,8 @@ def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):
     plane = cell.locator(".hpcdl-clicks img")
     plane.wait_for(timeout=20_000)
     lab.screenshot("03_plane")
+    milliseconds = lab.explorable("perceptron_plane.explorable()").milliseconds(keys=("ArrowRight", "ArrowLeft"))
+    print(f"plane: slider to picture {milliseconds:.0f} ms, median of 20")
 
     def caption():
         return plane.get_attribute("alt")
