@@ -166,7 +166,10 @@ WRITERS = {
 
 def raw(tensor: torch.Tensor) -> bytes:
     """The bytes of a plain CPU tensor, in row-major order."""
-    return tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    if not tensor.numel():
+        return b""
+    # A single element may keep any stride and count as contiguous; a clone's stride is 1.
+    return tensor.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().tobytes()
 
 
 def odd_tensor(value: torch.Tensor) -> str:

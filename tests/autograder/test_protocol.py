@@ -74,6 +74,12 @@ def test_nan_payloads_and_strides_of_tensors_do_not_matter():
         assert torch.equal(arrived.nan_to_num(7), view.resolve_conj().nan_to_num(7))
 
 
+def test_every_slice_of_a_tensor_arrives():
+    x = torch.arange(12)
+    for part in (x[3::4], x[3::9], x[11::4], x.view(3, 4)[:, 1:2], x[5:5]):
+        assert alike(cross(part), part.clone())
+
+
 def test_a_value_that_occurs_twice_is_one_object_on_the_other_side():
     x = torch.ones(2)
     items = [x, {"x": x}]
