@@ -5,7 +5,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # `make lab TORCH=cpu`: a laptop without an NVIDIA card needs 200 MB of torch, not 3 GB with CUDA.
 TORCH_cpu := --extra-index-url https://download.pytorch.org/whl/cpu
 
-.PHONY: lab test test-long lint labs bench clean
+.PHONY: lab test test-long lint labs docs bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test-long  run the long tests"
 	@echo "make lint       check style"
 	@echo "make labs       rebuild labs/*.ipynb from labs/source"
+	@echo "make docs       build the site into docs/_build"
 	@echo "make bench      measure, beside the peers"
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -41,6 +42,10 @@ lint: .venv/.installed-test
 
 labs: .venv/.installed-test
 	@$(BIN)/python -m autograder.build
+
+docs: .venv/.installed-test
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	@echo "Open docs/_build/index.html"
 
 bench: .venv/.installed-test
 	@$(BIN)/hpcdl bench
