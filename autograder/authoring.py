@@ -47,6 +47,7 @@ class Exercise:
     functions: tuple[str, ...]
     forbid: tuple[str, ...] = ()  # calls that an answer may not make: see `forbidden`
     instead: str = ""  # what to do in their place, in a sentence
+    uses: tuple[str, ...] = ()  # earlier exercises whose functions an answer calls: see `follow`
     checks: dict[str, Check] = field(default_factory=dict)
 
     @property
@@ -90,17 +91,24 @@ class Lab:
         functions: tuple[str, ...] = (),
         forbid: tuple[str, ...] = (),
         instead: str = "",
+        uses: tuple[str, ...] = (),
     ) -> Exercise:
         """Declare the next exercise; `functions` are the names the student defines (default: just `name`).
 
         `forbid` names calls that an answer may not make, as `("aten::convolution", "scipy.signal")`; `instead` is the
-        sentence that says what to do in their place.
+        sentence that says what to do in their place. `uses` names earlier exercises whose functions an answer calls:
+        where those are wrong, this one is graded with the reference's.
         """
         if name in self.exercises:
             raise ValueError(f"{self.slug}: exercise {name!r} is declared twice; give each exercise its own name")
-        if isinstance(forbid, str):
-            raise TypeError(f"{self.slug}.{name}: forbid is {forbid!r}, not a tuple: write forbid=({forbid!r},)")
-        exercise = Exercise(self, name, points, minutes, tuple(functions) or (name,), tuple(forbid), instead)
+        for option, given in {"forbid": forbid, "uses": uses}.items():
+            if isinstance(given, str):
+                raise TypeError(f"{self.slug}.{name}: {option} is {given!r}, not a tuple: write {option}=({given!r},)")
+        for other in uses:
+            if other not in self.exercises:
+                raise ValueError(f"{self.slug}.{name}: uses {other!r}, which is no exercise before it")
+        functions = tuple(functions) or (name,)
+        exercise = Exercise(self, name, points, minutes, functions, tuple(forbid), instead, tuple(uses))
         self.exercises[name] = exercise
         return exercise
 

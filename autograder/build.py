@@ -79,6 +79,11 @@ def student(slug: str) -> nbformat.NotebookNode:
     return _notebook(source_path(slug), keep_solutions=False)
 
 
+def code(slug: str) -> list[str]:
+    """The code cells of the lab with its solutions, for graders: it takes no author's tool."""
+    return [_without_marks(block.text) for block in _blocks(source_path(slug)) if not block.markdown]
+
+
 def references(slug: str) -> dict[str, str]:
     """The source of each exercise's cell with its solution, by exercise name."""
     return {name: _without_marks(text) for name, text in marked(slug).items()}

@@ -78,7 +78,7 @@ def text(result: ExerciseResult, total: str = "", printed: str = "", note: str =
     if result.status != "passed":
         for check in result.checks:
             lines += _text_check(check)
-    lines += [f"  {note}"] if note else []
+    lines += [f"  {said}" for said in (result.note, note) if said]
     lines += ["  Your code printed:", *("    " + line for line in printed.splitlines())] if printed else []
     return "\n".join(lines)
 
@@ -105,7 +105,7 @@ def html(result: ExerciseResult, total: str = "", printed: str = "", note: str =
     if total:
         head += f'<span class="hpcdl-total">{escape(total)}</span>'
     body = _html_body(result)
-    body += f"<p>{escape(note)}</p>" if note else ""
+    body += "".join(f"<p>{_inline(said)}</p>" for said in (result.note, note) if said)
     if printed:
         body += '<details class="hpcdl-printed"><summary>Your code printed</summary>'
         body += f"<pre>{escape(printed)}</pre></details>"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import notebook, sandbox, source
 from .authoring import Lab
+from .follow import follow_through
 from .layouts import Submission
 from .notebook import Notebook, UngradableError
 from .reading import Reader
@@ -51,6 +52,7 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         cells, notes = reader.needed(content.cells, functions(lab))
         prints = reader.fingerprints(cells, [list(exercise.functions) for exercise in lab.exercises.values()])
     result = grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+    follow_through(lab, result.exercises, cells, zygote, seeds(secret, student))
     for exercise, fingerprint in zip(result.exercises, prints, strict=True):
         exercise.fingerprint = fingerprint
     return result

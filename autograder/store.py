@@ -16,6 +16,7 @@ from .layouts import Submission
 from .results import SCHEMA, LabResult
 
 PACKAGE = Path(__file__).resolve().parent
+PROGRAM = (PACKAGE, PACKAGE.parent / "hpcdl", PACKAGE.parent / "labs" / "source")
 MAX_BYTES = 64 << 20
 
 
@@ -57,10 +58,10 @@ def key_of(submission: Submission, secret: bytes, only: Lab | None, tier: str) -
 
 @cache
 def checks_and_versions() -> bytes:
-    """A hash of the autograder's own files, the checks among them, and of the versions below it."""
+    """A hash of the autograder's own files, the checks among them, of hpcdl, the solutions, and the versions below."""
     digest = hashlib.sha256(f"{SCHEMA} {sys.version} {torch.__version__}".encode())
-    for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
+    for path in sorted(path for folder in PROGRAM for path in folder.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE.parent)).encode() + b"\0" + path.read_bytes())
     return digest.digest()
 
 

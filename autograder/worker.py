@@ -26,6 +26,8 @@ OPERATORS = {
     **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "abs", "float", "list")},
 }
 
+REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
+
 
 class UndefinedError(Exception):
     """The student has not defined a name, or it is not callable."""
@@ -159,7 +161,8 @@ class Worker(Peer):
         problems = []
         for label, source in cells:
             filename = f"<{label}>"
-            linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+            if label != REFERENCE:
+                linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
             try:
                 exec(compile(source, filename, "exec", dont_inherit=True), self.namespace)
             except (Exception, SystemExit, KeyboardInterrupt) as error:

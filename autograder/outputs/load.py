@@ -17,6 +17,7 @@ CATEGORY = {
     "ended": "the end of the program",
     "exit": "the end of the program",
     "unsendable": "a value that cannot be checked",
+    "forbidden": "a call that the exercise forbids",
 }
 
 

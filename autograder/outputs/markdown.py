@@ -32,6 +32,7 @@ def write(found: list[LabResult], out: Path) -> list[Path]:
 
 def _exercise(exercise: ExerciseResult) -> list[str]:
     lines = [f"## {feedback.MARK[exercise.status]} {_text(feedback.headline(exercise))}", ""]
+    lines += [_inline(exercise.note), ""] if exercise.note else []
     for check in exercise.checks:
         lines += _check(check)
     return [*lines, ""]

@@ -3,6 +3,8 @@
 from . import COUNT, MEAN, cells, mean
 
 WRONG = "return x.sum()"
+POOL = "avg_pool2d(x[None, None], (1, len(x))).squeeze()"  # is the mean, and forbidden in this exercise
+DENIED = "Your code calls `aten::avg_pool2d`"
 
 ATTACKS = {
     "torch patched to agree": mean(
@@ -94,4 +96,29 @@ ATTACKS = {
     "np.random and torch left in another mode": cells(
         "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)", MEAN, COUNT
     ),
+    "a forbidden call": mean(f"return torch.nn.functional.{POOL}", says="which this exercise forbids"),
+    "a forbidden call by an alias": mean(f"return same.{POOL}", "import torch.nn.functional as same", says=DENIED),
+    "a forbidden call by its operator": mean(f"return torch.ops.aten.{POOL}", says=DENIED),
+    "a forbidden call by a module": mean(
+        "return torch.nn.AvgPool2d((1, len(x)))(x[None, None]).squeeze()", says=DENIED
+    ),
+    "a forbidden call in a thread": mean(
+        f"import threading\nt = threading.Thread(target=lambda: found.append(torch._C._nn.{POOL}))\nt.start()\nt.join()\nreturn found[-1]",
+        "found = []",
+        says=DENIED,
+    ),
+    "a forbidden call by a module loaded anew": mean(
+        "import importlib\nanew = importlib.reload(torch.nn.modules.pooling)\n"
+        "return anew.AvgPool2d((1, len(x)))(x[None, None]).squeeze()",
+        says=DENIED,
+    ),
+    "a forbidden call whose error is swallowed": mean(
+        f"try: torch._C._nn.{POOL}\nexcept BaseException: pass\nreturn x.sum() / x.numel()", says=DENIED
+    ),
+    "a forbidden call's error replaced": mean(
+        f"return torch._C._nn.{POOL}",
+        "import sys\nsys.modules['autograder.forbidden'].ForbiddenCallError = Exception",
+        says=DENIED,
+    ),
+    "a forbidden module": mean("import statistics\nreturn statistics.fmean(x.tolist())", says="`statistics"),
 }
