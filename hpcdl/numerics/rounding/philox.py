@@ -3,9 +3,9 @@
 Philox turns a counter (128 bits) and a key (64 bits) into 128 random bits by ten rounds of multiplying and mixing.
 Nothing is carried from one call to the next: any element's bits can be had alone, by any thread, in any order.
 
-Element number p takes 16 of the 128 bits of one call. Its key is the seed, low 32 bits first; its counter is (p // 8 mod
-2^32, p // 8 div 2^32, 0, 0); of the four words that come back p has word (p mod 8) // 2, the low half where p is even,
-the high half where it is odd. In little-endian memory the bits of the elements thus lie one after another.
+Element number p takes 16 of the 128 bits of one call. Its key is the seed, low 32 bits first; its counter is (g mod
+2^32, g div 2^32, 0, 0) with g = p // 8; of the four words that come back p has word (p mod 8) // 2, the low half where
+p is even, the high half where it is odd. In little-endian memory the bits of the elements thus lie one after another.
 
 Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """

@@ -1,5 +1,9 @@
 """Stochastic rounding: up with the probability that makes the rounded number right on average."""
 
+import functools
+from collections.abc import Callable
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
@@ -7,6 +11,7 @@ from hpcdl.numerics.rounding.formats import Fixed, Float, Format, checked, encod
 from hpcdl.numerics.rounding.philox import random_bits
 
 CHUNK = 1 << 18  # elements: what a chunk needs stays in the cache
+COMPILED_FROM = 1 << 18  # elements: for fewer it is not worth while to load Numba
 LAST = 1 << 63  # elements that one seed can number
 
 
@@ -34,8 +39,24 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
     out = torch.empty_like(values) if out is None else _fit(out, values, fmt)
     direct = out.is_contiguous() and out.dtype == torch.float32
     target = out if direct else torch.empty_like(values)
-    round_into(values.view(-1), target.view(-1), fmt, seed, offset)
+    _fastest(values.device.type, values.numel())(values.view(-1), target.view(-1), fmt, seed, offset)
     return out if direct else out.copy_(target if out.dtype == torch.float32 else encode(target, fmt))
+
+
+def _fastest(device: str, n: int) -> Callable:
+    """The `round_into` for n elements there: Triton's, Numba's where it pays, or the one in plain torch."""
+    if device == "cuda" and _installed("triton"):
+        from hpcdl.kernels.rounding_gpu import round_into as fastest
+    elif device == "cpu" and n >= COMPILED_FROM and _installed("numba"):
+        from hpcdl.kernels.rounding_cpu import round_into as fastest
+    else:
+        fastest = round_into
+    return fastest
+
+
+@functools.cache
+def _installed(module: str) -> bool:
+    return find_spec(module) is not None
 
 
 def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> None:
