@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.function import once_differentiable
 
+from hpcdl.conv.layout import like_layout
 from hpcdl.conv.problem import Problem
 
 
@@ -64,7 +65,8 @@ class _Convolution(torch.autograd.Function):
     def forward(ctx, x, w, filters, algorithm, problem):
         ctx.save_for_backward(x, w)
         ctx.filters, ctx.algorithm, ctx.problem = filters, algorithm, problem
-        return algorithm.forward(x, filters, problem) if problem.N else x.new_zeros(problem.y_shape)
+        y = algorithm.forward(x, filters, problem) if problem.N else x.new_zeros(problem.y_shape)
+        return like_layout(y, x)
 
     @staticmethod
     @once_differentiable

@@ -7,7 +7,7 @@ and outputs at once. Both gradients are the same products transposed.
 """
 
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from hpcdl.conv.algorithm import Algorithm, Filters
 from hpcdl.conv.problem import Problem
@@ -15,10 +15,10 @@ from hpcdl.conv.problem import Problem
 
 def by_definition(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
     """The formula as seven loops, for any numbers; slow: to read, and to prove the rest by."""
-    y, pad, group = torch.zeros(problem.y_shape, dtype=x.dtype), problem.padding, problem.K // problem.groups
+    y, border, group = torch.zeros(problem.y_shape, dtype=x.dtype), problem.padding, problem.K // problem.groups
     for n, k, p, q in torch.cartesian_prod(*map(torch.arange, problem.y_shape)).tolist():
         for c, r, s in torch.cartesian_prod(*map(torch.arange, problem.w_shape[1:])).tolist():
-            row, column = p * problem.stride + r - pad, q * problem.stride + s - pad
+            row, column = p * problem.stride + r - border, q * problem.stride + s - border
             if 0 <= row < problem.H and 0 <= column < problem.W:
                 y[n, k, p, q] += w[k, c, r, s] * x[n, k // group * w.shape[1] + c, row, column]
     return y
@@ -70,13 +70,13 @@ def padded_shape(problem: Problem) -> tuple[int, int, int, int]:
 
 def padded(x: torch.Tensor, problem: Problem) -> torch.Tensor:
     """The image with `padding` zeros on each side."""
-    return F.pad(x, (problem.padding,) * 4) if problem.padding else x
+    return pad(x, (problem.padding,) * 4) if problem.padding else x
 
 
 def cropped(x: torch.Tensor, problem: Problem) -> torch.Tensor:
     """The image without its padding."""
-    pad = problem.padding
-    return x[..., pad : pad + problem.H, pad : pad + problem.W]
+    border = problem.padding
+    return x[..., border : border + problem.H, border : border + problem.W]
 
 
 def grouped(x: torch.Tensor, problem: Problem) -> torch.Tensor:

@@ -9,7 +9,7 @@ Source: Mathieu, Henaff and LeCun 2014, "Fast training of convolutional networks
 import cmath
 
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from hpcdl.conv.algorithm import Algorithm, Filters
 from hpcdl.conv.direct import by_group, cropped, grouped, padded, padded_shape
@@ -33,7 +33,7 @@ def radix_2(x: torch.Tensor) -> torch.Tensor:
 def spectrum(x: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """The right half-plane of the transform of real images, zeros appended up to `size`: (..., a, b / 2 + 1)."""
     a, b = size
-    x = F.pad(x, (0, b - x.shape[-1], 0, a - x.shape[-2])).to(x.dtype.to_complex())
+    x = pad(x, (0, b - x.shape[-1], 0, a - x.shape[-2])).to(x.dtype.to_complex())
     return radix_2(radix_2(x)[..., : b // 2 + 1].mT).mT
 
 

@@ -7,7 +7,7 @@ The image is stored R S times (divided by the stride twice). Source: Chellapilla
 """
 
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import fold
 
 from hpcdl.conv.algorithm import Algorithm, Filters
 from hpcdl.conv.direct import by_group, grouped, padded, taps, window
@@ -24,7 +24,7 @@ def im2col(x: torch.Tensor, problem: Problem) -> torch.Tensor:
 def col2im(columns: torch.Tensor, problem: Problem) -> torch.Tensor:
     """The adjoint: each column is added to the window it came from, (N, C R S, P Q) to (N, C, H, W)."""
     size, kernel = (problem.H, problem.W), (problem.R, problem.S)
-    return F.fold(columns, size, kernel, padding=problem.padding, stride=problem.stride)
+    return fold(columns, size, kernel, padding=problem.padding, stride=problem.stride)
 
 
 def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:

@@ -2,56 +2,21 @@
 
     y = A^T [ (G w G^T) * (B^T x B) ] A,    x a tile of (m + 2)^2 pixels, w a 3 x 3 filter, * element by element
 
-Over channels the product becomes (m + 2)^2 matrix products, one for each position in the tile. The transforms are
-written as additions and a few multiplications by constants. 3 x 3 filters and stride 1 only.
-Points 0, 1, -1 for m = 2; also 2, -2 for m = 4. Source: Lavin and Gray 2016, "Fast algorithms for convolutional neural
-networks", sections 4.1 to 4.3.
+Over channels the product becomes (m + 2)^2 matrix products, one for each position in the tile. 3 x 3 filters and
+stride 1 only. The one-dimensional transforms are in `hpcdl.kernels.winograd_transforms`, the fast version in
+`hpcdl.kernels.winograd_cpu`. Source: Lavin and Gray 2016, "Fast algorithms for convolutional neural networks".
 """
 
+from functools import partial
+
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.direct import grad_input, grad_weight
+from hpcdl.conv.direct import by_group, grad_weight
+from hpcdl.conv.layout import channels_last, padded_channels
 from hpcdl.conv.problem import Problem
-
-# One dimension of each transform: lists of equal arrays to lists of arrays. `data` is B^T, `taps` is G, `result` A^T.
-
-
-def data_2(d):
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-
-
-def taps_2(g):
-    outer = g[0] + g[2]
-    return [g[0], (outer + g[1]) * 0.5, (outer - g[1]) * 0.5, g[2]]
-
-
-def result_2(m):
-    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
-
-
-def data_4(d):
-    even, odd = d[4] - d[2] * 4, d[3] - d[1] * 4
-    near, skew = d[4] - d[2], d[3] - d[1]
-    twice = skew * 2
-    first, last = (d[0] - d[2]) * 4 + near, d[5] - d[3] - skew * 4
-    return [first, even + odd, even - odd, near + twice, near - twice, last]
-
-
-def taps_4(g):
-    outer, middle = (g[0] + g[2]) * (-1 / 6), g[1] * (1 / 6)
-    far, twelfth = g[0] * (1 / 24) + g[2] * (1 / 6), g[1] * (1 / 12)
-    return [g[0] * 0.25, outer - middle, outer + middle, far + twelfth, far - twelfth, g[2]]
-
-
-def result_4(m):
-    one, two = m[1] + m[2], m[3] + m[4]
-    minus, half = m[1] - m[2], m[3] - m[4]
-    return [m[0] + one + two, minus + half * 2, one + two * 4, minus + half * 8 + m[5]]
-
-
-DATA, TAPS, RESULT = {2: data_2, 4: data_4}, {2: taps_2, 4: taps_4}, {2: result_2, 4: result_4}
+from hpcdl.kernels.winograd_transforms import DATA, RESULT, TAPS
 
 
 def both(transform, x: torch.Tensor) -> torch.Tensor:
@@ -60,44 +25,76 @@ def both(transform, x: torch.Tensor) -> torch.Tensor:
     return torch.stack(transform(x.unbind(-1)), -1)
 
 
-def tiles(x: torch.Tensor, m: int, problem: Problem) -> torch.Tensor:
+def tiles(m: int, x: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Tiles of (m + 2)^2 pixels that overlap by two: (N, C, rows, columns, m + 2, m + 2), zeros beyond the image."""
-    pad, down, across = problem.padding, -problem.P % m, -problem.Q % m
-    x = F.pad(x, (pad, pad + across, pad, pad + down))
+    border, down, across = problem.padding, -problem.P % m, -problem.Q % m
+    x = pad(x, (border, border + across, border, border + down))
     return x.unfold(2, m + 2, m).unfold(3, m + 2, m)
 
 
-def products(filters: torch.Tensor, data: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """For every position (i, j) of the tile sum over c: (K, C / groups, i, j), (N, C, t, u, i, j) to (N, K, t, u, i, j)."""
-    g = problem.groups
-    N, C, rows, columns, i, j = data.shape
-    left = filters.reshape(g, problem.K // g, C // g, i * j).permute(3, 0, 1, 2)
-    right = data.reshape(N, g, C // g, rows * columns, i * j).permute(4, 1, 2, 0, 3).flatten(3)
-    product = (left @ right).reshape(i, j, problem.K, N, rows, columns)
-    return product.permute(3, 2, 4, 5, 0, 1)
+def products(U: torch.Tensor, V: torch.Tensor, groups: int) -> torch.Tensor:
+    """At every position of the tile, summed over c: (K, C / groups, i, j), (N, C, t, u, i, j) to (N, K, t, u, i, j)."""
+    N, _, rows, columns, i, j = V.shape
+    K, depth = U.shape[:2]
+    left = U.reshape(groups, K // groups, depth, i * j).permute(3, 0, 1, 2)
+    right = V.reshape(N, groups, depth, rows * columns, i * j).permute(4, 1, 2, 0, 3).flatten(3)
+    return (left @ right).reshape(i, j, K, N, rows, columns).permute(3, 2, 4, 5, 0, 1)
 
 
 def plain(m: int, x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Transform filters and tiles, multiply, transform back, put the tiles together."""
-    y = both(RESULT[m], products(both(TAPS[m], w), both(DATA[m], tiles(x, m, problem)), problem))
-    y = y.permute(0, 1, 2, 4, 3, 5).flatten(4).flatten(2, 3)
-    return y[..., : problem.P, : problem.Q]
+    U, V = both(TAPS[m], w), both(DATA[m], tiles(m, x, problem))
+    y = both(RESULT[m], products(U, V, problem.groups))
+    return y.transpose(3, 4).flatten(4).flatten(2, 3)[..., : problem.P, : problem.Q]
+
+
+def forward(m: int, x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
+    """Blocks of tiles through compiled transforms and products, each group of channels by itself."""
+    U = filters.made(("winograd", m, problem.groups), partial(_packed, m, problem))
+    return _compiled(m, x, U, problem.K, (problem.P, problem.Q), problem.padding)
+
+
+def grad_input(m: int, dy: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
+    """dx is the convolution of dy with the filters turned by 180 degrees, input and output channels exchanged."""
+    U = filters.made(("winograd turned", m, problem.groups), lambda w: _packed(m, problem, _turned(w, problem)))
+    beyond = max(0, problem.padding - 2)  # outputs so far out that they see only padding
+    dy = dy[..., beyond : problem.P - beyond, beyond : problem.Q - beyond]
+    return _compiled(m, dy, U, problem.C, (problem.H, problem.W), 2 - problem.padding + beyond)
+
+
+def _turned(w: torch.Tensor, problem: Problem) -> torch.Tensor:
+    return by_group(w, problem).transpose(1, 2).flatten(0, 1).flip(-1, -2)
+
+
+def _packed(m: int, problem: Problem, w: torch.Tensor) -> list[torch.Tensor]:
+    """The transformed filters of each group."""
+    from hpcdl.kernels.winograd_cpu import pack
+
+    w = w.permute(2, 3, 0, 1).contiguous()  # the transforms add whole planes
+    w = torch.stack(TAPS[m](w.unbind(0)))
+    w = torch.stack(TAPS[m](w.unbind(1)), 1)
+    return [pack(group) for group in w.chunk(problem.groups, 2)]
+
+
+def _compiled(m, x, U: list, K: int, size: tuple[int, int], padding: int) -> torch.Tensor:
+    from hpcdl.kernels.winograd_cpu import winograd  # Numba is slow to import
+
+    groups = zip(channels_last(x).chunk(len(U), 3), U, strict=True)
+    parts = [winograd(m, padded_channels(part), packed, K // len(U), *size, padding) for part, packed in groups]
+    y = parts[0] if len(parts) == 1 else torch.cat(parts, 3)
+    return y.permute(0, 3, 1, 2)
 
 
 def limits(problem: Problem) -> str | None:
+    """3 x 3 filters, stride 1."""
     if (problem.R, problem.S, problem.stride) != (3, 3, 1):
         return "it can do 3 x 3 filters with stride 1 only"
     return None
 
 
 def _algorithm(m: int) -> Algorithm:
-    def plain_m(x, w, problem):
-        return plain(m, x, w, problem)
-
-    def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
-        return plain(m, x, filters.w, problem)
-
-    return Algorithm(f"winograd_{m}x{m}", plain_m, forward, grad_input, grad_weight, limits)
+    steps = (partial(step, m) for step in (plain, forward, grad_input))
+    return Algorithm(f"winograd_{m}x{m}", *steps, grad_weight, limits)
 
 
 WINOGRAD_2X2, WINOGRAD_4X4 = _algorithm(2), _algorithm(4)

@@ -1,0 +1,66 @@
+"""Compiled kernels on torch's own threads.
+
+Two pools of threads would fight for the cores: OpenMP's threads go on spinning for a while after each torch operation.
+So a kernel runs in the OpenMP that torch has loaded, by the call that compilers emit for `omp parallel`
+(GOMP_parallel, which the libraries of GCC, LLVM and Intel all have). Where there is none, it runs in the caller alone.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+COUNTERS = [("next", np.int64), ("count", np.int64)]  # the first fields of every job
+
+
+@intrinsic
+def take(typingctx, job):
+    """The next task of a job, 0, 1, 2, ..., each number given once, to one thread."""
+
+    def build(context, builder, signature, arguments):
+        integer = ir.IntType(64)
+        place = builder.bitcast(arguments[0], integer.as_pointer())
+        return builder.atomic_rmw("add", place, ir.Constant(integer, 1), "monotonic")
+
+    return types.int64(types.voidptr), build
+
+
+@cache
+def compiled(worker: Callable):
+    """`worker(job)`, compiled for a pointer to its job; kept on disk."""
+    return numba.cfunc(types.void(types.voidptr), cache=True)(worker)
+
+
+def run(worker: Callable, job: np.ndarray, count: int) -> None:
+    """`count` tasks of a job, a record that starts with `COUNTERS`, shared among torch's threads.
+
+    `worker(job)` runs once on each thread and takes tasks until there are none.
+    """
+    job["next"], job["count"] = 0, count
+    threads = min(torch.get_num_threads(), count)
+    pointer, function = ctypes.c_void_p(job.ctypes.data), compiled(worker)
+    parallel = _gomp_parallel()
+    if parallel and threads > 1:
+        parallel(ctypes.c_void_p(function.address), pointer, threads, 0)
+    else:
+        function.ctypes(pointer)
+
+
+@cache
+def _gomp_parallel():
+    """OpenMP's entry point in the library that torch is linked with, None where it has none."""
+    folder = Path(torch.__file__).parent / "lib"
+    for library in folder.glob("libtorch_cpu.*"):
+        parallel = getattr(ctypes.CDLL(str(library)), "GOMP_parallel", None)
+        if parallel is not None:
+            parallel.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+            parallel.restype = None
+        return parallel
+    return None

@@ -1,0 +1,225 @@
+"""Winograd convolution on the CPU, block by block, so that a block's tiles stay in the cache.
+
+Three phases for each block of tiles: transform the pixels, multiply at each of the (m + 2)^2 positions, transform back.
+Images are channels-last, so that one instruction serves a vector of channels, and transforms are the additions of
+`winograd_transforms`, compiled for vectors.
+"""
+
+from functools import partial
+
+import numpy as np
+import torch
+from numba import carray, njit
+from numba.extending import overload
+
+from hpcdl.kernels import threads_cpu
+from hpcdl.kernels.vectors_cpu import PANEL, ROWS, VECTOR_BYTES, lanes, panel_product, read, stack, write, zeros
+from hpcdl.kernels.winograd_transforms import DATA, RESULT
+
+BLOCK_BYTES = 6 << 20  # of transformed pixels and products: about what the cores' caches hold
+SPACING = 16  # numbers between rows: equal positions of rows fall into different sets of the cache
+TILES_PER_TASK = 4
+PANELS_PER_TASK = 4
+SCATTER, MULTIPLY, GATHER = range(3)  # the phases
+
+_FIELDS = "phase x U V M y H W C P Q K padding across down first tiles block position_v row_v position_m row_m panels itemsize"
+JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
+
+
+def data(d):
+    """B^T on a tuple of vectors."""
+
+
+def result(m):
+    """A^T on a tuple of vectors."""
+
+
+overload(data)(lambda d: DATA[len(d) - 2])
+overload(result)(lambda m: RESULT[len(m) - 2])
+
+
+@njit
+def _tile(job, index, m):
+    """The image, first output row and first output column of a tile."""
+    image, rest = divmod(min(job.first + index, job.tiles - 1), job.down * job.across)
+    row, column = divmod(rest, job.across)
+    return image, row * m, column * m
+
+
+@njit
+def _scatter(job, index, like):
+    """Pixels of a tile to their transform, V[position, tile, channel]."""
+    side = len(like)
+    image, row, column = _tile(job, index, side - 2)
+    row, column = row - job.padding, column - job.padding
+    pixel = job.C * job.itemsize
+    corner = job.x + ((image * job.H + row) * job.W + column) * pixel
+    inside = row >= 0 and column >= 0 and row + side <= job.H and column + side <= job.W
+    local, half = stack(like, 36), stack(like, 36)
+    for c in range(0, pixel, VECTOR_BYTES):
+        source, down, right = corner + c, job.W * pixel, pixel
+        if not inside:
+            _fetch(job, source, row, column, local, like)
+            source, down, right = local, side * VECTOR_BYTES, VECTOR_BYTES
+        for j in range(side):
+            write(half + j * VECTOR_BYTES, side * VECTOR_BYTES, data(read(source + j * right, down, like)))
+        target = job.V + index * job.row_v + c
+        for i in range(side):
+            lines = data(read(half + i * side * VECTOR_BYTES, VECTOR_BYTES, like))
+            write(target + i * side * job.position_v, job.position_v, lines)
+
+
+@njit
+def _fetch(job, source, row, column, local, like):
+    """A tile at the border: its pixels, and zeros beyond the image."""
+    side, pixel, zero = len(like), job.C * job.itemsize, like[:1]
+    for i in range(side):
+        for j in range(side):
+            target = local + (i * side + j) * VECTOR_BYTES
+            if 0 <= row + i < job.H and 0 <= column + j < job.W:
+                write(target, 0, read(source + (i * job.W + j) * pixel, 0, zero))
+            else:
+                write(target, 0, zero)
+
+
+@njit
+def _multiply(job, task, like):
+    """M[position, tiles, k] = V[position, tiles, c] U[position, c, k] for some panels of k."""
+    per_position = -(-job.panels // PANELS_PER_TASK)
+    position, part = divmod(task, per_position)
+    panel_bytes = job.C * PANEL * VECTOR_BYTES
+    a, c = job.V + position * job.position_v, job.M + position * job.position_m
+    for panel in range(part * PANELS_PER_TASK, min((part + 1) * PANELS_PER_TASK, job.panels)):
+        b = job.U + (position * job.panels + panel) * panel_bytes
+        panel_product(a, job.row_v, job.block, b, c + panel * PANEL * VECTOR_BYTES, job.row_m, job.C, like)
+
+
+@njit
+def _gather(job, index, like):
+    """Products of a tile to its m x m outputs."""
+    side = len(like)
+    m = side - 2
+    image, row, column = _tile(job, index, m)
+    rows, columns = min(m, job.P - row), min(m, job.Q - column)
+    pixel = job.K * job.itemsize
+    corner = job.y + ((image * job.P + row) * job.Q + column) * pixel
+    half, line = stack(like, 36), stack(like, 36)
+    for k in range(0, pixel, VECTOR_BYTES):
+        source = job.M + index * job.row_m + k
+        for j in range(side):
+            lines = read(source + j * job.position_m, side * job.position_m, like)
+            write(half + j * VECTOR_BYTES, side * VECTOR_BYTES, result(lines))
+        for i in range(rows):
+            outputs = result(read(half + i * side * VECTOR_BYTES, VECTOR_BYTES, like))
+            target = corner + i * job.Q * pixel + k
+            if columns == m:
+                write(target, pixel, outputs)
+            else:
+                write(line, VECTOR_BYTES, outputs)
+                for j in range(columns):
+                    write(target + j * pixel, 0, read(line + j * VECTOR_BYTES, 0, like[:1]))
+
+
+@njit
+def _work(pointer, like):
+    job = carray(pointer, 1, JOB)[0]
+    task = threads_cpu.take(pointer)
+    while task < job.count:
+        if job.phase == MULTIPLY:
+            _multiply(job, task, like)
+        else:
+            for index in range(task * TILES_PER_TASK, min((task + 1) * TILES_PER_TASK, job.block)):
+                if job.phase == SCATTER:
+                    _scatter(job, index, like)
+                else:
+                    _gather(job, index, like)
+        task = threads_cpu.take(pointer)
+
+
+def _work_2_float32(job):
+    _work(job, zeros(np.float32(0), 4))
+
+
+def _work_2_float64(job):
+    _work(job, zeros(np.float64(0), 4))
+
+
+def _work_4_float32(job):
+    _work(job, zeros(np.float32(0), 6))
+
+
+def _work_4_float64(job):
+    _work(job, zeros(np.float64(0), 6))
+
+
+WORKERS = {
+    (2, torch.float32): _work_2_float32,
+    (2, torch.float64): _work_2_float64,
+    (4, torch.float32): _work_4_float32,
+    (4, torch.float64): _work_4_float64,
+}
+
+
+def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, padding: int) -> torch.Tensor:
+    """y (N, P, Q, K) of x (N, H, W, C), contiguous, C a multiple of `lanes`, and U from `pack`."""
+    N, H, W, C = x.shape
+    positions, panels, _, panel = U.shape
+    down, across, outputs = -(-P // m), -(-Q // m), _round_up(K, lanes(x.dtype))
+    tiles = N * down * across
+    block = _block(tiles, positions * (C + panels * panel) * x.itemsize)
+    V, M = _rows(positions, block, C, x), _rows(positions, block, panels * panel, x)
+    y = x.new_empty(N, P, Q, outputs)
+    job = np.zeros((), JOB)
+    _fill(job, x=x.data_ptr(), U=U.data_ptr(), V=V.data_ptr(), M=M.data_ptr(), y=y.data_ptr(), itemsize=x.itemsize)
+    _fill(job, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
+    _fill(job, down=down, across=across, tiles=tiles, panels=panels)
+    _fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
+    phase = partial(_phase, WORKERS[m, x.dtype], job)
+    for first in range(0, tiles, block):
+        here = _round_up(min(block, tiles - first), ROWS[-1])  # beyond the last tile, that tile again
+        _fill(job, first=first, block=here)
+        phase(SCATTER, -(-here // TILES_PER_TASK))
+        phase(MULTIPLY, positions * -(-panels // PANELS_PER_TASK))
+        phase(GATHER, -(-here // TILES_PER_TASK))
+    return y[..., :K]
+
+
+def _fill(job, **fields: int) -> None:
+    for name, value in fields.items():
+        job[name] = value
+
+
+def _phase(worker, job, phase, tasks):
+    job["phase"] = phase
+    threads_cpu.run(worker, job, tasks)
+
+
+def _block(tiles: int, bytes_per_tile: int) -> int:
+    """Tiles in a block: blocks of equal size that fit the cache."""
+    blocks = max(1, round(tiles * bytes_per_tile / BLOCK_BYTES))
+    return _round_up(-(-tiles // blocks), ROWS[-1])
+
+
+def _round_up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+def _rows(positions, block, width, like) -> torch.Tensor:
+    """Memory for (positions, block, width), with gaps between rows and between positions."""
+    row = width + SPACING
+    return like.new_empty(positions * (block * row + SPACING)).as_strided(
+        (positions, block, width), (block * row + SPACING, row, 1)
+    )
+
+
+def _bytes(tensor, axis) -> int:
+    return tensor.stride(axis) * tensor.itemsize
+
+
+def pack(U: torch.Tensor) -> torch.Tensor:
+    """Transformed filters (i, j, K, C) as panels ((i j), K / panel, C, panel), zeros for missing k and c."""
+    i, j, K, C = U.shape
+    panel = PANEL * lanes(U.dtype)
+    padded = U.new_zeros(i * j, _round_up(C, lanes(U.dtype)), _round_up(K, panel))
+    padded[:, :C, :K] = U.flatten(0, 1).mT
+    return padded.unflatten(2, (-1, panel)).transpose(1, 2).contiguous()
