@@ -190,6 +190,25 @@ def selfcheck(
 
 
 @app.command()
+def new(
+    slug: Annotated[str, typer.Argument(help="The lab's name in code, such as averages.")],
+    number: Annotated[int, typer.Option(help="Where it stands in the course, 1 to 99.")],
+    title: Annotated[str, typer.Option(help="Its title.")],
+) -> None:
+    """Begin a lab in a clone of the course: write its three files, with one complete exercise to change into yours."""
+    from . import new as making
+
+    try:
+        paths = making.write(slug, number, title)
+    except making.NewLabError as error:
+        console.print(f"{error}.", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    root = making.PACKAGE.parent
+    console.print(f"Wrote {', '.join(str(path.relative_to(root)) for path in paths)}.", markup=False, soft_wrap=True)
+    console.print(f"Next: python -m autograder.build, then autograder selfcheck {slug}.", markup=False)
+
+
+@app.command()
 def release(
     out: Annotated[Path, typer.Option(file_okay=False, help="The folder to write.")],
     lab: Annotated[list[str] | None, typer.Option(help="A lab, by number or slug; may be given again.")] = None,
