@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import hpcdl
+from hpcdl.ddp.program import train
 
 app = typer.Typer(
     help="hpcdl: high-performance deep learning, live in a notebook.",
@@ -147,6 +148,9 @@ def submit(
         raise typer.Exit(1)
     submit.write(found, notebook, out)
     typer.echo(f"Wrote {out}: hand in this file. (SHA-256 of the notebook: {found.sha256[:12]})")
+
+
+app.command()(train)
 
 
 @app.command()

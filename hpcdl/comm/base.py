@@ -75,6 +75,8 @@ class Communicator(ABC):
     rank: int
     size: int
     devices = ("cpu",)  # where a tensor may live
+    patient = True  # in the background: waits leave the core to the rank's own work
+    given_up = False  # in the background: nobody waits for the result any more
 
     # -- point to point ---------------------------------------------------------------------------------------------
 
@@ -129,6 +131,16 @@ class Communicator(ABC):
 
     def compute(self, seconds: float) -> None:  # noqa: B027 - most machines do nothing here
         """Stand for work that takes `seconds`; only virtual time passes, and only in the simulated machine."""
+
+    def background(self):
+        """A place for collectives beside this rank's own work: `start(f)` calls `f(comm)` there, `wait()` for all."""
+        from hpcdl.comm.background import Background  # a Communicator itself
+
+        return Background(self)
+
+    def for_thread(self) -> "Communicator":
+        """This machine for another thread of this rank."""
+        return self
 
     @abstractmethod
     def clock(self) -> float:

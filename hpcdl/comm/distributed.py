@@ -32,6 +32,9 @@ class TorchComm(Communicator):
             torch.cuda.synchronize()  # its operations are only queued when a call returns
         return time.perf_counter()
 
+    def background(self):
+        return _Stream(self) if self._nccl else super().background()
+
     def sendrecv(self, x, dest, out, source, tag=0):
         if not self._nccl:
             super().sendrecv(x, dest, out, source, tag)
@@ -70,3 +73,20 @@ class TorchComm(Communicator):
 
     def _barrier(self):
         dist.barrier(self.group)
+
+
+class _Stream:
+    """A background on the GPU: what is started is queued on a stream beside the one that computes."""
+
+    def __init__(self, comm: TorchComm):
+        self.comm, self._stream = comm, torch.cuda.Stream()
+
+    def start(self, f):
+        self._stream.wait_stream(torch.cuda.current_stream())  # it reads what was computed so far
+        with torch.cuda.stream(self._stream):
+            f(self.comm)
+
+    def wait(self):
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+    def close(self): ...

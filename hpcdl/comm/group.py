@@ -23,6 +23,11 @@ class Group(Communicator):
     def clock(self) -> float:
         return self.comm.clock()
 
+    def background(self):
+        from hpcdl.comm.background import Through  # has a Group itself
+
+        return Through(self.comm.background(), lambda comm: Group(comm, self.ranks))
+
     def accumulate(self, out, x):
         self.comm.accumulate(out, x)
 

@@ -14,6 +14,7 @@ from zlib import crc32
 import torch
 from mpi4py import MPI
 
+from hpcdl.comm.background import Foreground
 from hpcdl.comm.base import CommError, Communicator, Request, describe, disagreement, size_of
 
 DATATYPES = {  # what all_reduce can add
@@ -26,6 +27,8 @@ DATATYPES = {  # what all_reduce can add
     torch.uint8: MPI.UINT8_T,
 }
 SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
+
+NAP_BESIDE_WORK = 50e-6  # seconds between polls of a background, while the rank computes
 
 # What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
 # message is under way would be overwritten when it arrives.
@@ -43,6 +46,8 @@ class MPIComm(Communicator):
     before it begins, at the price of one small message more: MPI itself may mix up two that do not match, silently.
     """
 
+    threaded = False  # whether this is the twin that `background()` uses
+
     def __init__(self, mpi: MPI.Intracomm | None = None, timeout: float | None = None, check: bool = True):
         self.mpi = MPI.COMM_WORLD if mpi is None else mpi
         self.rank, self.size = self.mpi.Get_rank(), self.mpi.Get_size()
@@ -52,6 +57,15 @@ class MPIComm(Communicator):
 
     def clock(self) -> float:
         return time.perf_counter()
+
+    def background(self):
+        # Two threads never call MPI at once here, unless the rank itself communicates meanwhile.
+        return super().background() if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else Foreground(self)
+
+    def for_thread(self):
+        twin = copy.copy(self)
+        twin.threaded = True
+        return twin
 
     def situation(self) -> dict | None:
         """What this rank waits for now, None while it does not wait; another thread may ask.
@@ -169,7 +183,11 @@ class MPIComm(Communicator):
     def _let_others_run(self, waited: float, what: tuple) -> None:
         if self.timeout is not None and waited > self.timeout:
             raise TimeoutError(f"rank {self.rank} waited {self.timeout:g} s in {describe(*what)}")
-        if waited > NAP_AFTER:
+        if self.given_up:
+            raise CommError(f"rank {self.rank}: {describe(*what)} was given up")
+        if self.threaded and self.patient:
+            time.sleep(NAP_BESIDE_WORK)
+        elif waited > NAP_AFTER:
             time.sleep(0.0005)  # a long wait must not take a core from the ranks it waits for
         else:
             os.sched_yield()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hpcdl.comm.background import Foreground
 from hpcdl.comm.base import (
     CommError,
     Communicator,
@@ -270,6 +271,9 @@ class SimulatedComm(Communicator):
 
     def clock(self) -> float:
         return self.machine.turns.clocks[self.rank]
+
+    def background(self):
+        return Foreground(self)
 
     def accumulate(self, out, x):
         start = self.clock()

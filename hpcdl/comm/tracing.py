@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hpcdl.comm.background import Through
 from hpcdl.comm.base import Communicator, Request
 
 
@@ -96,6 +97,14 @@ class TracingComm(Communicator):
 
     def clock(self) -> float:
         return self.comm.clock()
+
+    def background(self):
+        return Through(self.comm.background(), self._traced)
+
+    def _traced(self, comm):
+        traced = TracingComm(comm)
+        traced.trace = self.trace
+        return traced
 
     def accumulate(self, out, x):
         self._record("accumulate", self.comm.accumulate, out, x, nbytes=out.nbytes)

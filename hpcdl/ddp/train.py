@@ -1,19 +1,30 @@
-"""Train LeNet-5 on the handwritten digits, data-parallel.
+"""Train LeNet-5 data-parallel: on a notebook's engines, or as a program (`hpcdl.ddp.program`).
 
-mpiexec -n 4 python -m hpcdl.ddp.train --epochs 15
+mpiexec -n 4 hpcdl train --epochs 15
+torchrun --nproc-per-node 4 -m hpcdl.ddp.train --epochs 15
 """
 
-import argparse
+import hashlib
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
-from hpcdl.data import Split, digits
-from hpcdl.ddp.naive import broadcast_parameters, fingerprint, identical_replicas, train_step
+from hpcdl.collectives import naive_all_reduce
+from hpcdl.data import Split, cifar10, digits, mnist
+from hpcdl.ddp import checkpoint as checkpoints
+from hpcdl.ddp.agreement import require_same
+from hpcdl.ddp.momentum import Momentum
+from hpcdl.ddp.naive import fingerprint, identical_replicas
+from hpcdl.ddp.overlapped import DistributedDataParallel, Span
+from hpcdl.ddp.sampler import ShardedSampler
 from hpcdl.nn.lenet import lenet5
+
+DATA = {"digits": lambda: digits(size=28), "mnist": mnist, "cifar10": cifar10}
 
 
 class Trained(NamedTuple):
@@ -28,81 +39,145 @@ class Trained(NamedTuple):
     replicas: int
 
 
-class Momentum:
-    """Descent with momentum, `v <- beta v + g`, `w <- w - lr v`, for `params`; without a gradient a parameter stays.
-
-    `torch.optim.SGD` does the same; to import it brings torch's compiler, 70 MB in each engine.
-    """
-
-    def __init__(self, params, lr: float, beta: float = 0.9):
-        self.params, self.lr, self.beta = list(params), lr, beta
-        self.velocities = [torch.zeros_like(param) for param in self.params]
-
-    def zero_grad(self) -> None:
-        for param in self.params:
-            param.grad = None
-
-    @torch.no_grad()
-    def step(self) -> None:
-        for param, v in zip(self.params, self.velocities, strict=True):
-            if param.grad is not None:
-                v.mul_(self.beta).add_(param.grad)
-                param.sub_(v, alpha=self.lr)
-
-
-def train(comm, report: Callable, epochs: int = 15, batch: int = 64, lr: float = 0.02) -> Trained:
+def train(
+    comm,
+    report: Callable[[dict], None] = lambda record: None,
+    epochs: int = 15,
+    batch: int = 64,
+    lr: float = 0.02,
+    *,
+    data: str = "digits",
+    seed: int = 0,
+    bucket_mb: float = 1.0,
+    overlap: bool = True,
+    all_reduce: str = "ring",
+    device: str = "cpu",
+    checkpoint: str | None = None,
+    every: int = 50,
+    before_step: Callable[[int], None] = lambda step: None,
+) -> Trained:
     """Train on `comm`'s ranks with global batches of `batch` images; call `report` with a dict after every step.
 
-    Each step reports `epoch` (how many are done, with fraction), `loss` and `images_per_second`, both of this rank.
+    The same `seed` gives the same weights to the last bit. With `checkpoint`, a file, rank 0 writes the state every
+    `every` steps, and a run that finds the file goes on from there. `before_step(step)` is called on every rank before
+    each step, step 0 first: to slow a rank down, say. A record has
+
+    - `step` steps done, `epoch` the same in epochs, `loss` of this rank's images (NaN without one), `mean_loss` of all
+      ranks' images, `images` of this rank and `images_per_second`;
+    - seconds of this step: `load` images, `compute` (forward, backward, update), `communicate` (buckets under way,
+      hidden or not), `wait` (this rank stood still for them), `total`;
+    - `spans`, a list of (name, start, end): "forward", "backward", "wait", "update" and "bucket 0", "bucket 1", ...,
+      seconds since the step began.
+
+    Raises ValueError on every rank where their data or settings differ, FloatingPointError where the loss is not
+    finite, before the weights are spoilt.
     """
-    data = standardized(digits(size=28))
-    torch.manual_seed(comm.rank)  # replicas start differently ...
-    model = lenet5()
-    broadcast_parameters(model.parameters(), comm)  # ... and are made equal
+    settings = {"data": data, "batch": batch, "lr": lr, "seed": seed, "ranks": comm.size}
+    settings |= {"bucket_mb": bucket_mb, "all_reduce": all_reduce}  # they order the sums, and so decide the last bit
+    images = load(data, device)
+    require_same("data", contents(images), comm, "give every rank the same files")
+    require_same("settings", [f"{name}={value}" for name, value in settings.items()], comm, "start all with the same")
+    torch.manual_seed(seed + comm.rank)  # replicas start differently ...
+    model = lenet5(channels=images.x.shape[1]).to(device)
+    ddp = DistributedDataParallel(model, comm, bucket_mb, overlap, all_reduce)  # ... and are made equal
     optimizer = Momentum(model.parameters(), lr)
+    sampler = ShardedSampler(len(images.y), batch, comm.rank, comm.size, seed)
+    done = checkpoints.resume(checkpoint, ddp, optimizer, settings) if checkpoint else 0
     begin = time.perf_counter()
-    for epoch in range(epochs):
-        order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(epoch))  # the same on every rank
-        steps = order.split(batch)
-        for step, chosen in enumerate(steps, start=1):
-            mine = chosen[comm.rank :: comm.size]
-            start = time.perf_counter()
-            loss = train_step(model, cross_entropy, data.x[mine], data.y[mine], optimizer, comm)
-            rate = len(mine) / (time.perf_counter() - start)
-            report({"epoch": epoch + step / len(steps), "loss": loss, "images_per_second": rate})
+    for step, mine in sampler.shares(done, epochs * sampler.steps):
+        before_step(step)
+        record = take_step(ddp, optimizer, images, mine, step)
+        if checkpoint and (step + 1) % every == 0:
+            checkpoints.save(checkpoint, step + 1, ddp, optimizer, settings)
+        report(record | {"epoch": (step + 1) / sampler.steps})
     seconds = time.perf_counter() - begin
-    with torch.no_grad():
-        accuracy = (model(data.x_held_out).argmax(1) == data.y_held_out).float().mean().item()
-    return Trained(accuracy, seconds, fingerprint(model), identical_replicas(model, comm))
+    correct = accuracy(model, images, comm)
+    return Trained(correct, seconds, fingerprint(model), identical_replicas(model, comm))
 
 
-def standardized(data: Split) -> Split:
-    """Pixels with mean 0 and standard deviation 1 over the training images: descent is faster from there."""
-    mean, deviation = data.x.mean(), data.x.std()
-    return data._replace(x=(data.x - mean) / deviation, x_held_out=(data.x_held_out - mean) / deviation)
+def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, mine: torch.Tensor, step: int) -> dict:
+    """One step on this rank's images `mine`, and its record as in `train`."""
+    laps, loss = Laps(ddp.comm.clock), math.nan
+    x, y = images.x[mine], images.y[mine]
+    laps("load")
+    optimizer.zero_grad()
+    if len(mine):
+        outcome = cross_entropy(ddp(x), y)
+        laps("forward")
+        outcome.backward()
+        laps("backward")
+        loss = outcome.item()
+    mean_loss = ddp.synchronize(loss)
+    laps("wait")
+    if not math.isfinite(mean_loss):
+        raise FloatingPointError(
+            f"step {step}: the mean loss of all ranks is {mean_loss} (rank {ddp.comm.rank}'s: {loss}); the weights are "
+            "still those of the step before: try a smaller learning rate, and look for NaN in the data"
+        )
+    optimizer.step()
+    laps("update")
+    return laps.record(len(mine), ddp.spans) | {"step": step + 1, "loss": loss, "mean_loss": mean_loss}
 
 
-def main() -> None:
-    """The program: rank 0 prints one line per epoch and the result."""
-    parser = argparse.ArgumentParser(prog="python -m hpcdl.ddp.train", description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--batch", type=int, default=64, help="images per step, all ranks together")
-    parser.add_argument("--lr", type=float, default=0.02, help="learning rate")
-    options = parser.parse_args()
-    from hpcdl.comm import MPIComm
+class Laps:
+    """A stopwatch: each call ends a span, which began where the one before ended."""
 
-    torch.set_num_threads(1)  # the ranks share this machine's cores
-    comm = MPIComm()
+    def __init__(self, clock: Callable[[], float]):
+        self.clock, self.begin, self.spans = clock, clock(), []
 
-    def report(record):
-        if comm.rank == 0 and record["epoch"].is_integer():
-            print("epoch {epoch:.0f}: loss {loss:.3f}, {images_per_second:.0f} images/s on this rank".format(**record))
+    def __call__(self, name: str) -> None:
+        start = self.spans[-1][2] if self.spans else 0.0
+        self.spans.append((name, start, self.clock() - self.begin))
 
-    trained = train(comm, report, options.epochs, options.batch, options.lr)
-    if comm.rank == 0:
-        print(f"{comm.size} ranks, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
-        print(f"{trained.replicas} of {comm.size} replicas agree to the last bit ({trained.fingerprint[:12]})")
+    def record(self, images: int, buckets: list[Span]) -> dict:
+        """Where the seconds went, and how many images a second that is."""
+        seconds = {name: end - start for name, start, end in self.spans}
+        under_way = [(f"bucket {b.bucket}", b.start - self.begin, b.end - self.begin) for b in buckets]
+        total = self.spans[-1][2]
+        return {
+            "images": images,
+            "images_per_second": images / total if total else math.inf,
+            "load": seconds["load"],
+            "compute": sum(seconds.get(name, 0.0) for name in ("forward", "backward", "update")),
+            "communicate": sum(end - start for _, start, end in under_way),
+            "wait": seconds["wait"],
+            "total": total,
+            "spans": self.spans + under_way,
+        }
+
+
+def load(data: str, device: str = "cpu") -> Split:
+    """The images by name, of 28 x 28 pixels with mean 0 and deviation 1 over those to learn from: descent likes that.
+
+    CIFAR-10's are cut to their centre. Raises ValueError for a name that is not in `DATA`.
+    """
+    if data not in DATA:
+        raise ValueError(f"data is {data!r}; the data sets are {', '.join(DATA)}")
+    split = DATA[data]()
+    mean, deviation = split.x.mean(), split.x.std()
+    cut = (split.x.shape[-1] - 28) // 2
+    inside = slice(cut, cut + 28)
+    x, held_out = ((x[..., inside, inside] - mean) / deviation for x in (split.x, split.x_held_out))
+    return Split(*(tensor.to(device) for tensor in (x, split.y, held_out, split.y_held_out)))
+
+
+def contents(images: Split) -> list[str]:
+    """What identifies data: numbers of images, and a checksum of each part."""
+    sums = (hashlib.sha256(tensor.cpu().numpy().tobytes()).hexdigest()[:16] for tensor in images)
+    return [f"{len(images.y)} images to learn from", f"{len(images.y_held_out)} held out", *sums]
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, images: Split, comm) -> float:
+    """The fraction of held-out images that `model` gets right; each rank looks at its share."""
+    mine = slice(comm.rank, None, comm.size)
+    right = (model(images.x_held_out[mine]).argmax(1) == images.y_held_out[mine]).sum()
+    right = right.to(comm.devices[0])
+    naive_all_reduce(right, comm)
+    return right.item() / len(images.y_held_out)
 
 
 if __name__ == "__main__":
-    main()
+    from hpcdl.ddp.program import program
+
+    program()

@@ -1,0 +1,90 @@
+"""Communication beside a rank's own work: collectives that go on while it computes."""
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from hpcdl.comm.base import Communicator
+from hpcdl.comm.group import Group
+
+APART = 1 << 14  # added to tags, so that messages beside the rank's work meet none of its own
+
+
+class Foreground:
+    """No background at all: what is started runs at once, before `start` returns."""
+
+    def __init__(self, comm: Communicator):
+        self.comm = comm
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        f(self.comm)
+
+    def wait(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Background:
+    """Runs what is started in a thread of its own, one call after the other, in the order of the starts.
+
+    `f(comm)` gets a communicator over the same ranks, for messages only, which meet none of those outside. `wait()`
+    returns when all is done, and raises what a call raised; `close()` gives up what is still under way.
+    """
+
+    def __init__(self, comm: Communicator):
+        self._machine = comm.for_thread()
+        self._calls, self._ended, self._under_way = SimpleQueue(), SimpleQueue(), 0
+        work = (_Apart(self._machine), self._calls, self._ended)
+        threading.Thread(target=_work, args=work, name=f"background of rank {comm.rank}", daemon=True).start()
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        self._under_way += 1
+        self._calls.put(f)
+
+    def wait(self) -> None:
+        self._machine.patient = False  # this thread has nothing to do: the other may have its core
+        try:
+            while self._under_way:
+                error = self._ended.get()
+                self._under_way -= 1
+                if error is not None:
+                    raise error
+        finally:
+            self._machine.patient = True
+
+    def close(self) -> None:
+        self._machine.given_up = True
+        self._calls.put(None)
+
+
+def _work(comm, calls: SimpleQueue, ended: SimpleQueue) -> None:
+    while (f := calls.get()) is not None:
+        try:
+            f(comm)
+            ended.put(None)
+        except BaseException as error:
+            ended.put(error)
+
+
+class _Apart(Group):
+    """All ranks of `comm`, with tags of their own."""
+
+    def __init__(self, comm: Communicator):
+        super().__init__(comm, range(comm.size))
+
+    def _isend(self, op, x, dest, tag):
+        return super()._isend(op, x, dest, tag + APART)
+
+    def _irecv(self, op, out, source, tag):
+        return super()._irecv(op, out, source, tag + APART)
+
+
+class Through:
+    """The background of the communicator inside another; `wrap` makes of the one what its calls get."""
+
+    def __init__(self, inner, wrap: Callable[[Communicator], Communicator]):
+        self._inner, self._wrap = inner, wrap
+        self.wait, self.close = inner.wait, inner.close
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        self._inner.start(lambda comm: f(self._wrap(comm)))

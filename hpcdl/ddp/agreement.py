@@ -1,0 +1,48 @@
+"""What must be the same on every rank, compared before the work begins: one sentence now, not a hang later."""
+
+import torch
+
+from hpcdl.collectives import broadcast, naive_all_reduce
+
+
+def require_same(what: str, lines: list[str], comm, advice: str) -> None:
+    """Raise ValueError on every rank unless all have rank 0's `lines`; it names the first rank that differs, and where.
+
+    `what` says of which thing the lines are, `advice` what to do.
+    """
+    first = _lines_of(0, lines, comm)
+    differs = torch.zeros(comm.size, dtype=torch.int32, device=comm.devices[0])
+    differs[comm.rank] = lines != first
+    naive_all_reduce(differs, comm)
+    if differs.any():
+        rank = int(differs.nonzero()[0])
+        where = _first_difference(_lines_of(rank, lines, comm), first)
+        raise ValueError(f"the {what} of rank {rank} differs from rank 0's: {where}; {advice}")
+
+
+def _lines_of(rank: int, lines: list[str], comm) -> list[str]:
+    text = "\n".join(lines).encode()
+    length = torch.tensor([len(text)], device=comm.devices[0])
+    broadcast(length, comm, rank)
+    letters = torch.zeros(int(length), dtype=torch.uint8, device=comm.devices[0])
+    if comm.rank == rank:
+        letters.copy_(torch.tensor(list(text), dtype=torch.uint8))
+    broadcast(letters, comm, rank)
+    return bytes(letters.tolist()).decode().split("\n")
+
+
+def _first_difference(theirs: list[str], first: list[str]) -> str:
+    """The first line in which they differ: "3.weight (120, 400) float32 in place of 3.weight (84, 400) float32"."""
+    for line, expected in zip(theirs, first, strict=False):
+        if line != expected:
+            return f"{line} in place of {expected}"
+    return f"{len(theirs)} entries in place of {len(first)}"
+
+
+def outline(module: torch.nn.Module) -> list[str]:
+    """A model's parameters and buffers in order, one line each: name, shape, dtype, and whether it is frozen."""
+    frozen = {name for name, param in module.named_parameters(remove_duplicate=False) if not param.requires_grad}
+    return [
+        f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}" + " frozen" * (name in frozen)
+        for name, value in module.state_dict(keep_vars=True).items()
+    ]

@@ -1,0 +1,94 @@
+"""Gradients in buckets: a few large messages in place of many small ones, in the order in which backward makes them."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+
+
+def make_buckets(params: Iterable[torch.Tensor], cap_bytes: float) -> list[list[torch.Tensor]]:
+    """`params` backwards, the last layer's first, in groups of up to `cap_bytes`; a larger one is a group alone.
+
+    Backward reaches the last layer first, so the first bucket is full while most of the work is still to come. Only
+    tensors of one dtype on one device share a bucket. The same on every rank: nothing here depends on the data.
+    """
+    buckets: list[list[torch.Tensor]] = []
+    for param in reversed(list(params)):
+        if buckets and _fits(buckets[-1], param, cap_bytes):
+            buckets[-1].append(param)
+        else:
+            buckets.append([param])
+    return buckets
+
+
+def _fits(bucket: list[torch.Tensor], param: torch.Tensor, cap_bytes: float) -> bool:
+    alike = (bucket[0].dtype, bucket[0].device) == (param.dtype, param.device)
+    return alike and sum(other.nbytes for other in bucket) + param.nbytes <= cap_bytes
+
+
+class Bucket:
+    """Parameters whose gradients are summed over the ranks together, in messages of up to `piece_bytes`.
+
+    Several gradients become views of one flat buffer when they come in. One that has the bucket to itself stays where
+    backward put it: to copy 16 MB takes longer than to send it to a neighbour on the same machine.
+    """
+
+    def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float):
+        self.params = list(params)
+        self.nbytes = sum(param.nbytes for param in self.params)
+        self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
+        self.flat: torch.Tensor | None = None
+        if len(self.params) > 1:
+            self._lay_out(torch.zeros(self.nbytes // self.params[0].element_size()).to(self.params[0]))
+        self.clear()
+
+    def clear(self) -> None:
+        """Before a step: no gradient is in."""
+        self.present: list[bool | None] = [None] * len(self.params)
+        self.missing = len(self.params)
+
+    def take(self, i: int) -> None:
+        """Put in the gradient of the i-th parameter, zeros where it has none."""
+        param = self.params[i]
+        self.present[i] = param.grad is not None
+        self.missing -= 1
+        if len(self.params) == 1:
+            grad = torch.zeros_like(param) if param.grad is None else param.grad
+            self._lay_out(grad.detach().contiguous().view(-1))
+        elif param.grad is None:
+            self.views[i].zero_()
+        elif param.grad is not self.views[i]:
+            self.views[i].copy_(param.grad)
+        if self.present[i]:
+            param.grad = self.views[i]
+
+    def take_rest(self) -> None:
+        """Put in what has not come in: gradients from before, or zeros."""
+        for i, present in enumerate(self.present):
+            if present is None:
+                self.take(i)
+
+    def reduce(self, weight: float, all_reduce: Callable, comm) -> None:
+        """Replace the gradients by the sum over ranks of weight * gradient.
+
+        Each piece is weighted just before it leaves, while the processor's cache still has it. With weight 0 nothing of
+        the gradients counts, not even NaN.
+        """
+        for piece in self.flat.split(self.piece):
+            piece.mul_(weight) if weight else piece.zero_()
+            message = piece if piece.device.type in comm.devices else piece.to(comm.devices[0])
+            all_reduce(message, comm)
+            if message is not piece:
+                piece.copy_(message)
+
+    def release(self, scale: float, used: Sequence[bool]) -> None:
+        """Multiply the sums by `scale` and hand them to the parameters; one that no rank used gets no gradient."""
+        if scale != 1:
+            self.flat.mul_(scale)
+        for param, view, was_used in zip(self.params, self.views, used, strict=True):
+            param.grad = view if was_used else None
+        self.clear()
+
+    def _lay_out(self, flat: torch.Tensor) -> None:
+        self.flat = flat
+        pieces = flat.split([param.numel() for param in self.params])
+        self.views = [piece.view(param.shape) for piece, param in zip(pieces, self.params, strict=True)]

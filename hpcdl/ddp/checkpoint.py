@@ -1,0 +1,56 @@
+"""Where a training stands, on disk: whole or not there, so that a run that was killed goes on to the same bits."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from hpcdl.ddp.momentum import Momentum
+from hpcdl.ddp.overlapped import DistributedDataParallel, broadcast_state
+
+
+def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> None:
+    """Rank 0 writes the state after `step` steps; the file changes in one moment, from the last one to this one."""
+    if ddp.comm.rank:
+        return
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {"step": step, "model": ddp.state_dict(), "velocities": optimizer.velocities, "settings": settings}
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def resume(path: str | Path, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> int:
+    """Give every rank the state that rank 0 finds at `path`; returns how many steps are done, 0 without a file.
+
+    Only rank 0 needs to reach the file. Raises ValueError where it was written with other `settings`.
+    """
+    state = None
+    if ddp.comm.rank == 0 and Path(path).exists():
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        _require_settings(path, state["settings"], settings)
+        ddp.load_state_dict(state["model"])
+        for mine, saved in zip(optimizer.velocities, state["velocities"], strict=True):
+            mine.copy_(saved)
+    return _share(ddp, optimizer, state["step"] if state else 0)
+
+
+def _share(ddp, optimizer, step: int) -> int:
+    numbers = torch.tensor([step, ddp.get_extra_state()], dtype=torch.float64)
+    for tensor in (numbers, *ddp.module.parameters(), *ddp.module.buffers(), *optimizer.velocities):
+        broadcast_state(tensor.detach(), ddp.comm)
+    ddp.set_extra_state(numbers[1].item())
+    return int(numbers[0])
+
+
+def _require_settings(path, saved: dict, settings: dict) -> None:
+    for name, value in settings.items():
+        if saved.get(name) != value:
+            raise ValueError(
+                f"{path} was written with {name}={saved.get(name)!r}, this run has {value!r}; "
+                "go on with the same settings, or give a new file name to start afresh"
+            )

@@ -1,0 +1,123 @@
+"""The training as a program, alike under mpiexec, torchrun and Slurm; what its options mean is in `hpcdl.ddp.train`."""
+
+import os
+import sys
+import time
+import traceback
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+
+def train(
+    epochs: Annotated[int, typer.Option(help="How often to see every image.")] = 15,
+    batch: Annotated[int, typer.Option(help="Images per step, all ranks together.")] = 64,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.02,
+    data: Annotated[str, typer.Option(help="digits, mnist or cifar10; the last two are fetched once.")] = "digits",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same weights, to the last bit.")] = 0,
+    bucket_mb: Annotated[float, typer.Option(help="Gradients per message, MB.")] = 1.0,
+    overlap: Annotated[bool, typer.Option(help="Send gradients while backward goes on.")] = True,
+    all_reduce: Annotated[str, typer.Option(help="A collective, such as ring, tree, rabenseifner.")] = "ring",
+    checkpoint: Annotated[str | None, typer.Option(help="Save to this file, and go on from it.")] = None,
+    every: Annotated[int, typer.Option(help="Steps between two savings.")] = 50,
+) -> None:
+    """Train LeNet-5 on all ranks that were started together.
+
+    mpiexec -n 4 hpcdl train          (MPI, processors)
+
+    torchrun --nproc-per-node 4 -m hpcdl.ddp.train          (NCCL with a GPU per rank, else gloo)
+    """
+    options = dict(locals())
+    with ranks() as (comm, device):
+        from hpcdl.ddp import train as training
+
+        trained = training.train(comm, Progress(comm), device=device, **options)
+        if comm.rank == 0:
+            print(f"{comm.size} ranks, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
+            print(f"{trained.replicas} of {comm.size} replicas agree to the last bit ({trained.fingerprint[:12]})")
+
+
+class Progress:
+    """Rank 0 prints a line per epoch: the loss, the speed of all ranks, and the share of time it stood still."""
+
+    def __init__(self, comm):
+        self.comm, self.images, self.seconds, self.waited = comm, 0, 0.0, 0.0
+
+    def __call__(self, record: dict) -> None:
+        self.images += record["images"]
+        self.seconds += record["total"]
+        self.waited += record["wait"]
+        if record["epoch"].is_integer() and self.comm.rank == 0:
+            speed, share = self.images * self.comm.size / self.seconds, self.waited / self.seconds
+            print(
+                f"epoch {record['epoch']:.0f}: loss {record['mean_loss']:.3f}, about {speed:,.0f} images/s, "
+                f"{share:.0%} of the time waiting for gradients",
+                flush=True,
+            )
+            self.images, self.seconds, self.waited = 0, 0.0, 0.0
+
+
+@contextmanager
+def ranks():
+    """The communicator and the device of this process, as its launcher started it; an error ends all ranks."""
+    import torch
+
+    torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", 1))))  # ranks share the machine's cores
+    with _torchrun() if "LOCAL_WORLD_SIZE" in os.environ else _mpi() as started:
+        yield started
+
+
+@contextmanager
+def _torchrun():
+    import torch
+
+    from hpcdl.comm import TorchComm
+    from hpcdl.ddp.devices import choose
+
+    rank, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    backend, device, remark = choose(rank, here, torch.cuda.device_count())
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group(backend)
+    comm = TorchComm()
+    if remark and comm.rank == 0:
+        print(remark, flush=True)
+    try:
+        yield comm, device
+        torch.distributed.destroy_process_group()
+    except Exception as error:
+        _say(error, comm.rank)
+        os._exit(1)  # torchrun ends the others; to part from a group whose ranks have gone would take minutes
+
+
+@contextmanager
+def _mpi():
+    from mpi4py import MPI
+
+    from hpcdl.comm import MPIComm
+
+    comm = MPIComm()
+    started = max(int(os.environ.get(name, 1)) for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"))
+    if comm.size == 1 < started:
+        from hpcdl.cluster import find_launcher
+
+        sys.exit(f"{started} processes were started by the mpiexec of another MPI, each alone; use {find_launcher()}")
+    try:
+        yield comm, "cpu"
+    except Exception as error:
+        _say(error, comm.rank)
+        MPI.COMM_WORLD.Abort(1)
+
+
+def _say(error: Exception, rank: int) -> None:
+    """The error once, in a line where it says all there is to know: when all ranks have it, rank 0 is first."""
+    time.sleep(0.5 if rank else 0)
+    if not isinstance(error, (ValueError, FloatingPointError, OSError)):
+        traceback.print_exception(error)
+    print(f"rank {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def program() -> None:
+    """`python -m hpcdl.ddp.train`."""
+    typer.run(train)

@@ -1,0 +1,33 @@
+"""Which images each rank sees when: the same shuffle everywhere, every image once an epoch."""
+
+from collections.abc import Iterator
+
+import torch
+
+
+class ShardedSampler:
+    """Global batches of `batch` out of `n` samples, in an order that `seed` and the epoch decide, a share per rank.
+
+    Rank r takes elements r, r + p, r + 2p, ... of each global batch: shares differ by one element at most, and the last
+    batch of an epoch may be smaller, so that a rank may get nothing. Every sample comes once an epoch, whatever n, p
+    and the batch. Raises ValueError for a batch or n below 1.
+    """
+
+    def __init__(self, n: int, batch: int, rank: int, size: int, seed: int = 0):
+        if batch < 1 or n < 1:
+            raise ValueError(f"batch is {batch} and n is {n}; training needs 1 sample or more, and 1 or more per step")
+        self.n, self.batch, self.rank, self.size, self.seed = n, batch, rank, size, seed
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch: ceil(n / batch)."""
+        return -(-self.n // self.batch)
+
+    def shares(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """Steps `first` to `last` - 1, counted from the start of training, each with this rank's indices."""
+        for epoch in range(first // self.steps, -(-last // self.steps)):
+            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+            order = torch.randperm(self.n, generator=generator)
+            for step, chosen in enumerate(order.split(self.batch), start=epoch * self.steps):
+                if first <= step < last:
+                    yield step, chosen[self.rank :: self.size]
