@@ -1,7 +1,7 @@
 """Stochastic rounding on the CPU, compiled by Numba: bit for bit what `hpcdl.numerics.rounding` does in plain torch.
 
-Elements go through in blocks that fit the first-level cache. A block's random bits come from 64 calls of Philox, side by
-side in vector registers, written in the order in which the elements take them: so the rounding that follows is one
+Elements go through in blocks that fit the first-level cache. A block's random bits come from 64 calls of Philox, side
+by side in vector registers, written in the order in which the elements take them: so the rounding that follows is one
 straight loop. Blocks need nothing from each other; each thread takes a row of them.
 
 The first call compiles, for a few seconds; Numba keeps the result on disk, in NUMBA_CACHE_DIR, beside this file, or in

@@ -25,29 +25,31 @@ def round_keys(seed: int) -> list[tuple[int, int]]:
     return [((seed + i * KEY_STEPS[0]) & WORD, ((seed >> 32) + i * KEY_STEPS[1]) & WORD) for i in range(ROUNDS)]
 
 
-def philox(counters: Tensor, seed: int) -> Tensor:
-    """The four words `(4, n)` of the counters (c, 0, 0) for each c of `counters` `(n,)`; int64, 32 bits each.
+def philox(first: int, calls: int, seed: int, device: torch.device | str = "cpu") -> Tensor:
+    """The words (c0, c1, c2, c3) of the counters `first`, `first + 1`, ...: uint32 `(calls, 4)`.
 
     One round takes (c0, c1, c2, c3) to (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)). Here c0 and c2
-    are the rows of `even`, and c1 and c3 the low halves of the rows of `product`: so that the five operations of a
-    round each run over both, in place.
+    are the rows of `even`; c1 and c3 are the low halves of the rows of `odd`, the products of the round before, whose
+    upper halves nobody has to clear. All in place: memory fetched anew would cost more than the arithmetic.
     """
-    multipliers = torch.tensor(MULTIPLIERS, device=counters.device)[:, None]
-    even = torch.stack([counters & WORD, torch.zeros_like(counters)])
-    odd = torch.stack([counters >> 32, torch.zeros_like(counters)])
+    counters = torch.arange(first, first + calls, device=device)
+    even, odd = (torch.stack([half, torch.zeros_like(half)]) for half in (counters & WORD, counters >> 32))
+    products = torch.empty_like(even)
     for k0, k1 in round_keys(seed):
-        product = (even * multipliers).flip(0)
-        even = product >> 32
+        torch.mul(even[0], MULTIPLIERS[0], out=products[1])
+        torch.mul(even[1], MULTIPLIERS[1], out=products[0])
+        torch.bitwise_right_shift(products, 32, out=even)
         even ^= odd
-        even ^= torch.tensor([[k0], [k1]], device=counters.device)
+        even[0] ^= k0
+        even[1] ^= k1
         even &= WORD
-        odd = product
-    return torch.stack([even[0], odd[0] & WORD, even[1], odd[1] & WORD])
+        odd, products = products, odd
+    words = even.bitwise_or_(odd.bitwise_left_shift_(32))  # c0 and c1 in one row, c2 and c3 in the other
+    return words.T.contiguous().view(torch.uint32)
 
 
 def random_bits(seed: int, first: int, n: int, device: torch.device | str = "cpu") -> Tensor:
     """The 16 random bits, int32 in 0 to 65535, of the elements `first` to `first + n - 1`."""
     group, skip = divmod(first, PER_CALL)
-    words = philox(torch.arange(group, (first + n - 1) // PER_CALL + 1, device=device), seed)
-    halves = torch.stack([words & 0xFFFF, words >> 16], dim=1)  # (word, half, group)
-    return halves.permute(2, 0, 1).reshape(-1)[skip : skip + n].to(torch.int32)
+    words = philox(group, (first + n - 1) // PER_CALL + 1 - group, seed, device)
+    return words.view(torch.uint16).view(-1)[skip : skip + n].to(torch.int32)

@@ -1,6 +1,7 @@
 """Stochastic rounding: up with the probability that makes the rounded number right on average."""
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
@@ -11,7 +12,7 @@ from hpcdl.numerics.rounding.formats import Fixed, Float, Format, checked, encod
 from hpcdl.numerics.rounding.philox import random_bits
 
 CHUNK = 1 << 18  # elements: what a chunk needs stays in the cache
-COMPILED_FROM = 1 << 18  # elements: for fewer it is not worth while to load Numba
+COMPILED_FROM = 1 << 16  # elements: for fewer it is not worth while to load Numba; once there, it serves all
 LAST = 1 << 63  # elements that one seed can number
 
 
@@ -47,7 +48,7 @@ def _fastest(device: str, n: int) -> Callable:
     """The `round_into` for n elements there: Triton's, Numba's where it pays, or the one in plain torch."""
     if device == "cuda" and _installed("triton"):
         from hpcdl.kernels.rounding_gpu import round_into as fastest
-    elif device == "cpu" and n >= COMPILED_FROM and _installed("numba"):
+    elif device == "cpu" and (n >= COMPILED_FROM or "numba" in sys.modules) and _installed("numba"):
         from hpcdl.kernels.rounding_cpu import round_into as fastest
     else:
         fastest = round_into

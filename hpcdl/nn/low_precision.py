@@ -1,0 +1,188 @@
+"""Training in low precision: what is stored has few bits, what is summed has 32.
+
+Between two layers, and between two steps, every number belongs to a small format: the weights, the activations that
+layers with weights put out, the gradients of those activations and of the weights. Products and sums inside a layer and
+inside a step run in float32, and their results are rounded, to nearest or at random:
+
+    a^l = R(layer(a^(l-1)))        da^l = R(dL/da^l)        g = R(mean over the batch of dL_n/dw)
+    v <- momentum v + g            w <- R(w - lr v)
+
+The gradients da are those of each image's own loss: divided by the size of the batch, which the mean takes care of
+later, they would sink below the gap of a fixed-point format. ReLU and max-pooling choose among numbers of the format
+and need no rounding. Each rounding takes the next stretch of one seed's random bits.
+
+Source: Gupta, Agrawal, Gopalakrishnan and Narayanan 2015, "Deep learning with limited numerical precision".
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from hpcdl.data import Split
+from hpcdl.nn.lenet import lenet5
+from hpcdl.numerics.rounding import Format, round_nearest, stochastic_round
+
+MODES = ("nearest", "stochastic")
+
+
+class Precision(NamedTuple):
+    """The formats of weights, activations and gradients, where None leaves float32, and how to round to them."""
+
+    weights: Format | None = None
+    activations: Format | None = None
+    gradients: Format | None = None
+    mode: str = "stochastic"
+
+    @classmethod
+    def all_in(cls, fmt: Format, mode: str = "stochastic") -> "Precision":
+        """One format for everything."""
+        return cls(fmt, fmt, fmt, mode)
+
+
+class Epoch(NamedTuple):
+    """After so many epochs: mean loss of the epoch's images as they came, accuracy on held-out images in [0, 1].
+
+    `moved` is the share of weights that an update changed, the mean over the updates of the epoch.
+    """
+
+    number: int
+    loss: float
+    accuracy: float
+    moved: float
+
+
+class Rounder:
+    """Rounds one tensor after another in a mode; each takes the next stretch of the random bits of `seed`."""
+
+    def __init__(self, mode: str, seed: int):
+        if mode not in MODES:
+            raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
+        self.mode, self.seed, self.offset = mode, seed, 0
+
+    def __call__(self, x: Tensor, fmt: Format | None) -> Tensor:
+        """`x` in `fmt`; as it is where that is None."""
+        if fmt is None:
+            return x
+        if self.mode == "nearest":
+            return round_nearest(x, fmt)
+        start = self.offset
+        self.offset += x.numel()
+        return stochastic_round(x, fmt, seed=self.seed, offset=start)
+
+
+class RoundBetweenLayers(torch.autograd.Function):
+    """Rounds activations on the way forward and their gradients on the way back."""
+
+    @staticmethod
+    def forward(ctx, a, precision, rounder):
+        ctx.gradients, ctx.rounder = precision.gradients, rounder
+        return rounder(a, precision.activations)
+
+    @staticmethod
+    def backward(ctx, da):
+        return ctx.rounder(da, ctx.gradients), None, None
+
+
+def forward(network: nn.Sequential, x: Tensor, precision: Precision, rounder: Rounder) -> Tensor:
+    """The network's logits for images `x`, rounded after every layer that has weights."""
+    a = rounder(x, precision.activations)
+    for layer in network:
+        a = layer(a)
+        if any(True for _ in layer.parameters()):
+            a = RoundBetweenLayers.apply(a, precision, rounder)
+    return a
+
+
+def train(
+    network: nn.Sequential,
+    data: Split,
+    precision: Precision,
+    *,
+    lr: float = 0.05,
+    momentum: float = 0.0,
+    epochs: int = 10,
+    batch: int = 32,
+    seed: int = 0,
+) -> Iterator[Epoch]:
+    """Train `network` in place by SGD with momentum, and yield what became of it after each epoch.
+
+    `seed` decides the order of the images and the random bits; the same seed gives the same weights to the last bit, on
+    any number of threads: layers run on one, since the order of a sum is its last bit. Held-out images are judged with
+    activations rounded to nearest. Raises ValueError for an unknown mode or a batch below 1.
+    """
+    if batch < 1:
+        raise ValueError(f"batch is {batch}; it has 1 image or more")
+    rounder, order = Rounder(precision.mode, seed), torch.Generator().manual_seed(seed)
+    w = flat_weights(network)
+    w.copy_(rounder(w, precision.weights))
+    v = torch.zeros_like(w)
+    for number in range(1, epochs + 1):
+        losses, moved = [], []
+        for images in torch.randperm(len(data.y), generator=order).split(batch):
+            with one_thread():
+                loss, g = gradient(network, data.x[images], data.y[images], precision, rounder)
+                v.mul_(momentum).add_(g)
+                updated = rounder(w - lr * v, precision.weights)
+                moved.append((updated != w).float().mean())
+                w.copy_(updated)
+            losses.append(loss)
+        mean = sum(losses) / len(data.y)
+        yield Epoch(number, mean, accuracy(network, data, precision), float(torch.stack(moved).mean()))
+
+
+def gradient(network, x: Tensor, y: Tensor, precision: Precision, rounder: Rounder) -> tuple[float, Tensor]:
+    """The summed loss of a batch, and the rounded gradient of its mean with respect to all weights, flat."""
+    network.zero_grad()
+    loss = cross_entropy(forward(network, x, precision, rounder), y, reduction="sum")
+    loss.backward()
+    g = torch.cat([p.grad.reshape(-1) for p in network.parameters()]) / len(y)
+    return loss.item(), rounder(g, precision.gradients)
+
+
+@torch.no_grad()
+def accuracy(network: nn.Sequential, data: Split, precision: Precision) -> float:
+    """The share of held-out images that the network recognizes."""
+    with one_thread():
+        logits = forward(network, data.x_held_out, precision, Rounder("nearest", seed=0))
+    return (logits.argmax(dim=1) == data.y_held_out).float().mean().item()
+
+
+def flat_weights(network: nn.Module) -> Tensor:
+    """All weights of a network in one flat tensor, of which its parameters become views."""
+    parameters = list(network.parameters())
+    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+    for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        p.data = part.view_as(p)
+    return flat
+
+
+def mlp(*widths: int) -> nn.Sequential:
+    """A multi-layer perceptron of these widths, ReLU between its layers: `mlp(784, 128, 10)` for 28 x 28 images."""
+    layers = [layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *layers[:-1])
+
+
+def fresh(build: Callable[[], nn.Sequential], seed: int) -> nn.Sequential:
+    """A new network with torch's own initial weights, drawn from `seed`; torch's generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+NETWORKS = {"lenet": lenet5, "mlp": lambda: mlp(784, 128, 10)}
+
+
+@contextlib.contextmanager
+def one_thread():
+    """Torch on one thread, and then on as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
