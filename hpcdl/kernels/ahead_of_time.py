@@ -4,20 +4,20 @@
     (report,) = compile_ahead([build])
     assert report.spills == 0 and report.wide_loads and report.per_element(1024) < 1
 
-Triton's interpreter models none of this, and a kernel defined under it cannot be compiled: so the compiling is done by
-worker processes in which the interpreter is off, whatever this process does.
+Triton's interpreter models none of this, and a kernel defined under it cannot be compiled: so it is done in
+processes of their own, in which the interpreter is off, whatever this process does.
 """
 
-import functools
 import importlib
-import multiprocessing
 import os
+import pickle
 import re
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 
@@ -51,6 +51,14 @@ class Build(NamedTuple):
     target: str
     warps: int = 4
     stages: int = 2
+
+    @classmethod
+    def of_launch(cls, kernel, arguments: tuple, constants: dict, target: str, warps: int = 4, stages: int = 2):
+        """The build that `kernel[grid](*arguments, **constants)` would cause; tensors may be on the device "meta"."""
+        named = dict(zip(kernel.arg_names, arguments, strict=False))
+        ones = {name: 1 for name, value in named.items() if isinstance(value, int) and value == 1}
+        types = {name: _type(value) for name, value in named.items() if name not in ones}
+        return cls(f"{kernel.fn.__module__}:{kernel.fn.__name__}", types, constants | ones, target, warps, stages)
 
 
 class Report(NamedTuple):
@@ -102,22 +110,47 @@ class Report(NamedTuple):
 
 
 def compile_ahead(builds: Iterable[Build]) -> list[Report]:
-    """A report for each build, in order; a kernel that does not compile raises what Triton raised."""
+    """A report for each build, in order; RuntimeError with Triton's words where one does not compile."""
     builds = list(builds)
     for build in builds:
         if build.target not in TARGETS:
             raise ValueError(f"target {build.target!r} is unknown; it is one of {', '.join(TARGETS)}")
-    return list(_workers().map(_compile, builds))
+    cores = min(len(builds), len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(max(1, cores)) as threads:
+        shares = threads.map(_in_new_process, [builds[i::cores] for i in range(cores)])
+        found = dict(enumerate(shares))
+    return [found[i % cores][i // cores] for i in range(len(builds))]
 
 
-@functools.cache
-def _workers() -> ProcessPoolExecutor:
-    cores = len(os.sched_getaffinity(0))
-    return ProcessPoolExecutor(min(cores, 4), multiprocessing.get_context("spawn"), initializer=_without_interpreter)
+def _type(value) -> str:
+    """The type of an argument with what a launch finds out about it: 16 divides an address or a number, or not."""
+    if isinstance(value, float):
+        return "fp32"
+    kind, number = ("i32" if abs(value) < 2**31 else "i64", value) if isinstance(value, int) else _pointer(value)
+    return kind + ":16" * (number % 16 == 0)
 
 
-def _without_interpreter() -> None:
-    os.environ.pop("TRITON_INTERPRET", None)
+def _pointer(tensor) -> tuple[str, int]:
+    if tensor.dtype.is_floating_point:
+        kind = "bf16" if str(tensor.dtype) == "torch.bfloat16" else f"fp{8 * tensor.element_size()}"
+    else:
+        kind = f"{'i' if tensor.dtype.is_signed else 'u'}{8 * tensor.element_size()}"
+    return f"*{kind}", tensor.data_ptr()
+
+
+def _in_new_process(builds: list[Build]) -> list[Report]:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-c", "from hpcdl.kernels import ahead_of_time; ahead_of_time._serve()"]
+    ended = subprocess.run(command, input=pickle.dumps(builds), capture_output=True, env=environment, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"a kernel does not compile:\n{ended.stderr.decode()}")
+    return pickle.loads(ended.stdout)
+
+
+def _serve() -> None:
+    output, sys.stdout = sys.stdout.buffer, sys.stderr
+    pickle.dump([_compile(build) for build in pickle.load(sys.stdin.buffer)], output)
 
 
 def _compile(build: Build) -> Report:

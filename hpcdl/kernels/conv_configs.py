@@ -22,15 +22,18 @@ def _product(bm: int, bn: int, bk: int, warps: int, stages: int) -> Tile:
     return Tile({"BM": bm, "BN": bn, "BK": bk}, warps, stages)
 
 
+# The arguments that make a problem new, so that its tiles are timed anew.
+PROBLEM = {"rows", "columns", "R", "S", "C", "CHANNELS", "TAP", "PRECISION"}
 # For inputs of 2 bytes; of 4 bytes on tensor cores; of 4 bytes multiplied exactly, which costs registers.
 PRODUCTS = {
     "half": [
         _product(128, 256, 64, 8, 3),
+        _product(128, 256, 32, 8, 3),
         _product(128, 128, 64, 8, 3),
-        _product(128, 128, 64, 4, 4),
-        _product(64, 128, 64, 4, 4),
-        _product(128, 64, 64, 4, 4),
-        _product(64, 64, 64, 4, 4),
+        _product(128, 128, 64, 8, 2),
+        _product(128, 64, 64, 4, 3),
+        _product(64, 128, 64, 4, 3),
+        _product(64, 64, 64, 4, 2),
     ],
     "tf32": [
         _product(128, 128, 32, 8, 3),
@@ -43,19 +46,37 @@ PRODUCTS = {
         _product(32, 64, 16, 4, 2),
     ],
 }
-INTERPRETER = {"BM": 16, "BN": 16, "BK": 16}
+# For the band matrices of a depthwise convolution: pairs of image and row in one program.
+BANDS = [
+    Tile({"BM": 128}, 4, 2),
+    Tile({"BM": 128}, 4, 3),
+    Tile({"BM": 64}, 4, 3),
+    Tile({"BM": 256}, 8, 2),
+]
 
 
-def launch(kernel, grid, *arguments, **constants) -> None:
-    """Run `kernel` on a grid that depends on its tile: the fastest on a card, a small one under the interpreter."""
+def launch_product(kernel, grid, *arguments, **constants) -> None:
+    """Run a matrix product on a grid that depends on its tile: the fastest on a card, a small one when interpreted."""
+    precision = constants["PRECISION"] if arguments[0].element_size() == 4 else "half"
+    kind = "tf32" if precision == "tf32x3" else precision
+    _launch(kernel, grid, arguments, constants, kind, {"BM": 16, "BN": 16, "BK": 16})
+
+
+def launch_bands(kernel, grid, *arguments, **constants) -> None:
+    """Run `band_products`, as `launch_product` does."""
+    _launch(kernel, grid, arguments, constants, "bands", {"BM": 16})
+
+
+def _launch(kernel, grid, arguments: tuple, constants: dict, kind: str, interpreted: dict[str, int]) -> None:
     if INTERPRETED:
-        kernel[grid](*arguments, **constants, **INTERPRETER)
+        kernel[grid](*arguments, **constants, **interpreted)
     else:
-        precision = constants["PRECISION"] if arguments[0].element_size() == 4 else "half"
-        _tuned(kernel, "tf32" if precision == "tf32x3" else precision)[grid](*arguments, **constants)
+        _tuned(kernel, kind)[grid](*arguments, **constants)
 
 
 @functools.cache
 def _tuned(kernel, kind: str):
-    tiles = [triton.Config(tile.blocks, num_warps=tile.warps, num_stages=tile.stages) for tile in PRODUCTS[kind]]
-    return triton.autotune(tiles, key=["rows", "columns", "R", "S", "C", "PRECISION"])(kernel)
+    tiles = BANDS if kind == "bands" else PRODUCTS[kind]
+    configs = [triton.Config(tile.blocks, num_warps=tile.warps, num_stages=tile.stages) for tile in tiles]
+    key = [name for name in kernel.arg_names if name in PROBLEM]
+    return triton.autotune(configs, key=key)(kernel)

@@ -9,7 +9,7 @@ Source: Chetlur et al. 2014, "cuDNN: efficient primitives for deep learning", se
 
 import torch
 
-from hpcdl.kernels.conv_configs import launch
+from hpcdl.kernels.conv_configs import launch_product
 from hpcdl.kernels.conv_problem import channels_last, empty_channels_last, output_size
 from hpcdl.kernels.gpu import INTERPRETED, bits, can_run, narrow, operand, tl, triton
 
@@ -126,7 +126,7 @@ def forward(x, w, stride=1, padding=0, groups=1, precision="fp32") -> torch.Tens
 
 
 def input_gradient(dy, w, shape, stride=1, padding=0, groups=1, precision="fp32") -> torch.Tensor:
-    """dx of the given `shape` (N, C, H, W) for dy (N, K, P, Q): dx[h] = sum over r of dy[(h + padding - r) / stride] w[r].
+    """dx of the given `shape` (N, C, H, W): in one dimension dx[h] = sum over r of dy[(h + padding - r) / stride] w[r].
 
     Rows h of one residue modulo the stride meet the same taps r = r0, r0 + stride, ...: a product for each residue
     wastes nothing on the taps that fall between output pixels.
@@ -158,7 +158,7 @@ def weight_gradient(x, dy, shape, stride=1, padding=0, groups=1, precision="fp32
     x, dy, rows, columns = channels_last(x), channels_last(dy), N * P * Q, K // groups
     parts = _parts(x.device, rows, -(-columns // 128) * -(-(R * S * per_group) // 128) * groups)
     dw = x.new_empty(parts, K, R, S, per_group, dtype=torch.float32)
-    launch(
+    launch_product(
         gathered_outer_product,
         lambda tile: (triton.cdiv(columns, tile["BM"]) * triton.cdiv(R * S * per_group, tile["BN"]), parts, groups),
         bits(x), bits(dy), dw, rows, columns, -(-rows // parts), H, W, stride, padding, C, K, dw[0].numel(),
@@ -170,7 +170,7 @@ def weight_gradient(x, dy, shape, stride=1, padding=0, groups=1, precision="fp32
 def _multiply(x, w, y, groups, precision, *, pixels, columns, image, x_pitch, taps, weights, out) -> None:
     """Launch `gathered_product` for groups that lie side by side in the channels of x and y and in the filters of w."""
     (N, I, J), (R, S, depth, tap) = pixels, taps
-    launch(
+    launch_product(
         gathered_product,
         lambda tile: (triton.cdiv(N * I * J, tile["BM"]) * triton.cdiv(columns, tile["BN"]), groups),
         bits(x), bits(w), bits(y), N * I * J, columns, I, J, *image, x_pitch, depth, *weights, w.numel() // groups,

@@ -17,9 +17,11 @@ def output_size(
     _whole(name, "padding", padding, 0)
     _whole(name, "groups", groups, 1)
     (_, C, H, W), (K, per_group, R, S) = x.shape, w.shape
-    if C != per_group * groups or K % groups:
-        filters = f"w {tuple(w.shape)} with groups = {groups}"
-        raise ValueError(f"{name}: x has C = {C} channels and {filters} takes {per_group * groups} to {K}, by groups")
+    if per_group * groups != C:
+        filters = f"w {tuple(w.shape)} with groups = {groups} takes {per_group * groups}"
+        raise ValueError(f"{name}: x has {C} channels, {filters}; they must be equal")
+    if K % groups:
+        raise ValueError(f"{name}: w has {K} filters for groups = {groups}; the groups must divide them")
     P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
     if min(R, S) < 1 or P < 1 or Q < 1:
         raise ValueError(f"{name}: filters of {R} x {S} do not fit into {H} x {W} pixels with padding {padding}")

@@ -33,9 +33,11 @@ def conv_simple(
 
 
 def conv2d_simple(x: torch.Tensor, w: torch.Tensor, stride: int = 1, padding: int = 0) -> torch.Tensor:
-    """y (N, K, P, Q) of x (N, C, H, W) and w (K, C, R, S), float32 or float16; raises ValueError as `conv2d_implicit`."""
+    """y (N, K, P, Q) of x (N, C, H, W) and w (K, C, R, S) of float32 or float16; raises ValueError with the rule."""
     P, Q = output_size("conv2d_simple", x, w, stride, padding)
     can_run("conv2d_simple", x=x, w=w)
+    if x.dtype == torch.bfloat16:
+        raise ValueError("conv2d_simple: x is of torch.bfloat16; the simple kernel takes float32 and float16")
     (N, C, H, W), (K, _, R, S) = x.shape, w.shape
     y = x.new_empty(N, K, P, Q)
     grid = (triton.cdiv(N * P * Q, 32), triton.cdiv(K, 32))
