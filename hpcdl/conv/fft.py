@@ -1,8 +1,8 @@
 """Fourier: correlation in space is a product of spectra, y = F^-1( F(x) * conj(F(w)) ).
 
-With transforms of a x b >= (H + 2 padding) x (W + 2 padding) the circular correlation equals the linear one at every
-output that the whole kernel fits, and those are the outputs asked for. For real data the spectrum has b / 2 + 1
-columns. At each frequency the sum over channels is a complex matrix product. The cost does not grow with the kernel.
+The transform is circular: what runs out on the right comes in on the left. So one border of zeros serves both sides,
+and a transform of a x b >= (H + padding) x (W + padding) gives the linear correlation. For real data the spectrum has
+b / 2 + 1 columns. At each frequency the sum over channels is a complex matrix product. A larger kernel costs nothing.
 Source: Mathieu, Henaff and LeCun 2014, "Fast training of convolutional networks through FFTs".
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import pad
 
 from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.direct import by_group, cropped, grouped, padded, padded_shape
+from hpcdl.conv.direct import by_group, grouped
 from hpcdl.conv.problem import Problem
 
 
@@ -38,7 +38,7 @@ def spectrum(x: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
 
 
 def image(half: torch.Tensor, b: int) -> torch.Tensor:
-    """The real images of half spectra, times a b: the inverse transform is the transform of the conjugate, conjugated."""
+    """The real images of half spectra, times a b: the inverse is the transform of the conjugate, conjugated."""
     columns = radix_2(half.conj().resolve_conj().mT).mT
     mirror = columns[..., 1 : (b + 1) // 2].flip(-1).conj().resolve_conj()
     return radix_2(torch.cat([columns, mirror], -1)).real
@@ -46,16 +46,32 @@ def image(half: torch.Tensor, b: int) -> torch.Tensor:
 
 def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Radix-2 transforms of x and w, products per frequency, the inverse transform, every stride-th output."""
-    a, b = (power_of_two(n) for n in padded_shape(problem)[2:])
-    X = grouped(spectrum(padded(x, problem), (a, b)), problem)
+    a, b = (power_of_two(n) for n in least_size(problem))
+    X = grouped(spectrum(shifted(x, problem), (a, b)), problem)
     W = by_group(spectrum(w, (a, b)), problem).conj().resolve_conj()
     Y = (W.permute(3, 4, 0, 1, 2) @ X.permute(3, 4, 1, 2, 0)).permute(4, 2, 3, 0, 1)
     return _outputs(image(Y, b), problem) * (1 / (a * b))
 
 
+def least_size(problem: Problem) -> tuple[int, int]:
+    """The least transform whose circular correlation is the linear one: all of x with one border, w and y fit."""
+    one = problem.padding
+    rows, columns = spread_size(problem)
+    return max(problem.H + one, problem.R, rows), max(problem.W + one, problem.S, columns)
+
+
+def spread_size(problem: Problem) -> tuple[int, int]:
+    """From the first to the last output, in pixels."""
+    return (problem.P - 1) * problem.stride + 1, (problem.Q - 1) * problem.stride + 1
+
+
+def shifted(x: torch.Tensor, problem: Problem) -> torch.Tensor:
+    """x with the padding above and on the left."""
+    return pad(x, (problem.padding, 0, problem.padding, 0)) if problem.padding else x
+
+
 def _outputs(y: torch.Tensor, problem: Problem) -> torch.Tensor:
-    step = problem.stride
-    rows, columns = (problem.P - 1) * step + 1, (problem.Q - 1) * step + 1
+    (rows, columns), step = spread_size(problem), problem.stride
     return y[..., :rows:step, :columns:step].reshape(problem.y_shape)
 
 
@@ -76,20 +92,40 @@ def _smooth(n: int) -> bool:
     return n == 1
 
 
-def size_for(problem: Problem) -> tuple[int, int]:
-    _, _, height, width = padded_shape(problem)
-    return good_size(height), good_size(width)
+def good_sizes(problem: Problem) -> tuple[int, int]:
+    rows, columns = least_size(problem)
+    return good_size(rows), good_size(columns)
+
+
+def half_spectrum(x: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """The transform of real images with zeros appended, (..., a (b / 2 + 1)); rows of zeros are not transformed."""
+    a, b = size
+    return torch.fft.fft(torch.fft.rfft(x, b), a, dim=-2).flatten(-2)
+
+
+def real_image(spectra: torch.Tensor, size: tuple[int, int], rows: int) -> torch.Tensor:
+    """The first rows of the images of half spectra."""
+    a, b = size
+    columns = torch.fft.ifft(spectra.unflatten(-1, (a, b // 2 + 1)), dim=-2)
+    return torch.fft.irfft(columns[..., :rows, :], b)
 
 
 def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
-    size = size_for(problem)
-    X = grouped(torch.fft.rfft2(padded(x, problem), s=size), problem)
-    y = torch.fft.irfft2(torch.einsum("gkcab,ngcab->ngkab", _spectra(filters, size, problem).conj(), X), s=size)
-    return _outputs(y.flatten(1, 2), problem)
+    """Library transforms; compiled products; the filters' spectra are kept."""
+    size = good_sizes(problem)
+    X = grouped(half_spectrum(shifted(x, problem), size), problem)
+    W = _spectra(filters, size, problem)
+    if W.shape[2] == 1:
+        Y = X * W[:, :, 0].conj()  # depthwise: nothing to sum
+    else:
+        from hpcdl.kernels.spectrum_cpu import spectrum_products  # Numba is slow to import
+
+        Y = spectrum_products(X, W)
+    return _outputs(real_image(Y, size, spread_size(problem)[0]), problem)
 
 
 def _spectra(filters: Filters, size: tuple[int, int], problem: Problem) -> torch.Tensor:
-    return by_group(filters.made(("fft", size), lambda w: torch.fft.rfft2(w, s=size)), problem)
+    return by_group(filters.made(("fft", size), lambda w: half_spectrum(w, size)), problem)
 
 
 def spread(dy: torch.Tensor, problem: Problem) -> torch.Tensor:
@@ -97,26 +133,27 @@ def spread(dy: torch.Tensor, problem: Problem) -> torch.Tensor:
     step = problem.stride
     if step == 1:
         return dy
-    wide = dy.new_zeros(*dy.shape[:2], (problem.P - 1) * step + 1, (problem.Q - 1) * step + 1)
+    wide = dy.new_zeros(*dy.shape[:2], *spread_size(problem))
     wide[..., ::step, ::step] = dy
     return wide
 
 
 def grad_input(dy: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
     """dx = F^-1( F(dy) F(w) ), the products summed over k."""
-    size = size_for(problem)
-    DY = grouped(torch.fft.rfft2(spread(dy, problem), s=size), problem)
-    dx = torch.fft.irfft2(torch.einsum("gkcab,ngkab->ngcab", _spectra(filters, size, problem), DY), s=size)
-    return cropped(dx.flatten(1, 2), problem)
+    size, border = good_sizes(problem), problem.padding
+    DY = grouped(half_spectrum(spread(dy, problem), size), problem)
+    DX = torch.einsum("gkcf,ngkf->ngcf", _spectra(filters, size, problem), DY)
+    dx = real_image(DX, size, border + problem.H)[..., border:, border : border + problem.W]
+    return dx.reshape(problem.x_shape)
 
 
 def grad_weight(dy: torch.Tensor, x: torch.Tensor, problem: Problem) -> torch.Tensor:
     """dw = F^-1( F(x) conj(F(dy)) ), the products summed over n."""
-    size = size_for(problem)
-    X = grouped(torch.fft.rfft2(padded(x, problem), s=size), problem)
-    DY = grouped(torch.fft.rfft2(spread(dy, problem), s=size), problem)
-    dw = torch.fft.irfft2(torch.einsum("ngcab,ngkab->gkcab", X, DY.conj()), s=size)
-    return dw[..., : problem.R, : problem.S].reshape(problem.w_shape)
+    size = good_sizes(problem)
+    X = grouped(half_spectrum(shifted(x, problem), size), problem)
+    DY = grouped(half_spectrum(spread(dy, problem), size), problem)
+    DW = torch.einsum("ngcf,ngkf->gkcf", X, DY.conj())
+    return real_image(DW, size, problem.R)[..., : problem.S].reshape(problem.w_shape)
 
 
 FFT = Algorithm("fft", plain, forward, grad_input, grad_weight)

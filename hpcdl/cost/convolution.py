@@ -8,7 +8,7 @@ counted stage by stage: what a stage needs from the one before it is written onc
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hpcdl.conv.fft import power_of_two
+from hpcdl.conv.fft import least_size, power_of_two
 from hpcdl.conv.problem import Problem
 from hpcdl.conv.toeplitz import INDEX_BYTES
 
@@ -110,7 +110,7 @@ def winograd(m: int, problem: Problem, itemsize: int) -> Cost:
 
 def fft(problem: Problem, itemsize: int) -> Cost:
     """Three sets of radix-2 transforms, and at each frequency a complex matrix product."""
-    a, b = (power_of_two(n + 2 * problem.padding) for n in (problem.H, problem.W))
+    a, b = (power_of_two(n) for n in least_size(problem))
     depth, half = problem.C // problem.groups, b // 2 + 1
     images, results = problem.N * problem.C + problem.K * depth, problem.N * problem.K
     # A transform of n numbers has n/2 log2 n butterflies: one complex product by a constant, two complex additions.

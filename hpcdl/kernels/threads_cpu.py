@@ -53,6 +53,12 @@ def run(worker: Callable, job: np.ndarray, count: int) -> None:
         function.ctypes(pointer)
 
 
+def fill(job: np.ndarray, **fields: int) -> None:
+    """Write fields of a job."""
+    for name, value in fields.items():
+        job[name] = value
+
+
 @cache
 def _gomp_parallel():
     """OpenMP's entry point in the library that torch is linked with, None where it has none."""

@@ -154,6 +154,44 @@ for _operator, _method in ((operator.add, "fadd"), (operator.sub, "fsub"), (oper
     _arithmetic(_operator, _method)
 
 
+# -- complex numbers, real and imaginary parts in turn -----------------------------------------------------------------
+
+
+def _permutation(pick, sign=None):
+    """An intrinsic that puts number `pick(i)` at place i, with the sign `sign(i)` if there is one."""
+
+    @intrinsic
+    def permute(typingctx, vector):
+        kind = _llvm(vector)
+
+        def build(context, builder, signature, arguments):
+            places = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [pick(i) for i in range(kind.count)])
+            moved = builder.shuffle_vector(arguments[0], ir.Constant(kind, ir.Undefined), places)
+            signs = [sign(i) for i in range(kind.count)] if sign else None
+            return builder.fmul(moved, ir.Constant(kind, signs)) if sign else moved
+
+        return vector(vector), build
+
+    return permute
+
+
+real_parts = _permutation(lambda i: i - i % 2)  # a, b -> a, a
+imaginary_parts = _permutation(lambda i: i - i % 2 + 1)  # a, b -> b, b
+turned = _permutation(lambda i: i ^ 1, lambda i: 1.0 - 2.0 * (i % 2))  # a, b -> b, -a: times -i
+
+
+@intrinsic
+def add_multiples(typingctx, sums, factor, values):
+    """`sums[i] + factor values[i]`, for tuples of vectors and one vector."""
+
+    def build(context, builder, signature, arguments):
+        fma = _fused(builder, _llvm(factor))
+        pairs = zip(*(cgutils.unpack_tuple(builder, arguments[i], sums.count) for i in (0, 2)), strict=True)
+        return context.make_tuple(builder, sums, [fma(arguments[1], value, start) for start, value in pairs])
+
+    return sums(sums, factor, values), build
+
+
 # -- products ----------------------------------------------------------------------------------------------------------
 
 

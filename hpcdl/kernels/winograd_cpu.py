@@ -22,7 +22,8 @@ TILES_PER_TASK = 4
 PANELS_PER_TASK = 4
 SCATTER, MULTIPLY, GATHER = range(3)  # the phases
 
-_FIELDS = "phase x U V M y H W C P Q K padding across down first tiles block position_v row_v position_m row_m panels itemsize"
+_FIELDS = """phase x U V M y H W C P Q K padding down across tiles first block panels itemsize
+position_v row_v position_m row_m"""
 JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
 
 
@@ -170,23 +171,20 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
     V, M = _rows(positions, block, C, x), _rows(positions, block, panels * panel, x)
     y = x.new_empty(N, P, Q, outputs)
     job = np.zeros((), JOB)
-    _fill(job, x=x.data_ptr(), U=U.data_ptr(), V=V.data_ptr(), M=M.data_ptr(), y=y.data_ptr(), itemsize=x.itemsize)
-    _fill(job, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
-    _fill(job, down=down, across=across, tiles=tiles, panels=panels)
-    _fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
+    threads_cpu.fill(
+        job, x=x.data_ptr(), U=U.data_ptr(), V=V.data_ptr(), M=M.data_ptr(), y=y.data_ptr(), itemsize=x.itemsize
+    )
+    threads_cpu.fill(job, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
+    threads_cpu.fill(job, down=down, across=across, tiles=tiles, panels=panels)
+    threads_cpu.fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
     phase = partial(_phase, WORKERS[m, x.dtype], job)
     for first in range(0, tiles, block):
         here = _round_up(min(block, tiles - first), ROWS[-1])  # beyond the last tile, that tile again
-        _fill(job, first=first, block=here)
+        threads_cpu.fill(job, first=first, block=here)
         phase(SCATTER, -(-here // TILES_PER_TASK))
         phase(MULTIPLY, positions * -(-panels // PANELS_PER_TASK))
         phase(GATHER, -(-here // TILES_PER_TASK))
     return y[..., :K]
-
-
-def _fill(job, **fields: int) -> None:
-    for name, value in fields.items():
-        job[name] = value
 
 
 def _phase(worker, job, phase, tasks):
