@@ -78,7 +78,7 @@ class Report(NamedTuple):
     @property
     def loads(self) -> int:
         """Loads from global memory of any width."""
-        return self.count(r"LDG|UTMALDG|(global|buffer|flat)_load")
+        return self.count(r"LDG(STS)?\.|UTMALDG|(global|buffer|flat)_load")
 
     @property
     def wide_loads(self) -> int:

@@ -13,9 +13,9 @@ Source: the Toeplitz form of a convolution, e.g. Golub and Van Loan 2013, "Matri
 import torch
 
 from hpcdl.kernels.conv_configs import launch_bands
-from hpcdl.kernels.conv_implicit import PRECISIONS
+from hpcdl.kernels.conv_implicit import PRECISIONS, known_precision
 from hpcdl.kernels.conv_problem import output_size
-from hpcdl.kernels.gpu import bits, can_run, narrow, operand, tl, triton
+from hpcdl.kernels.gpu import bits, can_run, countable, narrow, operand, tl, triton
 
 COLUMNS = 32  # outputs side by side in one program
 ALIGNED = 8  # elements: 16 bytes of half precision
@@ -23,7 +23,7 @@ ALIGNED = 8  # elements: 16 bytes of half precision
 
 @triton.jit
 def band_products(
-    x, w, y, rows, P, Q, CHANNELS: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
+    x, w, y, rows, CHANNELS: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
     PADDING: tl.constexpr, LEAD: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BI: tl.constexpr, BQ: tl.constexpr,
 ):  # fmt: skip
@@ -31,6 +31,8 @@ def band_products(
 
     Columns i are seen from LEAD, not PADDING, to the left of q, so that loads start at multiples of 16 bytes.
     """
+    P: tl.constexpr = H + 2 * PADDING - R + 1
+    Q: tl.constexpr = W + 2 * PADDING - S + 1
     tiles, c = tl.cdiv(Q, BQ), tl.program_id(1)
     m = tl.program_id(0) // tiles * BM + tl.arange(0, BM)
     first = tl.program_id(0) % tiles * BQ
@@ -60,16 +62,16 @@ def conv2d_depthwise(x: torch.Tensor, w: torch.Tensor, padding: int = 0, precisi
     P, Q = output_size("conv2d_depthwise", x, w, 1, padding, groups=x.shape[1])
     if len(w) != x.shape[1]:
         raise ValueError(f"conv2d_depthwise: w has {len(w)} filters, x {x.shape[1]} channels; it takes one for each")
-    if precision not in PRECISIONS:
-        raise ValueError(f"conv2d_depthwise: precision is {precision!r}; it is one of {', '.join(PRECISIONS)}")
+    known_precision("conv2d_depthwise", precision)
     can_run("conv2d_depthwise", x=x, w=w)
     (N, C, H, W), (R, S) = x.shape, w.shape[2:]
+    countable("conv2d_depthwise", "y", N * C * P * Q)
     y = x.new_empty(N, C, P, Q)
     lead = -(-padding // ALIGNED) * ALIGNED
     launch_bands(
         band_products,
         lambda tile: (triton.cdiv(N * P, tile["BM"]) * triton.cdiv(Q, COLUMNS), C),
-        bits(x.contiguous()), bits(w.contiguous()), bits(y), N * P, P, Q, CHANNELS=C, H=H, W=W, R=R, S=S,
+        bits(x.contiguous()), bits(w.contiguous()), bits(y), N * P, CHANNELS=C, H=H, W=W, R=R, S=S,
         PADDING=padding, LEAD=lead, PRECISION=PRECISIONS[precision],
         BI=triton.next_power_of_2(COLUMNS + S - 1 + lead - padding), BQ=COLUMNS,
     )  # fmt: skip

@@ -9,7 +9,7 @@ Source: Chellapilla, Puri and Simard 2006, "High performance convolutional neura
 import torch
 
 from hpcdl.kernels.conv_problem import channels_last, output_size
-from hpcdl.kernels.gpu import bits, can_run, tl, triton
+from hpcdl.kernels.gpu import bits, can_run, countable, tl, triton
 
 BLOCK = {"BM": 16, "BN": 128}
 
@@ -41,9 +41,8 @@ def im2col(x: torch.Tensor, R: int, S: int, stride: int = 1, padding: int = 0) -
     P, Q = output_size("im2col", x, x.new_empty(1, C, R, S, device="meta"), stride, padding)
     can_run("im2col", x=x)
     rows, width = N * P * Q, R * S * C
+    countable("im2col", "the matrix", rows * width)
     to = x.new_empty(rows, width)
-    if to.numel() >= 2**31:
-        raise ValueError(f"im2col: the matrix has {to.numel():,} elements, and kernels count to 2^31; split the batch")
     grid = (triton.cdiv(rows, BLOCK["BM"]), triton.cdiv(width, BLOCK["BN"]))
     options = {"R": R, "S": S, "C": C, **BLOCK}
     gather_windows[grid](bits(channels_last(x)), bits(to), rows, P, Q, H, W, stride, padding, **options)

@@ -11,7 +11,7 @@ import torch
 
 from hpcdl.kernels.conv_configs import launch_product
 from hpcdl.kernels.conv_problem import channels_last, empty_channels_last, output_size
-from hpcdl.kernels.gpu import INTERPRETED, bits, can_run, narrow, operand, tl, triton
+from hpcdl.kernels.gpu import INTERPRETED, bits, can_run, countable, narrow, operand, tl, triton
 
 PRECISIONS = {"fp32": "ieee", "tf32": "tf32", "tf32x3": "tf32x3"}
 
@@ -89,11 +89,16 @@ def conv2d_implicit(
     cores; "tf32" with 10 bits of each factor; "tf32x3" with three such products, nearly exact. Raises ValueError with
     name, value and rule.
     """
-    output_size("conv2d_implicit", x, w, stride, padding, groups)
-    if precision not in PRECISIONS:
-        raise ValueError(f"conv2d_implicit: precision is {precision!r}; it is one of {', '.join(PRECISIONS)}")
+    P, Q = output_size("conv2d_implicit", x, w, stride, padding, groups)
+    known_precision("conv2d_implicit", precision)
     can_run("conv2d_implicit", x=x, w=w)
+    countable("conv2d_implicit", "y", len(x) * len(w) * P * Q)
     return _Conv2d.apply(x, w, stride, padding, groups, precision)
+
+
+def known_precision(name: str, precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise ValueError(f"{name}: precision is {precision!r}; it is one of {', '.join(PRECISIONS)}")
 
 
 class _Conv2d(torch.autograd.Function):

@@ -14,9 +14,9 @@ theirs, for the points 0, 1, -1 (and 2, -2).
 import torch
 
 from hpcdl.kernels.conv_configs import launch_product
-from hpcdl.kernels.conv_implicit import PRECISIONS, gathered_product
+from hpcdl.kernels.conv_implicit import PRECISIONS, gathered_product, known_precision
 from hpcdl.kernels.conv_problem import channels_last, empty_channels_last, output_size
-from hpcdl.kernels.gpu import bits, can_run, narrow, tl, triton, widen
+from hpcdl.kernels.gpu import bits, can_run, countable, narrow, tl, triton, widen
 
 BLOCK = {"BT": 8, "BC": 64}  # 4 elements for each of 128 threads
 
@@ -128,12 +128,12 @@ def conv2d_winograd(
     """
     P, Q = output_size("conv2d_winograd", x, w, 1, padding)
     _can_do("conv2d_winograd", w, m)
-    if precision not in PRECISIONS:
-        raise ValueError(f"conv2d_winograd: precision is {precision!r}; it is one of {', '.join(PRECISIONS)}")
+    known_precision("conv2d_winograd", precision)
     can_run("conv2d_winograd", x=x, w=w)
     filters = winograd_filters(w, m) if filters is None else filters
     (N, C, H, W), K, positions = x.shape, len(w), (m + 2) ** 2
     TP, TQ = -(-P // m), -(-Q // m)
+    countable("conv2d_winograd", "the transformed input or output", positions * N * TP * TQ * max(C, K))
     rows, y = N * TP * TQ, empty_channels_last(x, N, K, P, Q)
     v = x.new_empty(positions, rows, C)
     z = x.new_empty(positions, rows, K, dtype=torch.float32)

@@ -27,13 +27,18 @@ def can_run(name: str, **tensors: torch.Tensor) -> None:
         if (y.dtype, y.device) != (x.dtype, x.device):
             described = f"{first} is of {x.dtype} on {x.device}, {other} of {y.dtype} on {y.device}"
             raise ValueError(f"{name}: {described}; they must agree")
-        if y.numel() >= 2**31:
-            raise ValueError(f"{name}: {other} has {y.numel():,} elements, and kernels count to 2^31; split the batch")
+        countable(name, other, y.numel())
     if not (x.is_cuda or INTERPRETED):
         raise ValueError(
             f"{name}: {first} is on {x.device}, and kernels run on a GPU: move it there with .cuda(), or set "
             "TRITON_INTERPRET=1 before importing hpcdl.kernels, and Triton's interpreter runs them here, slowly"
         )
+
+
+def countable(name: str, what: str, elements: int) -> None:
+    """Raise ValueError where `what` has more elements than the kernels' 32-bit offsets reach."""
+    if elements >= 2**31:
+        raise ValueError(f"{name}: {what} has {elements:,} elements, and kernels count to 2^31; split the batch")
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
