@@ -13,10 +13,11 @@ from autograder import build
 from autograder.selfcheck import bank
 
 SLUG = "gradient_descent"
-NAMES = """
-    ada alan barbara claude donald edsger emmy frances george grace hedy ivan john joan karen ken kurt leslie lynn margaret
-    niklaus noam peter radia richard robin shafi sophie tim vint
-""".split()
+NAMES = [
+    *("ada", "alan", "barbara", "claude", "donald", "edsger", "emmy", "frances", "george", "grace", "hedy", "ivan"),
+    *("joan", "john", "karen", "ken", "kurt", "leslie", "lynn", "margaret", "niklaus"),
+    *("noam", "peter", "radia", "richard", "robin", "shafi", "sophie", "tim", "vint"),
+]
 BROKEN = {"empty": "", "truncated": '{"cells": [{"cell_type": "co', "no notebook": "my answers: see e-mail\n"}
 HOSTILE = {
     "a loop without end": "def mse_grad(w, X, y):\n    while True:\n        pass",

@@ -50,3 +50,13 @@ def test_the_site_builds_without_a_warning(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert "ring_all_reduce" in (tmp_path / "api" / "collectives.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+def test_the_instructors_page_prints_what_it_says(need):
+    from autograder import sandbox
+
+    need("namespaces", "namespaces" in sandbox.words(), "the page shows the strongest isolation")
+    command = [sys.executable, ROOT / "docs" / "transcript.py", ROOT / "docs" / "instructors.md", "--check"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=290)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
