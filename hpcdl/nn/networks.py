@@ -23,6 +23,17 @@ def total(layers, field: str) -> int:
     return sum(getattr(layer, field) for layer in layers)
 
 
+def lenet5() -> list[Layer]:
+    """LeNet-5 for 28 x 28 images with a border of two, every map connected to all before it, as `hpcdl.nn.lenet`.
+
+    After LeCun, Bottou, Bengio and Haffner 1998. The lecture's table names the 20 and 50 filters of a later, larger
+    variant beside this network's weights; its 283 k MACs of convolutions belong to neither (here 358 k).
+    """
+    net = _Net(1, 28)
+    net.conv(6, 5).pool(2, 2).conv(16, 5, padding=0).pool(2, 2)
+    return net.linear(120).linear(84).linear(10).layers
+
+
 def alexnet() -> list[Layer]:
     """AlexNet for 227 x 227 images, in two groups as published (Krizhevsky, Sutskever and Hinton 2012)."""
     net = _Net(3, 227)
@@ -30,6 +41,17 @@ def alexnet() -> list[Layer]:
     net.conv(256, 5, groups=2).pool(3, 2)
     net.conv(384, 3).conv(384, 3, groups=2).conv(256, 3, groups=2).pool(3, 2)
     return net.linear(4096).linear(4096).linear(1000).layers
+
+
+def overfeat_fast() -> list[Layer]:
+    """OverFeat, the fast model, for 231 x 231 images (Sermanet et al. 2014, table 1).
+
+    The lecture's table has the MACs of the linear layers of this network (130 M) and of VGG-16 (124 M) exchanged.
+    """
+    net = _Net(3, 231)
+    net.conv(96, 11, stride=4, padding=0).pool(2, 2).conv(256, 5, padding=0).pool(2, 2)
+    net.conv(512, 3).conv(1024, 3).conv(1024, 3).pool(2, 2)
+    return net.linear(3072).linear(4096).linear(1000).layers
 
 
 def vgg16() -> list[Layer]:
@@ -40,6 +62,36 @@ def vgg16() -> list[Layer]:
             net.conv(channels, 3)
         net.pool(2, 2)
     return net.linear(4096).linear(4096).linear(1000).layers
+
+
+def googlenet() -> list[Layer]:
+    """GoogLeNet for 224 x 224 images, no auxiliary classifiers (Szegedy et al. 2015, table 1).
+
+    The lecture's 1.43 G MACs are those of pooling that rounds down, to 55, 27, 13 and 6 pixels; the published sizes,
+    56, 28, 14 and 7, make 1.58 G.
+    """
+    net = _Net(3, 224)
+    net.conv(64, 7, stride=2).pool(3, 2, padding=1).conv(64, 1).conv(192, 3).pool(3, 2, padding=1)
+    for stage in GOOGLENET:
+        for one, reduced_3, three, reduced_5, five, pooled in stage:
+            net.branches([(one, 1)], [(reduced_3, 1), (three, 3)], [(reduced_5, 1), (five, 5)], [(pooled, 1)])
+        net.pool(3, 2, padding=1)
+    net.size = 1  # global average pooling
+    return net.linear(1000).layers
+
+
+# Its table 1: filters of the 1 x 1 path, of the 3 x 3 and the 5 x 5 path (reduced, then full), behind the pooling.
+GOOGLENET = (
+    ((64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64)),
+    (
+        (192, 96, 208, 16, 48, 64),
+        (160, 112, 224, 24, 64, 64),
+        (128, 128, 256, 24, 64, 64),
+        (112, 144, 288, 32, 64, 64),
+        (256, 160, 320, 32, 128, 128),
+    ),
+    ((256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128)),
+)
 
 
 def resnet50() -> list[Layer]:
@@ -78,8 +130,11 @@ def inception_v3() -> list[Layer]:
 
 
 NETWORKS = {
+    "lenet5": lenet5,
     "alexnet": alexnet,
+    "overfeat_fast": overfeat_fast,
     "vgg16": vgg16,
+    "googlenet": googlenet,
     "resnet50": resnet50,
     "resnet101": resnet101,
     "resnet152": resnet152,
