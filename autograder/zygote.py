@@ -42,10 +42,13 @@ class ZygoteError(RuntimeError):
 
 
 class Zygote:
-    """The grader's end: starts the zygote and asks it for workers. A context manager."""
+    """The grader's end: starts the zygote and asks it for workers. A context manager.
 
-    def __init__(self):
-        self.walls, self.uid = sandbox.tier(), sandbox.spare_uid()
+    `walls` is the tier of its workers, where it is not to be the strongest of this system.
+    """
+
+    def __init__(self, walls: str = ""):
+        self.walls, self.uid = walls or sandbox.tier(), sandbox.spare_uid()
         self.sock, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
