@@ -85,7 +85,7 @@ class _Transform(NamedTuple):
 
 # For m: of data (B^T), filter taps (G) and result (A^T), as `hpcdl.conv.winograd` writes them.
 WINOGRAD_TRANSFORMS = {
-    2: (_Transform(0, 4), _Transform(2, 4), _Transform(0, 4)),
+    2: (_Transform(0, 4), _Transform(2, 3), _Transform(0, 4)),
     4: (_Transform(5, 12), _Transform(6, 6), _Transform(3, 10)),
 }
 
