@@ -6,8 +6,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from autograder import checks
+from autograder.checks import CheckFailure
 from autograder.messages import sends
 from autograder.stages import network
+from autograder.student import StudentError
 from hpcdl.nn.awkward import MODELS
 
 LR = 0.3
@@ -66,7 +68,7 @@ def agree(run, name: str, weights: list, batches, setting: str) -> None:
     setting += f", after {len(batches[0])} step{'s' * (len(batches[0]) > 1)}"
     try:
         have(run, name, expected, setting)
-    except checks.CheckFailure:
+    except CheckFailure:
         wrongs = wrong_weights(name, weights, batches)
         wrongs["Nothing changed: these are the weights from before."] = weights
         have(run, name, expected, setting, wrongs, batches, weights)
@@ -147,25 +149,34 @@ def buckets_of(name: str, cap: int) -> list[int]:
 # -------------------------------------------------------------------------------------------------- traffic
 
 
-def all_reduces(run, rank: int, since: float = 0.0) -> float:
-    """How many all-reduces this rank took part in: a ring's 2(p-1) messages are one, so is a call of the machine's."""
-    p = len(run.results)
-    own = Counter(event.op for event in run.trace if event.rank == rank and event.start >= since)["all_reduce"]
-    mine = [event for event in sends(run) if event.rank == rank and event.start >= since]
-    return own + len(mine) / (2 * (p - 1))
+def per_all_reduce(student, p: int) -> list[int]:
+    """How many messages each rank sends in one of the student's all-reduces: 2(p-1) in a ring."""
+    try:
+        run = student.ranks("ring_all_reduce", p, lambda rank: (torch.ones(4 * p),))
+    except (CheckFailure, StudentError):
+        return [2 * (p - 1)] * p
+    counts = Counter(event.rank for event in sends(run))
+    return [counts[rank] or 2 * (p - 1) for rank in range(p)]
 
 
-def one_per_bucket(run, name: str, cap: int, setting: str, steps: int = 1, since: float = 0.0) -> None:
+def all_reduces(run, rank: int, messages: int, since: float = 0.0) -> float:
+    """How many all-reduces of so many messages this rank took part in; a call of the machine's own is one."""
+    events = [event for event in run.trace if event.rank == rank and event.start >= since]
+    counts = Counter(event.op for event in events)
+    return counts["all_reduce"] + counts["send"] / messages
+
+
+def one_per_bucket(run, name: str, cap: int, buckets: int, messages: list[int], setting: str, since=0.0) -> None:
     """As many all-reduces in a step as buckets; one more, for the number of samples, is let pass."""
-    buckets, tensors = len(buckets_of(name, cap)), len(names_of(name))
+    tensors = len(names_of(name))
+    mistakes = {
+        "There is one message per tensor: put the gradients of a bucket into one flat tensor.": tensors,
+        "Everything goes in one message: cap_bytes is ignored.": 1,
+    }
     for rank in range(len(run.results)):
-        found = all_reduces(run, rank, since) / steps
-        mistakes = {
-            "There is one message per tensor: put the gradients of a bucket into one flat tensor.": tensors,
-            "Everything goes in one message: cap_bytes is ignored.": 1,
-        }
+        found = all_reduces(run, rank, messages[rank], since)
         if not buckets <= found <= buckets + 1:
-            raise checks.CheckFailure(
+            raise CheckFailure(
                 f"{setting}: rank {rank} takes part in {found:.3g} all-reduces in a step, for {buckets} buckets of at "
                 f"most {cap} bytes.",
                 got=f"{found:.3g} all-reduces",

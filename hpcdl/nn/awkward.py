@@ -20,14 +20,15 @@ class Plain(nn.Module):
 
 
 class Tied(nn.Module):
-    """One layer used twice: its gradient is the sum of both uses."""
+    """Two layers share one weight matrix: its gradient is the sum of both uses."""
 
     def __init__(self):
         super().__init__()
-        self.twice, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+        self.second.weight = self.first.weight
 
     def forward(self, x):
-        return self.last(relu(self.twice(relu(self.twice(x)))))
+        return self.last(relu(self.second(relu(self.first(x)))))
 
 
 class Frozen(Plain):
