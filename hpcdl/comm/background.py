@@ -34,7 +34,7 @@ class Background:
     def __init__(self, comm: Communicator):
         self._machine = comm.for_thread()
         self._calls, self._ended, self._under_way = SimpleQueue(), SimpleQueue(), 0
-        work = (_Apart(self._machine), self._calls, self._ended)
+        work = (Apart(self._machine), self._calls, self._ended)
         threading.Thread(target=_work, args=work, name=f"background of rank {comm.rank}", daemon=True).start()
 
     def start(self, f: Callable[[Communicator], None]) -> None:
@@ -61,12 +61,14 @@ def _work(comm, calls: SimpleQueue, ended: SimpleQueue) -> None:
     while (f := calls.get()) is not None:
         try:
             f(comm)
-            ended.put(None)
         except BaseException as error:
             ended.put(error)
+        else:
+            ended.put(None)
+        f = None  # what it holds must not live until the next call
 
 
-class _Apart(Group):
+class Apart(Group):
     """All ranks of `comm`, with tags of their own."""
 
     def __init__(self, comm: Communicator):

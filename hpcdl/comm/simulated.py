@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hpcdl.comm.background import Foreground
+from hpcdl.comm.background import Apart
 from hpcdl.comm.base import (
     CommError,
     Communicator,
@@ -115,7 +115,8 @@ class _Machine:
         self.turns = Turns(p, seed)
         self.trace = Trace()
         self.bytes_sent = [0] * p
-        self.waiting: list[tuple | None] = [None] * p  # what each rank waits for, as `describe` takes it
+        self.owners = list(range(p))  # the rank of each turn: ranks first, then what they do in the background
+        self.waiting: list[tuple | None] = [None] * p  # what each turn waits for, as `describe` takes it
         self.unmatched = {"dest": defaultdict(deque), "source": defaultdict(deque)}
         self.port_free = {"dest": [0.0] * p, "source": [0.0] * p}
         self.collective: dict[int, tuple] = {}  # rank -> (operation, tensor) of those that have arrived
@@ -128,15 +129,16 @@ class _Machine:
 
         self.turns.run(body, self.deadlock)
         if self.turns.failed:
-            raise self.failure(*self.turns.failed)
+            number, error = self.turns.failed
+            raise self.failure(self.owners[number], error)
         self.check_nothing_lost()
         return Simulation(results, max(self.turns.clocks), self.trace, self.bytes_sent)
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def post(self, message: _Message, rank: int, other_side: str, channel: tuple[int, int, int]) -> _Message:
+    def post(self, message: _Message, other_side: str, channel: tuple[int, int, int]) -> _Message:
         """Match a message with the earliest of the other side on (source, dest, tag), or leave it to be matched."""
-        message.posted, message.awaited = self.turns.clocks[rank], False
+        message.posted, message.awaited = message.comm.clock(), False
         partners = self.unmatched[other_side][channel]
         if not partners:
             self.unmatched[message.side][channel].append(message)
@@ -166,7 +168,7 @@ class _Machine:
         for message in (sent, received):
             message.done, message.completed = True, end
             if message.awaited:
-                self.resume_if_complete(message.comm.rank)
+                self.resume_if_complete(message.comm.number)
 
     def wait(self, rank: int, op: str, requests: tuple[_Message, ...]) -> None:
         if not all(request.done for request in requests):
@@ -219,6 +221,7 @@ class _Machine:
 
     def deadlock(self) -> DeadlockError:
         stuck = [rank for rank in range(self.p) if not self.turns.returned[rank]]
+        stuck += [number for number in range(self.p, len(self.owners)) if self.waiting[number]]
         lines = ["deadlock: every rank that has not returned waits for another."]
         lines += [self.situation(rank) for rank in stuck[:SHOWN]]
         if len(stuck) > SHOWN:
@@ -229,9 +232,10 @@ class _Machine:
             lines.append(f"rank{'s' * (len(returned) > 1)} {ranks} returned")
         return DeadlockError("\n".join(lines + self.advice(stuck)))
 
-    def situation(self, rank: int) -> str:
-        place = caller(self.turns.stack(rank))
-        return f"rank {rank} waits in {describe(*self.waiting[rank])}" + (f" at {place.shown()}" if place else "")
+    def situation(self, number: int) -> str:
+        place = caller(self.turns.stack(number))
+        who = f"rank {self.owners[number]}" + ("'s background" if number >= self.p else "")
+        return f"{who} waits in {describe(*self.waiting[number])}" + (f" at {place.shown()}" if place else "")
 
     def advice(self, stuck: list[int]) -> list[str]:
         ops = {self.waiting[rank][0] for rank in stuck}
@@ -264,40 +268,41 @@ class _Machine:
 
 
 class SimulatedComm(Communicator):
-    """One rank of the simulated machine."""
+    """One rank of the simulated machine; `number` says whose turn and clock: the rank's own, or its background's."""
 
-    def __init__(self, machine: _Machine, rank: int):
+    def __init__(self, machine: _Machine, rank: int, number: int | None = None):
         self.machine, self.rank, self.size = machine, rank, machine.p
+        self.number = rank if number is None else number
 
     def clock(self) -> float:
-        return self.machine.turns.clocks[self.rank]
+        return self.machine.turns.clocks[self.number]
 
     def background(self):
-        return Foreground(self)
+        return _Beside(self)
 
     def accumulate(self, out, x):
         start = self.clock()
         out += x
-        self.machine.turns.advance(self.rank, self.machine.links.gamma * out.nbytes)
+        self.machine.turns.advance(self.number, self.machine.links.gamma * out.nbytes)
         self.machine.trace.record(start, self.clock(), self.rank, "accumulate", -1, out.nbytes)
 
     def compute(self, seconds):
         if not seconds >= 0:
             raise ValueError(f"rank {self.rank}: compute: seconds is {seconds!r}; work takes 0 or more seconds")
         start = self.clock()
-        self.machine.turns.advance(self.rank, seconds)
+        self.machine.turns.advance(self.number, seconds)
         self.machine.trace.record(start, self.clock(), self.rank, "compute")
 
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)
-        return self.machine.post(message, self.rank, "source", (self.rank, dest, tag))
+        return self.machine.post(message, "source", (self.rank, dest, tag))
 
     def _irecv(self, op, out, source, tag):
         message = _Message(self, op, "source", out, source, tag)
-        return self.machine.post(message, self.rank, "dest", (source, self.rank, tag))
+        return self.machine.post(message, "dest", (source, self.rank, tag))
 
     def _wait(self, op, *requests):
-        self.machine.wait(self.rank, op, requests)
+        self.machine.wait(self.number, op, requests)
 
     def _broadcast(self, x, root):
         step = self.machine.links.step(self.size, x.nbytes)
@@ -309,6 +314,54 @@ class SimulatedComm(Communicator):
 
     def _barrier(self):
         self.machine.collect(self.rank, "barrier", None, None, lambda _: None, self.machine.links.step(self.size, 0))
+
+
+class _Beside:
+    """A background in virtual time: the rank's second clock, on which it communicates while it computes on the first.
+
+    Messages of both share the rank's links.
+    """
+
+    def __init__(self, comm: SimulatedComm):
+        self.comm, self.machine, self.turns = comm, comm.machine, comm.machine.turns
+        self.calls: deque = deque()
+        self.busy = self.awaited = False
+        self.number = self.turns.spawn(self.live)
+        self.machine.owners.append(comm.rank)
+        self.machine.waiting.append(None)
+
+    def start(self, f):
+        self.calls.append((f, self.comm.clock()))
+        if not self.busy:
+            self.busy = True
+            self.wake(self.number, self.comm.clock())
+
+    def wait(self):
+        if self.busy:
+            self.awaited = True
+            self.machine.waiting[self.comm.number] = ("wait", (), "its background")
+            self.turns.pause(self.comm.number)
+        self.turns.advance(self.comm.number, max(0.0, self.turns.clocks[self.number] - self.comm.clock()))
+
+    def close(self): ...
+
+    def live(self, number: int) -> None:
+        comm = Apart(SimulatedComm(self.machine, self.comm.rank, number))
+        while True:
+            while self.calls:
+                f, start = self.calls.popleft()
+                self.turns.clocks[number] = max(self.turns.clocks[number], start)
+                f(comm)
+            self.busy = False
+            if self.awaited:
+                self.awaited = False
+                self.machine.waiting[self.comm.number] = None
+                self.wake(self.comm.number, self.comm.clock())
+            self.turns.pause(number)
+
+    def wake(self, number: int, clock: float) -> None:
+        self.turns.clocks[number] = max(self.turns.clocks[number], clock)
+        self.turns.wake(number)
 
 
 def _copy(out, x):

@@ -46,7 +46,8 @@ class Turns:
 
     def run(self, body: Callable[[int], None], stuck: Callable[[], Exception]) -> None:
         """Run `body(rank)` for every rank to its end; raise `stuck()` when all that are left have paused."""
-        self._start(body)
+        self._core = _current_core()
+        self._start(range(len(self.clocks)), body)
         try:
             for rank in range(len(self.clocks)):
                 self.wake(rank)
@@ -100,12 +101,23 @@ class Turns:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stopped))
             raise
 
-    def _start(self, body):
-        self._core = _current_core()
+    def spawn(self, body: Callable[[int], None]) -> int:
+        """One more that takes turns, with a clock of its own; returns its number. It begins when woken, and never ends.
+
+        The run does not wait for it.
+        """
+        number, lock = len(self.clocks), allocate_lock()
+        lock.acquire()
+        self.clocks.append(0.0)
+        self._turns.append(lock)
+        self._start([number], body)
+        return number
+
+    def _start(self, numbers, body):
         previous = threading.stack_size(STACK_BYTES)
         try:
-            for rank in range(len(self.clocks)):
-                thread = threading.Thread(target=self._live, args=(body, rank), name=f"rank {rank}", daemon=True)
+            for number in numbers:
+                thread = threading.Thread(target=self._live, args=(body, number), name=f"rank {number}", daemon=True)
                 self._threads.append(thread)
                 thread.start()
         finally:
