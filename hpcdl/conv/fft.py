@@ -98,16 +98,16 @@ def good_sizes(problem: Problem) -> tuple[int, int]:
 
 
 def half_spectrum(x: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """The transform of real images with zeros appended, (..., a (b / 2 + 1)); rows of zeros are not transformed."""
+    """The transform of real images with zeros appended, (..., (b / 2 + 1) a); rows of zeros are not transformed."""
     a, b = size
-    return torch.fft.fft(torch.fft.rfft(x, b), a, dim=-2).flatten(-2)
+    return torch.fft.fft(torch.fft.rfft(x, b).mT.contiguous(), a).flatten(-2)
 
 
 def real_image(spectra: torch.Tensor, size: tuple[int, int], rows: int) -> torch.Tensor:
     """The first rows of the images of half spectra."""
     a, b = size
-    columns = torch.fft.ifft(spectra.unflatten(-1, (a, b // 2 + 1)), dim=-2)
-    return torch.fft.irfft(columns[..., :rows, :], b)
+    columns = torch.fft.ifft(spectra.unflatten(-1, (b // 2 + 1, a)))[..., :rows]
+    return torch.fft.irfft(columns.mT.contiguous(), b)
 
 
 def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:

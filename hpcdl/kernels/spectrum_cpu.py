@@ -15,6 +15,7 @@ from hpcdl.kernels.vectors_cpu import (
     VECTOR_BYTES,
     add_multiples,
     imaginary_parts,
+    prefetch,
     read,
     real_parts,
     turned,
@@ -30,11 +31,12 @@ JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.spli
 @njit
 def _sum(job, x, w, y, image_x, image_y, zero):
     """One vector of frequencies of as many images as `zero` has vectors."""
-    real, imaginary = zero, zero
+    real, imaginary, filters = zero, zero, job.C * job.spectrum  # from one k to the next
     for _ in range(job.C):
         values, filter_ = read(x, image_x, zero), read(w, 0, zero[:1])[0]
         real = add_multiples(real, real_parts(filter_), values)
         imaginary = add_multiples(imaginary, imaginary_parts(filter_), values)
+        prefetch(w + filters)
         x += job.spectrum
         w += job.spectrum
     _finish(y, image_y, real, imaginary)

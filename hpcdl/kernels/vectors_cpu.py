@@ -7,6 +7,7 @@ multiplication").
 """
 
 import operator
+from contextlib import contextmanager
 
 from llvmlite import binding, ir
 from numba import njit
@@ -16,7 +17,7 @@ from numba.extending import intrinsic, overload, register_model
 
 _WIDE = binding.get_host_cpu_features().get("avx512f", False)
 VECTOR_BYTES = 64 if _WIDE else 32
-ROWS = (12, 8, 4) if _WIDE else (6, 4, 2)  # of a tile: with PANEL columns they fill the registers
+ROWS = (12, 4, 1) if _WIDE else (6, 2, 1)  # of a tile: the first, with PANEL columns, fill the registers
 PANEL = 2  # columns of a tile, in vectors
 
 
@@ -122,6 +123,21 @@ def stack(typingctx, like, count):
     return types.intp(like, count), build
 
 
+@intrinsic
+def prefetch(typingctx, address):
+    """Have memory fetched that will be read soon; no harm if it does not exist."""
+
+    def build(context, builder, signature, arguments):
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        to_read_into_second_cache = [ir.Constant(flag, value) for value in (0, 2, 1)]
+        builder.call(function, [builder.inttoptr(arguments[0], byte), *to_read_into_second_cache])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), build
+
+
 def _arithmetic(python_operator, method):
     @intrinsic
     def compute(typingctx, a, b):
@@ -197,23 +213,68 @@ def add_multiples(typingctx, sums, factor, values):
 
 def _tile_product(rows: int):
     @intrinsic
-    def tile_product(typingctx, a, a_row, b, c, c_row, depth, like):
-        vector = _llvm(like.dtype)
+    def tile_product(typingctx, a, a_row, b, c, c_row, depth, segments, a_segment, like):
+        vector, itemsize = _llvm(like.dtype), like.dtype.scalar.bitwidth // 8
 
         def build(context, builder, signature, arguments):
-            a, a_row, b, c, c_row, depth, _ = arguments
-            fma = _fused(builder, vector)
-            results = [[ir.Constant(vector, None)] * PANEL for _ in range(rows)]
-            results = _along(builder, depth, (a, a_row, b), results, fma, like.dtype.scalar.bitwidth // 8)
-            for i, row in enumerate(results):
-                place = _step(builder, c, c_row, i)
-                for j, value in enumerate(row):
-                    _store(builder, value, builder.add(place, ir.Constant(place.type, j * VECTOR_BYTES)))
+            a, a_row, b, c, c_row, depth, segments, a_segment, _ = arguments
+            results = [ir.Constant(vector, None)] * (rows * PANEL)
+            with _repeat(builder, segments, [a, b, *results]) as (_, (a, b, *results), next_segment):
+                with _repeat(builder, depth, [a, b, *results]) as (_, (at_a, at_b, *sums), next_k):
+                    sums = _multiply_add(builder, at_a, a_row, at_b, sums)
+                    itemsize = like.dtype.scalar.bitwidth // 8
+                    results = next_k(
+                        [_plus(builder, at_a, itemsize), _plus(builder, at_b, PANEL * VECTOR_BYTES), *sums]
+                    )
+                results = next_segment([builder.add(a, a_segment), *results[1:]])
+            for n, value in enumerate(results[2:]):
+                place = _step(builder, c, c_row, n // PANEL)
+                _store(builder, value, _plus(builder, place, n % PANEL * VECTOR_BYTES))
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 6, like), build
+        return types.void(*[types.intp] * 8, like), build
 
     return tile_product
+
+
+def _plus(builder, address, offset: int):
+    return builder.add(address, ir.Constant(address.type, offset))
+
+
+@contextmanager
+def _repeat(builder, count, initial):
+    """A loop of `count` >= 1 rounds that carries values in registers.
+
+    Gives the round's number, the values, and a function that takes the next values and returns them.
+    """
+    before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    phis = [builder.phi(value.type) for value in (count, *initial)]
+    for phi, value in zip(phis, (ir.Constant(count.type, 0), *initial), strict=True):
+        phi.add_incoming(value, before)
+
+    def again(values):
+        following = [_plus(builder, phis[0], 1), *values]
+        for phi, value in zip(phis, following, strict=True):
+            phi.add_incoming(value, builder.block)
+        builder.cbranch(builder.icmp_signed("<", following[0], count), loop, after)
+        return values
+
+    yield phis[0], phis[1:], again
+    builder.position_at_end(after)
+
+
+def _multiply_add(builder, a, a_row, b, sums):
+    """sums[i, j] + a[i] b[j] at one step of the depth, PANEL sums for each row i."""
+    vector = sums[0].type
+    fma = _fused(builder, vector)
+    columns = [_load(builder, _plus(builder, b, j * VECTOR_BYTES), vector) for j in range(PANEL)]
+    results = []
+    for n in range(0, len(sums), PANEL):
+        factor = _splat(builder, _load(builder, _step(builder, a, a_row, n // PANEL), vector.element), vector)
+        results += [fma(factor, column, value) for column, value in zip(columns, sums[n : n + PANEL], strict=True)]
+    return results
 
 
 def _fused(builder, vector):
@@ -223,64 +284,24 @@ def _fused(builder, vector):
     return lambda x, y, z: builder.call(function, [x, y, z])
 
 
-def _along(builder, depth, operands, start, fma, itemsize):
-    """The loop over the depth: results[i][j] += a[i, k] b[k, j], for depth >= 1."""
-    a, a_row, b = operands
-    integer, vector = a.type, start[0][0].type
-    rows = [_step(builder, a, a_row, i) for i in range(0, len(start), 3)]  # the others by addition: few registers
-    before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("done")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-
-    def carried(kind, initial):
-        phi = builder.phi(kind)
-        phi.add_incoming(initial, before)
-        return phi
-
-    def advance(phi, step):
-        phi.add_incoming(builder.add(phi, ir.Constant(integer, step)), loop)
-
-    k, at_b, at_rows = (
-        carried(integer, ir.Constant(integer, 0)),
-        carried(integer, b),
-        [carried(integer, r) for r in rows],
-    )
-    sums = [[carried(vector, value) for value in row] for row in start]
-    columns = [_load(builder, builder.add(at_b, ir.Constant(integer, j * VECTOR_BYTES)), vector) for j in range(PANEL)]
-    results = []
-    for i, row in enumerate(sums):
-        scalar = _load(builder, _step(builder, at_rows[i // 3], a_row, i % 3), vector.element)
-        factor = _splat(builder, scalar, vector)
-        results.append([fma(factor, column, value) for column, value in zip(columns, row, strict=True)])
-    for phi in at_rows:
-        advance(phi, itemsize)
-    advance(at_b, PANEL * VECTOR_BYTES)
-    advance(k, 1)
-    for phis, values in zip(sums, results, strict=True):
-        for phi, value in zip(phis, values, strict=True):
-            phi.add_incoming(value, loop)
-    more = builder.icmp_signed("<", builder.add(k, ir.Constant(integer, 1)), depth)
-    builder.cbranch(more, loop, after)
-    builder.position_at_end(after)
-    return results
-
-
-TILE_PRODUCTS = tuple(_tile_product(rows) for rows in ROWS)
-_first, _second, _third = TILE_PRODUCTS
+_many, _few, _single = (_tile_product(rows) for rows in ROWS)
 
 
 @njit
-def panel_product(a, a_row, rows, b, c, c_row, depth, like):
-    """c (rows, PANEL vectors) = a (rows, depth) b (depth, PANEL vectors), for rows a multiple of the last of `ROWS`."""
+def panel_product(a, a_row, rows, b, c, c_row, depth, segments, a_segment, like):
+    """c (rows, PANEL vectors) = a (rows, segments depth) b (segments depth, PANEL vectors).
+
+    A row of `a` is made of segments of `depth` numbers, `a_segment` bytes apart. Where rows do not fill the last tile,
+    it starts earlier and computes some rows again.
+    """
     done = 0
     while done < rows:
-        left = rows - done
-        if left >= ROWS[0]:
-            _first(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, like)
-            done += ROWS[0]
-        elif left >= ROWS[1]:
-            _second(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, like)
-            done += ROWS[1]
+        if rows - done >= ROWS[0]:
+            start, done = done, done + ROWS[0]
+            _many(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, a_segment, like)
+        elif rows >= ROWS[1]:
+            start, done = min(done, rows - ROWS[1]), done + ROWS[1]
+            _few(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, a_segment, like)
         else:
-            _third(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, like)
-            done += ROWS[2]
+            _single(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, segments, a_segment, like)
+            done += 1

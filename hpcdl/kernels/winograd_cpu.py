@@ -13,7 +13,7 @@ from numba import carray, njit
 from numba.extending import overload
 
 from hpcdl.kernels import threads_cpu
-from hpcdl.kernels.vectors_cpu import PANEL, ROWS, VECTOR_BYTES, lanes, panel_product, read, stack, write, zeros
+from hpcdl.kernels.vectors_cpu import PANEL, VECTOR_BYTES, lanes, panel_product, read, stack, write, zeros
 from hpcdl.kernels.winograd_transforms import DATA, RESULT
 
 BLOCK_BYTES = 6 << 20  # of transformed pixels and products: about what the cores' caches hold
@@ -22,7 +22,7 @@ TILES_PER_TASK = 4
 PANELS_PER_TASK = 4
 SCATTER, MULTIPLY, GATHER = range(3)  # the phases
 
-_FIELDS = """phase x U V M y H W C P Q K padding down across tiles first block panels itemsize
+_FIELDS = """phase x U V M y H W C P Q K padding down across first block panels itemsize
 position_v row_v position_m row_m"""
 JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
 
@@ -42,7 +42,7 @@ overload(result)(lambda m: RESULT[len(m) - 2])
 @njit
 def _tile(job, index, m):
     """The image, first output row and first output column of a tile."""
-    image, rest = divmod(min(job.first + index, job.tiles - 1), job.down * job.across)
+    image, rest = divmod(job.first + index, job.down * job.across)
     row, column = divmod(rest, job.across)
     return image, row * m, column * m
 
@@ -92,7 +92,7 @@ def _multiply(job, task, like):
     a, c = job.V + position * job.position_v, job.M + position * job.position_m
     for panel in range(part * PANELS_PER_TASK, min((part + 1) * PANELS_PER_TASK, job.panels)):
         b = job.U + (position * job.panels + panel) * panel_bytes
-        panel_product(a, job.row_v, job.block, b, c + panel * PANEL * VECTOR_BYTES, job.row_m, job.C, like)
+        panel_product(a, job.row_v, job.block, b, c + panel * PANEL * VECTOR_BYTES, job.row_m, job.C, 1, 0, like)
 
 
 @njit
@@ -175,11 +175,11 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
         job, x=x.data_ptr(), U=U.data_ptr(), V=V.data_ptr(), M=M.data_ptr(), y=y.data_ptr(), itemsize=x.itemsize
     )
     threads_cpu.fill(job, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
-    threads_cpu.fill(job, down=down, across=across, tiles=tiles, panels=panels)
+    threads_cpu.fill(job, down=down, across=across, panels=panels)
     threads_cpu.fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
     phase = partial(_phase, WORKERS[m, x.dtype], job)
     for first in range(0, tiles, block):
-        here = _round_up(min(block, tiles - first), ROWS[-1])  # beyond the last tile, that tile again
+        here = min(block, tiles - first)
         threads_cpu.fill(job, first=first, block=here)
         phase(SCATTER, -(-here // TILES_PER_TASK))
         phase(MULTIPLY, positions * -(-panels // PANELS_PER_TASK))
@@ -195,7 +195,7 @@ def _phase(worker, job, phase, tasks):
 def _block(tiles: int, bytes_per_tile: int) -> int:
     """Tiles in a block: blocks of equal size that fit the cache."""
     blocks = max(1, round(tiles * bytes_per_tile / BLOCK_BYTES))
-    return _round_up(-(-tiles // blocks), ROWS[-1])
+    return -(-tiles // blocks)
 
 
 def _round_up(n: int, unit: int) -> int:

@@ -1,0 +1,67 @@
+"""Direct convolution on the CPU: an implicit matrix product, windows read where they lie in the image.
+
+In a channels-last image the S C numbers of one row of a window are neighbours, so a window is R segments of a row of
+the matrix that im2col would store. Tiles of outputs stay in registers along all of them.
+"""
+
+import numpy as np
+import torch
+from numba import carray, njit
+
+from hpcdl.kernels import threads_cpu
+from hpcdl.kernels.vectors_cpu import PANEL, VECTOR_BYTES, lanes, panel_product, zeros
+
+ROWS_PER_TASK = 16
+_FIELDS = "x B y row image stride pixel P Q R depth panels outputs parts"
+JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
+
+
+@njit
+def _work(pointer, like):
+    """A task: some rows of one image's outputs, for one panel of filters, which stays in the cache."""
+    job = carray(pointer, 1, JOB)[0]
+    panel_bytes = PANEL * VECTOR_BYTES
+    task = threads_cpu.take(pointer)
+    while task < job.count:
+        image, rest = divmod(task, job.panels * job.parts)
+        panel, part = divmod(rest, job.parts)
+        b = job.B + panel * job.R * job.depth * panel_bytes
+        for p in range(part * ROWS_PER_TASK, min((part + 1) * ROWS_PER_TASK, job.P)):
+            a = job.x + image * job.image + p * job.stride * job.row
+            c = job.y + (image * job.P + p) * job.Q * job.outputs + panel * panel_bytes
+            step = job.stride * job.pixel
+            panel_product(a, step, job.Q, b, c, job.outputs, job.depth, job.R, job.row, like)
+        task = threads_cpu.take(pointer)
+
+
+def _work_float32(job):
+    _work(job, zeros(np.float32(0), 1))
+
+
+def _work_float64(job):
+    _work(job, zeros(np.float64(0), 1))
+
+
+WORKERS = {torch.float32: _work_float32, torch.float64: _work_float64}
+
+
+def direct(x: torch.Tensor, B: torch.Tensor, R: int, S: int, K: int, stride: int) -> torch.Tensor:
+    """y (N, P, Q, K) of x (N, H, W, C), contiguous and padded, and filters from `pack`."""
+    N, H, W, C = x.shape
+    P, Q = (H - R) // stride + 1, (W - S) // stride + 1
+    panels, _, panel = B.shape
+    y = x.new_empty(N, P, Q, panels * panel)
+    parts, size = -(-P // ROWS_PER_TASK), x.itemsize
+    job = np.zeros((), JOB)
+    threads_cpu.fill(job, x=x.data_ptr(), B=B.data_ptr(), y=y.data_ptr(), P=P, Q=Q, R=R, depth=S * C, stride=stride)
+    threads_cpu.fill(job, image=H * W * C * size, row=W * C * size, pixel=C * size)
+    threads_cpu.fill(job, outputs=panels * panel * size, panels=panels, parts=parts)
+    threads_cpu.run(WORKERS[x.dtype], job, N * panels * parts)
+    return y[..., :K]
+
+
+def pack(w: torch.Tensor) -> torch.Tensor:
+    """Filters (K, C, R, S) as panels (K / panel, R S C, panel), zeros for missing k."""
+    K, panel = w.shape[0], PANEL * lanes(w.dtype)
+    rows = torch.nn.functional.pad(w.permute(2, 3, 1, 0).reshape(-1, K), (0, -K % panel))
+    return rows.unflatten(1, (-1, panel)).transpose(0, 1).contiguous()
