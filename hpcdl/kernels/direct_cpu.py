@@ -9,7 +9,8 @@ import torch
 from numba import carray, njit
 
 from hpcdl.kernels import threads_cpu
-from hpcdl.kernels.vectors_cpu import PANEL, VECTOR_BYTES, lanes, panel_product, zeros
+from hpcdl.kernels.product_cpu import PANEL, panel_product
+from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, zeros
 
 ROWS_PER_TASK = 16
 _FIELDS = "x B y row image stride pixel P Q R depth panels outputs parts"

@@ -1,24 +1,18 @@
 """Vector registers for compiled kernels: whole vectors that load, store, add and multiply.
 
 Numba vectorizes simple loops by itself; where a kernel must hold many vectors in registers, this says so. Addresses and
-strides are integers, in bytes. `tile_product` is the heart of every matrix product: a tile of results that stays in
-registers while it runs along the depth (Goto and van de Geijn 2008, "Anatomy of high-performance matrix
-multiplication").
+strides are integers, in bytes.
 """
 
 import operator
-from contextlib import contextmanager
 
 from llvmlite import binding, ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-_WIDE = binding.get_host_cpu_features().get("avx512f", False)
-VECTOR_BYTES = 64 if _WIDE else 32
-ROWS = (12, 4, 1) if _WIDE else (6, 2, 1)  # of a tile: the first, with PANEL columns, fill the registers
-PANEL = 2  # columns of a tile, in vectors
+WIDE = binding.get_host_cpu_features().get("avx512f", False)
+VECTOR_BYTES = 64 if WIDE else 32
 
 
 def lanes(dtype) -> int:
@@ -37,10 +31,10 @@ class Vector(types.Type):
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager, fe_type):
-        super().__init__(manager, fe_type, _llvm(fe_type))
+        super().__init__(manager, fe_type, llvm(fe_type))
 
 
-def _llvm(vector: Vector) -> ir.VectorType:
+def llvm(vector: Vector) -> ir.VectorType:
     return ir.VectorType(ir.FloatType() if vector.scalar.bitwidth == 32 else ir.DoubleType(), vector.lanes)
 
 
@@ -48,22 +42,22 @@ def _pointer(builder, address, kind):
     return builder.inttoptr(address, kind.as_pointer())
 
 
-def _load(builder, address, kind):
+def load(builder, address, kind):
     value = builder.load(_pointer(builder, address, kind))
     value.align = 4
     return value
 
 
-def _store(builder, value, address):
+def store(builder, value, address):
     builder.store(value, _pointer(builder, address, value.type)).align = 4
 
 
-def _step(builder, address, stride, count):
+def step(builder, address, stride, count):
     """`address + count stride`."""
     return builder.add(address, builder.mul(stride, ir.Constant(stride.type, count)))
 
 
-def _splat(builder, scalar, kind):
+def splat(builder, scalar, kind):
     """A vector whose every number is `scalar`."""
     index, undefined = ir.IntType(32), ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(index, 0))
@@ -80,7 +74,7 @@ def zeros(typingctx, scalar, count):
     result = types.UniTuple(vector, count.literal_value)
 
     def build(context, builder, signature, arguments):
-        return context.make_tuple(builder, result, [ir.Constant(_llvm(vector), None)] * result.count)
+        return context.make_tuple(builder, result, [ir.Constant(llvm(vector), None)] * result.count)
 
     return result(scalar, count), build
 
@@ -91,8 +85,8 @@ def read(typingctx, address, stride, like):
 
     def build(context, builder, signature, arguments):
         address, stride, _ = arguments
-        places = [_step(builder, address, stride, i) for i in range(like.count)]
-        return context.make_tuple(builder, like, [_load(builder, place, _llvm(like.dtype)) for place in places])
+        places = [step(builder, address, stride, i) for i in range(like.count)]
+        return context.make_tuple(builder, like, [load(builder, place, llvm(like.dtype)) for place in places])
 
     return like(types.intp, types.intp, like), build
 
@@ -104,7 +98,7 @@ def write(typingctx, address, stride, values):
     def build(context, builder, signature, arguments):
         address, stride, tuple_ = arguments
         for i, value in enumerate(cgutils.unpack_tuple(builder, tuple_, values.count)):
-            _store(builder, value, _step(builder, address, stride, i))
+            store(builder, value, step(builder, address, stride, i))
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp, values), build
@@ -116,7 +110,7 @@ def stack(typingctx, like, count):
     number = ir.Constant(ir.IntType(32), count.literal_value)
 
     def build(context, builder, signature, arguments):
-        memory = cgutils.alloca_once(builder, _llvm(like.dtype), size=number)
+        memory = cgutils.alloca_once(builder, llvm(like.dtype), size=number)
         memory.align = VECTOR_BYTES
         return builder.ptrtoint(memory, ir.IntType(64))
 
@@ -161,13 +155,20 @@ def broadcast(typingctx, number, like):
 
     def build(context, builder, signature, arguments):
         scalar = context.cast(builder, arguments[0], number, like.scalar)
-        return _splat(builder, scalar, _llvm(like))
+        return splat(builder, scalar, llvm(like))
 
     return like(number, like), build
 
 
 for _operator, _method in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
     _arithmetic(_operator, _method)
+
+
+def fused(builder, vector):
+    """The multiply-add of LLVM for a vector type."""
+    name = f"llvm.fma.v{vector.count}f{32 if vector.element == ir.FloatType() else 64}"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+    return lambda x, y, z: builder.call(function, [x, y, z])
 
 
 # -- complex numbers, real and imaginary parts in turn -----------------------------------------------------------------
@@ -178,7 +179,7 @@ def _permutation(pick, sign=None):
 
     @intrinsic
     def permute(typingctx, vector):
-        kind = _llvm(vector)
+        kind = llvm(vector)
 
         def build(context, builder, signature, arguments):
             places = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [pick(i) for i in range(kind.count)])
@@ -201,107 +202,8 @@ def add_multiples(typingctx, sums, factor, values):
     """`sums[i] + factor values[i]`, for tuples of vectors and one vector."""
 
     def build(context, builder, signature, arguments):
-        fma = _fused(builder, _llvm(factor))
+        fma = fused(builder, llvm(factor))
         pairs = zip(*(cgutils.unpack_tuple(builder, arguments[i], sums.count) for i in (0, 2)), strict=True)
         return context.make_tuple(builder, sums, [fma(arguments[1], value, start) for start, value in pairs])
 
     return sums(sums, factor, values), build
-
-
-# -- products ----------------------------------------------------------------------------------------------------------
-
-
-def _tile_product(rows: int):
-    @intrinsic
-    def tile_product(typingctx, a, a_row, b, c, c_row, depth, segments, a_segment, like):
-        vector, itemsize = _llvm(like.dtype), like.dtype.scalar.bitwidth // 8
-
-        def build(context, builder, signature, arguments):
-            a, a_row, b, c, c_row, depth, segments, a_segment, _ = arguments
-            results = [ir.Constant(vector, None)] * (rows * PANEL)
-            with _repeat(builder, segments, [a, b, *results]) as (_, (a, b, *results), next_segment):
-                with _repeat(builder, depth, [a, b, *results]) as (_, (at_a, at_b, *sums), next_k):
-                    sums = _multiply_add(builder, at_a, a_row, at_b, sums)
-                    itemsize = like.dtype.scalar.bitwidth // 8
-                    results = next_k(
-                        [_plus(builder, at_a, itemsize), _plus(builder, at_b, PANEL * VECTOR_BYTES), *sums]
-                    )
-                results = next_segment([builder.add(a, a_segment), *results[1:]])
-            for n, value in enumerate(results[2:]):
-                place = _step(builder, c, c_row, n // PANEL)
-                _store(builder, value, _plus(builder, place, n % PANEL * VECTOR_BYTES))
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 8, like), build
-
-    return tile_product
-
-
-def _plus(builder, address, offset: int):
-    return builder.add(address, ir.Constant(address.type, offset))
-
-
-@contextmanager
-def _repeat(builder, count, initial):
-    """A loop of `count` >= 1 rounds that carries values in registers.
-
-    Gives the round's number, the values, and a function that takes the next values and returns them.
-    """
-    before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    phis = [builder.phi(value.type) for value in (count, *initial)]
-    for phi, value in zip(phis, (ir.Constant(count.type, 0), *initial), strict=True):
-        phi.add_incoming(value, before)
-
-    def again(values):
-        following = [_plus(builder, phis[0], 1), *values]
-        for phi, value in zip(phis, following, strict=True):
-            phi.add_incoming(value, builder.block)
-        builder.cbranch(builder.icmp_signed("<", following[0], count), loop, after)
-        return values
-
-    yield phis[0], phis[1:], again
-    builder.position_at_end(after)
-
-
-def _multiply_add(builder, a, a_row, b, sums):
-    """sums[i, j] + a[i] b[j] at one step of the depth, PANEL sums for each row i."""
-    vector = sums[0].type
-    fma = _fused(builder, vector)
-    columns = [_load(builder, _plus(builder, b, j * VECTOR_BYTES), vector) for j in range(PANEL)]
-    results = []
-    for n in range(0, len(sums), PANEL):
-        factor = _splat(builder, _load(builder, _step(builder, a, a_row, n // PANEL), vector.element), vector)
-        results += [fma(factor, column, value) for column, value in zip(columns, sums[n : n + PANEL], strict=True)]
-    return results
-
-
-def _fused(builder, vector):
-    """The multiply-add of LLVM for a vector type."""
-    name = f"llvm.fma.v{vector.count}f{32 if vector.element == ir.FloatType() else 64}"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
-    return lambda x, y, z: builder.call(function, [x, y, z])
-
-
-_many, _few, _single = (_tile_product(rows) for rows in ROWS)
-
-
-@njit
-def panel_product(a, a_row, rows, b, c, c_row, depth, segments, a_segment, like):
-    """c (rows, PANEL vectors) = a (rows, segments depth) b (segments depth, PANEL vectors).
-
-    A row of `a` is made of segments of `depth` numbers, `a_segment` bytes apart. Where rows do not fill the last tile,
-    it starts earlier and computes some rows again.
-    """
-    done = 0
-    while done < rows:
-        if rows - done >= ROWS[0]:
-            start, done = done, done + ROWS[0]
-            _many(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, a_segment, like)
-        elif rows >= ROWS[1]:
-            start, done = min(done, rows - ROWS[1]), done + ROWS[1]
-            _few(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, a_segment, like)
-        else:
-            _single(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, segments, a_segment, like)
-            done += 1

@@ -13,7 +13,8 @@ from numba import carray, njit
 from numba.extending import overload
 
 from hpcdl.kernels import threads_cpu
-from hpcdl.kernels.vectors_cpu import PANEL, VECTOR_BYTES, lanes, panel_product, read, stack, write, zeros
+from hpcdl.kernels.product_cpu import PANEL, panel_product
+from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, read, stack, write, zeros
 from hpcdl.kernels.winograd_transforms import DATA, RESULT
 
 BLOCK_BYTES = 6 << 20  # of transformed pixels and products: about what the cores' caches hold
