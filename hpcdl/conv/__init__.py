@@ -9,9 +9,11 @@ transforms for further calls. Wrong arguments, and problems that an algorithm ca
 import torch
 
 from hpcdl.conv.algorithm import Algorithm, Filters, prepare
+from hpcdl.conv.auto import TORCH, Situation, by_torch, choose
 from hpcdl.conv.direct import DIRECT
 from hpcdl.conv.fft import FFT
 from hpcdl.conv.im2col import IM2COL
+from hpcdl.conv.layout import is_channels_last
 from hpcdl.conv.problem import Problem
 from hpcdl.conv.toeplitz import TOEPLITZ
 from hpcdl.conv.winograd import WINOGRAD_2X2, WINOGRAD_4X4
@@ -33,11 +35,27 @@ def conv2d(
 
     Raises ValueError for wrong shapes, types and options, and for a problem that the algorithm cannot do.
     """
-    if algorithm == "auto":
-        return DIRECT(x, w, stride, padding, groups)
-    if algorithm not in ALGORITHMS:
+    if algorithm not in ("auto", *ALGORITHMS):
         raise ValueError(f'algorithm is {algorithm!r}; it must be "auto" or one of {", ".join(ALGORITHMS)}')
-    return ALGORITHMS[algorithm](x, w, stride, padding, groups)
+    if algorithm != "auto":
+        return ALGORITHMS[algorithm](x, w, stride, padding, groups)
+    problem = Problem.of(x, w.w if isinstance(w, Filters) else w, stride, padding, groups)
+    return run(quickest(x, w, problem), x, w, problem)
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Filters", "Problem", "conv2d", "prepare"]
+def quickest(x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> str:
+    """What `algorithm="auto"` takes: a name of `ALGORITHMS`, or "torch" or "torch_channels_last" for torch's own."""
+    if x.device.type != "cpu" or not problem.N:
+        return "torch"
+    threads = torch.get_num_threads()
+    return choose(Situation(problem, x.dtype, is_channels_last(x), isinstance(w, Filters), threads))
+
+
+def run(name: str, x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> torch.Tensor:
+    """The convolution by a name that `quickest` gives."""
+    if name in TORCH:
+        return by_torch(name, x, w.w if isinstance(w, Filters) else w, problem)
+    return ALGORITHMS[name](x, w, problem.stride, problem.padding, problem.groups)
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "Filters", "Problem", "conv2d", "prepare", "quickest", "run"]

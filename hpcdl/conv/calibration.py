@@ -1,0 +1,123 @@
+"""Rates for the cost model: a few seconds of measurements, once for each machine, kept in the user's cache folder.
+
+They are taken again when the processor, torch, Numba, the number of threads or the data type is another.
+"""
+
+import json
+import platform
+import time
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from hpcdl.conv import auto
+from hpcdl.conv.problem import Problem
+
+ROUNDS = 5
+SAMPLES = (
+    Problem(1, 16, 4, 4, 16, 3, 3, padding=1),
+    Problem(2, 3, 64, 64, 64, 7, 7, stride=2, padding=3),
+    Problem(2, 64, 28, 28, 64, 1, 1),
+    Problem(4, 64, 56, 56, 64, 3, 3, padding=1),
+    Problem(4, 128, 28, 28, 128, 3, 3, padding=1),
+    Problem(2, 256, 28, 28, 256, 3, 3, padding=1),
+    Problem(4, 256, 14, 14, 256, 3, 3, padding=1),
+    Problem(8, 512, 7, 7, 512, 3, 3, padding=1),
+    Problem(4, 48, 28, 28, 128, 5, 5, padding=2),
+    Problem(2, 32, 48, 48, 32, 11, 11, padding=5),
+    Problem(4, 64, 32, 32, 64, 13, 13, padding=6),
+)
+NARROW_SAMPLES = (
+    Problem(1, 16, 8, 8, 16, 3, 3, padding=1, groups=16),
+    Problem(4, 64, 56, 56, 64, 3, 3, padding=1, groups=64),
+    Problem(2, 64, 28, 28, 64, 9, 9, padding=4, groups=64),
+    Problem(2, 64, 28, 28, 64, 21, 21, padding=10, groups=64),
+    Problem(2, 64, 56, 56, 64, 31, 31, padding=15, groups=64),
+    Problem(2, 64, 28, 28, 64, 3, 3, padding=1, groups=8),
+)
+
+
+@cache
+def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
+    """Seconds for each unit of work of every candidate: from the cache folder, else measured now and kept there."""
+    machine = json.dumps([_processor(), torch.__version__, version("numba"), str(dtype), threads])
+    known = _read()
+    if machine not in known:
+        known = _read() | {machine: calibrate(dtype)}
+        _write(known)
+    return known[machine]
+
+
+def calibrate(dtype: torch.dtype, samples=SAMPLES + NARROW_SAMPLES, rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Measure every candidate on the samples and fit its rates; with the current number of threads."""
+    rows: dict[str, list] = {}
+    for problem in samples:
+        for plain_layout in (False, True):  # with prepared filters, and in the other layout without
+            for name, seconds, work in _measure(problem, dtype, plain_layout, rounds):
+                rows.setdefault(auto.key(name, problem), []).append((work, seconds))
+    return {key: _fit(measured) for key, measured in rows.items()}
+
+
+def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, rounds: int):
+    """The least seconds of each candidate in turns, and its amounts of work."""
+    from hpcdl.conv import prepare, run
+
+    x, w = torch.randn(problem.x_shape, dtype=dtype), torch.randn(problem.w_shape, dtype=dtype)
+    x = x if plain_layout else x.contiguous(memory_format=torch.channels_last)
+    filters = w if plain_layout else prepare(w)
+    names, times = auto.candidates(problem), {}
+    with torch.no_grad():
+        for turn in range(rounds + 1):  # the first warms up
+            for name in names:
+                begin = time.perf_counter()
+                run(name, x, filters, problem)
+                if turn:
+                    times[name] = min(times.get(name, float("inf")), time.perf_counter() - begin)
+    situation = auto.Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
+    return [(name, times[name], auto.works(name, situation)) for name in names]
+
+
+def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:
+    """Rates >= 0 with the least relative errors."""
+    from scipy.optimize import nnls  # slow to import, and used once
+
+    works, seconds = (torch.tensor(part, dtype=torch.float64) for part in zip(*measured, strict=True))
+    relative = works / seconds[:, None]
+    scale = relative.abs().amax(0).clamp(min=1e-300)
+    found, _ = nnls((relative / scale).numpy(), torch.ones_like(seconds).numpy())
+    return (torch.from_numpy(found) / scale).tolist()
+
+
+def _file() -> Path:
+    from hpcdl.data.download import cache_folder
+
+    return cache_folder() / "convolution.json"
+
+
+def _read() -> dict:
+    try:
+        return json.loads(_file().read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _write(known: dict) -> None:
+    """All of the file or nothing, and no error where there is no place to write: then it is measured again."""
+    file = _file()
+    part = file.with_suffix(f".{time.time_ns()}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(known, indent=1))
+        part.replace(file)
+    except OSError:
+        return
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
