@@ -75,6 +75,7 @@ class Communicator(ABC):
     rank: int
     size: int
     devices = ("cpu",)  # where a tensor may live
+    segment: int | None = None  # bytes: a longer message is best added up in such pieces, each while the next arrives
     patient = True  # in the background: waits leave the core to the rank's own work
     given_up = False  # in the background: nobody waits for the result any more
 

@@ -14,6 +14,7 @@ class Group(Communicator):
 
     def __init__(self, comm: Communicator, ranks: Sequence[int]):
         self.comm, self.ranks, self.devices = comm, list(ranks), comm.devices
+        self.segment = comm.segment
         if len(set(self.ranks)) < len(self.ranks) or not set(self.ranks) <= set(range(comm.size)):
             raise ValueError(f"ranks is {self.ranks}; a group has each of its ranks once, out of 0 to {comm.size - 1}")
         if comm.rank not in self.ranks:

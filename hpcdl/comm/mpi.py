@@ -46,6 +46,7 @@ class MPIComm(Communicator):
     before it begins, at the price of one small message more: MPI itself may mix up two that do not match, silently.
     """
 
+    segment = 1 << 20
     threaded = False  # whether this is the twin that `background()` uses
 
     def __init__(self, mpi: MPI.Intracomm | None = None, timeout: float | None = None, check: bool = True):

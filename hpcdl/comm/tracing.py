@@ -93,6 +93,7 @@ class TracingComm(Communicator):
 
     def __init__(self, comm: Communicator):
         self.comm, self.rank, self.size, self.devices = comm, comm.rank, comm.size, comm.devices
+        self.segment = comm.segment
         self.trace = Trace()
 
     def clock(self) -> float:
