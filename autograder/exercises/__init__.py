@@ -2,7 +2,15 @@
 
 import importlib
 
-LABS = ("calculus", "gradient_descent", "perceptron", "backprop", "collectives")  # in the order of the course
+LABS = (
+    "calculus",
+    "gradient_descent",
+    "perceptron",
+    "backprop",
+    "convolution",
+    "ddp",
+    "collectives",
+)  # in the order of the course
 
 
 def load(slug: str):

@@ -1,0 +1,37 @@
+"""Tables of coloured cells with short labels: images, matrices and windows as a student draws them on squared paper."""
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+
+from hpcdl.widgets import style
+from hpcdl.widgets.words import words
+
+
+def tint(colour: str, strength: float) -> tuple:
+    """`colour` on the card, from 0 (the card) to 1."""
+    return tuple(strength * np.array(to_rgb(colour)) + (1 - strength) * np.array(to_rgb(style.CARD)))
+
+
+def table(axes, labels, colours, size: float = 13) -> None:
+    """Cells from the top left: `labels`, rows of strings, and `colours` (rows, columns, 3); `size` in points."""
+    colours = np.asarray(colours, dtype=float)
+    rows, columns = colours.shape[:2]
+    axes.imshow(colours, extent=(0, columns, rows, 0), aspect="equal", interpolation="nearest", zorder=1)
+    across = [[(0, i), (columns, i)] for i in range(rows + 1)]
+    down = [[(j, 0), (j, rows)] for j in range(columns + 1)]
+    axes.add_collection(LineCollection([*across, *down], colors=style.CONTOUR, linewidths=0.7, zorder=2), autolim=False)
+    places = [(j + 0.5, i + 0.5, labels[i][j], style.INK) for i in range(rows) for j in range(columns) if labels[i][j]]
+    if places:
+        words(axes, places, size)
+    axes.set(xlim=(-0.1, columns + 0.1), ylim=(rows + 0.1, -0.1))
+    for axis in (axes.xaxis, axes.yaxis):
+        style.ticks(axis, [], [])
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+
+
+def frame(axes, row: float, column: float, height: float, width: float, colour: str = style.VERMILLION) -> None:
+    """A frame round some cells."""
+    xs, ys = [column, column + width, column + width, column, column], [row, row, row + height, row + height, row]
+    axes.plot(xs, ys, color=colour, linewidth=2.6, zorder=4, solid_joinstyle="miter")

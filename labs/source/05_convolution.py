@@ -1,0 +1,895 @@
+# %% [markdown]
+# # Lab 05 · Convolution
+# ## One operation, five algorithms
+#
+# A convolutional network spends nearly all its time in one operation: a small window slides over an image, and at each place
+# the numbers under it are multiplied by weights and added up. There are at least five ways to compute it. They give the same
+# numbers, but one needs a quarter of the multiplications of another, one needs ten times the memory, and which of them wins
+# depends on the layer. In this lab you write all of them, count what they do, race them, and bring one to the GPU.
+#
+# **You will be able to**
+# - write a convolution directly, as a matrix product, as a matrix, with Fourier transforms and with Winograd's tiles;
+# - say what each of them costs in multiplications and in memory, and predict which is best for a layer;
+# - derive Winograd's matrices exactly, for every size of tile and filter;
+# - write a GPU kernel that multiplies by a matrix without ever storing it.
+#
+# **100 points, 9 exercises, about 110 minutes.** You need matrix products and a little of complex numbers. No GPU, no download.
+
+# %%
+import math
+import time
+from fractions import Fraction
+
+import matplotlib.pyplot as plt
+import torch
+from IPython.display import display
+from torch.nn import functional
+
+from autograder import check
+from hpcdl.conv import ALGORITHMS, Problem
+from hpcdl.data import digits
+from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
+from hpcdl.widgets import convolution_race, sliding_window, style, when_solved, winograd_products
+
+torch.set_num_threads(1)  # one thread for everyone: a fair race, and steadier times
+style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# The picture is an example from the lecture: a window of 2 x 2 weights α β γ δ slides over an image of 3 x 3 pixels A … J. Press play,
+# or step with the arrow keys. Each place of the window makes one output, and it also fills **a column** of the matrix in the middle
+# and **a row** of the matrix on the right.
+#
+# 1. Which pixel is copied most often into the matrix in the middle? Which only once?
+# 2. The matrix on the right: how many of its numbers are not zero? Make the image larger: does that share rise or fall?
+# 3. Set the stride to 2. What happens to the two matrices?
+
+# %%
+sliding_window.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. The pixel in the middle, E: all four windows see it. The corners A, C, G, J are seen once. The matrix holds every pixel as often as
+#    windows see it: for a window of R x S up to R S times. That is the memory which the second algorithm pays.
+# 2. 16 of 36: each of the four rows has the four weights. The share falls: a row keeps its four weights, but gets longer with the image.
+# 3. Fewer places for the window, so fewer columns in the middle and fewer rows on the right. What is in them stays the same.
+# </details>
+
+# %% [markdown]
+# ## The formula
+#
+# Images come in batches, `x (N, C, H, W)`: N images with C channels, H rows and W columns. Filters are `w (K, C, R, S)`: K filters, each with a
+# window of R x S weights **for each channel**. The outputs are `y (N, K, P, Q)`, one channel for each filter:
+#
+# $$y_{n,k}(p, q) = \sum_{c=0}^{C-1} \sum_{i=0}^{R-1} \sum_{j=0}^{S-1} w_{k,c}(i, j)\; x_{n,c}(p + i, q + j).$$
+#
+# This is the lecture's formula with its letters $f_o \to k$, $f_i \to c$. Mathematicians call it a *correlation*; their convolution would turn the
+# window round, $x(p - i, q - j)$. In deep learning nobody turns it, and neither do we.
+#
+# The window fits in $P = H - R + 1$ places from top to bottom. Two options change that: **padding** puts rings of zeros round the image first, and with
+# **stride** $t$ the window moves $t$ pixels at a time, so that it starts at pixel $(t p, t q)$:
+#
+# $$P = \left\lfloor \frac{H + 2\,\text{padding} - R}{\text{stride}} \right\rfloor + 1, \qquad
+# Q = \left\lfloor \frac{W + 2\,\text{padding} - S}{\text{stride}} \right\rfloor + 1.$$
+#
+# In these exercises torch's own convolutions are out of bounds, of course: the check notices when one is called.
+#
+# {{exercise conv_direct}}
+#
+# <details><summary>Hint 1: which loops?</summary>
+#
+# Seven loops would be right, and would take minutes. Loop over the few places (i, j) of the window alone, and let torch do all images, channels and
+# outputs at once.
+#
+# </details>
+# <details><summary>Hint 2: what place (i, j) of the window sees</summary>
+#
+# While the window slides, its place (i, j) meets the pixels with rows i, i + stride, i + 2 stride, …, P of them:
+# `x[:, :, i : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride]`, of shape (N, C, P, Q). `functional.pad(x, (padding,) * 4)` adds the zeros.
+#
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# ```python
+# for i in range(R):
+#     for j in range(S):
+#         seen = ...
+#         y += torch.einsum("kc,ncpq->nkpq", w[:, :, i, j], seen)
+# ```
+#
+# </details>
+
+
+# %%
+def conv_direct(x, w, stride=1, padding=0):
+    """The convolution by its formula.
+
+    x: (N, C, H, W), w: (K, C, R, S), of the same dtype. Returns y (N, K, P, Q), of that dtype.
+
+    >>> conv_direct(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
+    tensor([[[[12., 16.], [24., 28.]]]])
+    """
+    # BEGIN SOLUTION
+    (N, _, H, W), (K, _, R, S) = x.shape, w.shape
+    P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+    x = functional.pad(x, (padding,) * 4)
+    y = x.new_zeros(N, K, P, Q)
+    for i in range(R):
+        for j in range(S):
+            seen = x[:, :, i : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride]
+            y += torch.einsum("kc,ncpq->nkpq", w[:, :, i, j], seen)
+    return y
+    # END SOLUTION
+
+
+# %%
+check("convolution.conv_direct")
+
+# %% [markdown]
+# ## A convolution is a matrix product
+#
+# Processors are better at matrix products than at anything else. So copy: write what the window sees at each place into a column, and a convolution
+# becomes **one** product, filters (K, C R S) times columns (C R S, P Q). This is *im2col* (Chellapilla et al., 2006), the matrix in the middle of the picture.
+#
+# The rows of the matrix run over channel, then row, then column of the window, so that a filter is simply `w[k].flatten()`; the columns run over p, then q.
+# For the lecture's image and a window of 2 x 2:
+#
+# $$\begin{pmatrix} A&B&C\\ D&E&F\\ G&H&J \end{pmatrix} \;\to\;
+# \begin{pmatrix} A&B&D&E\\ B&C&E&F\\ D&E&G&H\\ E&F&H&J \end{pmatrix}$$
+#
+# The way back, `col2im`, takes a matrix of that shape and **adds** each of its numbers to the pixel that `im2col` copied from there. It is not the inverse (what was copied four
+# times comes back four times) but the *adjoint*: $\langle \text{im2col}(x), c\rangle = \langle x, \text{col2im}(c)\rangle$. Training needs it: if the columns
+# get the gradient $c$, the image gets `col2im(c)`.
+#
+# {{exercise im2col}}
+#
+# <details><summary>Hint 1: the same R S slices</summary>
+#
+# The slice of hint 2 above, (N, C, P, Q), is the row (c, i, j) of the matrix for all c at once. Make an empty (N, C, r, s, P, Q), fill `[:, :, i, j]`,
+# and reshape at the end.
+#
+# </details>
+# <details><summary>Hint 2: back</summary>
+#
+# `columns.view(N, C, r, s, P, Q)`, a padded image of zeros, and the same two loops: now the slice of the image is on the left, with `+=`. In the end cut
+# the padding off.
+#
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# ```python
+# columns = x.new_empty(N, C, r, s, P, Q)
+# for i in range(r):
+#     for j in range(s):
+#         columns[:, :, i, j] = x[:, :, i : ..., j : ...]
+# return columns.view(N, C * r * s, P * Q)
+#
+# for i in range(r):                               # in col2im
+#     for j in range(s):
+#         x[:, :, i : ..., j : ...] += columns[:, :, i, j]
+# ```
+#
+# </details>
+
+
+# %%
+def im2col(x, r, s, stride=1, padding=0):
+    """What a window of r x s sees at each of its places, as the columns of a matrix.
+
+    x: (N, C, H, W). Returns (N, C r s, P Q): row s (r c + i) + j, column Q p + q holds pixel
+    (p stride + i, q stride + j) of channel c of the padded image.
+
+    >>> im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), 2, 2)[0]
+    tensor([[1., 2., 4., 5.], [2., 3., 5., 6.], [4., 5., 7., 8.], [5., 6., 8., 9.]])
+    """
+    # BEGIN SOLUTION
+    N, C, H, W = x.shape
+    P, Q = (H + 2 * padding - r) // stride + 1, (W + 2 * padding - s) // stride + 1
+    x = functional.pad(x, (padding,) * 4)
+    columns = x.new_empty(N, C, r, s, P, Q)
+    for i in range(r):
+        for j in range(s):
+            columns[:, :, i, j] = x[:, :, i : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride]
+    return columns.view(N, C * r * s, P * Q)
+    # END SOLUTION
+
+
+def col2im(columns, shape, r, s, stride=1, padding=0):
+    """The adjoint of im2col: each number of the matrix is added to the pixel that im2col takes it from.
+
+    columns: (N, C r s, P Q); shape: (N, C, H, W), that of the image. Returns an image of that shape.
+
+    >>> col2im(torch.ones(1, 4, 4), (1, 1, 3, 3), 2, 2)[0, 0]
+    tensor([[1., 2., 1.], [2., 4., 2.], [1., 2., 1.]])
+    """
+    # BEGIN SOLUTION
+    N, C, H, W = shape
+    P, Q = (H + 2 * padding - r) // stride + 1, (W + 2 * padding - s) // stride + 1
+    columns = columns.view(N, C, r, s, P, Q)
+    x = columns.new_zeros(N, C, H + 2 * padding, W + 2 * padding)
+    for i in range(r):
+        for j in range(s):
+            x[:, :, i : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride] += columns[:, :, i, j]
+    return x[:, :, padding : padding + H, padding : padding + W]
+    # END SOLUTION
+
+
+# %%
+check("convolution.im2col")
+
+# %% [markdown]
+# Now the product. The function that multiplies comes as an argument, `matmul`. Use it as you would use `torch.matmul`; the check passes one that counts.
+#
+# {{exercise conv_im2col}}
+#
+# <details><summary>Hint 1: shapes</summary>
+#
+# `w.flatten(1)` is (K, C R S); the columns are (N, C R S, P Q). `matmul` of the two is (N, K, P Q): a matrix times a stack of matrices, in one call.
+#
+# </details>
+# <details><summary>Hint 2: the last step</summary>
+#
+# P Q numbers in a row become P rows of Q again: `.view(N, K, P, Q)`.
+#
+# </details>
+
+
+# %%
+def conv_im2col(x, w, stride=1, padding=0, matmul=torch.matmul):
+    """The convolution as one matrix product, of the filters with the columns of im2col.
+
+    x: (N, C, H, W), w: (K, C, R, S). Returns y (N, K, P, Q). All multiplications are in one call of `matmul`.
+
+    >>> conv_im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
+    tensor([[[[12., 16.], [24., 28.]]]])
+    """
+    # BEGIN SOLUTION
+    (N, _, H, W), (K, _, R, S) = x.shape, w.shape
+    P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+    return matmul(w.flatten(1), im2col(x, R, S, stride, padding)).view(N, K, P, Q)
+    # END SOLUTION
+
+
+# %%
+check("convolution.conv_im2col")
+
+# %% [markdown]
+# ## A convolution is a matrix
+#
+# im2col makes a matrix of the image. One can also make a matrix of the **filter**, and leave the image alone, as one long vector. For the lecture's example
+#
+# $$\begin{pmatrix}
+# \alpha&\beta&0&\gamma&\delta&0&0&0&0\\
+# 0&\alpha&\beta&0&\gamma&\delta&0&0&0\\
+# 0&0&0&\alpha&\beta&0&\gamma&\delta&0\\
+# 0&0&0&0&\alpha&\beta&0&\gamma&\delta
+# \end{pmatrix}
+# \begin{pmatrix} A\\B\\C\\D\\E\\F\\G\\H\\J \end{pmatrix} =
+# \begin{pmatrix} \alpha A + \beta B + \gamma D + \delta E\\ \alpha B + \beta C + \gamma E + \delta F\\
+# \alpha D + \beta E + \gamma G + \delta H\\ \alpha E + \beta F + \gamma H + \delta J \end{pmatrix}.$$
+#
+# (The lecture adds a bias $b$ to each line.) A matrix whose diagonals are constant is called *Toeplitz*; this one is made of such blocks. Look at the step from row 2 to row 3: the window reached the
+# end of a line, and the weights jump by **two** places. Nobody would compute with this matrix, it is almost all zeros. But it says that a convolution is linear, $y = T x$, and so its gradient
+# is $T^T$ times the gradient of $y$: a convolution again.
+#
+# {{exercise toeplitz}}
+#
+# <details><summary>Hint 1: one row</summary>
+#
+# Row `p * Q + q` belongs to the output (p, q). It has the weight `w[i, j]` at the place of pixel (p + i, q + j) in the unrolled image: column `(p + i) * wd + q + j`.
+#
+# </details>
+# <details><summary>Hint 2: three loops are enough</summary>
+#
+# The S weights of a row of the window stand side by side: `T[row, start : start + S] = w[i]`.
+#
+# </details>
+
+
+# %%
+def toeplitz(w, h, wd):
+    """The matrix T of a convolution: T @ x.ravel() are the outputs, for every image x (h, wd).
+
+    w: (R, S), one filter for one channel. Returns T ((h - R + 1) (wd - S + 1), h wd), of the dtype of w.
+
+    >>> toeplitz(torch.tensor([[1.0, 2.0]]), 1, 4)
+    tensor([[1., 2., 0., 0.], [0., 1., 2., 0.], [0., 0., 1., 2.]])
+    """
+    # BEGIN SOLUTION
+    R, S = w.shape
+    P, Q = h - R + 1, wd - S + 1
+    T = w.new_zeros(P * Q, h * wd)
+    for p in range(P):
+        for q in range(Q):
+            for i in range(R):
+                start = (p + i) * wd + q
+                T[p * Q + q, start : start + S] = w[i]
+    return T
+    # END SOLUTION
+
+
+# %%
+check("convolution.toeplitz")
+
+# %% [markdown]
+# ## Through the Fourier transform
+#
+# A Fourier transform $\mathcal F$ writes an image as a sum of waves. For waves, sliding is easy: it multiplies each of them by a number. So the convolution becomes a plain product, frequency by frequency
+# (Mathieu et al., 2014):
+#
+# $$y_{n,k} = \mathcal F^{-1}\Big( \sum_c \mathcal F(x_{n,c}) \odot \overline{\mathcal F(w_{k,c})} \Big).$$
+#
+# The bar is the complex conjugate: without it the window would be flipped. `torch.fft.rfft2(w, s=(H, W))` fills the filter up with zeros to the size of the image, so that the spectra match. For real images half of the
+# spectrum says everything, so it has only W // 2 + 1 columns, and `irfft2` must be told the size it came from: `s=(H, W)`.
+#
+# One more thing. Waves have no border: a window that sticks out on the right sees the image again from its left. In which outputs does this happen? Only in those where the window does not fit into the
+# image, beyond row $P$ and column $Q$. **Cut them off**, and what is left is right. (If padding is asked for, put the zeros there first.)
+#
+# The cost hardly depends on the size of the window. That is why large windows are its home (Vasilache et al., 2015).
+#
+# {{exercise conv_fft}}
+#
+# <details><summary>Hint 1: one image, one channel</summary>
+#
+# `torch.fft.irfft2(torch.fft.rfft2(x) * torch.fft.rfft2(w, s=x.shape[-2:]).conj(), s=x.shape[-2:])`, then `[:P, :Q]`.
+#
+# </details>
+# <details><summary>Hint 2: channels</summary>
+#
+# The spectra are (N, C, H, W // 2 + 1) and (K, C, H, W // 2 + 1), and the sum runs over c: `torch.einsum("nchw,kchw->nkhw", ...)`.
+#
+# </details>
+
+
+# %%
+def conv_fft(x, w, padding=0):
+    """The convolution as a product of spectra.
+
+    x: (N, C, H, W), w: (K, C, R, S), real. Returns y (N, K, P, Q), real, with P = H + 2 padding - R + 1.
+
+    >>> conv_fft(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
+    tensor([[[[12., 16.], [24., 28.]]]])
+    """
+    # BEGIN SOLUTION
+    x = functional.pad(x, (padding,) * 4)
+    size = x.shape[2:]
+    P, Q = size[0] - w.shape[2] + 1, size[1] - w.shape[3] + 1
+    spectra = torch.einsum("nchw,kchw->nkhw", torch.fft.rfft2(x), torch.fft.rfft2(w, s=size).conj())
+    return torch.fft.irfft2(spectra, s=size)[..., :P, :Q]
+    # END SOLUTION
+
+
+# %%
+check("convolution.conv_fft")
+
+# %% [markdown]
+# ## Fewer multiplications
+#
+# Two outputs of a filter with three weights cost six multiplications. Or four. With $d$ for four pixels and $g$ for the weights,
+#
+# $$\begin{aligned} m_1 &= (d_0 - d_2)\, g_0 & m_2 &= (d_1 + d_2)\,\tfrac{g_0 + g_1 + g_2}{2} & y_0 &= m_1 + m_2 + m_3\\
+# m_4 &= (d_1 - d_3)\, g_2 & m_3 &= (d_2 - d_1)\,\tfrac{g_0 - g_1 + g_2}{2} & y_1 &= m_2 - m_3 - m_4 \end{aligned}$$
+#
+# Multiply it out: it is $y_0 = d_0 g_0 + d_1 g_1 + d_2 g_2$ and $y_1 = d_1 g_0 + d_2 g_1 + d_3 g_2$. The sums of weights are made once for a filter, and
+# used for every tile of the image. In two dimensions do it along the rows and then along the columns: 2 x 2 outputs from a tile of 4 x 4 pixels with $4 \cdot 4 = 16$ products where the formula takes $4 \cdot 9 = 36$
+# (Winograd, 1980; Lavin and Gray, 2016).
+#
+# In the picture both do one product per step. Choose an output: which of the 16 products does it use, and with which sign?
+
+# %%
+winograd_products.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Winograd's tile is done when the direct way has not finished its second output. But none of its outputs is ready before: every output adds up nine of the *same* 16 products, some of them with a minus sign. What was saved in
+# multiplications is paid in additions, and in numbers that stand between. A tile of 4 x 4 outputs takes 36 products in place of 144, with larger constants and more rounding.
+# </details>
+#
+# ### Where the matrices come from
+#
+# As matrices, $y = A^T\big[(G g) \odot (B^T d)\big]$. Call it $F(m, r)$: $m$ outputs, $r$ weights, and $a = m + r - 1$ pixels, products and points. A polynomial of degree $a - 1$ is known by its values at $a$ points. So to multiply two polynomials: take
+# their values at $a$ points, multiply these ($a$ products!), find the polynomial through them. Winograd's algorithm is this idea, read backwards (transposed), since a correlation is the transpose of a product of polynomials.
+#
+# Take $a - 1$ different numbers $t_0, t_1, \dots$, the simplest there are, and as the last point infinity, where the value of a polynomial is its leading coefficient. With
+#
+# $$N_i(t) = \prod_{j \ne i} (t - t_j), \qquad f_i = N_i(t_i), \qquad M(t) = \prod_j (t - t_j),$$
+#
+# | matrix | size | row or column $i$, for the numbers | the last one, for infinity |
+# |---|---|---|---|
+# | $A^T$ | $m \times a$ | column $(1, t_i, t_i^2, \dots, t_i^{m-1})$ | column $(0, \dots, 0, 1)$ |
+# | $G$ | $a \times r$ | row $(1, t_i, t_i^2, \dots, t_i^{r-1}) \,/\, f_i$ | row $(0, \dots, 0, 1)$ |
+# | $B^T$ | $a \times a$ | row: the coefficients of $N_i$, the constant first, then a 0 | row: the coefficients of $M$ |
+#
+# $B^T$ and $A^T$ come out whole or nearly so, and only $G$ has real fractions. It is for the filters, once. The points and the coefficients are given:
+
+# %%
+POINTS = [Fraction(t) for t in (0, 1, -1, 2, -2, "1/2", "-1/2", 3, -3)]
+
+
+def polynomial(roots):
+    """The coefficients of the product of all (t - root), the constant first.
+
+    >>> polynomial([1, -1])  # t^2 - 1
+    [Fraction(-1, 1), Fraction(0, 1), Fraction(1, 1)]
+    """
+    coefficients = [Fraction(1)]
+    for root in roots:
+        shifted, scaled = [Fraction(0), *coefficients], [root * c for c in coefficients] + [Fraction(0)]
+        coefficients = [s - c for s, c in zip(shifted, scaled, strict=True)]
+    return coefficients
+
+
+# %% [markdown]
+# {{exercise winograd_matrices}}
+#
+# <details><summary>Hint 1: the polynomials</summary>
+#
+# `points = POINTS[: m + r - 2]`. The other points of point i are `points[:i] + points[i + 1 :]`; `polynomial` of them has the coefficients of $N_i$. And $f_i$ is the product of the differences: `math.prod(t - other for other in ...)`.
+#
+# </details>
+# <details><summary>Hint 2: powers</summary>
+#
+# `[t**k for k in range(r)]` is a row of G before the division. `Fraction(0) ** 0` is 1, as it should be.
+#
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# ```python
+# A_T = [[t**i for t in points] + [Fraction(int(i == m - 1))] for i in range(m)]
+# for i, t in enumerate(points):
+#     others = points[:i] + points[i + 1 :]
+#     f = ...
+#     G.append([... for k in range(r)])
+#     B_T.append([*polynomial(others), Fraction(0)])
+# G.append(...)
+# B_T.append(polynomial(points))
+# ```
+#
+# </details>
+
+
+# %%
+def winograd_matrices(m, r):
+    """The matrices of F(m, r), exactly: A^T [(G g) * (B^T d)] are the m outputs of a filter g (r) on pixels d (m + r - 1).
+
+    Returns (A_T, G, B_T), m x a, a x r and a x a with a = m + r - 1: lists of rows of fractions.Fraction.
+
+    >>> A_T, G, B_T = winograd_matrices(2, 3)
+    >>> G[1]
+    [Fraction(1, 2), Fraction(1, 2), Fraction(1, 2)]
+    """
+    # BEGIN SOLUTION
+    points, G, B_T = POINTS[: m + r - 2], [], []
+    A_T = [[t**i for t in points] + [Fraction(int(i == m - 1))] for i in range(m)]
+    for i, t in enumerate(points):
+        others = points[:i] + points[i + 1 :]
+        f = math.prod(t - other for other in others)
+        G.append([t**k / f for k in range(r)])
+        B_T.append([*polynomial(others), Fraction(0)])
+    G.append([Fraction(int(k == r - 1)) for k in range(r)])
+    B_T.append(polynomial(points))
+    return A_T, G, B_T
+    # END SOLUTION
+
+
+# %%
+check("convolution.winograd_matrices")
+
+# %% [markdown]
+# ### The whole layer
+#
+# In two dimensions, for a tile $d$ of $a \times a$ pixels and a filter $g$ of $r \times r$ weights,
+#
+# $$U = G\, g\, G^T, \qquad V = B^T d\, B, \qquad Y = A^T \Big[\sum_c U_{k,c} \odot V_c\Big] A,$$
+#
+# and $Y$ is a tile of $m \times m$ outputs. The tiles of pixels overlap by $r - 1$. The sum over channels is where the work is: at each of the $a^2$ positions of a tile it is a matrix product,
+# $(K \times C)$ times $(C \times \text{all tiles of all images})$. So the layer is **one batched product**, `matmul(U, V)` with U (a², K, C) and V (a², C, tiles). Transform the filters once, not again for every tile, and give
+# `matmul` nothing but these: the check counts.
+#
+# {{exercise conv_winograd}}
+#
+# <details><summary>Hint 1: fill up, cut up</summary>
+#
+# Tiles must be whole: `functional.pad(x, (0, -Q % m, 0, -P % m))` adds what is missing on the right and below. `x.unfold(2, a, m).unfold(3, a, m)` are the tiles, (N, C, rows, columns, a, a).
+#
+# </details>
+# <details><summary>Hint 2: transforms</summary>
+#
+# `G @ w @ G.T` transforms the last two axes of all filters at once, and `B_T @ tiles @ B_T.T` those of all tiles. The matrices as tensors:
+# `torch.tensor([[float(v) for v in row] for row in rows], dtype=x.dtype)`.
+#
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# ```python
+# U = (G @ w @ G.T).permute(2, 3, 0, 1).reshape(a * a, K, C)
+# V = (B_T @ tiles @ B_T.T).permute(4, 5, 1, 0, 2, 3).reshape(a * a, C, -1)
+# M = matmul(U, V).view(a, a, K, N, rows, columns)
+# Y = A_T @ M.permute(3, 2, 4, 5, 0, 1) @ A_T.T         # (N, K, rows, columns, m, m)
+# return Y.transpose(3, 4).reshape(N, K, rows * m, columns * m)[...]
+# ```
+#
+# </details>
+
+
+# %%
+def conv_winograd(x, w, m=2, matmul=torch.matmul):
+    """The convolution by Winograd's tiles of m x m outputs; stride 1, no padding.
+
+    x: (N, C, H, W), w: (K, C, r, r), of the same dtype. Returns y (N, K, H - r + 1, W - r + 1); sizes that are no
+    multiple of m too. `matmul` gets the transformed filters and tiles, and does all products of the two.
+
+    >>> conv_winograd(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 3, 3))
+    tensor([[[[45.]]]])
+    """
+    # BEGIN SOLUTION
+    (N, C, H, W), (K, _, r, _) = x.shape, w.shape
+    P, Q, a = H - r + 1, W - r + 1, m + r - 1
+    A_T, G, B_T = (
+        torch.tensor([[float(v) for v in row] for row in rows], dtype=x.dtype) for rows in winograd_matrices(m, r)
+    )
+    tiles = functional.pad(x, (0, -Q % m, 0, -P % m)).unfold(2, a, m).unfold(3, a, m)
+    rows, columns = tiles.shape[2:4]
+    U = (G @ w @ G.T).permute(2, 3, 0, 1).reshape(a * a, K, C)
+    V = (B_T @ tiles @ B_T.T).permute(4, 5, 1, 0, 2, 3).reshape(a * a, C, -1)
+    M = matmul(U, V).view(a, a, K, N, rows, columns)
+    Y = A_T @ M.permute(3, 2, 4, 5, 0, 1) @ A_T.T
+    return Y.transpose(3, 4).reshape(N, K, rows * m, columns * m)[:, :, :P, :Q]
+    # END SOLUTION
+
+
+# %%
+check("convolution.conv_winograd")
+
+# %% [markdown]
+# ## What each of them costs
+#
+# Before you measure, count. Two numbers say most of it: the multiplications, and the bytes that go to and from memory. Every algorithm reads x and w and writes y once; what it puts in between is
+# written once and read once. Numbers have 4 bytes, complex ones 8. Only products of data with weights count here, not the constants inside of transforms.
+#
+# | algorithm | multiplications | what stands in between |
+# |---|---|---|
+# | `direct` | one for each weight of a filter at each output, in all channels | nothing |
+# | `im2col` | the same | the columns of all images |
+# | `toeplitz` | the same | the non-zeros of one T for all K filters and C channels: for each its number (4 bytes) and its row and column (8 each) |
+# | `winograd_2x2`, `winograd_4x4` | $(m+2)^2$ for each tile, filter and channel | U, V and the sums over channels M |
+# | `fft` | 4 for each frequency, image, filter and channel: a complex product is four real ones | the spectra of x, w and y |
+#
+# The tiles cover P x Q outputs; those at the border count as whole ones. The textbook's Fourier transform takes sizes that are powers of two: $a \ge H + 2\,\text{padding}$ and $b \ge W + 2\,\text{padding}$, with
+# $a \times (b/2 + 1)$ frequencies (rounded down).
+#
+# A `Problem` knows its letters:
+
+# %%
+problem = Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1)  # a layer of VGG-16
+print(problem.P, problem.Q, problem.stride, problem.padding)
+
+# %% [markdown]
+# {{exercise conv_cost}}
+#
+# <details><summary>Hint 1: the plan</summary>
+#
+# Compute `multiplications` and `between` (in bytes) for each algorithm; the bytes are then `4 * (x + w + y) + 2 * between`, for all of them.
+#
+# </details>
+# <details><summary>Hint 2: tiles and powers</summary>
+#
+# `-(-n // m)` is n / m rounded up, so there are N · that of P · that of Q tiles. `1 << (n - 1).bit_length()` is the least power of two from n on.
+#
+# </details>
+# <details><summary>Hint 3: three sets each time</summary>
+#
+# Winograd: $a^2$ numbers for each of K C filters, tiles · C tiles and tiles · K sums. Fourier: all frequencies for each of N C images, K C filters and N K outputs.
+#
+# </details>
+
+
+# %%
+def conv_cost(algorithm, problem):
+    """The multiplications of an algorithm and the bytes it moves, (multiplications, bytes).
+
+    algorithm: "direct", "im2col", "toeplitz", "winograd_2x2", "winograd_4x4" or "fft"; problem: a `Problem` with N, C,
+    H, W, K, R, S, P, Q, stride and padding. Winograd's problems are 3x3 with stride 1.
+
+    >>> conv_cost("direct", Problem(N=1, C=1, H=3, W=3, K=1, R=2, S=2))  # 4 outputs, 4 weights; 9 + 4 + 4 numbers
+    (16, 68)
+    """
+    # BEGIN SOLUTION
+    N, C, H, W, K, R, S = (getattr(problem, letter) for letter in "NCHWKRS")
+    P, Q, border = problem.P, problem.Q, 2 * problem.padding
+    multiplications, between = N * K * P * Q * C * R * S, 0
+    if algorithm == "im2col":
+        between = 4 * N * C * R * S * P * Q
+    elif algorithm == "toeplitz":
+        between = (4 + 8 + 8) * K * P * Q * C * R * S
+    elif algorithm.startswith("winograd"):
+        m = int(algorithm[-1])
+        tiles, a = N * -(-P // m) * -(-Q // m), m + 2
+        multiplications, between = a * a * tiles * K * C, 4 * a * a * (K * C + tiles * C + tiles * K)
+    elif algorithm == "fft":
+        a, b = (1 << (n + border - 1).bit_length() for n in (H, W))
+        frequencies = a * (b // 2 + 1)
+        multiplications, between = 4 * frequencies * N * K * C, 8 * frequencies * (N * C + K * C + N * K)
+    return multiplications, 4 * (N * C * H * W + K * C * R * S + N * K * P * Q) + 2 * between
+    # END SOLUTION
+
+
+# %%
+check("convolution.conv_cost")
+
+# %% [markdown]
+# What do your numbers say of three layers?
+
+# %%
+with when_solved():
+    layers = {
+        "LeNet-5 conv1": Problem(N=1, C=1, H=32, W=32, K=6, R=5, S=5),
+        "VGG-16 conv3_2": Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1),
+        "13x13 windows": Problem(N=1, C=64, H=64, W=64, K=64, R=13, S=13, padding=6),
+    }
+    for name, problem in layers.items():
+        print(f"{name:15} {'multiplications':>16} {'megabytes':>10} {'per byte':>9}")
+        for algorithm in ALGORITHMS:
+            if (problem.R, problem.S) == (3, 3) or "winograd" not in algorithm:
+                multiplications, nbytes = conv_cost(algorithm, problem)
+                print(f"  {algorithm:13} {multiplications:16,} {nbytes / 1e6:10.1f} {multiplications / nbytes:9.1f}")
+
+# %% [markdown]
+# Counting is not timing. A processor may do ten multiplications in the time that one number takes from memory, and a matrix product may run ten times as fast as a loop. So race them.
+#
+# Below, images of 32 x 32 pixels with the algorithms of the course's library, one thread, kernels from 1 x 1 to 15 x 15. Dots are measured while you watch; lines are what the counts predict, from two
+# numbers about this machine: how fast it multiplies matrices and how fast it copies memory. The vertical line is the crossover, from where on Fourier is fastest.
+#
+# 1. With how many channels does Fourier win from the smallest kernel on? Why does the number of channels matter?
+# 2. Which algorithm is furthest from its prediction? What does it do that is not counted?
+# 3. Raise the batch. Which algorithm gains most per image, and why?
+
+# %%
+convolution_race.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# TODO
+# </details>
+
+# %% [markdown]
+# ## On the GPU: a matrix that is never there
+#
+# A GPU multiplies matrices in blocks of, say, 16 x 16, and has units that do little else (tensor cores). So im2col would be right for it, but for the matrix: it is R S times as large as the image, and moving numbers is what a GPU
+# waits for. The way out is the **implicit** matrix product. Each program computes one block of y, and whenever it needs a block of the im2col matrix, it collects those numbers from the image itself.
+# The matrix is never stored; it exists only as a rule that says where its number (pixel, weight) is found.
+#
+# Think of y as a matrix with a row for each output pixel $(n, p, q)$, counted $0 \dots N P Q - 1$, and a column for each filter $k$. A program has BLOCK rows and BLOCK columns of it, and adds up over the weights $(c, r, s)$, counted $0 \dots C R S - 1$, BLOCK at a time:
+#
+# | number | belongs to | lies in memory at |
+# |---|---|---|
+# | image pixel, for output $m$ and weight $d$ | $n = m \,//\, (PQ)$, $p = m \,//\, Q \,\%\, P$, $q = m \,\%\, Q$; $c = d \,//\, (RS)$, $r = d \,//\, S \,\%\, R$, $s = d \,\%\, S$ | `x + ((n * C + c) * H + h) * W + v` with $h = p\,\text{stride} + r - \text{padding}$, $v$ alike |
+# | weight $d$ of filter $k$ | | `w + k * (C * R * S) + d` |
+# | output $m$ of filter $k$ | $n$, $p$, $q$ as above | `y + ((n * K + k) * P + p) * Q + q` |
+#
+# On a GPU nobody checks an index. A program that reads or writes beyond the end of a tensor gets other data, or destroys it. So every `tl.load` and `tl.store` has a **mask**: false for pixels beyond N P Q, filters beyond K, weights beyond C R S, and for $h$, $v$ outside
+# of the image: that is all there is to padding.
+#
+# The kernel is written in Triton. Without a GPU its interpreter runs it here, line by line and slowly: the same results, for small images. `launch` starts it; `launch_in` puts x, w and y into one piece of memory with guards between them, for the check.
+
+# %%
+BLOCK = 16
+
+
+def launch(x, w, y, stride=1, padding=0):
+    """Run conv_kernel on x (N, C, H, W) and w (K, C, R, S); each program writes BLOCK pixels of BLOCK filters of y."""
+    (N, C, H, W), (K, _, R, S), (_, _, P, Q) = x.shape, w.shape, y.shape
+    programs = math.ceil(N * P * Q / BLOCK) * math.ceil(K / BLOCK)
+    run(conv_kernel, programs, x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK=BLOCK)
+
+
+def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
+    """The same in a copy of `memory`, where x, w and y lie one after the other between guards; returns the copy."""
+    memory, places, start = memory.to(DEVICE, copy=True), [], guard
+    (N, _, H, W), (K, _, R, S) = x_shape, w_shape
+    y_shape = N, K, (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+    for shape in (x_shape, w_shape, y_shape):
+        places.append(memory[start : start + math.prod(shape)].view(shape))
+        start += math.prod(shape) + guard
+    launch(*places, stride, padding)
+    return memory.cpu()
+
+
+# %% [markdown]
+# {{exercise conv_kernel}}
+#
+# <details><summary>Hint 1: which block is mine?</summary>
+#
+# There are `tl.cdiv(K, BLOCK)` blocks of filters for each block of pixels. With `i = tl.program_id(0)` take block `i // blocks` of the pixels and block `i % blocks` of the filters:
+# `m = i // blocks * BLOCK + tl.arange(0, BLOCK)`, and `k` alike.
+#
+# </details>
+# <details><summary>Hint 2: vectors that make matrices</summary>
+#
+# `n`, `p`, `q` are vectors over the rows, `c`, `r`, `s` vectors over the columns of a block. `p[:, None]` is a column and `r[None, :]` a row, and their sum is a matrix: `h = (p * stride - padding)[:, None] + r[None, :]`.
+#
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# ```python
+# acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+# for start in range(0, C * R * S, BLOCK):
+#     d = start + tl.arange(0, BLOCK)
+#     c, r, s = ...
+#     h, v = ...
+#     inside = (h >= 0) & (h < H) & ... & (m < N * P * Q)[:, None] & (d < C * R * S)[None, :]
+#     a = tl.load(x + ..., mask=inside, other=0.0)                    # (pixels, weights)
+#     b = tl.load(w + ..., mask=..., other=0.0)                       # (weights, filters)
+#     acc += tl.dot(a, b, input_precision="ieee")
+# tl.store(y + ..., acc, mask=(m < N * P * Q)[:, None] & (k < K)[None, :])
+# ```
+#
+# (In a kernel assign one name at a time: `c = ...`, `r = ...`, each on its line, reads best.)
+#
+# </details>
+
+
+# %%
+@triton.jit
+def conv_kernel(x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK: tl.constexpr):
+    """The convolution y (N, K, P, Q) of x (N, C, H, W) with w (K, C, R, S), as an implicit matrix product.
+
+    x, w and y are where the tensors begin; all are float32 and without gaps. This is one program of
+    ceil(N P Q / BLOCK) * ceil(K / BLOCK): it writes BLOCK output pixels of BLOCK filters, and nothing else.
+    """
+    # BEGIN SOLUTION
+    blocks = tl.cdiv(K, BLOCK)
+    m = tl.program_id(0) // blocks * BLOCK + tl.arange(0, BLOCK)
+    k = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    n, p, q = m // (P * Q), m // Q % P, m % Q
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, C * R * S, BLOCK):
+        d = start + tl.arange(0, BLOCK)
+        c, r, s = d // (R * S), d // S % R, d % S
+        h = (p * stride - padding)[:, None] + r[None, :]
+        v = (q * stride - padding)[:, None] + s[None, :]
+        inside = (h >= 0) & (h < H) & (v >= 0) & (v < W) & (m < N * P * Q)[:, None] & (d < C * R * S)[None, :]
+        a = tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v, mask=inside, other=0.0)
+        real = (d < C * R * S)[:, None] & (k < K)[None, :]
+        b = tl.load(w + k[None, :] * (C * R * S) + d[:, None], mask=real, other=0.0)
+        acc += tl.dot(a, b, input_precision="ieee")
+    to = y + ((n[:, None] * K + k[None, :]) * P + p[:, None]) * Q + q[:, None]
+    tl.store(to, acc, mask=(m < N * P * Q)[:, None] & (k < K)[None, :])
+    # END SOLUTION
+
+
+# %%
+check("convolution.conv_kernel")
+
+# %% [markdown]
+# What does your kernel compute? Here it finds the edges of a handwritten digit: two filters by hand, one for edges between left and right and one for edges between above and below.
+
+# %%
+with when_solved():
+    image = digits().x[:1].contiguous()
+    sobel = torch.tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]])
+    filters = torch.stack([sobel, sobel.T])[:, None].contiguous()
+    edges = torch.empty(1, 2, 8, 8)
+    x, w, y = (t.to(DEVICE) for t in (image, filters, edges))
+    launch(x, w, y, padding=1)
+    edges = y.cpu()
+    print(f"largest difference to conv_direct: {(edges - conv_direct(image, filters, padding=1)).abs().max():.1e}")
+    _, places = plt.subplots(1, 3, figsize=(7.5, 2.6))
+    for place, picture, title in zip(
+        places, (image[0, 0], edges[0, 0], edges[0, 1]), ("the image", "left and right", "above and below")
+    ):
+        place.imshow(picture, cmap="gray_r" if title == "the image" else "RdBu")
+        place.set_title(title)
+        place.axis("off")
+    plt.show()
+
+# %% [markdown]
+# ## The layers of real networks
+#
+# LeNet-5 (LeCun et al., 1998) read the digits on cheques; VGG-16 (Simonyan and Zisserman, 2015) won a part of ImageNet's contest and is made of 3x3 windows alone. Here are layers of both, run by your functions, by the
+# course's library and by PyTorch, one image at a time and on one thread. The bars are speeds relative to PyTorch: 1 is as fast, 0.1 is ten times slower.
+
+# %%
+LAYERS = {
+    "LeNet-5 conv1": Problem(N=1, C=1, H=32, W=32, K=6, R=5, S=5),
+    "LeNet-5 conv2": Problem(N=1, C=6, H=14, W=14, K=16, R=5, S=5),
+    "VGG-16 conv3_2": Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1),
+    "VGG-16 conv5_2": Problem(N=1, C=512, H=14, W=14, K=512, R=3, S=3, padding=1),
+}
+
+
+def padded(x, problem):
+    return functional.pad(x, (problem.padding,) * 4)
+
+
+def contestants(problem):
+    """Everyone who can compute this layer, as functions of x and w."""
+    found = {
+        "PyTorch": lambda x, w: functional.conv2d(x, w, padding=problem.padding),
+        "your conv_direct": lambda x, w: conv_direct(x, w, padding=problem.padding),
+        "your conv_im2col": lambda x, w: conv_im2col(x, w, padding=problem.padding),
+        "your conv_fft": lambda x, w: conv_fft(x, w, padding=problem.padding),
+    }
+    if (problem.R, problem.S) == (3, 3):
+        found["your conv_winograd, m = 2"] = lambda x, w: conv_winograd(padded(x, problem), w, 2)
+        found["your conv_winograd, m = 4"] = lambda x, w: conv_winograd(padded(x, problem), w, 4)
+        found["library: winograd_4x4"] = lambda x, w: ALGORITHMS["winograd_4x4"](x, w, padding=problem.padding)
+    found["library: direct"] = lambda x, w: ALGORITHMS["direct"](x, w, padding=problem.padding)
+    found["library: fft"] = lambda x, w: ALGORITHMS["fft"](x, w, padding=problem.padding)
+    return found
+
+
+def fastest(f, *arguments):
+    """The least seconds of three runs, after one that does not count."""
+    f(*arguments)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        f(*arguments)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+with when_solved():
+    _, places = plt.subplots(2, 2, figsize=(9.6, 6.4), layout="constrained")
+    for place, (layer, problem) in zip(places.flat, LAYERS.items()):
+        generator = torch.Generator().manual_seed(5)
+        x, w = (torch.randn(shape, generator=generator) for shape in (problem.x_shape, problem.w_shape))
+        right = functional.conv2d(x.double(), w.double(), padding=problem.padding)
+        seconds, errors = {}, {}
+        for name, f in contestants(problem).items():
+            seconds[name] = fastest(f, x, w)
+            errors[name] = ((f(x, w) - right).abs().max() / right.abs().max()).item()
+        print(
+            f"{layer}: PyTorch {1e3 * seconds['PyTorch']:.2f} ms; largest error {max(errors.values()):.0e}, of {max(errors, key=errors.get)}"
+        )
+        speeds = {name: seconds["PyTorch"] / s for name, s in seconds.items() if name != "PyTorch"}
+        colours = [style.BLUE if name.startswith("your") else style.GREEN for name in speeds]
+        place.barh(list(speeds), list(speeds.values()), color=colours)
+        place.axvline(1, color=style.INK, linewidth=1)
+        place.set(xscale="log", xlim=(0.005, 5), title=layer, xlabel="speed, PyTorch = 1")
+        place.invert_yaxis()
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# TODO2
+# </details>
+
+# %% [markdown]
+# Last, your own algorithms in the race, with your own counts behind the lines. `conv_kernel` is not among them: an interpreter would be no match.
+
+# %%
+with when_solved():
+    conv_cost("direct", problem)  # the race needs your counts
+    yours = {
+        "direct": conv_direct,
+        "im2col": conv_im2col,
+        "winograd_2x2": conv_winograd,
+        "winograd_4x4": lambda x, w: conv_winograd(x, w, 4),
+        "fft": conv_fft,
+        "torch": functional.conv2d,
+    }
+    display(convolution_race.explorable(yours, conv_cost))
+
+# %% [markdown]
+# ## What you take with you
+#
+# - One operation, many algorithms: a sum, a matrix product, a product of spectra, tiles with fewer products. All are exact; they round differently.
+# - Fewer multiplications are bought with memory and additions. Which of them is scarce decides, so there is no best algorithm, only a best one for a layer and a machine. Libraries choose by tables, models or trials.
+# - A convolution is linear: its gradient is a convolution too, by $T^T$, by `col2im`, by the same kernels with the roles exchanged.
+# - On a GPU do not store what you can address. An implicit matrix costs index arithmetic, which is cheap, in place of memory traffic, which is not.
+#
+# ### Further reading
+#
+# - K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document processing", *IWFHR* (2006): im2col.
+# - S. Winograd, *Arithmetic Complexity of Computations*, SIAM (1980), and A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", *CVPR* (2016).
+# - M. Mathieu, M. Henaff, Y. LeCun, "Fast training of convolutional networks through FFTs", *ICLR* (2014); N. Vasilache et al., "Fast convolutional nets with fbfft: a GPU performance evaluation", *ICLR* (2015).
+# - S. Chetlur et al., "cuDNN: efficient primitives for deep learning", arXiv:1410.0759 (2014): the implicit matrix product.
+# - Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition", *Proceedings of the IEEE* 86 (1998): LeNet-5.
+# - K. Simonyan, A. Zisserman, "Very deep convolutional networks for large-scale image recognition", *ICLR* (2015): VGG.

@@ -1,0 +1,59 @@
+"""Lab 05 as a student meets it: windows slide, products add up, algorithms race, a flipped kernel is named."""
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+FLIPPED = (
+    "conv_direct = lambda x, w, stride=1, padding=0: functional.conv2d(x, w.flip(2, 3), stride=stride, padding=padding)"
+)
+
+
+def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
+    lab = open_lab("05_convolution.ipynb")
+    lab.run_all(seconds=220)
+    lab.page.wait_for_timeout(500)
+    lab.page.locator(".jp-Notebook .jp-Cell").first.scroll_into_view_if_needed()
+    lab.screenshot("05_top")
+    for text, name, keys in (
+        ("sliding_window.explorable()", "sliding_window", 3),
+        ("winograd_products.explorable()", "winograd_products", 14),
+    ):
+        explorable = lab.explorable(text)
+        for _ in range(keys):
+            explorable.press(0, "ArrowRight")
+        lab.screenshot(f"05_{name}")
+        timed = explorable.milliseconds(0, keys=("ArrowLeft", "ArrowRight"))
+        print(f"{name}: slider to picture {timed:.0f} ms, median of 20 moves")
+        explorable.press(len(explorable.sliders) - 1)
+    race(lab)
+
+    for text, name in (
+        ("def launch(", "kernel"),
+        ("LAYERS = {", "layers"),
+        ("convolution_race.explorable(yours", "yours"),
+    ):
+        lab.cell(text).locator("img").first.scroll_into_view_if_needed() if name != "kernel" else lab.cell(text)
+        lab.page.wait_for_timeout(200)
+        lab.screenshot(f"05_{name}")
+    verdict = lab.cell('check("convolution.conv_kernel")').locator(".jp-OutputArea-output").first
+    assert "10 / 10" in verdict.inner_text()
+    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+
+    wrong = lab.run_new_cell(f'{FLIPPED}; check("convolution.conv_direct")').locator(".jp-OutputArea-output").first
+    wrong.wait_for()
+    assert "which this exercise forbids" in wrong.inner_text()
+    wrong.scroll_into_view_if_needed()
+    lab.screenshot("05_forbidden")
+
+
+def race(lab) -> None:
+    """A move is answered at once with what is predicted, and has measured all kernels a moment later."""
+    explorable = lab.explorable("convolution_race.explorable()")
+    lab.screenshot("05_race")
+    explorable.press(0, "ArrowRight")
+    image = explorable.picture
+    lab.wait_until_changed(
+        lambda: "Fourier is fastest" in (image.get_attribute("title") or image.get_attribute("alt") or ""), False
+    )
+    lab.screenshot("05_race_moved")
