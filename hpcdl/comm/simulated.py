@@ -352,6 +352,7 @@ class _Beside:
                 f, start = self.calls.popleft()
                 self.turns.clocks[number] = max(self.turns.clocks[number], start)
                 f(comm)
+                f = None  # what it holds must not live until the next call
             self.busy = False
             if self.awaited:
                 self.awaited = False
