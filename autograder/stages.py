@@ -10,21 +10,7 @@ writes the call of the function.
 import torch
 from torch.nn.functional import cross_entropy
 
-from hpcdl.nn.awkward import MODELS
-
-
-class Work(torch.autograd.Function):
-    """The identity, whose backward pass takes `seconds` of the ranks' time."""
-
-    @staticmethod
-    def forward(ctx, x, comm, seconds):
-        ctx.comm, ctx.seconds = comm, seconds
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.comm.compute(ctx.seconds)
-        return gradient, None, None
+from hpcdl.nn.awkward import MODELS, takes_time
 
 
 def network(name: str, weights: list, comm=None, seconds: float = 0.0):
@@ -33,11 +19,7 @@ def network(name: str, weights: list, comm=None, seconds: float = 0.0):
     with torch.no_grad():
         for param, weight in zip(model.parameters(), weights, strict=True):
             param.copy_(weight)
-    if seconds:
-        for layer in model.modules():
-            if not list(layer.children()):
-                layer.register_forward_hook(lambda _, __, out: Work.apply(out, comm, seconds))
-    return model
+    return takes_time(model, comm, seconds) if seconds else model
 
 
 def steps(train_step, name: str, weights: list, batches: list, lr: float, cap_bytes: int, comm):

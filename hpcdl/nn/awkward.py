@@ -77,3 +77,25 @@ class Deep(nn.Module):
 
 
 MODELS = {"plain": Plain, "tied": Tied, "frozen": Frozen, "unused": Unused, "routed": Routed, "deep": Deep}
+
+
+class Work(torch.autograd.Function):
+    """The identity, whose backward pass takes `seconds` of a rank's time: `comm.compute(seconds)`."""
+
+    @staticmethod
+    def forward(ctx, x, comm, seconds):
+        ctx.comm, ctx.seconds = comm, seconds
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.comm.compute(ctx.seconds)
+        return gradient, None, None
+
+
+def takes_time(model: nn.Module, comm, seconds: float) -> nn.Module:
+    """`model`, where each layer's backward pass takes `seconds` on the simulated machine."""
+    for layer in model.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(lambda _, __, out: Work.apply(out, comm, seconds))
+    return model
