@@ -8,6 +8,7 @@ LABS = (
     "perceptron",
     "backprop",
     "convolution",
+    "stochastic_rounding",
     "ddp",
     "collectives",
 )  # in the order of the course

@@ -1,0 +1,671 @@
+# %% [markdown]
+# # Lab 06 · Stochastic rounding
+# ## Less precision, on purpose
+#
+# Half the bits is half the memory, half the traffic, and on today's hardware several times the arithmetic. What stands in the way is a
+# simple thing: a small step, added to a large number, is rounded away. Training is made of small steps. In this lab you write the remedy,
+# which sounds like a joke and is a theorem: **round at random**, with the right odds.
+#
+# **You will be able to**
+# - say which numbers a 16-bit or 8-bit format has, and find the two on either side of any $x$;
+# - round to the nearest one, ties and all, with the same bits as hardware does;
+# - round at random so that nothing is lost on average, and prove it;
+# - do it for bfloat16 with one integer addition, and on a GPU with random numbers that every machine agrees on;
+# - train a network with 16-bit weights where rounding to nearest does not learn at all.
+#
+# **100 points, 7 exercises, about 90 minutes.** You need tensors and gradient descent (lab 02); the network at the end is lab 04's idea at work.
+# No GPU, no download.
+
+# %%
+import time
+
+import matplotlib.pyplot as plt
+import torch
+from torch.nn.functional import cross_entropy
+
+from autograder import check
+from hpcdl.data import digits
+from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
+from hpcdl.nn.lenet import lenet5
+from hpcdl.numerics import rounding
+from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
+from hpcdl.widgets import LiveFigure, low_precision_training, number_line, running_mean, stalling_sum, style, when_solved
+
+torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# A number format is a finite set of numbers, the small ticks below. Everything else has to become one of its two **neighbours**. Move $x$ and see
+# which two they are, which is nearer, and with what odds stochastic rounding takes each.
+#
+# Then try these:
+# 1. Begin with the fixed-point format of 8 bits. Where is the spacing $\varepsilon$ of its numbers largest?
+# 2. Choose **FP8 E4M3** and move $x$ from 0.1 to 4. At which places does the spacing change, and by how much?
+# 3. Find an $x$ whose odds are even. What does rounding to nearest do there?
+# 4. In fixed point, go beyond the last number. What becomes of $x$?
+
+# %%
+number_line.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. Nowhere: in fixed point it is the same everywhere, $\varepsilon = 2^{-FL}$.
+# 2. At each power of two it doubles. Between 1 and 2 there are as many numbers as between 2 and 4.
+# 3. In the middle between two numbers there is no nearer one. The rule is: to the *even* one, whose last bit is 0, so that ties go up as often as
+#    down.
+# 4. It **saturates**: it becomes the last number. Wrapping round to the other end, as integers do, would turn the largest weight into the smallest.
+# </details>
+
+# %% [markdown]
+# ## Formats
+#
+# **Fixed point** $\langle IL, FL\rangle$ has words of $WL = IL + FL$ bits. The word holds a whole number $k$ and means $k\,\varepsilon$ with
+# $\varepsilon = 2^{-FL}$. One of the $IL$ integer bits is the sign, so the numbers run from $-2^{IL-1}$ to $2^{IL-1} - \varepsilon$.
+#
+# **Floating point** has a sign, an exponent $e$ and mantissa bits. From $2^e$ to $2^{e+1}$ it has $2^{\text{mantissa bits}}$ numbers, evenly spaced:
+#
+# $$\varepsilon(x) = 2^{e - \text{mantissa bits}}, \qquad e = \lfloor \log_2 |x| \rfloor, \text{ but never less than } e_{\min}.$$
+#
+# Below $2^{e_{\min}}$ the spacing stops shrinking. These numbers are called **subnormal**; they fill the gap to 0 evenly.
+#
+# In this lab a format is a value that you can ask:
+#
+# | | | fixed point | floating point |
+# |---|---|---|---|
+# | `Fixed(il, fl)` | | `fmt.il`, `fmt.fl`, `fmt.eps` | |
+# | `BF16`, `FP16`, `FP8_E4M3`, `FP8_E5M2` | | | `fmt.mantissa_bits`, `fmt.min_exponent` |
+# | both | the largest and the smallest number | `fmt.max`, `fmt.min` | `fmt.max`, `fmt.min` |
+# | both | puts multiples of ε that lie outside where they belong | `fmt.bounded(v)` saturates | `fmt.bounded(v)`: to ±infinity, or saturates |
+
+# %%
+formats = (Fixed(4, 4), Fixed(4, 12), BF16, FP16, FP8_E4M3, FP8_E5M2)
+print(f"{'':<20}{'ε at 1':>12}{'smallest > 0':>14}{'largest':>12}")
+for fmt in formats:
+    at_one = fmt.eps if isinstance(fmt, Fixed) else 2.0**-fmt.mantissa_bits
+    least = fmt.eps if isinstance(fmt, Fixed) else 2.0 ** (fmt.min_exponent - fmt.mantissa_bits)
+    print(f"{fmt!s:<20}{at_one:>12.5g}{least:>14.3g}{fmt.max:>12.5g}")
+
+# %% [markdown]
+# {{exercise neighbours}}
+#
+# The lecture writes $\lfloor x\rfloor$ for the largest multiple of $\varepsilon$ that is not above $x$, and so shall we. Write `spacing` first, then
+# `neighbours` with it. Compute in float64 (`x.double()`), and dividing by a power of two is exact.
+#
+# <details><summary>Hint 1: fixed point</summary>
+#
+# `torch.floor(x / eps)` counts how many ε fit below x, for negative x too; times ε it is ⌊x⌋. `torch.ceil` gives the neighbour above. Where
+# x / ε is whole, both are x.
+# </details>
+# <details><summary>Hint 2: the exponent, exactly</summary>
+#
+# Don't take a logarithm: just below a power of two it is rounded to the power itself. `torch.frexp(x).exponent` is e + 1, as it writes x as a
+# fraction in [1/2, 1) times a power of two. `.clamp(min=fmt.min_exponent)` keeps it from going below the least one.
+# </details>
+# <details><summary>Hint 3: the spacing</summary>
+#
+# ```python
+# if isinstance(fmt, Fixed):
+#     return torch.full_like(x, fmt.eps)
+# exponent = torch.frexp(x).exponent - 1
+# return torch.exp2((... - fmt.mantissa_bits).double())
+# ```
+# </details>
+# <details><summary>Hint 4: the ends</summary>
+#
+# `fmt.bounded(torch.floor(x / eps) * eps)` brings what lies outside to where it belongs. At the end: `.float()`.
+# </details>
+
+
+# %%
+def spacing(x, fmt):
+    """ε(x), the distance between the numbers of the format around each x: float64, of the shape of x (float64)."""
+    # BEGIN SOLUTION
+    if isinstance(fmt, Fixed):
+        return torch.full_like(x, fmt.eps)
+    exponent = torch.frexp(x).exponent - 1
+    return torch.exp2((exponent.clamp(min=fmt.min_exponent) - fmt.mantissa_bits).double())
+    # END SOLUTION
+
+
+def neighbours(x, fmt):
+    """The numbers of the format on either side of x.
+
+    x: float32, any shape. fmt: a format. Returns (lower, upper), float32 of the shape of x: the largest number of the
+    format that is <= x and the smallest that is >= x, both x itself where the format has it. What lies beyond the ends of a
+    fixed-point format has the nearer end for both; NaN has NaN.
+
+    >>> neighbours(torch.tensor([0.30, -0.30, 0.25]), Fixed(4, 2))  # ε = 0.25
+    (tensor([ 0.2500, -0.5000,  0.2500]), tensor([ 0.5000, -0.2500,  0.2500]))
+    """
+    # BEGIN SOLUTION
+    x = x.double()
+    eps = spacing(x, fmt)
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.neighbours")
+
+# %% [markdown]
+# ## To nearest
+#
+# The rule of IEEE 754, which all hardware follows: the nearer neighbour; of two equally near the **even** one, whose last bit is 0. In units of
+# $\varepsilon$ the even one is simply the even whole number.
+#
+# {{exercise round_nearest_even}}
+#
+# <details><summary>Hint 1: in units of ε</summary>
+#
+# x / ε is to be rounded to a whole number, a tie to the even one; then multiply by ε. `spacing` is yours.
+# </details>
+# <details><summary>Hint 2: who does that?</summary>
+#
+# `torch.round` does, and so does Python's `round`: both round 2.5 to 2 and 3.5 to 4.
+# </details>
+
+
+# %%
+def round_nearest_even(x, fmt):
+    """Each x rounded to the nearest number of the format, ties to the one whose last bit is 0.
+
+    x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the infinities of a format stay.
+
+    >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))  # 1.5 ε and 2.5 ε are ties
+    tensor([0.2500, 0.5000, 0.5000, 7.7500])
+    """
+    # BEGIN SOLUTION
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.round(x / eps) * eps).float()
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.round_nearest_even")
+
+# %% [markdown]
+# ## At random, with the right odds
+#
+# To nearest is the best that one rounding can do: it is never off by more than $\varepsilon/2$. But it makes *the same* error each time. Stochastic
+# rounding may be off by up to $\varepsilon$, and goes (Gupta et al. 2015)
+#
+# $$\text{Round}(x) = \begin{cases} \lfloor x\rfloor + \varepsilon & \text{with probability } p = \dfrac{x - \lfloor x\rfloor}{\varepsilon},\\[2mm]
+# \lfloor x\rfloor & \text{with probability } 1 - p.\end{cases}$$
+#
+# Its expectation is exactly right, whatever $x$ is:
+#
+# $$E[\text{Round}(x)] = (1-p)\lfloor x\rfloor + p\,(\lfloor x\rfloor + \varepsilon) = \lfloor x\rfloor + p\,\varepsilon = x.$$
+#
+# Below, one $x$ is rounded again and again, and you see the mean of all results so far. Press play.
+#
+# 1. To which value does each mean go? How much does rounding to nearest gain from more roundings?
+# 2. How many roundings does it take until the random mean is the better one?
+# 3. Move $x$ to a number of the format, then to the middle of two.
+
+# %%
+running_mean.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. The stochastic mean goes to $x$; the shaded band, where it stays 95 times in 100, narrows like $1/\sqrt n$. To nearest gains nothing: the same
+#    error a thousand times is the same error.
+# 2. That depends on $x$: near a number of the format the nearest one is hard to beat; in the middle, a handful of roundings will do.
+# 3. On a number of the format both are exact, and nothing is random any more. In the middle the band is widest: $p(1-p)$ is largest at 1/2.
+# </details>
+
+# %% [markdown]
+# {{exercise stochastic_round}}
+#
+# The random numbers come from outside, `u` uniform in $[0, 1)$, one for each element: then your answer can be compared to the last bit. Go up where
+# $u < p$.
+#
+# <details><summary>Hint 1: the fraction</summary>
+#
+# In units of ε: `whole = torch.floor(x / eps)`, and p is what is left, `x / eps - whole`. Both for negative x too.
+# </details>
+# <details><summary>Hint 2: up or down</summary>
+#
+# `u < p` is a tensor of True and False, and adding it to `whole` adds 1 or 0.
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# ```python
+# up = u < x / eps - whole
+# return fmt.bounded((whole + up) * ...).float()
+# ```
+# </details>
+
+
+# %%
+def stochastic_round(x, fmt, u):
+    """Each x rounded to a neighbour at random: up where u < p, with p = (x - lower) / ε.
+
+    x: float32, any shape; u: float32 of that shape, uniform in [0, 1). Returns float32 of that shape. Fixed point saturates;
+    NaN and the infinities of a format stay.
+
+    >>> x = torch.tensor([0.3125, 0.3125, -0.3125])  # p is 1/4, 1/4 and 3/4
+    >>> stochastic_round(x, Fixed(4, 2), torch.tensor([0.2, 0.3, 0.3]))
+    tensor([ 0.5000,  0.2500, -0.2500])
+    """
+    # BEGIN SOLUTION
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    up = u < x / eps - whole
+    return fmt.bounded((whole + up) * eps).float()
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.stochastic_round")
+
+# %% [markdown]
+# ## One addition
+#
+# For bfloat16 there is a shortcut, and it is how hardware and fast kernels do it. A bfloat16 is the *upper half* of a float32: the same sign and exponent,
+# 7 of the 23 mantissa bits. Seen as integers, the codes of float32 numbers of one sign are in the order of their sizes. So
+#
+#     x = 1.00390625    0 01111111 0000000 1000000000000000      sign, exponent, 7 bits | 16 bits to be lost
+#     + rand16                             0110011101001101      uniform in 0 ... 65535
+#                       0 01111111 0000000 1110011101001101      no carry: cut, and it is 1.0
+#
+# The low half `low` is $p$ in units of $1/65536$. Adding a random number carries into the upper half in exactly `low` of 65,536 cases; then cut the low
+# half off. A carry may run on into the exponent, and that is right: the code after that of 1.9921875 is the code of 2.
+#
+# {{exercise bf16_round_bits}}
+#
+# Integers only. Here a *carry* means up (away from 0), so it is not the same `u` as above, but the same odds.
+#
+# <details><summary>Hint 1: looking at the bits</summary>
+#
+# `x.view(torch.int32)` is the same 32 bits as an integer, `>> 16` the upper half, `.to(torch.int16)` its 16 bits, and `.view(torch.bfloat16)`
+# those bits as a number.
+# </details>
+# <details><summary>Hint 2: NaN</summary>
+#
+# NaN has all exponent bits 1 and a mantissa that is not 0. A carry may run through all of them into the sign; or the mantissa's last bits are
+# cut off, and infinity is left. So at the end: `torch.where(x.isnan(), ..., ...)`.
+# </details>
+# <details><summary>Hint 3: nearly the answer</summary>
+#
+# `((x.view(torch.int32) + rand16) >> 16)`, then Hint 1 backwards, then `rounded.masked_fill(x.isnan(), torch.nan)`.
+# </details>
+
+
+# %%
+def bf16_round_bits(x, rand16):
+    """Stochastic rounding to bfloat16 by one integer addition: add rand16 to the 32 bits of x and cut the low 16 off.
+
+    x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns bfloat16. NaN stays NaN.
+
+    >>> bf16_round_bits(torch.tensor([1.00390625, 1.00390625]), torch.tensor([32767, 32768], dtype=torch.int32))
+    tensor([1.0000, 1.0078], dtype=torch.bfloat16)
+    """
+    # BEGIN SOLUTION
+    rounded = ((x.view(torch.int32) + rand16) >> 16).to(torch.int16).view(torch.bfloat16)
+    return rounded.masked_fill(x.isnan(), torch.nan)
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.bf16_round_bits")
+
+# %% [markdown]
+# How much faster is it? Here is a million numbers, your two ways, and the library's, which draws its random numbers too.
+
+# %%
+with when_solved():
+    x, u = torch.randn(2**20), torch.rand(2**20)
+    rand16 = torch.randint(2**16, (2**20,), dtype=torch.int32)
+    ways = {
+        "stochastic_round(x, BF16, u)": lambda: stochastic_round(x, BF16, u),
+        "bf16_round_bits(x, rand16)": lambda: bf16_round_bits(x, rand16),
+        "the library, with its own random bits": lambda: rounding.stochastic_round(x, BF16, seed=0),
+        "x.clone(), for comparison": lambda: x.clone(),
+    }
+    for name, way in ways.items():
+        way()
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            way()
+            seconds.append(time.perf_counter() - start)
+        print(f"{name:<40}{1e3 * min(seconds):8.2f} ms")
+
+# %% [markdown]
+# ## A sum that stalls
+#
+# Weights are sums: each step adds a little. Here the same small number is added again and again, and each sum is rounded to the format. Play, and
+# then try these:
+# 1. At which step does the nearest sum stop in bfloat16, and what is $\varepsilon$ there?
+# 2. Double the size of the terms. Where does it stop now?
+# 3. Take a fixed-point format. There are only two kinds of terms now. Which?
+
+# %%
+stalling_sum.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. As soon as half of $\varepsilon(s)$ reaches the size of the term, $s + x$ lies in the middle to the next number or before it, and is rounded back
+#    to $s$: for ever.
+# 2. At twice the sum: the spacing is twice as wide there.
+# 3. Those above $\varepsilon/2$ count too much, each as a whole $\varepsilon$; those below do not count at all, from the first one on. Rounded at
+#    random, each kind counts for what it is on average.
+# </details>
+
+# %% [markdown]
+# {{exercise running_sum}}
+#
+# Arithmetic is in float32; only what is stored, the sum, is rounded, after every addition. For `"stochastic"` draw
+# `torch.rand(s.shape, generator=generator)` in each step, and give it to your `stochastic_round`. `xs` may have columns: then they are many sums side
+# by side, and each rounds with its own random numbers.
+#
+# <details><summary>Hint 1: the shape of the sum</summary>
+#
+# `s = torch.zeros_like(xs[0])` is one number, or a row with one for each column. `for x in xs:` goes through the terms.
+# </details>
+# <details><summary>Hint 2: collect</summary>
+#
+# Append the sum after each step to a list, and end with `torch.stack(sums)`: it has the shape of xs.
+# </details>
+
+
+# %%
+def running_sum(xs, fmt, mode, generator):
+    """The partial sums of xs, each rounded to the format before the next term is added.
+
+    xs: float32 (n,) or (n, columns); mode: "nearest" or "stochastic"; generator: a torch.Generator, from which all random
+    numbers come. Returns float32 of the shape of xs.
+
+    >>> running_sum(torch.tensor([100.0, 100.0, 100.0, 1.0, 1.0]), BF16, "nearest", torch.Generator())  # ε(300) = 2
+    tensor([100., 200., 300., 300., 300.])
+    """
+    # BEGIN SOLUTION
+    s, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        if mode == "nearest":
+            s = round_nearest_even(s + x, fmt)
+        else:
+            s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))
+        sums.append(s)
+    return torch.stack(sums)
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.running_sum")
+
+# %% [markdown]
+# Your function at work: a thousand hundredths, which should make 10.
+
+# %%
+with when_solved():
+    xs = torch.full((1000, 20), 0.01)
+    stored = {
+        "nearest": running_sum(xs[:, :1], BF16, "nearest", None),
+        "stochastic": running_sum(xs, BF16, "stochastic", torch.Generator().manual_seed(0)),
+    }
+    plt.plot(stored["stochastic"], color=style.BLUE, alpha=0.25, linewidth=1)
+    plt.plot(stored["stochastic"].mean(1), color=style.BLUE, label="stochastic: mean of 20 sums")
+    plt.plot(stored["nearest"], color=style.ORANGE, label="to nearest")
+    plt.plot(xs[:, 0].cumsum(0), color=style.INK, linestyle=":", label="exact")
+    plt.xlabel("terms added")
+    plt.ylabel("sum in bfloat16")
+    plt.legend()
+    plt.show()
+    print(f"to nearest {stored['nearest'][-1].item():g}, at random {stored['stochastic'][-1].mean():.3f} on average")
+
+# %% [markdown]
+# ## A step of training
+#
+# Gradient descent is such a sum: $w \leftarrow w - \eta\, g$. Close to the end of training $\eta\,g$ is small, and a 16-bit weight that is rounded to
+# nearest no longer moves. Rounded at random it moves seldom, but by a whole $\varepsilon$: in expectation, exactly as far as it should.
+#
+# {{exercise sgd_low_precision}}
+#
+# <details><summary>Hint</summary>
+#
+# Compute `w - lr * grad` in float32. Then the same two branches as in the running sum.
+# </details>
+
+
+# %%
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    """The weights after one step of gradient descent, w - lr * grad rounded to the format.
+
+    w: float32, any shape, numbers of the format; grad: float32 of that shape; mode: "nearest" or "stochastic"; generator: a
+    torch.Generator, from which all random numbers come. Returns float32; w and grad stay as they are.
+
+    >>> w, grad = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0])
+    >>> sgd_low_precision(w, grad, 0.1, Fixed(4, 2), "nearest", torch.Generator())  # 0.95 and -1.2, with ε = 0.25
+    tensor([ 1.0000, -1.2500])
+    """
+    # BEGIN SOLUTION
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.sgd_low_precision")
+
+# %% [markdown]
+# ## Train a network with it
+#
+# LeNet-5 and the handwritten digits, at 28 × 28 pixels. Its 61,706 weights are kept in 16-bit fixed point and changed by *your* step; the arithmetic between is
+# float32, as in the lecture. Three runs from the same start: float32, rounded to nearest, rounded at random. It takes about half a minute.
+
+# %%
+split = digits(28)
+EPOCHS, RATE = 10, 0.1
+
+
+def float32_step(w, grad, lr, *_):
+    return w - lr * grad
+
+
+def train(fmt, mode, seed=0):
+    """Yield the share of held-out digits that LeNet reads, before the first epoch and after each."""
+    torch.manual_seed(seed)
+    net, generator = lenet5(), torch.Generator().manual_seed(seed)
+    step = float32_step if mode == "float32" else sgd_low_precision
+    yield accuracy(net)
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(split.x), generator=generator).split(32):
+            net.zero_grad()
+            cross_entropy(net(split.x[rows]), split.y[rows]).backward()
+            with torch.no_grad():
+                for w in net.parameters():
+                    w.copy_(step(w, w.grad, RATE, fmt, mode, generator))
+        yield accuracy(net)
+
+
+@torch.no_grad()
+def accuracy(net):
+    return (net(split.x_held_out).argmax(1) == split.y_held_out).float().mean().item()
+
+
+# %%
+FMT = Fixed(8, 8)  # 16 bits, ε = 1/256
+LOOKS = {"float32": (style.INK, ":"), "nearest": (style.ORANGE, "-"), "stochastic": (style.BLUE, "-")}
+
+
+def draw_curves(state, axes):
+    for mode, curve in state.items():
+        axes.plot(curve, color=LOOKS[mode][0], linestyle=LOOKS[mode][1], marker="o", markersize=4, label=mode)
+    axes.set(xlim=(-0.3, EPOCHS + 0.3), ylim=(0, 1.03), xlabel="epoch", ylabel="held-out digits read")
+    axes.legend(loc="center right")
+    return ", ".join(f"{mode}: {curve[-1]:.0%}" for mode, curve in state.items()) + f", weights in {FMT}."
+
+
+with when_solved():
+    curves = {}
+    with LiveFigure(draw_curves) as live:
+        for mode in LOOKS:
+            curves[mode] = []
+            for read in train(FMT, mode):
+                curves[mode].append(read)
+                live.update(curves)
+
+# %% [markdown]
+# What became of the updates? In the first step, how many of the weights would move at all?
+
+# %%
+with when_solved():
+    torch.manual_seed(0)
+    net = lenet5()
+    cross_entropy(net(split.x[:32]), split.y[:32]).backward()
+    w = torch.cat([p.detach().flatten() for p in net.parameters()])
+    grad = torch.cat([p.grad.flatten() for p in net.parameters()])
+    print(f"{'format':<18}{'η|g| < ε/2':>12}{'moved to nearest':>20}{'moved at random':>18}")
+    for fl in (4, 6, 8, 10, 12, 14):
+        fmt = Fixed(16 - fl, fl)
+        stored = round_nearest_even(w, fmt)
+        moved = [
+            (sgd_low_precision(stored, grad, RATE, fmt, mode, torch.Generator().manual_seed(0)) != stored).float().mean()
+            for mode in ("nearest", "stochastic")
+        ]
+        small = (RATE * grad.abs() < fmt.eps / 2).float().mean()
+        print(f"{fmt!s:<18}{small:>12.1%}{moved[0]:>20.2%}{moved[1]:>18.2%}")
+
+# %% [markdown]
+# Three experiments, each a change of one line above:
+# 1. `FMT = Fixed(4, 12)`: does nearest learn now, and as fast?
+# 2. `FMT = Fixed(12, 4)`: how few fractional bits does stochastic rounding put up with?
+# 3. `FMT = BF16`: no fixed point at all. What do you expect, with 7 mantissa bits?
+#
+# <details><summary>What did you see?</summary>
+#
+# EXPERIMENTS
+# </details>
+
+# %% [markdown]
+# ## The whole map
+#
+# Gupta et al. rounded not only the weights: also the activations and the gradients were kept in 16 bits. Below are such runs, made before: LeNet on the
+# digits, every tensor rounded to $\langle IL, FL\rangle$ after it was computed in float32. Choose the word length, the fractional length and the
+# mode; press the button, and a run of your own joins them.
+#
+# 1. At 16 bits, from which $FL$ on does nearest fall behind?
+# 2. What goes wrong at the other end, with many fractional bits?
+# 3. How many bits can you save before stochastic rounding fails too?
+
+# %%
+low_precision_training.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# MAP
+# </details>
+
+# %% [markdown]
+# ## On a GPU: random numbers that every machine agrees on
+#
+# A generator that is drawn from one number after the other is of no use to ten thousand threads. **Philox** (Salmon et al. 2011) has no state: it turns a
+# *counter* and a seed into four random words of 32 bits, by ten rounds of multiplying and mixing. Element $i$ can have its random numbers without those
+# of the others, in any order, on any machine; so a run can be repeated bit by bit, on a CPU or with another launch shape.
+#
+# Sixteen bits are enough for one rounding, so one call serves eight elements:
+#
+# | element $i$ | counter $i // 8$ gives the words $r_0, r_1, r_2, r_3$ |
+# |---|---|
+# | $i \bmod 8 = 0, 1$ | low half of $r_0$, high half of $r_0$ |
+# | $2, 3$ | low half of $r_1$, high half of $r_1$ |
+# | $4, 5$ and $6, 7$ | the same of $r_2$ and of $r_3$ |
+#
+# Here is the kernel in **Triton**. Each *program* treats BLOCK elements, all at once: `i` is a block of indices. Without a GPU, Triton's interpreter
+# runs it on the CPU, slowly, with the same result.
+#
+# {{exercise rounding_kernel}}
+#
+# The bits of `x` come as int32, and leave as int16. `tl.load(ptr + i, mask=i < n, other=0)` reads a block, `tl.store(ptr + i, block, mask=i < n)` writes one;
+# the mask keeps the last program from going beyond the end. Finite numbers only: NaN is for another day.
+#
+# <details><summary>Hint 0: the frame</summary>
+#
+# ```python
+# i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+# bits = tl.load(bits_ptr + i, mask=i < n, other=0)
+# ...
+# tl.store(out_ptr + i, ....to(tl.int16), mask=i < n)
+# ```
+# </details>
+# <details><summary>Hint 1: four words for each element</summary>
+#
+# `r0, r1, r2, r3 = tl.randint4x(seed, i // 8)`: four blocks like `i`. It is the same call for eight neighbours; a kernel for speed would make it once
+# for all eight, as the library's does.
+# </details>
+# <details><summary>Hint 2: which word?</summary>
+#
+# `k = (i % 8) // 2` is 0, 1, 2 or 3. `tl.where(k == 0, r0, tl.where(k == 1, r1, ...))` chooses elementwise.
+# </details>
+# <details><summary>Hint 3: which half?</summary>
+#
+# `(word >> (16 * (i % 2))) & 0xFFFF`. Then add it to `bits` and shift by 16.
+# </details>
+
+
+# %%
+@triton.jit
+def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
+    """Stochastic rounding to bfloat16: bits of float32 in (int32), bits of bfloat16 out (int16), for the elements i < n."""
+    # BEGIN SOLUTION
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    bits = tl.load(bits_ptr + i, mask=i < n, other=0)
+    r0, r1, r2, r3 = tl.randint4x(seed, i // 8)
+    k = (i % 8) // 2
+    word = tl.where(k == 0, r0, tl.where(k == 1, r1, tl.where(k == 2, r2, r3)))
+    rand16 = (word >> (16 * (i % 2))) & 0xFFFF
+    tl.store(out_ptr + i, ((bits + rand16.to(tl.int32)) >> 16).to(tl.int16), mask=i < n)
+    # END SOLUTION
+
+
+def launch(x, n, seed, block):
+    """Given: round the first n numbers of x with your kernel, `block` to a program; the rest of the result is 0."""
+    bits = x.to(DEVICE).view(torch.int32)
+    out = torch.zeros(x.shape, dtype=torch.int16, device=DEVICE)
+    run(rounding_kernel, -(-n // block), bits, out, n, seed, BLOCK=block)
+    return out.cpu().view(torch.bfloat16)
+
+
+# %%
+check("stochastic_rounding.rounding_kernel")
+
+# %% [markdown]
+# The same bits as the library's on this CPU, for any block size: that is what "reproducible" means.
+
+# %%
+with when_solved():
+    x = torch.randn(4096)
+    library = rounding.stochastic_round(x, BF16, seed=2026)
+    for block in (128, 1024, 4096):
+        same = torch.equal(launch(x, len(x), 2026, block).float(), library)
+        print(f"BLOCK = {block:>4}: {'the same bits' if same else 'other bits'}, on {DEVICE}")
+
+# %% [markdown]
+# ## What you take with you
+#
+# - A format is a set of numbers; rounding chooses between two neighbours. To nearest makes the smallest error once, and the same error always.
+# - With the odds $p = (x - \lfloor x\rfloor)/\varepsilon$ the expectation is exactly $x$, and small updates add up instead of vanishing.
+# - It costs a random number for each element. With integers it is an addition and a shift; with Philox the numbers are the same on every machine.
+# - Sixteen bits to store, thirty-two to compute: today's accelerators do just that, and some round at random in hardware.
+#
+# ### Further reading
+#
+# - S. Gupta, A. Agrawal, K. Gopalakrishnan, P. Narayanan, "Deep learning with limited numerical precision", *ICML* (2015): the experiment of this lab.
+# - M. Croci, M. Fasi, N. J. Higham, T. Mary, M. Mikaitis, "Stochastic rounding: implementation, error analysis and applications", *Royal Society Open
+#   Science* 9 (2022): what is known, and when errors grow like $\sqrt n$ in place of $n$.
+# - J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", *SC* (2011): Philox.
+# - P. Micikevicius et al., "FP8 formats for deep learning", arXiv:2209.05433 (2022), and the *OCP 8-bit Floating Point Specification* (2023): E4M3, E5M2.
+# - P. Micikevicius et al., "Mixed precision training", *ICLR* (2018): the other remedy, a float32 copy of the weights.
+# - *IEEE Standard for Floating-Point Arithmetic*, IEEE 754-2019.

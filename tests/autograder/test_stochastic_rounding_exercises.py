@@ -1,0 +1,150 @@
+"""Lab 06's oracles against known answers, its formats across the boundary, and the reference with any seed."""
+
+import doctest
+import types
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from autograder import build, checks, exercises, number_formats, source
+from autograder.decode import Reader
+from autograder.encode import Writer
+from autograder.protocol import Frame, ProtocolError
+from autograder.selfcheck import cells_of
+from hpcdl.numerics import rounding
+from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Float
+
+LAB = exercises.load("stochastic_rounding")
+ML = {
+    BF16: ml_dtypes.bfloat16,
+    FP16: np.float16,
+    FP8_E4M3: ml_dtypes.float8_e4m3fn,
+    FP8_E5M2: ml_dtypes.float8_e5m2,
+}
+
+
+# Oracles
+
+
+@pytest.mark.parametrize(
+    ("counter", "seed", "words"),
+    [
+        (0, 0, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),  # of Random123's table of known answers
+        (1, 0xDEADBEEF_00000007, None),
+    ],
+)
+def test_philox_is_that_of_the_paper_and_of_the_library(counter, seed, words):
+    found = number_formats.philox(seed, [counter])[0]
+    if words:
+        assert tuple(found) == words
+    from hpcdl.numerics.rounding.philox import philox
+
+    assert found.tolist() == philox(torch.tensor([counter]), seed)[:, 0].tolist()
+
+
+@pytest.mark.parametrize("fmt", ML, ids=str)
+def test_the_values_of_a_floating_point_format_are_those_of_ml_dtypes(fmt):
+    width = np.dtype(ML[fmt]).itemsize
+    codes = np.arange(1 << 8 * width, dtype=np.uint8 if width == 1 else np.uint16).view(ML[fmt]).astype(np.float64)
+    assert number_formats.values(fmt).tolist() == np.unique(codes[np.isfinite(codes)]).tolist()
+
+
+@pytest.mark.parametrize("fmt", [*ML, Fixed(4, 4), Fixed(2, 14)], ids=str)
+def test_the_nearest_of_the_oracle_is_the_librarys_on_every_middle_and_quarter(fmt):
+    values = number_formats.values(fmt)
+    for part in (0.25, 0.5, 0.75):
+        x = (values[:-1] + (values[1:] - values[:-1]) * part).float()
+        assert torch.equal(number_formats.nearest(x, fmt).float(), rounding.round_nearest(x, fmt))
+        lower, upper = number_formats.beside(x, fmt)
+        assert torch.equal(number_formats.odds(x, fmt), torch.full_like(lower, part))
+        assert all(map(torch.equal, rounding.neighbours(x, fmt), (lower.float(), upper.float())))
+
+
+def test_the_allowance_is_rarely_used_up():
+    # Bernstein's bound at 1e-9 is far out: of 2000 means of 500 draws with odds 1/16 none comes near it.
+    draws = torch.rand(2000, 500, generator=torch.Generator().manual_seed(0)) < 1 / 16
+    off = (draws.double().mean(1) - 1 / 16).abs().max()
+    allowed = number_formats.allowance(1 / 16 * 15 / 16, 15 / 16, 500)
+    assert off < allowed < 0.1
+
+
+def test_a_statistical_check_counts_from_the_second_failure_on():
+    calls = []
+
+    def fails_once():
+        calls.append(0)
+        if len(calls) == 1:
+            checks.fail("chance")
+
+    number_formats.repeated(fails_once)
+    with pytest.raises(checks.CheckFailure):
+        number_formats.repeated(lambda: checks.fail("always"))
+
+
+# The boundary
+
+
+def crossed(value):
+    writer = Writer()
+    node = writer.write(value)
+    return Reader(Frame([node], writer.buffers)).read(node)
+
+
+@pytest.mark.parametrize("fmt", [*ML, Fixed(4, 12), Fixed(1, 23)], ids=str)
+def test_a_format_crosses_as_itself(fmt):
+    assert crossed([fmt]) == [fmt]
+    assert type(crossed(fmt)) is type(fmt)
+
+
+def test_a_format_that_a_student_made_crosses_by_its_type_name_alone():
+    assert str(crossed(Float("BF16", 3, 3, torch.float16))) == "<Float object>"
+
+
+@pytest.mark.parametrize(
+    "node", [["fixed", -1, 3], ["fixed", 20, 20], ["fixed", True, 3], ["fixed", 4], ["format", "BF17"], ["format", 3]]
+)
+def test_a_forged_format_is_refused(node):
+    with pytest.raises(ProtocolError):
+        Reader(Frame([node])).read(node)
+
+
+# The reference
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict:
+    """The names of the solved notebook that its graded functions need."""
+    names = [name for exercise in LAB.exercises.values() for name in exercise.functions]
+    cells, _ = source.needed(cells_of(build.solved("stochastic_rounding")), names)
+    namespace: dict = {"__name__": "reference"}
+    for label, code in cells:
+        if "rounding_kernel" not in code:  # Triton reads a kernel's source from its cell: the selfcheck runs it
+            exec(compile(code, label, "exec"), namespace)
+    return namespace
+
+
+PLAIN = [name for name in LAB.exercises if name != "rounding_kernel"]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_worked_example_in_the_docstring_is_true(reference, name):
+    (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_reference_passes_every_check_with_any_seed(reference, seed):
+    student = types.SimpleNamespace(**{name: reference[name] for name in PLAIN})
+    for name in PLAIN:
+        for check in LAB.exercises[name].checks.values():
+            check.function(student, torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("fmt", [*ML, Fixed(4, 4)], ids=str)
+def test_the_reference_rounds_as_the_library_does(reference, fmt):
+    x = torch.randn(5000, generator=torch.Generator().manual_seed(1)) * torch.tensor([1e-3, 1.0, 5.0])[:, None]
+    assert torch.equal(reference["round_nearest_even"](x, fmt), rounding.round_nearest(x, fmt))
+    assert all(map(torch.equal, reference["neighbours"](x, fmt), rounding.neighbours(x, fmt)))
