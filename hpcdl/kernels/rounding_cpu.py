@@ -25,6 +25,7 @@ CALLS = 64  # of Philox for one block: the loop over them has a constant length,
 BLOCK = CALLS * PER_CALL
 M0, M1, STEP0, STEP1, LOW, HALF = (np.uint64(c) for c in (*MULTIPLIERS, *KEY_STEPS, 0xFFFFFFFF, 32))
 ONE, ZERO, NAN = np.float32(1), np.float32(0), np.float32(np.nan)
+MOST = np.float32(1 - 2**-17)  # 1 - u of r = 0
 SIGN, REST, INFINITY = np.int32(-0x80000000), np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 UPPER, QUIET_NAN = np.int32(-0x10000), np.int32(0x7FC00000)
 BRAIN, FIXED, FLOAT = range(3)  # kinds of rules
@@ -96,7 +97,7 @@ def fill(words, call, k0, k1):
 def cut(y, r):
     """floor(y + u), as `_cut` in torch."""
     whole = np.floor(y)
-    up = y - whole >= (np.float32(65535.5) - np.float32(r)) * np.float32(2**-16)
+    up = y - whole >= MOST - np.float32(r) * np.float32(2**-16)
     return whole + (ONE if up else ZERO)
 
 
@@ -137,6 +138,26 @@ def round_block(x, r, out, rule):
         round_float(x, r, out, rule)
 
 
+@njit
+def store(values, out, rule):
+    """Rounded values as the format keeps them: the upper half of the word, or the integers of fixed point."""
+    for j in range(values.size):
+        if rule.kind == BRAIN:
+            out[j] = np.int16(as_bits(values[j]) >> 16)
+        else:
+            out[j] = np.int16(values[j] * rule.per_gap) if values[j] == values[j] else np.int16(0)
+
+
+@njit
+def descend(w, g, v, out, rule, lr, momentum):
+    """v <- momentum v + g, out = w - lr v for stored `w`."""
+    for j in range(w.size):
+        v[j] = momentum * v[j] + g[j]
+        word = np.int32(w[j])
+        value = as_float(word << 16) if rule.kind == BRAIN else np.float32(word) * rule.gap
+        out[j] = value - lr * v[j]
+
+
 # -- on the blocks of one thread --------------------------------------------------------------------------------------
 
 
@@ -152,13 +173,53 @@ def round_blocks(x, out, rule, first, last, skip, call, k0, k1):
         round_block(x[low:high], random[low - begin :], out[low:high], rule)
 
 
+@compiled
+def store_blocks(x, out, rule, first, last, skip, call, k0, k1):
+    """As `round_blocks`, where `out` keeps what the format stores."""
+    words, values = np.empty(2 * CALLS, np.uint64), np.empty(BLOCK, np.float32)
+    random = words.view(np.uint16)
+    for block in range(first, last):
+        begin = block * BLOCK - skip
+        low, high = max(begin, 0), min(begin + BLOCK, x.size)
+        fill(words, call + np.uint64(block * CALLS), k0, k1)
+        rounded = values[: high - low]
+        round_block(x[low:high], random[low - begin :], rounded, rule)
+        store(rounded, out[low:high], rule)
+
+
+@compiled
+def sgd_blocks(w, g, v, rule, lr, momentum, first, last, skip, call, k0, k1):
+    """The step of `hpcdl.numerics.rounding.sgd_step` on these blocks."""
+    words, values = np.empty(2 * CALLS, np.uint64), np.empty(BLOCK, np.float32)
+    random = words.view(np.uint16)
+    for block in range(first, last):
+        begin = block * BLOCK - skip
+        low, high = max(begin, 0), min(begin + BLOCK, w.size)
+        fill(words, call + np.uint64(block * CALLS), k0, k1)
+        updated = values[: high - low]
+        descend(w[low:high], g[low:high], v[low:high], updated, rule, lr, momentum)
+        round_block(updated, random[low - begin :], updated, rule)
+        store(updated, w[low:high], rule)
+
+
 # -- on all -----------------------------------------------------------------------------------------------------------
 
 
 def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offset: int) -> None:
     """`hpcdl.numerics.rounding.stochastic.round_into`, by as many threads as torch uses."""
-    arrays = x.numpy(), out.numpy()
-    in_threads(lambda *place: round_blocks(*arrays, rule_of(fmt), *place), x.numel(), seed, offset)
+    rule = rule_of(fmt)
+    if out.dtype == torch.float32:
+        blocks, arrays = round_blocks, (x.numpy(), out.numpy())
+    else:
+        blocks, arrays = store_blocks, (x.numpy(), out.view(torch.int16).numpy())
+    in_threads(lambda *place: blocks(*arrays, rule, *place), x.numel(), seed, offset)
+
+
+def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
+    """`hpcdl.numerics.rounding.sgd.sgd_into`, by as many threads as torch uses."""
+    arrays = w.view(torch.int16).numpy(), g.numpy(), v.numpy()
+    constants = rule_of(fmt), np.float32(lr), np.float32(momentum)
+    in_threads(lambda *place: sgd_blocks(*arrays, *constants, *place), w.numel(), seed, offset)
 
 
 def in_threads(work: Callable, n: int, seed: int, offset: int) -> None:

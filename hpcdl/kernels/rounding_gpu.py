@@ -6,7 +6,7 @@ element would cost four times the instructions, and the kernel would wait for ar
 
 import torch
 
-from hpcdl.kernels.gpu import bits, tl, triton
+from hpcdl.kernels.gpu import bits, tl, triton, widen
 from hpcdl.numerics.rounding.formats import Fixed, Format
 from hpcdl.numerics.rounding.philox import PER_CALL
 
@@ -26,7 +26,7 @@ def random_bits(seed, call, BLOCK: tl.constexpr):
 def cut(y, r):
     """floor(y + u), as `_cut` in torch."""
     whole = tl.floor(y)
-    return whole + tl.where(y - whole >= (65535.5 - r.to(tl.float32)) * 0.0000152587890625, 1.0, 0.0)
+    return whole + tl.where(y - whole >= 0.99999237060546875 - r.to(tl.float32) * 0.0000152587890625, 1.0, 0.0)
 
 
 @triton.jit
@@ -76,6 +76,26 @@ def round_kernel(
     tl.store(out + start + j, stored(v, KIND, GAP, out.dtype.element_ty), inside)
 
 
+@triton.jit
+def sgd_kernel(
+    w, g, v, n, lr, momentum, seed, call, skip, KIND: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    GAP: tl.constexpr, MANTISSA: tl.constexpr, LEAST: tl.constexpr, SATURATES: tl.constexpr, BLOCK: tl.constexpr,
+    WHOLE: tl.constexpr
+):  # fmt: skip
+    """v <- momentum v + g, w <- R(w - lr v) for stored `w`; places as in `round_kernel`."""
+    program = tl.program_id(0).to(tl.int64)
+    r = random_bits(seed, call + program * (BLOCK // 8), BLOCK)
+    start = program * BLOCK if WHOLE else program * BLOCK - skip
+    j = tl.arange(0, BLOCK)
+    inside = None if WHOLE else (start + j >= 0) & (start + j < n)
+    velocity = tl.load(v + start + j, inside) * momentum + tl.load(g + start + j, inside)
+    words = tl.load(w + start + j, inside)
+    weights = widen(words) if KIND == BRAIN else words.to(tl.float32) * GAP
+    updated = round_block(weights - velocity * lr, r, KIND, LOW, HIGH, GAP, MANTISSA, LEAST, SATURATES)
+    tl.store(v + start + j, velocity, inside)
+    tl.store(w + start + j, stored(updated, KIND, GAP, w.dtype.element_ty), inside)
+
+
 def constants(fmt: Format) -> dict:
     """A format in the numbers that the kernels are compiled for."""
     shared = {"LOW": fmt.min, "HIGH": fmt.max, "BLOCK": BLOCK}
@@ -93,6 +113,15 @@ def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offse
         stop = start + part
         arguments = x[start:stop], bits(out[start:stop]), part, seed, call, skip
         round_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole)
+
+
+def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
+    """`hpcdl.numerics.rounding.sgd.sgd_into` on a GPU; products and sums are not fused, as on the CPU."""
+    for part, start, grid, whole in launches(w.numel(), offset):
+        call, skip = divmod(offset + start, PER_CALL)
+        w_, g_, v_ = (tensor[start : start + part] for tensor in (w, g, v))
+        arguments = bits(w_), g_, v_, part, float(lr), float(momentum), seed, call, skip
+        sgd_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole, enable_fp_fusion=False)
 
 
 def launches(n: int, offset: int):

@@ -4,6 +4,7 @@
     lower, upper = neighbours(x, fmt)
     round_nearest(x, fmt)                      # ties to even
     stochastic_round(x, fmt, seed=0)           # E[result] = x; the same bits on every machine
+    sgd_step(w, g, v, fmt, lr=0.1, seed=0)     # weights that are stored in few bits
 
 Values stay float32 unless asked for in `fmt.dtype`, the form in which a format is stored.
 """
@@ -21,6 +22,7 @@ from hpcdl.numerics.rounding.formats import (
     encode,
 )
 from hpcdl.numerics.rounding.nearest import neighbours, round_nearest
+from hpcdl.numerics.rounding.sgd import sgd_step
 from hpcdl.numerics.rounding.stochastic import stochastic_round
 
 __all__ = [
@@ -36,5 +38,6 @@ __all__ = [
     "encode",
     "neighbours",
     "round_nearest",
+    "sgd_step",
     "stochastic_round",
 ]

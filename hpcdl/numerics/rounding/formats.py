@@ -128,8 +128,12 @@ FLOATS = {fmt.name: fmt for fmt in (BF16, FP16, FP8_E4M3, FP8_E5M2)}
 
 
 def encode(values: Tensor, fmt: Format) -> Tensor:
-    """Values of a format as it stores them, in `fmt.dtype`: exact for values that belong to it; NaN in a word is 0."""
-    return (values / fmt.eps).nan_to_num(0.0).to(fmt.dtype) if isinstance(fmt, Fixed) else values.to(fmt.dtype)
+    """Float32 values that belong to a format as it stores them, in `fmt.dtype`; NaN in a word of fixed point is 0."""
+    if isinstance(fmt, Fixed):
+        return (values / fmt.eps).nan_to_num(0.0).to(fmt.dtype)
+    if fmt.dtype == torch.bfloat16:  # a cast keeps these numbers too, but gives NaN other bits on other processors
+        return (values.contiguous().view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
+    return values.to(fmt.dtype)
 
 
 def decode(codes: Tensor, fmt: Format) -> Tensor:

@@ -2,8 +2,8 @@
 
 import functools
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from hpcdl.numerics.rounding.philox import random_bits
 
 CHUNK = 1 << 18  # elements: what a chunk needs stays in the cache
 COMPILED_FROM = 1 << 16  # elements: for fewer it is not worth while to load Numba; once there, it serves all
+STORED = (torch.float32, torch.bfloat16, torch.int16)  # what kernels write at once
 LAST = 1 << 63  # elements that one seed can number
 
 
@@ -36,23 +37,24 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
     applications".
     """
     values = checked(x, fmt).contiguous()
-    _check_place(seed, offset, values.numel())
+    check_place(seed, offset, values.numel())
     out = torch.empty_like(values) if out is None else _fit(out, values, fmt)
-    direct = out.is_contiguous() and out.dtype == torch.float32
-    target = out if direct else torch.empty_like(values)
-    _fastest(values.device.type, values.numel())(values.view(-1), target.view(-1), fmt, seed, offset)
-    return out if direct else out.copy_(target if out.dtype == torch.float32 else encode(target, fmt))
+    target = out if out.is_contiguous() and out.dtype in STORED else torch.empty_like(values)
+    kernels = fastest(values.device.type, values.numel())
+    round_all = kernels.round_into if kernels else round_into
+    round_all(values.view(-1), target.view(-1), fmt, seed, offset)
+    return out if target is out else out.copy_(target if out.dtype == torch.float32 else encode(target, fmt))
 
 
-def _fastest(device: str, n: int) -> Callable:
-    """The `round_into` for n elements there: Triton's, Numba's where it pays, or the one in plain torch."""
+def fastest(device: str, n: int) -> ModuleType | None:
+    """The compiled kernels for n elements there: Triton's, Numba's where they pay, or None where torch must do."""
     if device == "cuda" and _installed("triton"):
-        from hpcdl.kernels.rounding_gpu import round_into as fastest
+        from hpcdl.kernels import rounding_gpu as kernels
     elif device == "cpu" and (n >= COMPILED_FROM or "numba" in sys.modules) and _installed("numba"):
-        from hpcdl.kernels.rounding_cpu import round_into as fastest
+        from hpcdl.kernels import rounding_cpu as kernels
     else:
-        fastest = round_into
-    return fastest
+        kernels = None
+    return kernels
 
 
 @functools.cache
@@ -61,11 +63,12 @@ def _installed(module: str) -> bool:
 
 
 def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> None:
-    """The rounding itself, of flat float32 tensors, in plain torch and chunk by chunk."""
+    """The rounding itself, of flat tensors, in plain torch and chunk by chunk; `out` in float32 or as `fmt` stores."""
     for start in range(0, x.numel(), CHUNK):
         part = x[start : start + CHUNK]
         r = random_bits(seed, offset + start, part.numel(), x.device)
-        out[start : start + CHUNK] = round_with(part, r, fmt)
+        rounded = round_with(part, r, fmt)
+        out[start : start + CHUNK] = rounded if out.dtype == torch.float32 else encode(rounded, fmt)
 
 
 def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
@@ -93,7 +96,8 @@ def _round_float(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
     return torch.copysign(fmt.bounded(size), x)
 
 
-def _check_place(seed: int, offset: int, n: int) -> None:
+def check_place(seed: int, offset: int, n: int) -> None:
+    """Raise ValueError for a seed or an offset that Philox has no bits for."""
     if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
         raise ValueError(f"seed is {seed!r}; it is an integer from 0 to 2^64 - 1")
     if not isinstance(offset, int) or not 0 <= offset <= LAST - n:
