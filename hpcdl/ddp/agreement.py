@@ -8,7 +8,7 @@ from hpcdl.collectives import broadcast, naive_all_reduce
 def require_same(what: str, lines: list[str], comm, advice: str) -> None:
     """Raise ValueError on every rank unless all have rank 0's `lines`; it names the first rank that differs, and where.
 
-    `what` says of which thing the lines are, `advice` what to do.
+    `what` names the lines, as in "another model"; `advice` says what to do.
     """
     first = _lines_of(0, lines, comm)
     differs = torch.zeros(comm.size, dtype=torch.int32, device=comm.devices[0])
@@ -17,7 +17,7 @@ def require_same(what: str, lines: list[str], comm, advice: str) -> None:
     if differs.any():
         rank = int(differs.nonzero()[0])
         where = _first_difference(_lines_of(rank, lines, comm), first)
-        raise ValueError(f"the {what} of rank {rank} differs from rank 0's: {where}; {advice}")
+        raise ValueError(f"rank {rank} has {what} than rank 0: {where}; {advice}")
 
 
 def _lines_of(rank: int, lines: list[str], comm) -> list[str]:

@@ -86,6 +86,8 @@ class Bucket:
             self.flat.mul_(scale)
         for param, view, was_used in zip(self.params, self.views, used, strict=True):
             param.grad = view if was_used else None
+        if len(self.params) == 1:
+            self.flat, self.views = None, []  # the memory is free for the next gradient when `zero_grad` drops this one
         self.clear()
 
     def _lay_out(self, flat: torch.Tensor) -> None:

@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     epochs: int = 20
     batch: int = 64
     lr: float = 0.02
-    bucket_mb: float = 0.1
+    bucket_mb: float = 1.0
     overlap: bool = True
     all_reduce: str = "ring"
     steps: int | None = None

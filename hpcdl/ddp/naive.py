@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-from hpcdl.collectives import ring_all_reduce
+from hpcdl.collectives import broadcast, ring_all_reduce
 
 
 def broadcast_parameters(params: Iterable[torch.Tensor], comm, root: int = 0) -> None:
@@ -69,11 +69,12 @@ def train_step(
 
 def identical_replicas(model: nn.Module, comm) -> int:
     """How many ranks have rank 0's model to the last bit; the same answer on every rank."""
-    mine = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8)
+    device = comm.devices[0]
+    mine = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=device)
     first = mine.clone()
-    comm.broadcast(first)
-    same = torch.tensor([torch.equal(mine, first)], dtype=torch.int64)
-    comm.all_reduce(same)
+    broadcast(first, comm)
+    same = torch.tensor([torch.equal(mine, first)], dtype=torch.int64, device=device)
+    ring_all_reduce(same, comm)
     return int(same)
 
 
@@ -81,5 +82,5 @@ def fingerprint(model: nn.Module) -> str:
     """The SHA-256 of all parameters and buffers: equal for two replicas exactly if they agree to the last bit."""
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
-        digest.update(name.encode() + value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(name.encode() + value.detach().contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()

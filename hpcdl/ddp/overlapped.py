@@ -60,7 +60,9 @@ class DistributedDataParallel(nn.Module):
         self.all_reduce = _collective(all_reduce)
         if not bucket_mb > 0:
             raise ValueError(f"bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1")
-        require_same("model", outline(module), comm, "build the same model on every rank, its weights may differ")
+        require_same(
+            "another model", outline(module), comm, "build the same model on every rank, its weights may differ"
+        )
         for state in chain(module.parameters(), module.buffers()):
             broadcast_state(state.detach(), comm)  # 2-3
         params = [param for param in module.parameters() if param.requires_grad]

@@ -75,8 +75,10 @@ def train(
     settings = {"data": data, "batch": batch, "lr": lr, "seed": seed, "ranks": comm.size}
     settings |= {"bucket_mb": bucket_mb, "all_reduce": all_reduce}  # they order the sums, and so decide the last bit
     images = load(data, device)
-    require_same("data", contents(images), comm, "give every rank the same files")
-    require_same("settings", [f"{name}={value}" for name, value in settings.items()], comm, "start all with the same")
+    require_same("other data", contents(images), comm, "give every rank the same files")
+    require_same(
+        "other settings", [f"{name}={value}" for name, value in settings.items()], comm, "start all with the same"
+    )
     torch.manual_seed(seed + comm.rank)  # replicas start differently ...
     model = lenet5(channels=images.x.shape[1]).to(device)
     ddp = DistributedDataParallel(model, comm, bucket_mb, overlap, all_reduce)  # ... and are made equal
