@@ -54,6 +54,21 @@ def test_reduce_scatter_leaves_rank_r_with_chunk_r_of_the_sum(p, n):
         torch.testing.assert_close(mine, expected)
 
 
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 16, 17, 100, 1003])
+def test_a_machine_that_adds_in_pieces_gets_the_same_bits_from_the_same_bytes(p, n):
+    x = rows(p, n)
+
+    def rank(comm, segment):
+        comm.segment = segment
+        mine = x[comm.rank].clone()
+        return reduce_scatter(mine, comm).clone()
+
+    whole, pieces = (simulate(rank, p, segment) for segment in (None, 64))
+    assert all(map(torch.equal, whole.results, pieces.results))
+    assert whole.bytes_sent == pieces.bytes_sent
+
+
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("n", [1, 4, 1000])
 def test_all_gather_takes_chunk_r_from_rank_r(p, n):
