@@ -6,7 +6,6 @@ A probe looks at one thing and returns a `Finding`; none of them changes anythin
 import importlib.util
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -171,15 +170,7 @@ def memory() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Only instructors need it: can a process here be cut off from the network and the other processes?"""
+    """Only instructors need it, and the autograder has a doctor of its own, which tries the walls with attacks."""
     if sys.platform != "linux":
         return Finding("sandbox", "limited", "weak: a child process and a clock", "grade other people's code on Linux")
-    test = [*("unshare", "--user", "--net", "--pid", "--fork", "--map-root-user"), "true"]
-    try:
-        allowed = subprocess.run(test, capture_output=True, timeout=10).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        allowed = False
-    if allowed:
-        return Finding("sandbox", "ok", "namespaces can be made here (for grading)")
-    advice = "grade on a Linux machine with unprivileged user namespaces, or in a container"
-    return Finding("sandbox", "limited", "no namespaces; grading isolates by process limits alone", advice)
+    return Finding("sandbox", "ok", "only for grading: `autograder doctor` says how strong it is here, and proves it")
