@@ -125,6 +125,6 @@ WORKS = {"direct": _direct, "im2col": _im2col, "winograd_2x2": _winograd(2), "wi
 
 def by_torch(name: str, x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
     """torch's convolution in one of its memory formats; the result is in the format of x."""
-    image = x.contiguous(memory_format=TORCH[name])
+    image = x.to(memory_format=TORCH[name])
     y = torch_conv2d(image, w, stride=problem.stride, padding=problem.padding, groups=problem.groups)
     return like_layout(y, x)

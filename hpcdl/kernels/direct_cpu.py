@@ -57,7 +57,7 @@ def direct(x: torch.Tensor, B: torch.Tensor, R: int, S: int, K: int, stride: int
     threads_cpu.fill(job, x=x.data_ptr(), B=B.data_ptr(), y=y.data_ptr(), P=P, Q=Q, R=R, depth=S * C, stride=stride)
     threads_cpu.fill(job, image=H * W * C * size, row=W * C * size, pixel=C * size)
     threads_cpu.fill(job, outputs=panels * panel * size, panels=panels, parts=parts)
-    threads_cpu.run(WORKERS[x.dtype], job, N * panels * parts)
+    threads_cpu.run(WORKERS[x.dtype], job, N * panels * parts, N * P * Q * K * R * S * C)
     return y[..., :K]
 
 

@@ -106,5 +106,5 @@ def spectrum_products(X: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
     job = np.zeros((), JOB)
     threads_cpu.fill(job, X=X.data_ptr(), W=W.data_ptr(), Y=Y.data_ptr(), N=N, C=C, K=K, groups=groups)
     threads_cpu.fill(job, spectrum=F * X.itemsize, stretches=stretches)
-    threads_cpu.run(WORKERS[X.dtype], job, groups * stretches)
+    threads_cpu.run(WORKERS[X.dtype], job, groups * stretches, 4 * N * groups * K * C * F)
     return Y

@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+WORTH_A_THREAD = 1 << 20  # multiply-adds: about the time it takes to wake one
 COUNTERS = [("next", np.int64), ("count", np.int64)]  # the first fields of every job
 
 
@@ -38,13 +39,14 @@ def compiled(worker: Callable):
     return numba.cfunc(types.void(types.voidptr), cache=True)(worker)
 
 
-def run(worker: Callable, job: np.ndarray, count: int) -> None:
-    """`count` tasks of a job, a record that starts with `COUNTERS`, shared among torch's threads.
+def run(worker: Callable, job: np.ndarray, count: int, work: int) -> None:
+    """`count` tasks of a job, a record that starts with `COUNTERS`, shared among as many of torch's threads as `work`,
+    in multiply-adds, is worth.
 
     `worker(job)` runs once on each thread and takes tasks until there are none.
     """
     job["next"], job["count"] = 0, count
-    threads = min(torch.get_num_threads(), count)
+    threads = min(torch.get_num_threads(), count, 1 + work // WORTH_A_THREAD)
     pointer, function = ctypes.c_void_p(job.ctypes.data), compiled(worker)
     parallel = _gomp_parallel()
     if parallel and threads > 1:

@@ -5,8 +5,6 @@ Images are channels-last, so that one instruction serves a vector of channels, a
 `winograd_transforms`, compiled for vectors.
 """
 
-from functools import partial
-
 import numpy as np
 import torch
 from numba import carray, njit
@@ -178,19 +176,15 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
     threads_cpu.fill(job, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
     threads_cpu.fill(job, down=down, across=across, panels=panels)
     threads_cpu.fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
-    phase = partial(_phase, WORKERS[m, x.dtype], job)
     for first in range(0, tiles, block):
         here = min(block, tiles - first)
         threads_cpu.fill(job, first=first, block=here)
-        phase(SCATTER, -(-here // TILES_PER_TASK))
-        phase(MULTIPLY, positions * -(-panels // PANELS_PER_TASK))
-        phase(GATHER, -(-here // TILES_PER_TASK))
+        tasks = -(-here // TILES_PER_TASK), positions * -(-panels // PANELS_PER_TASK), -(-here // TILES_PER_TASK)
+        sizes = C * positions, C * outputs * positions, outputs * positions
+        for phase in (SCATTER, MULTIPLY, GATHER):
+            job["phase"] = phase
+            threads_cpu.run(WORKERS[m, x.dtype], job, tasks[phase], here * sizes[phase])
     return y[..., :K]
-
-
-def _phase(worker, job, phase, tasks):
-    job["phase"] = phase
-    threads_cpu.run(worker, job, tasks)
 
 
 def _block(tiles: int, bytes_per_tile: int) -> int:
