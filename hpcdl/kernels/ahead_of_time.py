@@ -2,7 +2,7 @@
 
     build = Build("module:kernel", {"x": "*fp32:16", "y": "*fp32:16", "n": "i32"}, {"BLOCK": 1024}, "sm_90")
     (report,) = compile_ahead([build])
-    assert report.spills == 0 and report.wide_loads and report.per_element(1024) < 1
+    assert report.spills == 0 and set(report.loads) == {16} and report.per_element(1024) < 4
 
 Triton's interpreter models none of this, and a kernel defined under it cannot be compiled: so it is done in
 processes of their own, in which the interpreter is off, whatever this process does.
@@ -76,22 +76,21 @@ class Report(NamedTuple):
         return sum(times for name, times in self.instructions.items() if re.match(pattern, name))
 
     @property
-    def loads(self) -> int:
-        """Loads from global memory of any width."""
-        return self.count(r"LDG(STS)?\.|UTMALDG|(global|buffer|flat)_load")
+    def loads(self) -> dict[int, int]:
+        """Loads from global memory: bytes for each thread -> how many."""
+        return self._widths(r"LDG(?:STS)?\.|(?:global|buffer|flat)_load_")
 
     @property
-    def wide_loads(self) -> int:
-        """Loads from global memory of 16 bytes by each thread."""
-        return self.count(r"LDG.*\.128|(global|buffer)_load_(dwordx4|lds_dwordx4)")
+    def stores(self) -> dict[int, int]:
+        """Stores to global memory: bytes for each thread -> how many."""
+        return self._widths(r"STG\.|(?:global|buffer|flat)_store_")
 
-    @property
-    def stores(self) -> int:
-        return self.count(r"STG|UTMASTG|(global|buffer|flat)_store")
-
-    @property
-    def wide_stores(self) -> int:
-        return self.count(r"STG.*\.128|(global|buffer)_store_dwordx4")
+    def _widths(self, pattern: str) -> dict[int, int]:
+        widths = Counter()
+        for name, times in self.instructions.items():
+            if re.match(pattern, name):
+                widths[_bytes(name)] += times
+        return dict(widths)
 
     @property
     def matrix(self) -> int:
@@ -120,6 +119,16 @@ def compile_ahead(builds: Iterable[Build]) -> list[Report]:
         shares = threads.map(_in_new_process, [builds[i::cores] for i in range(cores)])
         found = dict(enumerate(shares))
     return [found[i % cores][i // cores] for i in range(len(builds))]
+
+
+def _bytes(name: str) -> int:
+    """What a load or store of this name moves for each thread; 4 where the name says nothing."""
+    units = {"dword": 4, "short": 2, "ushort": 2, "sshort": 2, "ubyte": 1, "sbyte": 1, "byte": 1}
+    if found := re.search(r"\.(U8|S8|U16|S16|64|128)(\.|$)", name):
+        return int(found[1].strip("US")) // 8
+    if found := re.search(r"_(?:load|store)_(?:lds_)?([a-z]+?)(?:x(\d))?(?:_|$)", name):
+        return units[found[1]] * int(found[2] or 1)
+    return 4
 
 
 def _type(value) -> str:

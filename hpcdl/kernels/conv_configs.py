@@ -39,6 +39,7 @@ PRODUCTS = {
         _product(128, 128, 32, 8, 3),
         _product(128, 64, 32, 4, 4),
         _product(64, 64, 32, 4, 4),
+        _product(64, 64, 32, 4, 2),
     ],
     "ieee": [
         _product(64, 64, 16, 4, 2),

@@ -33,7 +33,7 @@ def band_products(
     """
     P: tl.constexpr = H + 2 * PADDING - R + 1
     Q: tl.constexpr = W + 2 * PADDING - S + 1
-    tiles, c = tl.cdiv(Q, BQ), tl.program_id(1)
+    tiles, c = (Q + BQ - 1) // BQ, tl.program_id(1)
     m = tl.program_id(0) // tiles * BM + tl.arange(0, BM)
     first = tl.program_id(0) % tiles * BQ
     n, h = m // P, m % P - PADDING
@@ -43,7 +43,7 @@ def band_products(
     a_at = x + ((n * CHANNELS + c) * H + h)[:, None] * W + column[None, :]
     b_at = w + c * (R * S) + s
     wide = (m < rows)[:, None] & ((column >= 0) & (column < W))[None, :]
-    acc = tl.zeros((BM, BQ), tl.float32)
+    acc = tl.full((BM, BQ), 0.0, tl.float32)
     for r in range(R):
         a = tl.load(a_at + r * W, wide & ((h + r >= 0) & (h + r < H))[:, None], 0)
         b = tl.load(b_at + r * S, (s >= 0) & (s < S), 0)

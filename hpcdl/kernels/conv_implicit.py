@@ -28,7 +28,7 @@ def gathered_product(
     Row m is pixel (n, i, j) of N x I x J. The forward pass, the input gradient (TAP = -1) and Winograd's products (a
     group for each position) are this sum; axis 1 of the grid counts groups.
     """
-    tiles, group = tl.cdiv(columns, BN), tl.program_id(1)
+    tiles, group = (columns + BN - 1) // BN, tl.program_id(1)
     m = tl.program_id(0) // tiles * BM + tl.arange(0, BM)
     k = tl.program_id(0) % tiles * BN + tl.arange(0, BN)
     n, i, j = m // (I * J), m // J % I, m % J
@@ -36,7 +36,7 @@ def gathered_product(
     v = j * step + v_off
     a_at = x + group * x_group + ((n * H + h) * W + v) * x_pitch
     b_at = w + group * w_group + w_off + k * w_k
-    acc = tl.zeros((BM, BN), tl.float32)
+    acc = tl.full((BM, BN), 0.0, tl.float32)
     for start in range(0, R * S * C, BK):
         d = start + tl.arange(0, BK)
         r, s, c = d // (S * C), d // C % S, d % C
@@ -60,13 +60,13 @@ def gathered_outer_product(
 
     Axis 1 of the grid counts parts of `rows_each` pixels, axis 2 groups of `columns` filters on C channels.
     """
-    tiles, part, group = tl.cdiv(R * S * C, BN), tl.program_id(1), tl.program_id(2)
+    tiles, part, group = (R * S * C + BN - 1) // BN, tl.program_id(1), tl.program_id(2)
     k = tl.program_id(0) // tiles * BM + tl.arange(0, BM)
     d = tl.program_id(0) % tiles * BN + tl.arange(0, BN)
     r, s, c = d // (S * C) - padding, d // C % S - padding, d % C
     a_at = dy + group * columns + k
     b_at = x + group * C + (r * W + s) * x_pitch + c
-    acc = tl.zeros((BM, BN), tl.float32)
+    acc = tl.full((BM, BN), 0.0, tl.float32)
     last = tl.minimum(rows, (part + 1) * rows_each)
     for start in range(part * rows_each, last, BK):
         m = start + tl.arange(0, BK)

@@ -18,7 +18,7 @@ def conv_simple(
     m = tl.program_id(0) * BM + tl.arange(0, BM)  # output pixels, of all images
     k = tl.program_id(1) * BN + tl.arange(0, BN)  # output channels
     n, p, q = m // (P * Q), m // Q % P, m % Q
-    acc = tl.zeros((BM, BN), tl.float32)
+    acc = tl.full((BM, BN), 0.0, tl.float32)
     for start in range(0, C * R * S, BK):
         d = start + tl.arange(0, BK)  # weights of a filter
         c, r, s = d // (R * S), d // S % R, d % S

@@ -2,7 +2,8 @@
 
 Triton's interpreter runs kernels on the CPU, slowly, when TRITON_INTERPRET=1 is set before they are imported. It takes
 bfloat16 for the integers that it is stored as: so there tensors of bfloat16 go in as uint16 (`bits`), and kernels that
-compute convert at their edges (`widen`, `narrow`).
+compute convert at their edges (`widen`, `narrow`). Torch's optimizers import Triton; whoever did so before the
+interpreter was chosen has `tl.zeros` and `tl.cdiv` for compiled kernels only: kernels here do without them.
 """
 
 import torch
