@@ -15,7 +15,7 @@ import torch
 from hpcdl.conv import auto
 from hpcdl.conv.problem import Problem
 
-ROUNDS = 5
+ROUNDS = 3
 SAMPLES = (
     Problem(1, 16, 4, 4, 16, 3, 3, padding=1),
     Problem(2, 3, 64, 64, 64, 7, 7, stride=2, padding=3),
@@ -33,8 +33,8 @@ NARROW_SAMPLES = (
     Problem(1, 16, 8, 8, 16, 3, 3, padding=1, groups=16),
     Problem(4, 64, 56, 56, 64, 3, 3, padding=1, groups=64),
     Problem(2, 64, 28, 28, 64, 9, 9, padding=4, groups=64),
-    Problem(2, 64, 28, 28, 64, 21, 21, padding=10, groups=64),
-    Problem(2, 64, 56, 56, 64, 31, 31, padding=15, groups=64),
+    Problem(1, 64, 28, 28, 64, 21, 21, padding=10, groups=64),
+    Problem(1, 64, 56, 56, 64, 31, 31, padding=15, groups=64),
     Problem(2, 64, 28, 28, 64, 3, 3, padding=1, groups=8),
 )
 

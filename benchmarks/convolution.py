@@ -1,0 +1,244 @@
+"""Convolution layers of well-known networks: our algorithms beside torch's, in both of its memory formats.
+
+    python benchmarks/convolution.py                                     # minutes; all layers, 1 and 2 threads
+    python benchmarks/convolution.py --layers "VGG conv3_2" --threads 2 --seconds 3
+    python benchmarks/convolution.py --report                            # tables and plot of what was measured before
+
+Competitors take turns that rotate. Each algorithm gets its image in the layout it likes and filters prepared, as torch
+gets an image in its format; names that end in "+ filters" transform the filters in each call. The peer is always the
+better of torch's two formats. What is measured is merged into the JSON, so that layers can be measured one by one.
+"""
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from machine import describe
+from rich.console import Console
+from rich.table import Table
+from torch.nn.functional import conv2d as torch_conv2d
+
+from hpcdl.conv import ALGORITHMS, Problem, conv2d, prepare, quickest
+
+LAYERS = {
+    "AlexNet conv1": Problem(8, 3, 227, 227, 96, 11, 11, stride=4),
+    "AlexNet conv2": Problem(8, 96, 27, 27, 256, 5, 5, padding=2, groups=2),
+    "VGG conv1_2": Problem(2, 64, 224, 224, 64, 3, 3, padding=1),
+    "VGG conv3_2": Problem(8, 256, 56, 56, 256, 3, 3, padding=1),
+    "VGG conv4_2": Problem(8, 512, 28, 28, 512, 3, 3, padding=1),
+    "VGG conv5_2": Problem(8, 512, 14, 14, 512, 3, 3, padding=1),
+    "ResNet 64@56": Problem(8, 64, 56, 56, 64, 3, 3, padding=1),
+    "ResNet 128@28": Problem(8, 128, 28, 28, 128, 3, 3, padding=1),
+    "ResNet 256@14": Problem(8, 256, 14, 14, 256, 3, 3, padding=1),
+    "ResNet 512@7": Problem(8, 512, 7, 7, 512, 3, 3, padding=1),
+    "depthwise 31x31": Problem(8, 128, 56, 56, 128, 31, 31, padding=15, groups=128),
+    "dense 13x13": Problem(8, 64, 64, 64, 64, 13, 13, padding=6),
+}
+PEERS = ("torch", "torch channels_last")
+AUTO = ("auto", "auto channels_last")
+LIKES_CHANNELS_LAST = ("direct", "winograd_2x2", "winograd_4x4")
+RESULTS = Path(__file__).parent / "results" / "convolution.json"
+WITH_FILTERS = ("winograd_4x4", "fft")
+ROUNDS = 5  # at least
+SLOW = 8.0  # times the fastest: measured in the first rounds only
+ERRORS = {"winograd_4x4": 3e-5, "direct": 2e-6, "im2col": 2e-6, "winograd_2x2": 2e-6, "fft": 2e-6}
+
+Row = dict  # {"times": {competitor: {"min", "median", "rounds", "error"}}, "chosen": {competitor: name}, "machine"}
+
+
+# -- measured ---------------------------------------------------------------------------------------------------------
+
+
+def competitors(problem: Problem) -> tuple[dict[str, Callable[[], torch.Tensor]], dict[str, str], torch.Tensor]:
+    """Calls to measure, what auto chooses, and the result for the first image in float64."""
+    torch.manual_seed(0)
+    x, w = torch.randn(problem.x_shape), torch.randn(problem.w_shape)
+    last = {"memory_format": torch.channels_last}
+    images, filters, w_last = {False: x, True: x.contiguous(**last)}, prepare(w), w.contiguous(**last)
+    options = {"stride": problem.stride, "padding": problem.padding, "groups": problem.groups}
+    calls = {
+        "torch": lambda: torch_conv2d(x, w, **options),
+        "torch channels_last": lambda: torch_conv2d(images[True], w_last, **options),
+    }
+    for name, algorithm in ALGORITHMS.items():
+        if not algorithm.limits(problem):
+            image = images[name in LIKES_CHANNELS_LAST]
+            calls[name] = lambda algorithm=algorithm, image=image: algorithm(image, filters, **options)
+            if name in WITH_FILTERS:
+                calls[f"{name} + filters"] = lambda algorithm=algorithm, image=image: algorithm(image, w, **options)
+    for name, image in zip(AUTO, images.values(), strict=True):
+        calls[name] = lambda image=image: conv2d(image, filters, **options)
+    chosen = {name: quickest(image, filters, problem) for name, image in zip(AUTO, images.values(), strict=True)}
+    return calls, chosen, torch_conv2d(x[:1].double(), w.double(), **options)
+
+
+@torch.no_grad()
+def measure(problem: Problem, seconds: float) -> Row:
+    """Every competitor in turns, for about `seconds`; the slow ones in the first rounds only."""
+    calls, chosen, exact = competitors(problem)
+    times = {name: [] for name in calls}
+    errors = {name: _error(call()[:1], exact) for name, call in calls.items()}  # and warmed up
+    end, turn = time.perf_counter() + seconds, 0
+    while turn < ROUNDS or time.perf_counter() < end:
+        names = list(calls)
+        names = names[turn % len(names) :] + names[: turn % len(names)]
+        for name in names:
+            times[name].append(_seconds(calls[name]))
+        fastest = min(map(min, times.values()))
+        calls = {name: call for name, call in calls.items() if turn < 1 or min(times[name]) < SLOW * fastest}
+        turn += 1
+    found = {name: _summary(values) | {"error": errors[name]} for name, values in times.items()}
+    return {"times": found, "chosen": chosen, "machine": describe()}
+
+
+def _seconds(call) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def _summary(values: list[float]) -> dict:
+    return {"min": min(values), "median": statistics.median(values), "rounds": len(values)}
+
+
+def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return ((found.double() - exact).abs().max() / exact.abs().max()).item()
+
+
+# -- concluded --------------------------------------------------------------------------------------------------------
+
+
+def best(row: Row, names, statistic: str = "median") -> float:
+    return min(row["times"][name][statistic] for name in names if name in row["times"])
+
+
+def speed(row: Row, name: str, statistic: str = "median") -> float:
+    """How many times faster than the better of torch's formats; auto's better format stands for auto."""
+    return best(row, PEERS, statistic) / best(row, AUTO if name == "auto" else [name], statistic)
+
+
+def promises(layers: dict[str, Row]) -> list[dict]:
+    """Each promise that these layers can tell about, with what was measured (medians)."""
+    single = [
+        ("VGG conv3_2", "winograd_4x4", 1.15),
+        ("VGG conv4_2", "winograd_4x4", 1.4),
+        ("dense 13x13", "fft", 2.5),
+        ("dense 13x13", "fft + filters", 1.0),
+        ("depthwise 31x31", "fft", 0.8),
+    ]
+    found = [
+        _promise(f"{name} on {layer}", least, speed(layers[layer], name))
+        for layer, name, least in single
+        if layer in layers
+    ]
+    speeds = {layer: speed(row, "auto") for layer, row in layers.items()}
+    if set(layers) == set(LAYERS):
+        near = sum(best(row, AUTO) <= 1.1 * best(row, row["times"]) for row in layers.values())
+        found += [
+            _promise(f"auto on every layer (least: {min(speeds, key=speeds.get)})", 0.95, min(speeds.values())),
+            _promise("auto, geometric mean", 1.1, math.exp(statistics.mean(map(math.log, speeds.values())))),
+            _promise("layers of 12 where auto is within 10 % of the best candidate", 11, near),
+        ]
+    for name, most in ERRORS.items():
+        worst = max((row["times"][name]["error"] for row in layers.values() if name in row["times"]), default=0.0)
+        found.append({"what": f"error of {name} at most", "promised": most, "measured": worst, "kept": worst <= most})
+    return found
+
+
+def _promise(what: str, least: float, measured: float) -> dict:
+    return {"what": f"{what}, at least", "promised": least, "measured": measured, "kept": measured >= least}
+
+
+# -- shown ------------------------------------------------------------------------------------------------------------
+
+
+def table_of_speeds(threads: str, layers: dict[str, Row]) -> Table:
+    names = [*PEERS, *(name for name in ALGORITHMS if any(name in row["times"] for row in layers.values()))]
+    names += [*(f"{name} + filters" for name in WITH_FILTERS), "auto"]
+    table = Table(
+        title=f"Times faster than the better of torch's two formats, of medians (of minima); {threads} thread(s)"
+    )
+    table.add_column("layer")
+    table.add_column("ms", justify="right")
+    for name in [*names, "auto chose"]:
+        table.add_column(name, justify="right")
+    for layer, row in layers.items():
+        cells = [_speeds(row, name) for name in names]
+        chosen = " / ".join(dict.fromkeys(row["chosen"].values()))
+        table.add_row(layer, f"{1e3 * best(row, PEERS):.1f}", *cells, chosen)
+    return table
+
+
+def _speeds(row: Row, name: str) -> str:
+    if name != "auto" and name not in row["times"]:
+        return "–"
+    return f"{speed(row, name):.2f} ({speed(row, name, 'min'):.2f})"
+
+
+def table_of_promises(threads: str, kept: list[dict]) -> Table:
+    table = Table("promise", "promised", "measured", "kept", title=f"Promises, {threads} thread(s)")
+    for row in kept:
+        table.add_row(row["what"], f"{row['promised']:g}", f"{row['measured']:.3g}", "yes" if row["kept"] else "NO")
+    return table
+
+
+def plot(threads: str, layers: dict[str, Row], file: Path) -> None:
+    """A row for each layer, a mark for each algorithm, on a logarithmic axis of speed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(layers) + 1.6), layout="constrained")
+    marks = dict(zip([*ALGORITHMS, "auto"], "osv^DPx", strict=True))
+    for name, mark in marks.items():
+        points = [(speed(row, name), i) for i, row in enumerate(layers.values()) if name in row["times"]]
+        if points:
+            axes.plot(*zip(*points, strict=True), mark, label=name, markersize=7, fillstyle="none", markeredgewidth=1.6)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(layers)), layers)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"times faster than torch in its better memory format (medians, {threads} threads)")
+    axes.grid(axis="x", which="both", alpha=0.3)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.0 + 1.1 / (len(layers) + 1)), ncols=7, frameon=False)
+    figure.savefig(file, dpi=120)
+
+
+def main(
+    layers: Annotated[str, typer.Option(help="Names, or parts of names, with commas between; default: all.")] = "",
+    threads: Annotated[str, typer.Option(help="Numbers of threads, with commas between.")] = "1,2",
+    seconds: Annotated[float, typer.Option(help="For each layer and number of threads, at least five rounds.")] = 6.0,
+    out: Annotated[Path, typer.Option(help="The JSON file; it is added to.")] = Path(
+        "benchmarks/results/convolution.json"
+    ),
+    report: Annotated[bool, typer.Option("--report", help="Measure nothing; show what the file holds.")] = False,
+) -> None:
+    """Measure convolution layers beside torch."""
+    console = Console()
+    found = json.loads(out.read_text()) if out.exists() else {}
+    wanted = [name for name in LAYERS if any(part.strip().lower() in name.lower() for part in layers.split(","))]
+    for count in [] if report else threads.split(","):
+        torch.set_num_threads(int(count))
+        for name in wanted:
+            rows = found.setdefault(count, {}).setdefault("layers", {})
+            rows[name] = measure(LAYERS[name], seconds)
+            console.print(f"{count} thread(s), {name}: auto {speed(rows[name], 'auto'):.2f}x")
+    for count, part in found.items():
+        part["layers"] = {name: part["layers"][name] for name in LAYERS if name in part["layers"]}
+        part["promises"] = promises(part["layers"])
+        console.print(table_of_speeds(count, part["layers"]), table_of_promises(count, part["promises"]))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        plot(count, part["layers"], out.with_name(f"{out.stem}-{count}.png"))
+    out.write_text(json.dumps(found, indent=1))
+    console.print(f"All measurements: {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
