@@ -232,7 +232,7 @@ def one_matrix_product(student, rng):
     for sizes in ((1, 2, 5, 5, 3, 3, 3), (4, 2, 6, 5, 3, 2, 3)):
         x, w = images(rng, *sizes)
         products = Products(factor=8.0)
-        got = student.conv_im2col(x, w, matmul=products)
+        got = student.conv_im2col(x, w, matmul=products.matmul)
         products.check_used(got, conv(x, w), "conv_im2col")
         checks.that(
             products.calls == 1,
@@ -561,7 +561,7 @@ def counted_winograd(student, rng, sizes, m: int):
     """A counted run: `(x, w, products, tiles)`; sizes fall into whole tiles."""
     x, w = images(rng, *sizes)
     products = Products(factor=4.0)
-    got, right = student.conv_winograd(x, w, m, matmul=products), conv(x, w)
+    got, right = student.conv_winograd(x, w, m, matmul=products.matmul), conv(x, w)
     products.check_used(got, right, "conv_winograd")
     return x, w, products, len(x) * (right.shape[2] // m) * (right.shape[3] // m)
 

@@ -11,17 +11,15 @@ from autograder.exercises.convolution_oracles import columns, conv
 
 
 class Products:
-    """A matmul to hand to the student's code: it counts, and gives every product times `factor`.
+    """`matmul` is for the student's code: it counts, and gives every product times `factor`.
 
     A result that is the right one times `factor` is made of these products alone, so their count is the count.
     """
 
-    __name__ = "matmul"
-
     def __init__(self, factor: float):
         self.factor, self.calls, self.multiplications, self.operands = factor, 0, 0, 0
 
-    def __call__(self, a, b):
+    def matmul(self, a, b):
         for operand in (a, b):
             checks.that(
                 type(operand) is torch.Tensor and operand.dim() > 0,
@@ -53,7 +51,11 @@ class Products:
 
     def _passed(self, got, right: torch.Tensor) -> torch.Tensor:
         """The right result after as many passes through this matmul as its size in `got` tells."""
-        ratio = got.abs().max().item() / right.abs().max().item() if type(got) is torch.Tensor and got.numel() else 0.0
+        ratio = (
+            got.abs().max().item() / right.abs().max().item()
+            if type(got) is torch.Tensor and got.is_floating_point() and got.numel()
+            else 0.0
+        )
         passes = round(math.log(ratio, self.factor)) if 1.0 < ratio < math.inf else 0
         return self.factor**passes * right
 

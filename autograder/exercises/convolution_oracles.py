@@ -109,15 +109,26 @@ def border_mistakes(x, w, stride: int, padding: int) -> dict:
     if stride > 1:
         p, q = output(x, w, stride, padding)
         mistakes["stride is not used."] = lambda: conv(x, w, 1, padding)[..., :p, :q]
-        thin = x[..., ::stride, ::stride]
-        mistakes[
-            "The image was thinned out before the window: the window sees all pixels, and moves in larger steps."
-        ] = lambda: conv(functional.pad(x, (padding,) * 4)[..., ::stride, ::stride], w)
-        if padding:
-            mistakes["Stride comes before padding: zeros go round the whole image, then the window moves in steps."] = (
-                lambda: conv(functional.pad(thin, (padding,) * 4), w)
-            )
+        mistakes |= thinned_mistakes(x, w, stride, padding)
     return mistakes
+
+
+def thinned_mistakes(x, w, stride: int, padding: int) -> dict:
+    """What a window gives that slides over every stride-th pixel."""
+    found = {}
+    for sentence, thin in (
+        (
+            "The image was thinned out before the window: the window sees all pixels, and moves in larger steps.",
+            functional.pad(x, (padding,) * 4)[..., ::stride, ::stride],
+        ),
+        (
+            "Stride comes before padding: zeros go round the whole image, then the window moves in steps.",
+            functional.pad(x[..., ::stride, ::stride], (padding,) * 4),
+        ),
+    ):
+        if thin.shape[2] >= w.shape[2] and thin.shape[3] >= w.shape[3]:
+            found[sentence] = conv(thin, w)
+    return found
 
 
 def output(x, w, stride: int, padding: int) -> tuple[int, int]:

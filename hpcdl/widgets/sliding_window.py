@@ -5,11 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcdl.widgets import style
-from hpcdl.widgets.cells import frame, table, tint
+from hpcdl.widgets.cells import frame, paper, table, tint
 from hpcdl.widgets.explorable import Explorable, player, slider
 
 PIXELS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # the lecture's letters: no I
 WEIGHTS = "αβγδεζηθκ"
+GAP = 1.1  # rows between image and outputs
 EMPTY, ZERO = tint(style.GREY, 0.05), tint(style.GREY, 0.14)
 PIXEL, WEIGHT, OUTPUT = tint(style.SKY, 0.35), tint(style.ORANGE, 0.4), tint(style.GREEN, 0.4)
 
@@ -53,9 +54,8 @@ def explorable() -> Explorable:
         draw,
         controls,
         figsize=(9.6, 4.8),
-        layout=[["image", "columns", "matrix"], ["output", "columns", "matrix"]],
+        layout=[["window", "columns", "matrix"]],
         width_ratios=[1, 1.45, 2.15],
-        height_ratios=[1.25, 1],
     )
 
     def fit(_change=None) -> None:
@@ -76,8 +76,8 @@ def draw(state, axes) -> str:
     sliding = _sliding(state)
     places = sliding.across**2
     done = min(state["step"], places)
-    _image(axes["image"], sliding, done)
-    _output(axes["output"], sliding, done)
+    _image(axes["window"], sliding, done)
+    _outputs(axes["window"], sliding, done)
     _columns(axes["columns"], sliding, done)
     _matrix(axes["matrix"], sliding, done)
     return verdict(sliding, done, places)
@@ -107,14 +107,17 @@ def _image(axes, sliding: Sliding, done: int) -> None:
     axes.set_title("Image, window")
 
 
-def _output(axes, sliding: Sliding, done: int) -> None:
-    n = sliding.across
+def _outputs(axes, sliding: Sliding, done: int) -> None:
+    """The outputs, below the image."""
+    n, top = sliding.across, sliding.size + GAP
     names = [[sliding.output(i * n + j) if i * n + j < done else "" for j in range(n)] for i in range(n)]
     colours = [[OUTPUT if i * n + j < done else EMPTY for j in range(n)] for i in range(n)]
-    table(axes, names, colours, size=13 if n < 3 else 14 - 1.6 * n)
+    table(axes, names, colours, size=12 - sliding.size / 2, top=top)
     if done:
-        frame(axes, *divmod(done - 1, n), 1, 1)
-    axes.set_title("Outputs")
+        p, q = divmod(done - 1, n)
+        frame(axes, top + p, q, 1, 1)
+    axes.text(0, top - 0.25, "Outputs", weight="bold", fontsize=13)
+    paper(axes, top + n, sliding.size)
 
 
 def _columns(axes, sliding: Sliding, done: int) -> None:
@@ -126,6 +129,7 @@ def _columns(axes, sliding: Sliding, done: int) -> None:
     table(axes, labels, colours, size=_fitting(270, 330, rows, places))
     if done:
         frame(axes, 0, done - 1, rows, 1)
+    paper(axes, rows, places)
     axes.set_title(f"im2col: {rows} x {places}")
 
 
@@ -139,6 +143,7 @@ def _matrix(axes, sliding: Sliding, done: int) -> None:
     table(axes, labels, colours, size=_fitting(400, 330, places, pixels))
     if done:
         frame(axes, done - 1, 0, 1, pixels)
+    paper(axes, places, pixels)
     axes.set_title(f"Toeplitz matrix T: {places} x {pixels}, grey is 0")
 
 

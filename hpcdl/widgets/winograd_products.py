@@ -4,7 +4,7 @@ import numpy as np
 
 from hpcdl.kernels.winograd_transforms import RESULT
 from hpcdl.widgets import style
-from hpcdl.widgets.cells import frame, table, tint
+from hpcdl.widgets.cells import frame, paper, table, tint
 from hpcdl.widgets.explorable import Explorable, choice, player, slider
 
 TAPS = 3
@@ -78,6 +78,7 @@ def _direct(axes, m: int, done: int, output: int) -> None:
     for which in range(m * m):
         frame(axes, TAPS * (which // m), TAPS * (which % m), TAPS, TAPS, style.GREY)
     frame(axes, TAPS * (output // m), TAPS * (output % m), TAPS, TAPS)
+    paper(axes, side, side)
     axes.set_title(f"Direct: {side * side} products")
 
 
@@ -91,6 +92,7 @@ def _winograd(axes, m: int, done: int, factors) -> None:
         if product < done:
             colours[row, column] = PLUS if factor > 0 else MINUS if factor < 0 else DONE
     table(axes, labels, colours, size=15 if m == 2 else 10)
+    paper(axes, a, a)
     axes.set_title(f"Winograd: {a * a} products")
 
 
