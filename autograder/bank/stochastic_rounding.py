@@ -246,6 +246,11 @@ def round_nearest_even(x, fmt):
     return fmt.bounded(torch.round(x / eps) * eps)
 
 
+@wrong(NEAREST, "calls the library's", fails=WHOLE, says="which this exercise forbids")
+def round_nearest_even(x, fmt):
+    return rounding.round_nearest(x, fmt)
+
+
 STOCHASTIC = "stochastic_rounding.stochastic_round"
 UNBIASED = ("running_sum.stochastic_does_not_stall", "sgd_low_precision.small_updates_count")
 NOT_RANDOM = (

@@ -18,9 +18,15 @@ from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
 lab = Lab("stochastic_rounding", number=6, title="Less precision, on purpose")
 
-neighbours = lab.exercise("neighbours", points=15, minutes=15)
-nearest_even = lab.exercise("round_nearest_even", points=15, minutes=10)
-stochastic = lab.exercise("stochastic_round", points=20, minutes=10)
+ROUNDING = tuple(f"hpcdl.numerics.rounding.{name}" for name in ("neighbours", "round_nearest", "stochastic_round"))
+OWN = {
+    "forbid": ROUNDING,
+    "instead": "Here you write what it does: ε, floor and a comparison. Compare with it afterwards.",
+}
+
+neighbours = lab.exercise("neighbours", points=15, minutes=15, **OWN)
+nearest_even = lab.exercise("round_nearest_even", points=15, minutes=10, **OWN)
+stochastic = lab.exercise("stochastic_round", points=20, minutes=10, **OWN)
 bits = lab.exercise("bf16_round_bits", points=15, minutes=15)
 running = lab.exercise("running_sum", points=10, minutes=10)
 sgd = lab.exercise("sgd_low_precision", points=15, minutes=10)

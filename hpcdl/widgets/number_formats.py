@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Format, decode
-from hpcdl.numerics.rounding.formats import encode
 
 FORMATS = {
     "fixed point ⟨4, 4⟩": Fixed(4, 4),
@@ -21,8 +20,8 @@ FORMATS = {
 @cache
 def numbers(fmt: Format) -> np.ndarray:
     """Every finite number of a format of at most 16 bits, ascending, float64."""
-    bits = encode(torch.zeros(1), fmt).element_size() * 8
-    words = torch.arange(1 << bits).to(torch.uint8 if bits == 8 else torch.int16).view(fmt.dtype)
+    words = torch.arange(1 << 8 * fmt.dtype.itemsize)
+    words = words.to(torch.uint8 if fmt.dtype.itemsize == 1 else torch.int16).view(fmt.dtype)
     values = decode(words, fmt).double()
     inside = values.isfinite() & (values >= fmt.min) & (values <= fmt.max)
     return np.unique(values[inside].numpy())
