@@ -69,7 +69,7 @@ def _rates(axes, ranks: dict, epochs: int) -> None:
 def _accuracy(axes, state: dict) -> None:
     axes.plot(*zip((0, 0.1), *state["accuracy"], strict=True), "o-", color=GREEN, markersize=4)
     axes.axhline(1, color=GREY, linewidth=0.8)
-    axes.set(xlabel="epochs", ylabel="held-out digits read right", title="Accuracy", xlim=(0, state["epochs"]))
+    axes.set(xlabel="epochs", ylabel="held-out digits right", title="Accuracy", xlim=(0, state["epochs"]))
     axes.set(ylim=(0, 1.03))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
 

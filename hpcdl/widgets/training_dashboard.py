@@ -41,7 +41,7 @@ class Dashboard:
         controls = {
             "ranks": slider("ranks", n, 1, n),
             "batch": stops("batch, images", [16, 32, 64, 128, 256, 512], 64),
-            "bucket_mb": stops("bucket, MB", [0.01, 0.03, 0.1, 0.3, 1.0], 0.1),
+            "bucket_mb": stops("bucket, MB", [0.01, 0.03, 0.1, 0.2, 1.0], 1.0),
             "all_reduce": choice("all-reduce", list(ALL_REDUCE), "ring"),
             "overlap": checkbox("overlap", True),
             "slow_rank": slider("a rank:", 0, 0, max(1, n - 1)),
@@ -178,5 +178,5 @@ class Dashboard:
 
 
 def short(error: ClusterError) -> str:
-    """The first sentences of the report: the picture has two lines."""
-    return " ".join(line.strip() for line in str(error).splitlines()[:2])[:180]
+    """The first sentence of the report: the picture has two lines."""
+    return str(error).splitlines()[0].partition(";")[0][:170].rstrip(".") + "."

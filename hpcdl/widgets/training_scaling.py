@@ -86,7 +86,7 @@ def draw(state: dict, axes: dict) -> str:
             100 * speed / (p * one) for speed, p, one in zip(speeds, ranks, speeds[:1] * len(speeds), strict=True)
         ]
         axes["efficiency"].plot(ranks, shares, label=label, **look)
-    fastest = max((point.images / point.measured / 1000 for point in points), default=1.0)
+    fastest = max((point.images / min(point[2:]) / 1000 for point in points), default=1.0)
     axes["speed"].set(xlabel="ranks", ylabel="thousand images/s, all ranks", title=f"{kind} scaling: speed")
     axes["efficiency"].set(xlabel="ranks", ylabel="efficiency, %", title="Speed per rank, of one rank's")
     axes["efficiency"].axhline(100, color=style.GREY, linewidth=0.8)
@@ -94,7 +94,7 @@ def draw(state: dict, axes: dict) -> str:
     axes["efficiency"].set_ylim(0, 130)
     for axis in axes.values():
         axis.set_xlim(0.8, max([*ranks, 2]) + 0.2)
-        style.ticks(axis.xaxis, ranks, [str(p) for p in ranks])
+        style.ticks(axis.xaxis, ranks or [1, 2], [str(p) for p in ranks or [1, 2]])
         if points:
             axis.legend(loc="lower left")
     return sentence(state)
