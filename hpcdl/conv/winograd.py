@@ -70,10 +70,7 @@ def _packed(m: int, problem: Problem, w: torch.Tensor) -> list[torch.Tensor]:
     """The transformed filters of each group."""
     from hpcdl.kernels.winograd_cpu import pack
 
-    w = w.permute(2, 3, 0, 1).contiguous()  # the transforms add whole planes
-    w = torch.stack(TAPS[m](w.unbind(0)))
-    w = torch.stack(TAPS[m](w.unbind(1)), 1)
-    return [pack(group) for group in w.chunk(problem.groups, 2)]
+    return [pack(m, group) for group in w.chunk(problem.groups)]
 
 
 def _compiled(m, x, U: list, K: int, size: tuple[int, int], padding: int) -> torch.Tensor:

@@ -8,18 +8,18 @@ Images are channels-last, so that one instruction serves a vector of channels, a
 import numpy as np
 import torch
 from numba import carray, njit
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from hpcdl.kernels import threads_cpu
 from hpcdl.kernels.product_cpu import PANEL, panel_product
 from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, read, stack, write, zeros
-from hpcdl.kernels.winograd_transforms import DATA, RESULT
+from hpcdl.kernels.winograd_transforms import DATA, RESULT, TAPS
 
 BLOCK_BYTES = 6 << 20  # of transformed pixels and products: about what the cores' caches hold
 SPACING = 16  # numbers between rows: equal positions of rows fall into different sets of the cache
 TILES_PER_TASK = 4
 PANELS_PER_TASK = 4
-SCATTER, MULTIPLY, GATHER = range(3)  # the phases
+SCATTER, MULTIPLY, GATHER, FILTERS = range(4)  # the phases, and the transform of filters
 
 _FIELDS = """phase x U V M y H W C P Q K padding down across first block panels itemsize
 position_v row_v position_m row_m"""
@@ -34,8 +34,18 @@ def result(m):
     """A^T on a tuple of vectors."""
 
 
+def taps(g, like):
+    """G on a tuple of three vectors, to as many as `like` has."""
+
+
 overload(data)(lambda d: DATA[len(d) - 2])
 overload(result)(lambda m: RESULT[len(m) - 2])
+
+
+@overload(taps)
+def _taps(g, like):
+    transform = register_jitable(TAPS[len(like) - 2])
+    return lambda g, like: transform(g)
 
 
 @njit
@@ -121,12 +131,30 @@ def _gather(job, index, like):
 
 
 @njit
+def _filters(job, c, like):
+    """The filters of one input channel to their transform, U[position, panel, c, k]."""
+    side, width = len(like), PANEL * VECTOR_BYTES
+    plane = job.C * job.panels * width
+    half = stack(like, 18)
+    for k in range(0, job.panels * width, VECTOR_BYTES):
+        source = job.x + c * job.panels * width + k
+        for s in range(3):
+            write(half + s * VECTOR_BYTES, 3 * VECTOR_BYTES, taps(read(source + s * plane, 3 * plane, like[:3]), like))
+        target = job.U + (k // width * job.C + c) * width + k % width
+        for i in range(side):
+            lines = taps(read(half + i * 3 * VECTOR_BYTES, VECTOR_BYTES, like[:3]), like)
+            write(target + i * side * plane, plane, lines)
+
+
+@njit
 def _work(pointer, like):
     job = carray(pointer, 1, JOB)[0]
     task = threads_cpu.take(pointer)
     while task < job.count:
         if job.phase == MULTIPLY:
             _multiply(job, task, like)
+        elif job.phase == FILTERS:
+            _filters(job, task, like)
         else:
             for index in range(task * TILES_PER_TASK, min((task + 1) * TILES_PER_TASK, job.block)):
                 if job.phase == SCATTER:
@@ -209,10 +237,15 @@ def _bytes(tensor, axis) -> int:
     return tensor.stride(axis) * tensor.itemsize
 
 
-def pack(U: torch.Tensor) -> torch.Tensor:
-    """Transformed filters (i, j, K, C) as panels ((i j), K / panel, C, panel), zeros for missing k and c."""
-    i, j, K, C = U.shape
-    panel = PANEL * lanes(U.dtype)
-    padded = U.new_zeros(i * j, _round_up(C, lanes(U.dtype)), _round_up(K, panel))
-    padded[:, :C, :K] = U.flatten(0, 1).mT
-    return padded.unflatten(2, (-1, panel)).transpose(1, 2).contiguous()
+def pack(m: int, w: torch.Tensor) -> torch.Tensor:
+    """Filters (K, C, 3, 3), transformed, as panels ((m + 2)^2, K / panel, C, panel), zeros for missing k and c."""
+    K, C = w.shape[:2]
+    panel = PANEL * lanes(w.dtype)
+    depth, panels = _round_up(C, lanes(w.dtype)), -(-K // panel)
+    planes = w.new_zeros(3, 3, depth, panels * panel)
+    planes[..., :C, :K] = w.permute(2, 3, 1, 0)
+    U = w.new_empty((m + 2) ** 2, panels, depth, panel)
+    job = np.zeros((), JOB)
+    threads_cpu.fill(job, phase=FILTERS, x=planes.data_ptr(), U=U.data_ptr(), C=depth, panels=panels)
+    threads_cpu.run(WORKERS[m, w.dtype], job, depth, 10 * U.numel())
+    return U
