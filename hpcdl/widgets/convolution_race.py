@@ -60,7 +60,8 @@ class Race(Explorable):
         super().__init__(self._draw, controls, (9.6, 4.8), layout=[["times", "best"]], width_ratios=[2.1, 1])
 
     def _draw(self, state, axes) -> str:
-        return draw({**state, "measured": self._times(state), "machine": self.machine, "predict": self.predict}, axes)
+        known = {"measured": self._times(state), "machine": self.machine, "predict": self.predict, "names": self.runs}
+        return draw({**state, **known}, axes)
 
     def _times(self, state) -> dict:
         return self.measured.setdefault((state["channels"], state["batch"]), {})
@@ -147,7 +148,7 @@ def expected(algorithm: str, problem: Problem, before: dict) -> float:
 
 
 def draw(state, axes) -> str:
-    """`state`: channels, batch, measured {kernel: {algorithm: seconds}}, machine, predict."""
+    """`state`: channels, batch, measured {kernel: {algorithm: seconds}}, machine, predict, and the names that race."""
     predicted = {kernel: predictions(state, kernel) for kernel in KERNELS}
     names = [
         name for name in LOOKS if any(name in times for times in (*predicted.values(), *state["measured"].values()))
@@ -156,19 +157,17 @@ def draw(state, axes) -> str:
         _series(axes["times"], name, predicted, "-", label=None)
         _series(axes["times"], name, state["measured"], "", label=name.replace("_", " "))
     crossings = crossover(state["measured"]), crossover(predicted)
-    for kernel, line in zip(crossings, ("-", "--"), strict=True):
-        if kernel:
-            axes["times"].axvline(kernel - 0.5, color=style.GREEN, linewidth=1.4, linestyle=line)
+    _crossovers(axes["times"], *crossings)
     _frame(axes["times"])
     _best(axes["best"], state["measured"], predicted)
     return verdict(state, *crossings)
 
 
 def predictions(state, kernel: int) -> dict[str, float]:
-    """Seconds by the counts, of every algorithm that is counted."""
+    """Seconds by the counts, of every algorithm of the race that is counted."""
     problem, machine, found = problem_of(state, kernel), state["machine"], {}
     for algorithm in ALGORITHMS:
-        if possible(algorithm, problem):
+        if algorithm in state["names"] and possible(algorithm, problem):
             multiplications, nbytes = state["predict"](algorithm, problem)
             found[algorithm] = multiplications / machine.multiplications + nbytes / machine.nbytes
     return found
@@ -215,6 +214,14 @@ def _series(axes, name: str, times: dict, line: str, label) -> None:
         return
     looks = {"linestyle": line, "linewidth": 1.6} if line else {"linestyle": "", "marker": marker, "markersize": 6.5}
     axes.plot(kernels, [1e3 * times[kernel][name] for kernel in kernels], color=colour, label=label, **looks)
+
+
+def _crossovers(axes, measured: int | None, predicted: int | None) -> None:
+    """Upright lines below the legend where Fourier begins to win."""
+    for kernel, line, side, what in ((measured, "-", "right", "measured "), (predicted, "--", "left", " predicted")):
+        if kernel:
+            axes.axvline(kernel - 0.5, ymax=0.8, color=style.INK, linewidth=1.2, linestyle=line)
+            axes.text(kernel - 0.5, 6e-3, what, ha=side, va="bottom", fontsize=10)
 
 
 def _frame(axes) -> None:

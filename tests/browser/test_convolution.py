@@ -29,12 +29,12 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
     race(lab)
 
     for text, name in (
-        ("def launch(", "kernel"),
-        ("LAYERS = {", "layers"),
-        ("convolution_race.explorable(yours", "yours"),
+        ('check("convolution.conv_kernel")', "kernel"),
+        ("def contestants(", "layers"),
+        ("convolution_race.explorable({**YOURS", "yours"),
     ):
-        lab.cell(text).locator("img").first.scroll_into_view_if_needed() if name != "kernel" else lab.cell(text)
-        lab.page.wait_for_timeout(200)
+        lab.cell(text).locator(".jp-OutputArea-output").last.scroll_into_view_if_needed()
+        lab.page.wait_for_timeout(300)
         lab.screenshot(f"05_{name}")
     verdict = lab.cell('check("convolution.conv_kernel")').locator(".jp-OutputArea-output").first
     assert "10 / 10" in verdict.inner_text()
