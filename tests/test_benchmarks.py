@@ -1,6 +1,7 @@
 """The benchmarks run, and what they write names the machine and every competitor."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +26,22 @@ def test_the_collectives_are_measured_beside_their_peers(tmp_path):
         assert set(found["seconds"][malloc]) == {*ALL_REDUCE, "MPI_Allreduce", "gloo"}
     assert found["simulator"][0]["messages"] == 2 * 255 * 256
     assert "kept" in ended.stdout
+
+
+@pytest.mark.long
+def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(tmp_path):
+    file = tmp_path / "convolution.json"
+    for layer in ("ResNet 512@7", "ResNet 256@14"):
+        command = [sys.executable, BENCHMARKS / "convolution.py", "--layers", layer, "--seconds", "0.1", "--out", file]
+        environment = {**os.environ, "HPCDL_DATA": str(tmp_path)}
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(file.read_text())
+    assert set(found) == {"1", "2"}
+    for part in found.values():
+        assert list(part["layers"]) == ["ResNet 256@14", "ResNet 512@7"]
+        for row in part["layers"].values():
+            assert {"torch", "torch channels_last", "winograd_4x4", "fft + filters", "auto"} <= set(row["times"])
+            assert {"processor", "torch", "load"} <= set(row["machine"])
+            assert all(competitor["error"] < 3e-5 for competitor in row["times"].values())
+    assert (tmp_path / "convolution-2.png").stat().st_size > 10_000
