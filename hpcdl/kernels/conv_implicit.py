@@ -8,6 +8,7 @@ Source: Chetlur et al. 2014, "cuDNN: efficient primitives for deep learning", se
 """
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from hpcdl.kernels.conv_configs import launch_product
 from hpcdl.kernels.conv_problem import channels_last, empty_channels_last, output_size
@@ -109,6 +110,7 @@ class _Conv2d(torch.autograd.Function):
         return forward(x, w, *ctx.options)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dy):
         x, w = ctx.saved_tensors
         dx = input_gradient(dy, w, x.shape, *ctx.options) if ctx.needs_input_grad[0] else None

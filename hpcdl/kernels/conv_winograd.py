@@ -130,8 +130,11 @@ def conv2d_winograd(
     _can_do("conv2d_winograd", w, m)
     known_precision("conv2d_winograd", precision)
     can_run("conv2d_winograd", x=x, w=w)
-    filters = winograd_filters(w, m) if filters is None else filters
     (N, C, H, W), K, positions = x.shape, len(w), (m + 2) ** 2
+    filters = winograd_filters(w, m) if filters is None else filters
+    if filters.shape != (positions, K, C):
+        raise ValueError(f"conv2d_winograd: filters has shape {tuple(filters.shape)}; it must be {positions, K, C}")
+    can_run("conv2d_winograd", x=x, filters=filters)
     TP, TQ = -(-P // m), -(-Q // m)
     countable("conv2d_winograd", "the transformed input or output", positions * N * TP * TQ * max(C, K))
     rows, y = N * TP * TQ, empty_channels_last(x, N, K, P, Q)

@@ -129,6 +129,14 @@ def test_widths_of_loads_are_read_from_their_names(name, width):
     assert report.loads == {width: 3}
 
 
+@pytest.mark.parametrize(("target", "per_element"), [("sm_90", 0.5), ("gfx942", 1.0)])
+def test_instructions_are_counted_for_each_element(target, per_element):
+    """4 warps of 32 or 64 threads that each execute 8 instructions, for 2,048 elements."""
+    report = Report(Build("m:k", {}, {}, target), 0, 0, 0, Counter({"FFMA": 6, "FADD.FTZ": 2}), "")
+    assert report.per_element(2048) == per_element
+    assert (report.count("FADD"), report.count("FM")) == (2, 6)
+
+
 def test_an_unknown_target_is_refused():
     with pytest.raises(ValueError, match=r"target 'sm_10' is unknown; it is one of sm_80"):
         compile_ahead([Build("x:y", {}, {}, "sm_10")])

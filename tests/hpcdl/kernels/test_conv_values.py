@@ -147,6 +147,10 @@ REFUSALS = {
         "'tf64'; it is one of",
     ),
     "tile": (lambda: kernels.conv2d_winograd(X, torch.zeros(2, 4, 3, 3), m=3), "m is 3; tiles are of m = 2 or 4"),
+    "prepared": (
+        lambda: kernels.conv2d_winograd(X, torch.zeros(2, 4, 3, 3), m=2, filters=torch.zeros(36, 2, 4)),
+        "filters has shape (36, 2, 4); it must be (16, 2, 4)",
+    ),
     "filter": (lambda: kernels.conv2d_winograd(X, torch.zeros(2, 4, 5, 5)), "filters (K, C, 3, 3)"),
     "multiplier": (lambda: kernels.conv2d_depthwise(X, torch.zeros(8, 1, 3, 3)), "it takes one for each"),
     "bfloat16": (lambda: kernels.conv2d_simple(X.bfloat16(), torch.zeros(2, 4, 3, 3).bfloat16()), "float16"),
