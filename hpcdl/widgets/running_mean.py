@@ -47,9 +47,7 @@ def _means(axes, results, x: float, nearest: float, lower: float, upper: float) 
     axes.plot(n[: len(results)], means, color=style.BLUE, label="at random")
     axes.plot(len(results), means[-1], "o", color=style.BLUE, markersize=8)
     axes.set(xlim=(0, MOST), ylim=(lower - 0.15 * eps, upper + 0.25 * eps), xlabel="roundings", ylabel="mean so far")
-    style.ticks(
-        axes.yaxis, [lower, upper] if upper > lower else [lower], [signed(v, 6) for v in sorted({lower, upper})]
-    )
+    style.ticks(axes.yaxis, *zip(*{lower: "⌊x⌋", upper: "⌊x⌋ + ε"}.items(), strict=True))
     axes.set_title("The mean of all roundings")
     axes.legend(loc="upper right", ncols=3)
 

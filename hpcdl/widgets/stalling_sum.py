@@ -54,6 +54,8 @@ def _sums(axes, nearest, stochastic, term: float) -> None:
     axes.plot(steps, stochastic.mean(1), color=style.BLUE, label=f"at random, mean of {SUMS}")
     axes.plot(steps, nearest, color=style.ORANGE, label="to nearest")
     axes.set(xlim=(0, STEPS), ylim=(0, 1.25 * STEPS * term), xlabel="terms added", ylabel="sum")
+    places = [share * STEPS * term for share in (0, 0.25, 0.5, 0.75, 1)]
+    style.ticks(axes.yaxis, places, [f"{place:.{1 if places[-1] > 10 else 2}f}" for place in places])
     axes.set_title("The stored sum")
     axes.legend(loc="upper left")
 
