@@ -51,7 +51,7 @@ class DistributedDataParallel(nn.Module):
         self,
         module: nn.Module,
         comm,
-        bucket_mb: float = 1.0,
+        bucket_mb: float = 4.0,
         overlap: bool = True,
         all_reduce: str | Callable = "ring",
     ):

@@ -48,7 +48,7 @@ def train(
     *,
     data: str = "digits",
     seed: int = 0,
-    bucket_mb: float = 1.0,
+    bucket_mb: float = 4.0,
     overlap: bool = True,
     all_reduce: str = "ring",
     device: str = "cpu",

@@ -1,0 +1,331 @@
+"""Data-parallel steps on two ranks: ours beside torch's DistributedDataParallel, an all-reduce per tensor, one process.
+
+    python benchmarks/ddp.py                 # a minute and a half; prints tables, writes benchmarks/results/ddp.json
+    python benchmarks/ddp.py --quick         # seconds: to see that it works, not to be quoted
+
+Every competitor trains its own copy of the same model in the same two processes, one thread each, in turns that rotate.
+A time is that of the slower rank. "local" is rank 0 alone while rank 1 sleeps; "two local" are both at the same time,
+without a message but for a barrier: what two processes cost this machine before a byte has been sent.
+The curve over bucket sizes is predicted by `hpcdl.cost`, from all-reduces timed in the same run.
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from machine import describe
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from hpcdl.cluster import find_launcher
+from hpcdl.collectives import ring_all_reduce
+from hpcdl.cost import alpha_beta, collectives
+from hpcdl.cost.scaling import Gradient, capped, iteration
+from hpcdl.ddp import DistributedDataParallel
+from hpcdl.ddp.momentum import Momentum
+from hpcdl.nn.lenet import lenet5
+
+MB = 2**20
+BUCKETS = (0.1, 0.25, 1.0, 4.0, 25.0)  # MB
+DEFAULT = 4.0
+PROMISES = [  # model, competitor, at least so many times as fast
+    ("LeNet", "torch DDP", 1.25),
+    ("MLP", "torch DDP", 1.45),
+    ("ResNet", "torch DDP", 1.05),
+    ("LeNet", "local", 1 / 1.05),
+    ("MLP", "local", 1 / 1.15),
+]
+
+
+# -- models -----------------------------------------------------------------------------------------------------------
+
+
+def mlp() -> nn.Module:
+    """784-2048-2048-10: 5.8 M weights, and little work for each."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)
+    )
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions and a way past them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.one, self.two = (
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+        )
+        self.norm_one, self.norm_two = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
+        self.past = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if stride > 1 else nn.Identity()
+
+    def forward(self, x):
+        h = torch.relu(self.norm_one(self.one(x)))
+        return torch.relu(self.norm_two(self.two(h)) + self.past(x))
+
+
+def resnet() -> nn.Module:
+    """A residual network of 8 layers for 32 x 32 images (He et al. 2016, section 4.2, n = 1): 78 k weights."""
+    blocks = [Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2)]
+    stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+MODELS = {"LeNet": (lenet5, (64, 1, 28, 28)), "MLP": (mlp, (64, 1, 28, 28)), "ResNet": (resnet, (32, 3, 32, 32))}
+
+
+# -- in each of the two processes -------------------------------------------------------------------------------------
+
+
+class Competitor:
+    """A model, its optimizer, and how it synchronizes; `step()` is one step on the same batch as all others."""
+
+    def __init__(self, model: str, comm, wrap=lambda net: net, synchronize=lambda net: None):
+        build, shape = MODELS[model]
+        torch.manual_seed(0)
+        self.module = build()
+        self.net = wrap(self.module)
+        self.optimizer = Momentum(self.module.parameters(), 0.01)
+        generator = torch.Generator().manual_seed(comm.rank)
+        self.x = torch.randn(shape, generator=generator)
+        self.y = torch.randint(0, 10, shape[:1], generator=generator)
+        self.synchronize = synchronize
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        cross_entropy(self.net(self.x), self.y).backward()
+        self.synchronize(self.net)
+        self.optimizer.step()
+
+
+def competitors(model: str, comm) -> dict[str, Competitor]:
+    def ours(bucket_mb, overlap):
+        wrap = partial(DistributedDataParallel, comm=comm, bucket_mb=bucket_mb, overlap=overlap)
+        return Competitor(model, comm, wrap, DistributedDataParallel.synchronize)
+
+    def per_tensor(net):
+        for param in net.parameters():
+            comm.all_reduce(param.grad)
+            param.grad /= comm.size
+
+    found = {
+        "local": Competitor(model, comm),
+        "two local": Competitor(model, comm, synchronize=lambda net: comm.barrier()),
+        "torch DDP": Competitor(model, comm, nn.parallel.DistributedDataParallel),
+        "per tensor": Competitor(model, comm, synchronize=per_tensor),
+    }
+    found |= {f"{mb:g} MB": ours(mb, overlap=False) for mb in BUCKETS}
+    return found | {f"{DEFAULT:g} MB, overlapped": ours(DEFAULT, overlap=True)}
+
+
+def work(rounds: int, steps: int, store: str) -> dict | None:
+    """Time every competitor on every model; rank 0 returns seconds per step, of the slower rank, and of all-reduces."""
+    from mpi4py import MPI
+
+    from hpcdl.comm import MPIComm
+
+    torch.set_num_threads(1)
+    comm = MPIComm(check=False)
+    file = torch.distributed.FileStore(store, comm.size)
+    torch.distributed.init_process_group("gloo", store=file, rank=comm.rank, world_size=comm.size)
+    found = {"steps": {}, "gradients": {}, "all_reduce": []}
+    for model in MODELS:
+        arms = competitors(model, comm)
+        times = {name: [] for name in arms}
+        for number in range(rounds):
+            names = list(arms)
+            for name in names[number % len(names) :] + names[: number % len(names)]:
+                times[name] += time_steps(arms[name], steps, comm, alone=name == "local")
+        same_weights(arms)
+        found["steps"][model] = times
+        params = reversed(list(arms["local"].module.parameters()))
+        found["gradients"][model] = [param.nbytes for param in params]
+        found["all_reduce"] += time_all_reduces(comm, rounds)
+    slower = MPI.COMM_WORLD.allreduce
+    for times in found["steps"].values():
+        for name, values in times.items():
+            times[name] = [slower(value, op=MPI.MAX) for value in values]
+    found["all_reduce"] = [(nbytes, slower(seconds, op=MPI.MAX)) for nbytes, seconds in found["all_reduce"]]
+    torch.distributed.destroy_process_group()
+    return found if comm.rank == 0 else None
+
+
+def time_steps(arm: Competitor, steps: int, comm, alone: bool) -> list[float]:
+    """Seconds of `steps` steps, after one to warm up; with `alone` the other ranks sleep meanwhile."""
+    comm.barrier()
+    seconds = [0.0] * steps
+    if comm.rank == 0 or not alone:
+        arm.step()
+        for i in range(steps):
+            begin = time.perf_counter()
+            arm.step()
+            seconds[i] = time.perf_counter() - begin
+    comm.barrier()
+    return seconds
+
+
+def time_all_reduces(comm, rounds: int) -> list[tuple[int, float]]:
+    """(bytes, seconds) of all-reduces of 1 KB to 4 MB, on memory that the cache has forgotten, as gradients are."""
+    memory, found = torch.zeros(8 * 2**20), []  # 32 MB
+    for nbytes in (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22):
+        pieces = memory.split(nbytes // 4)
+        for number in range(2 * rounds):
+            memory += 1
+            comm.barrier()
+            begin = time.perf_counter()
+            ring_all_reduce(pieces[number * 7 % len(pieces)], comm)
+            found.append((nbytes, time.perf_counter() - begin))
+    return found
+
+
+def same_weights(arms: dict[str, Competitor]) -> None:
+    """Every competitor that sums gradients has taken the same steps; AssertionError where one has not."""
+    synchronized = [arm for name, arm in arms.items() if "local" not in name]
+    for arm in synchronized[1:]:
+        for mine, theirs in zip(arm.module.parameters(), synchronized[0].module.parameters(), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-3)
+
+
+# -- here -------------------------------------------------------------------------------------------------------------
+
+
+def run_pair(rounds: int, steps: int) -> dict:
+    """Both processes, from start to end; raises RuntimeError with what they printed when they fail."""
+    with tempfile.TemporaryDirectory() as folder:
+        order = json.dumps([rounds, steps, f"{folder}/store", f"{folder}/found.json"])
+        process = subprocess.Popen(
+            [find_launcher().path, "-n", "2", sys.executable, __file__, "--worker", order],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            printed, _ = process.communicate(timeout=900)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        if process.returncode:
+            raise RuntimeError(f"the measurement failed:\n{printed}")
+        return json.loads(Path(folder, "found.json").read_text())
+
+
+def ratios(steps: dict) -> list[dict]:
+    """How many steps ours takes in the time of one of each competitor's: of the medians and of the minima."""
+    return [
+        {
+            "model": model,
+            "ours": ours,
+            "peer": peer,
+            "median": statistics.median(times[peer]) / statistics.median(times[ours]),
+            "min": min(times[peer]) / min(times[ours]),
+        }
+        for model, times in steps.items()
+        for ours in (name for name in times if "MB" in name)
+        for peer in times
+        if "MB" not in peer
+    ]
+
+
+def predictions(found: dict) -> list[dict]:
+    """The curve over bucket sizes: two local steps and the ring's cost, with alpha and beta fitted to all-reduces."""
+    fitted = alpha_beta.fit_collective(collectives.ring, 2, *zip(*found["all_reduce"], strict=True))
+    rows = []
+    for model, times in found["steps"].items():
+        seconds = statistics.median(times["two local"])
+        for mb in BUCKETS:
+            pieces = capped(gradients(found["gradients"][model], mb * MB, seconds), cap=mb * MB)
+            ring = partial(collectives.ring, 2, alpha=fitted.alpha, beta=fitted.beta, itemsize=1)
+            predicted = iteration(0.0, pieces, ring, overlap=False).seconds
+            measured = statistics.median(times[f"{mb:g} MB"])
+            rows.append({"model": model, "bucket_mb": mb, "predicted": predicted, "measured": measured})
+    return rows
+
+
+def gradients(sizes: list[int], cap: float, ready: float) -> list[Gradient]:
+    """A model's gradients, all there after `ready` seconds, those above `cap` bytes in pieces, as they travel."""
+    pieces = ([int(cap)] * int(n // cap) + [n % int(cap)] * bool(n % int(cap)) if n > cap else [n] for n in sizes)
+    return [Gradient(ready, nbytes) for parts in pieces for nbytes in parts]
+
+
+def promises(rows: list[dict], curve: list[dict]) -> list[dict]:
+    found = {(row["model"], row["peer"]): row["median"] for row in rows if row["ours"] == f"{DEFAULT:g} MB"}
+    kept = [
+        {"what": f"{model}: {DEFAULT:g} MB buckets / {peer}", "promised": promised, "measured": found[model, peer]}
+        for model, peer, promised in PROMISES
+    ]
+    error = max(abs(row["predicted"] / row["measured"] - 1) for row in curve)
+    return [*kept, {"what": "1 - largest error of the predicted curves", "promised": 0.8, "measured": 1 - error}]
+
+
+# -- shown ------------------------------------------------------------------------------------------------------------
+
+
+def table_of_times(model: str, times: dict) -> Table:
+    local = statistics.median(times["local"])
+    table = Table("competitor", "min ms", "median ms", "median / local", title=f"{model}: one step on 2 ranks")
+    for name, values in times.items():
+        median = statistics.median(values)
+        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{median * 1e3:.2f}", f"{median / local:.3f}")
+    return table
+
+
+def table_of_curve(curve: list[dict]) -> Table:
+    table = Table("model", "buckets", "measured ms", "predicted ms", "error", title="Step over bucket size")
+    for row in curve:
+        error = row["predicted"] / row["measured"] - 1
+        cells = f"{row['measured'] * 1e3:.2f}", f"{row['predicted'] * 1e3:.2f}", f"{error:+.0%}"
+        table.add_row(row["model"], f"{row['bucket_mb']:g} MB", *cells)
+    return table
+
+
+def table_of_promises(kept: list[dict]) -> Table:
+    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
+    for row in kept:
+        met = "yes" if row["measured"] >= row["promised"] else "NO"
+        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
+    return table
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="Two rounds of two steps.")] = False,
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/ddp.json"),
+    worker: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Measure data-parallel steps on two ranks beside their peers."""
+    if worker:
+        rounds, steps, store, file = json.loads(worker)
+        if found := work(rounds, steps, store):
+            Path(file).write_text(json.dumps(found))
+        return
+    console = Console()
+    machine = describe() | {"mpi": str(find_launcher())}
+    console.print_json(json.dumps(machine))
+    found = run_pair(2, 2) if quick else run_pair(9, 5)
+    rows, curve = ratios(found["steps"]), predictions(found)
+    kept = promises(rows, curve)
+    for model, times in found["steps"].items():
+        console.print(table_of_times(model, times))
+    console.print(table_of_curve(curve))
+    console.print(table_of_promises(kept))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    everything = {"machine": machine, **found, "ratios": rows, "curve": curve, "promises": kept}
+    out.write_text(json.dumps(everything, indent=1) + "\n")
+    console.print(f"All measurements: {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
