@@ -8,7 +8,7 @@ from hpcdl.numerics.rounding import neighbours, round_nearest, stochastic_round
 from hpcdl.widgets import style
 from hpcdl.widgets.curves import signed
 from hpcdl.widgets.explorable import Explorable, choice, player, slider
-from hpcdl.widgets.number_formats import FORMATS
+from hpcdl.widgets.number_formats import FORMATS, spacing
 
 MOST = 400  # roundings
 SURE = 1.96  # standard deviations: 95 of 100 normal draws are no farther off
@@ -30,15 +30,14 @@ def draw(state, axes) -> str:
     lower, upper = (float(t) for t in neighbours(x, fmt))
     nearest, exact = float(round_nearest(x, fmt)), float(x)
     results = stochastic_round(x.expand(MOST).contiguous(), fmt, seed=state["seed"])[:n].double()
-    _means(axes["mean"], results, exact, nearest, lower, upper)
+    _means(axes["mean"], results, exact, nearest, lower, upper, spacing(exact, fmt))
     ups = int((results == upper).sum()) if upper > lower else 0
     _counts(axes["counts"], {lower: n - ups, upper: ups} if upper > lower else {lower: n}, n)
     return sentence(exact, nearest, float(results.mean()), n, lower == upper)
 
 
-def _means(axes, results, x: float, nearest: float, lower: float, upper: float) -> None:
+def _means(axes, results, x: float, nearest: float, lower: float, upper: float, eps: float) -> None:
     n = torch.arange(1, MOST + 1)
-    eps = max(upper - lower, 1e-12)
     spread = SURE * math.sqrt(max((x - lower) * (upper - x), 0.0)) / n.sqrt()
     axes.fill_between(n, (x - spread).clamp(min=lower), (x + spread).clamp(max=upper), color=style.SKY, alpha=0.25)
     axes.axhline(x, color=style.INK, linewidth=1.4, linestyle=":", label="x")
@@ -47,7 +46,7 @@ def _means(axes, results, x: float, nearest: float, lower: float, upper: float) 
     axes.plot(n[: len(results)], means, color=style.BLUE, label="at random")
     axes.plot(len(results), means[-1], "o", color=style.BLUE, markersize=8)
     axes.set(xlim=(0, MOST), ylim=(lower - 0.15 * eps, upper + 0.25 * eps), xlabel="roundings", ylabel="mean so far")
-    style.ticks(axes.yaxis, *zip(*{lower: "⌊x⌋", upper: "⌊x⌋ + ε"}.items(), strict=True))
+    style.ticks(axes.yaxis, *zip(*{upper: "⌊x⌋ + ε", lower: "⌊x⌋"}.items(), strict=True))
     axes.set_title("The mean of all roundings")
     axes.legend(loc="upper right", ncols=3)
 
