@@ -56,9 +56,9 @@ class Build(NamedTuple):
     def of_launch(cls, kernel, arguments: tuple, constants: dict, target: str, warps: int = 4, stages: int = 2):
         """The build that `kernel[grid](*arguments, **constants)` would cause; tensors may be on the device "meta"."""
         named = dict(zip(kernel.arg_names, arguments, strict=False))
-        ones = {name: 1 for name, value in named.items() if isinstance(value, int) and value == 1}
-        types = {name: _type(value) for name, value in named.items() if name not in ones}
-        return cls(f"{kernel.fn.__module__}:{kernel.fn.__name__}", types, constants | ones, target, warps, stages)
+        fixed = {name: value for name, value in named.items() if value is None or (type(value) is int and value == 1)}
+        types = {name: _type(value) for name, value in named.items() if name not in fixed}
+        return cls(f"{kernel.fn.__module__}:{kernel.fn.__name__}", types, constants | fixed, target, warps, stages)
 
 
 class Report(NamedTuple):
