@@ -86,8 +86,8 @@ def conv2d_implicit(
 ) -> torch.Tensor:
     """y (N, K, P, Q), channels last, of x (N, C, H, W) and w (K, C / groups, R, S); differentiable.
 
-    float32, float16 or bfloat16 in and out. `precision` says how float32 is multiplied: "fp32" exactly, without tensor
-    cores; "tf32" with 10 bits of each factor; "tf32x3" with three such products, nearly exact. Raises ValueError with
+    float32, float16 or bfloat16 in and out. `precision` says how float32 is multiplied: "fp32" exactly, on NVIDIA's
+    cards without matrix units; "tf32" with 10 bits of each factor; "tf32x3" with three such products, nearly exact. Raises ValueError with
     name, value and rule.
     """
     P, Q = output_size("conv2d_implicit", x, w, stride, padding, groups)
@@ -100,6 +100,8 @@ def conv2d_implicit(
 def known_precision(name: str, precision: str) -> None:
     if precision not in PRECISIONS:
         raise ValueError(f"{name}: precision is {precision!r}; it is one of {', '.join(PRECISIONS)}")
+    if precision == "tf32x3" and torch.version.hip:
+        raise ValueError(f"{name}: precision 'tf32x3' is for NVIDIA's cards; on AMD's take 'fp32', on matrix units too")
 
 
 class _Conv2d(torch.autograd.Function):

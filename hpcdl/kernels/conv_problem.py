@@ -39,5 +39,5 @@ def empty_channels_last(x: torch.Tensor, n: int, channels: int, h: int, w: int) 
 
 
 def _whole(name: str, what: str, value: int, least: int) -> None:
-    if not isinstance(value, int) or value < least:
+    if type(value) is not int or value < least:
         raise ValueError(f"{name}: {what} is {value!r}; it must be a whole number >= {least}")

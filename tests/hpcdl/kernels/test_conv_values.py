@@ -135,6 +135,7 @@ REFUSALS = {
     "channels": (lambda: kernels.conv2d_implicit(X, torch.zeros(2, 3, 3, 3)), "x has 4 channels, w (2, 3, 3, 3)"),
     "groups": (lambda: kernels.conv2d_implicit(X, torch.zeros(3, 2, 3, 3), groups=2), "the groups must divide"),
     "stride": (lambda: kernels.conv2d_implicit(X, torch.zeros(2, 4, 3, 3), stride=0), "stride is 0"),
+    "no number": (lambda: kernels.conv2d_implicit(X, torch.zeros(2, 4, 3, 3), stride=True), "stride is True"),
     "padding": (lambda: kernels.conv2d_implicit(X, torch.zeros(2, 4, 3, 3), padding=-1), "padding is -1"),
     "too large": (
         lambda: kernels.conv2d_implicit(X, torch.zeros(2, 4, 7, 3), padding=0),
@@ -156,6 +157,12 @@ REFUSALS = {
     "bfloat16": (lambda: kernels.conv2d_simple(X.bfloat16(), torch.zeros(2, 4, 3, 3).bfloat16()), "float16"),
     "no window": (lambda: kernels.im2col(X, 6, 1), "filters of 6 x 1 do not fit into 5 x 5"),
 }
+
+
+def test_what_amd_cannot_multiply_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    with pytest.raises(ValueError, match="precision 'tf32x3' is for NVIDIA's cards; on AMD's take 'fp32'"):
+        kernels.conv2d_implicit(X, torch.zeros(2, 4, 3, 3), precision="tf32x3")
 
 
 @pytest.mark.parametrize("case", REFUSALS)
