@@ -87,8 +87,8 @@ def conv2d_implicit(
     """y (N, K, P, Q), channels last, of x (N, C, H, W) and w (K, C / groups, R, S); differentiable.
 
     float32, float16 or bfloat16 in and out. `precision` says how float32 is multiplied: "fp32" exactly, on NVIDIA's
-    cards without matrix units; "tf32" with 10 bits of each factor; "tf32x3" with three such products, nearly exact. Raises ValueError with
-    name, value and rule.
+    cards without matrix units; "tf32" with 10 bits of each factor; "tf32x3" with three such products, nearly exact.
+    Raises ValueError with name, value and rule.
     """
     P, Q = output_size("conv2d_implicit", x, w, stride, padding, groups)
     known_precision("conv2d_implicit", precision)
