@@ -470,7 +470,7 @@ check("stochastic_rounding.sgd_low_precision")
 # ## Train a network with it
 #
 # LeNet-5 and the handwritten digits, at 28 × 28 pixels. Its 61,706 weights are kept in 16-bit fixed point and changed by *your* step; the arithmetic between is
-# float32, as in the lecture. Three runs from the same start: float32, rounded to nearest, rounded at random. It takes about half a minute.
+# float32, as in the lecture. Three runs from the same start: float32, rounded to nearest, rounded at random. It takes less than half a minute.
 
 # %%
 split = digits(28)
@@ -582,9 +582,9 @@ low_precision_training.explorable()
 #
 # 1. Up to $FL = 9$ nearest stays at chance, with 10 it trains: a small update needs a small $\varepsilon$. Rounded at random, 4 fractional bits are enough.
 # 2. From $FL = 12$ on both fail. What is left of the word are 4 integer bits and fewer, the numbers end at ±8, and the activations saturate. A word is
-#    shared between range and fraction. Nearest needs nearly all of its 16 bits for both; that is what Gupta et al. found too.
-# 3. With 12 bits, $FL$ from 4 to 7, stochastic rounding is still as good as float32, and nearest learns nothing with any split. With 8 bits, at
-#    $\langle 4, 4\rangle$, it reads four of five digits.
+#    shared between range and fraction. Gupta et al. saw the same: with few fractional bits nearest does not converge, where stochastic does.
+# 3. With 12 bits, $FL$ from 4 to 7, and even with 10, $FL$ 4 or 5, stochastic rounding is still as good as float32, where nearest learns nothing with
+#    any split. With 8 bits, at $\langle 4, 4\rangle$, it reads five of six digits.
 # </details>
 
 # %% [markdown]
