@@ -125,7 +125,7 @@ class Dashboard:
             self.cluster.start()
             self._hold(paused=False, kill=None)
             work()
-        except ClusterError as error:
+        except Exception as error:  # nobody would see it: this is no cell's thread
             self.picture.wait(Alarm(short(error)))
         finally:
             self.hand = self.hand._replace(paused=False, kill=None)
@@ -177,6 +177,7 @@ class Dashboard:
         return self.picture.still(self.view)
 
 
-def short(error: ClusterError) -> str:
+def short(error: Exception) -> str:
     """The first sentence of the report: the picture has two lines."""
-    return str(error).splitlines()[0].partition(";")[0][:170].rstrip(".") + "."
+    first = (str(error) or type(error).__name__).splitlines()[0]
+    return first.partition(";")[0][:170].rstrip(".") + "."

@@ -726,9 +726,10 @@ with when_solved():
 # Training to play with, on the same engines: the course's own `hpcdl.ddp`, which is your class with its corners filled in. Press **start**. While it trains, slow a rank down, pause it, kill a rank. **Strong** and **weak** measure 1, 2, ... ranks
 # and put the cost model's prediction beside them.
 #
-# 1. Slow down one rank by a factor of 4. Whose images/s drop? Who waits?
+# 1. Choose a rank and make it 4 times slower. Whose images/s drop? Who waits? (Grey bars.)
 # 2. Small batch, large batch: which reads more images per second? Which learns more per epoch?
-# 3. Kill a rank. What do the others do? Start again.
+# 3. Stop, set the bucket to 0.01 MB, start again. How many messages has a step now, and how long does it take?
+# 4. Kill a rank. What do the others do? Start again.
 
 # %%
 training.dashboard(cluster)
@@ -738,7 +739,9 @@ training.dashboard(cluster)
 #
 # 1. Everybody's, to the slow one's level: the others spend the difference waiting in their all-reduce. Synchronous training has the speed of its slowest rank.
 # 2. Large batches read more images per second: a step's fixed costs are shared by more images, and there are fewer all-reduces per epoch. But fewer steps per epoch learn less, unless the learning rate grows with the batch.
-# 3. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI one dead rank ends the program; what saves the work is a checkpoint.
+# 3. Several in place of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the step takes several times as long. It takes a network that is
+#    slower than memory to make buckets pay.
+# 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI one dead rank ends the program; what saves the work is a checkpoint.
 # </details>
 #
 # ## When a rank fails
