@@ -74,26 +74,27 @@ def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> N
 def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
     """`x` rounded with given random bits `r`, int32 in 0 to 65535."""
     if isinstance(fmt, Fixed):
-        rounded = _cut(x.clamp(fmt.min, fmt.max) / fmt.eps, r) * fmt.eps
+        rounded = _cut(x.clamp(fmt.min, fmt.max).div_(fmt.eps), r).mul_(fmt.eps)
     elif fmt.exponent_bits == 8:  # the exponents of float32: the code is the upper half of the word
-        rounded = ((x.view(torch.int32) + r) & -0x10000).view(torch.float32)
+        rounded = (x.view(torch.int32) + r).bitwise_and_(-0x10000).view(torch.float32)
     else:
         rounded = _round_float(x, r, fmt)
-    return torch.where(x.isnan(), torch.nan, rounded)
+    return rounded.masked_fill_(x.isnan(), torch.nan)
 
 
 def _cut(y: Tensor, r: Tensor) -> Tensor:
-    """floor(y + u) without the rounding of a float32 sum: f >= 1 - u is exact where f + u >= 1 is not."""
+    """floor(y + u) without the rounding of a float32 sum: f >= 1 - u is exact where f + u >= 1 is not; spoils `y`."""
     whole = y.floor()
-    return whole + (y - whole >= (65535.5 - r) * 2.0**-16)
+    f, rest = y.sub_(whole), r.float().mul_(-(2.0**-16)).add_(1 - 2.0**-17)
+    return whole.add_(f.ge_(rest))
 
 
 def _round_float(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
     """The gap is 2^(E - 127 - mantissa_bits) with the exponent field E of float32, but never below the subnormals'."""
-    field = ((x.view(torch.int32) >> 23) & 0xFF).clamp(min=fmt.min_exponent + 127)
-    gap, per_gap = (f << 23 for f in (field - fmt.mantissa_bits, 254 + fmt.mantissa_bits - field))
-    size = _cut(x.abs() * per_gap.view(torch.float32), r) * gap.view(torch.float32)
-    return torch.copysign(fmt.bounded(size), x)
+    field = (x.view(torch.int32) >> 23).bitwise_and_(0xFF).clamp_(min=fmt.min_exponent + 127)
+    gap, per_gap = (f.bitwise_left_shift_(23) for f in (field - fmt.mantissa_bits, 254 + fmt.mantissa_bits - field))
+    size = _cut(x.abs().mul_(per_gap.view(torch.float32)), r).mul_(gap.view(torch.float32))
+    return fmt.bounded(size).copysign_(x)
 
 
 def check_place(seed: int, offset: int, n: int) -> None:

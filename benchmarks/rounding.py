@@ -1,0 +1,198 @@
+"""Stochastic rounding beside a copy and its peers: plain torch, torchao, qtorch; and on a GPU beside its bandwidth.
+
+    python benchmarks/rounding.py                    # a minute; 2^24 elements, 1 and 2 threads
+    python benchmarks/rounding.py --quick            # seconds: to see that it works, not to be quoted
+
+Competitors take turns that rotate; outputs of ours and of the copy are memory that is there already, as in training,
+while the peers offer no such thing. torchao and qtorch take part where they are installed (`pip install torchao qtorch
+ninja`; qtorch compiles itself when it is imported), and are said to be absent where not.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from machine import describe
+from rich.console import Console
+from rich.table import Table
+
+from hpcdl.kernels import rounding_cpu
+from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP16, Fixed, encode, round_nearest, sgd_step, stochastic_round
+from hpcdl.numerics.rounding.stochastic import round_into
+
+RESULTS = Path(__file__).parent / "results" / "rounding.json"
+WORD = Fixed(4, 12)
+OURS = {"hpcdl BF16": BF16, "hpcdl FP16": FP16, "hpcdl FP8_E4M3": FP8_E4M3, "hpcdl fixed": WORD}
+# (what, slower, faster, bound, whether `bound` is the most or the least): ratios of medians, on 2 threads
+PROMISES = [
+    ("BF16 / copy", "hpcdl BF16", "copy", 4.0, "<="),
+    ("plain torch / BF16", "plain torch BF16", "hpcdl BF16", 10.0, ">="),
+    ("qtorch / BF16", "qtorch BF16", "hpcdl BF16", 30.0, ">="),
+    ("fixed / copy", "hpcdl fixed", "copy", 5.0, "<="),
+    ("qtorch / fixed", "qtorch fixed", "hpcdl fixed", 20.0, ">="),
+    ("fallback / Numba, BF16", "fallback BF16", "hpcdl BF16", 2.0, "<="),
+    ("fallback / Numba, fixed", "fallback fixed", "hpcdl fixed", 2.0, "<="),
+]
+GPU_PROMISES = [("bandwidth of a copy", 0.90), ("one call per element / one per eight", 1.4)]
+
+Times = dict[str, list[float]]  # competitor -> seconds per round
+
+
+def competitors(n: int) -> tuple[dict[str, Callable[[], object]], list[str]]:
+    """Calls to measure on n elements, and a sentence for each peer that is absent."""
+    x, out = torch.randn(n, generator=torch.Generator().manual_seed(0)), torch.empty(n)
+    brain, g, v = torch.empty(n, dtype=torch.bfloat16), x * 1e-3, torch.zeros(n)
+    weights = encode(round_nearest(x, BF16), BF16)
+    calls = {"copy": lambda: out.copy_(x)}
+    for name, fmt in OURS.items():
+        calls[name] = lambda fmt=fmt: stochastic_round(x, fmt, seed=1, out=out)
+    calls["hpcdl BF16, stored"] = lambda: stochastic_round(x, BF16, seed=1, out=brain)
+    calls["hpcdl SGD step, BF16"] = lambda: sgd_step(weights, g, v, BF16, lr=0.1, momentum=0.9, seed=1)
+    calls["fallback BF16"] = lambda: round_into(x, out, BF16, 1, 0)
+    calls["fallback fixed"] = lambda: round_into(x, out, WORD, 1, 0)
+    calls["plain torch BF16"] = lambda: plain_torch(x)
+    peers, absent = find_peers(x)
+    return calls | peers, absent
+
+
+def plain_torch(x: torch.Tensor) -> torch.Tensor:
+    """What one writes first: torch's own random integers, added below the cut."""
+    r = torch.randint(0, 1 << 16, x.shape, dtype=torch.int32)
+    return ((x.view(torch.int32) + r) & -0x10000).view(torch.float32)
+
+
+def find_peers(x: torch.Tensor) -> tuple[dict[str, Callable[[], object]], list[str]]:
+    peers, absent = {}, []
+    try:
+        from torchao.optim.quant_utils import _fp32_to_bf16_sr
+
+        peers["torchao BF16"] = lambda: _fp32_to_bf16_sr(x)
+    except Exception as error:  # a peer may fail in any way when it is imported, compiled or new
+        absent.append(f"torchao was not measured: {_first_line(error)}")
+    try:
+        from qtorch.quant import fixed_point_quantize, float_quantize
+
+        peers["qtorch BF16"] = lambda: float_quantize(x, exp=8, man=7, rounding="stochastic")
+        peers["qtorch fixed"] = lambda: fixed_point_quantize(x, wl=WORD.wl, fl=WORD.fl, rounding="stochastic")
+    except Exception as error:
+        absent.append(f"qtorch was not measured: {_first_line(error)}")
+    return peers, absent
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+
+
+def check() -> None:
+    """The fallback and the kernel agree to the last bit, or no time means anything."""
+    x = torch.randn(1 << 17)
+    for fmt in OURS.values():
+        ours, plain = torch.empty_like(x), torch.empty_like(x)
+        rounding_cpu.round_into(x, ours, fmt, 1, 0)
+        round_into(x, plain, fmt, 1, 0)
+        if not torch.equal(ours, plain):
+            raise AssertionError(f"the kernel and the fallback differ in {fmt}")
+
+
+def measure(calls: dict[str, Callable], rounds: int, threads: int) -> Times:
+    """Seconds of each competitor in each round; a round takes them all, from another one each time."""
+    torch.set_num_threads(threads)
+    times: Times = {name: [] for name in calls}
+    names = list(calls)
+    for number in range(rounds + 1):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            begin = time.perf_counter()
+            calls[name]()
+            if number:  # the first round warms up
+                times[name].append(time.perf_counter() - begin)
+    return times
+
+
+def ratios(times: Times) -> list[dict]:
+    """The promised ratios, of medians and of minima, where both competitors took part."""
+    rows = []
+    for what, slower, faster, bound, sense in PROMISES:
+        if {slower, faster} <= set(times):
+            median, least = (f(times[slower]) / f(times[faster]) for f in (statistics.median, min))
+            kept = median <= bound if sense == "<=" else median >= bound
+            rows.append({"what": what, "promised": f"{sense} {bound:g}", "median": median, "min": least, "kept": kept})
+    return rows
+
+
+def on_gpu(n: int, rounds: int) -> dict | str:
+    """Bytes per second beside a copy's, and the time beside a kernel that calls Philox for every element."""
+    if not torch.cuda.is_available():
+        return "not measured: this machine has no GPU"
+    from rounding_gpu_peer import one_call_per_element
+
+    x, brain = torch.randn(n, device="cuda"), torch.empty(n, dtype=torch.bfloat16, device="cuda")
+    twin = torch.empty_like(x)
+    calls = {
+        "copy": lambda: twin.copy_(x),
+        "hpcdl BF16, stored": lambda: stochastic_round(x, BF16, seed=1, out=brain),
+        "one call per element": lambda: one_call_per_element(x, brain),
+    }
+    seconds = {name: _gpu_seconds(call, rounds) for name, call in calls.items()}
+    share = (6 * n / seconds["hpcdl BF16, stored"]) / (8 * n / seconds["copy"])
+    gain = seconds["one call per element"] / seconds["hpcdl BF16, stored"]
+    kept = [{"what": w, "promised": p, "measured": m} for (w, p), m in zip(GPU_PROMISES, (share, gain), strict=True)]
+    return {"card": torch.cuda.get_device_name(), "seconds": seconds, "promises": kept}
+
+
+def _gpu_seconds(call: Callable, rounds: int) -> float:
+    from triton.testing import do_bench
+
+    return do_bench(call, rep=10 * rounds, return_mode="median") / 1e3
+
+
+def table_of_times(times: Times, n: int, threads: int) -> Table:
+    table = Table(title=f"{n:,} float32 elements, {threads} thread{'s' * (threads > 1)}: ns per element")
+    for column in ("competitor", "min", "median", "copies"):
+        table.add_column(column, justify="left" if column == "competitor" else "right")
+    copy = statistics.median(times["copy"])
+    for name, values in times.items():
+        least, median = (f(values) / n * 1e9 for f in (min, statistics.median))
+        table.add_row(name, f"{least:.2f}", f"{median:.2f}", f"{statistics.median(values) / copy:.1f}")
+    return table
+
+
+def table_of_promises(rows: list[dict], threads: int) -> Table:
+    table = Table("ratio", "promised", "median", "min", "kept", title=f"Promises, {threads} threads")
+    for row in rows:
+        cells = row["what"], row["promised"], f"{row['median']:.2f}", f"{row['min']:.2f}"
+        table.add_row(*cells, "yes" if row["kept"] else "NO")
+    return table
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="2^20 elements, two rounds.")] = False,
+    rounds: Annotated[int, typer.Option(help="Rounds for each number of threads.")] = 7,
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = RESULTS,
+) -> None:
+    """Measure stochastic rounding beside its peers."""
+    console = Console()
+    n, rounds = (1 << 20, 2) if quick else (1 << 24, rounds)
+    check()
+    calls, absent = competitors(n)
+    findings = {"machine": describe(), "elements": n, "absent": absent, "threads": {}, "gpu": on_gpu(n, rounds)}
+    for threads in (1, 2):
+        times = measure(calls, rounds, threads)
+        rows = ratios(times)
+        findings["threads"][threads] = {"seconds": times, "ratios": rows}
+        console.print(table_of_times(times, n, threads))
+        console.print(table_of_promises(rows, threads))
+    for sentence in absent:
+        console.print(sentence)
+    console.print(f"GPU: {findings['gpu']}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(findings, indent=1) + "\n")
+    console.print(f"All measurements: {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
