@@ -8,9 +8,9 @@ import sys
 from . import exercises
 from .authoring import Exercise, Lab
 from .feedback import Feedback
+from .local import LocalSession
 from .results import ExerciseResult
 from .run import run_exercise, seeds
-from .student import LocalSession
 
 SEEDS = seeds(b"notebook", "")  # the same inputs at every press of the button, so that a failure can be followed
 PRINTED = 2000  # characters of a student's own prints that are shown

@@ -84,7 +84,7 @@ def attack() -> list[Finding]:
         attempts = {
             "read another submission": ("read", str(other)),
             "list the other submissions": ("names", target),
-            "read the checks": ("read", str(sandbox.PACKAGE / "checks.py")),
+            "read the checks": ("read", str(sandbox.PACKAGE / "checks" / "ladder.py")),
             "list the exercises": ("names", str(sandbox.PACKAGE / "exercises")),
             "list the home folder": ("names", os.path.expanduser("~")),
             "read the accounts of this machine": ("read", "/etc/passwd"),

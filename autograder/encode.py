@@ -29,6 +29,7 @@ ALIASES = {
 }
 NUMBERED = (list, dict, torch.Tensor, torch.Generator)
 NUMPY_NUMBERS = {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
+NUMPY_DTYPES = {dtype for dtype, name in DTYPE_NAMES.items() if name in np.sctypeDict}
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -83,7 +84,7 @@ class Writer:
         if value.layout is not torch.strided or value.is_meta or value.dtype not in DTYPE_NAMES:
             return ["foreign", odd_tensor(value)]
         self.room(value.numel() * value.element_size())  # a tensor made by `expand` is small until it is copied
-        self.add(raw(value.detach().cpu().resolve_conj().resolve_neg()))
+        self.add(raw(value.detach()))
         return ["tensor", DTYPE_NAMES[value.dtype], list(value.shape), value.requires_grad]
 
     def bytes(self, value, depth: int):
@@ -165,9 +166,12 @@ WRITERS = {
 
 
 def raw(tensor: torch.Tensor) -> bytes:
-    """The bytes of a plain CPU tensor, in row-major order."""
+    """The bytes of a tensor without gradient, in row-major order."""
+    if tensor.dtype in NUMPY_DTYPES and tensor.is_cpu and not tensor.is_conj() and not tensor.is_neg():
+        return tensor.numpy().tobytes()  # ten times as fast as the rest
     if not tensor.numel():
         return b""
+    tensor = tensor.cpu().resolve_conj().resolve_neg()
     # A single element may keep any stride and count as contiguous; a clone's stride is 1.
     return tensor.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().tobytes()
 

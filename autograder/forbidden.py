@@ -19,6 +19,7 @@ import importlib.abc
 import inspect
 import sys
 import types
+from collections import Counter
 
 import torch
 from torch._C import DispatchKey
@@ -37,21 +38,29 @@ class ForbiddenCallError(BaseException):
 
 
 class Guard(importlib.abc.MetaPathFinder):
-    """Denies the calls of `patterns` while it is up: `report(name)` is told, and the caller gets the error."""
+    """Denies the calls of `patterns` while it is up: `report(name)` is told, and the caller gets the error.
+
+    It can count calls of operators, too: of matrix products, say, where an exercise is about their number.
+    """
 
     def __init__(self, report):
         self.report, self.is_up = report, False
         self.patterns: tuple[str, ...] = ()
+        self.counted: tuple[str, ...] = ()
+        self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
         self.barred: dict[str, tuple[types.FunctionType, types.CodeType]] = {}
 
-    def forbid(self, patterns: tuple[str, ...]) -> None:
-        """Forbid the calls of `patterns` from now on, and no others."""
-        if patterns != self.patterns:
+    def forbid(self, patterns: tuple[str, ...], counted: tuple[str, ...] = ()) -> None:
+        """Forbid the calls of `patterns` from now on, and no others; count those of the operators `counted`."""
+        if (patterns, counted) != (self.patterns, self.counted):
             self._open()
-            self.patterns = patterns
-            for name in operators(patterns):
-                self._bar_operator(name)
+            self.patterns, self.counted = patterns, counted
+            denied = operators(patterns)
+            for name in denied:
+                self._watch_operator(name, self.knock)
+            for name in set(operators(counted)) - set(denied):
+                self._watch_operator(name, self.count)
             if patterns:
                 sys.meta_path.insert(0, self)
         for function in python_functions(patterns):  # also of modules that were imported since
@@ -73,6 +82,9 @@ class Guard(importlib.abc.MetaPathFinder):
                 self.report(name)
             raise ForbiddenCallError(f"`{name}` is forbidden in this exercise")
 
+    def count(self, name: str) -> None:
+        self.counts[name] += self.is_up
+
     def find_spec(self, fullname, path=None, target=None):
         """A forbidden module is not imported by an answer; the import system asks this first."""
         if any(_is_below(fullname, pattern) for pattern in self.patterns):
@@ -87,13 +99,13 @@ class Guard(importlib.abc.MetaPathFinder):
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
 
-    def _bar_operator(self, name: str) -> None:
+    def _watch_operator(self, name: str, watch) -> None:
         namespace, _, rest = name.partition("::")
         base, _, overload = rest.partition(".")
         packet = getattr(getattr(torch.ops, namespace), base)
 
         def kernel(keys, *args, **kwargs):
-            self.knock(f"{namespace}::{base}")
+            watch(f"{namespace}::{base}")
             return getattr(packet, overload or "default").redispatch(keys & BEYOND, *args, **kwargs)
 
         if namespace not in self.libraries:

@@ -46,12 +46,13 @@ def ungradable(submission: Submission, only: Lab | None, message: str) -> LabRes
 def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None) -> LabResult:
     """Run all checks of a notebook file's lab against the functions that it defines."""
     data = notebook.contents(path)
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder, Reader(zygote, folder) as reader:
-        content = reader.read(data)
+    with tempfile.TemporaryDirectory(prefix="grade-") as folder, Reader(zygote, folder) as session:
+        content = session.read(data)
         lab = only or notebook.lab_of(content, path)
-        cells, notes = reader.needed(content.cells, functions(lab))
-        prints = reader.fingerprints(cells, [list(exercise.functions) for exercise in lab.exercises.values()])
-    result = grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+        cells, notes = session.needed(content.cells, functions(lab))
+        prints = session.fingerprints(cells, [list(exercise.functions) for exercise in lab.exercises.values()])
+        session.load(cells)  # where it was read it may run: it has nothing to gain there by either
+        result = grade_session(session, content.notes + notes, lab, student, secret)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student))
     for exercise, fingerprint in zip(result.exercises, prints, strict=True):
         exercise.fingerprint = fingerprint
@@ -61,19 +62,19 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
 def grade_notebook(content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:
     """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
     cells, notes = source.needed(content.cells, functions(lab))
-    return grade_cells(cells, content.notes + notes, lab, zygote, student, secret)
+    with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
+        return grade_session(session, content.notes + notes, lab, student, secret)
 
 
 def functions(lab: Lab) -> list[str]:
     return [name for exercise in lab.exercises.values() for name in exercise.functions]
 
 
-def grade_cells(cells, notes: list[str], lab: Lab, zygote: Zygote, student: str, secret: bytes) -> LabResult:
-    """Run all checks of `lab` against `cells`, the statements that its functions need."""
+def grade_session(session: RemoteSession, notes: list[str], lab: Lab, student: str, secret: bytes) -> LabResult:
+    """Run all checks of `lab` against the cells that `session` has run."""
     result = LabResult(student, lab.slug, lab.points, notes=notes, isolation=sandbox.words())
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
-        result.exercises = run_lab(lab, session, seeds(secret, student))
-        result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
+    result.exercises = run_lab(lab, session, seeds(secret, student))
+    result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
     return result
 
 

@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import os
 import signal
 import sys
 import threading
 import time
+from functools import cache
 
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
 
@@ -17,11 +19,11 @@ class Stopwatch:
     """Seconds that a process has had since now: the time that passed, less the time it stood in line for a processor.
 
     A loop uses up its limit on any machine; right code is not failed because the machine is busy (Linux; elsewhere
-    these are the wall's seconds). `file` is the process's `/proc/.../schedstat`.
+    these are the wall's seconds). `clock` is a descriptor of a process's `/proc/.../schedstat`, or None for this one.
     """
 
-    def __init__(self, file: str = "/proc/self/schedstat"):
-        self.file, self.waited = file, 0.0
+    def __init__(self, clock: int | None = None):
+        self.clock, self.waited = own_clock(os.getpid()) if clock is None else clock, 0.0
         self.start, self.waited_before = time.monotonic(), self._waited()
 
     def seconds(self) -> float:
@@ -37,9 +39,18 @@ class Stopwatch:
 
     def _waited(self) -> float:
         # A process that has ended waits no more; another system does not say.
-        with contextlib.suppress(OSError, IndexError, ValueError), open(self.file) as file:
-            self.waited = int(file.read().split()[1]) * 1e-9
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            self.waited = int(os.pread(self.clock, 100, 0).split()[1]) * 1e-9
         return self.waited
+
+
+@cache
+def own_clock(pid: int) -> int:
+    """A descriptor of this process's schedstat, kept open: it is read twice a call. -1 where there is none."""
+    try:
+        return os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 class TimeUp(BaseException):

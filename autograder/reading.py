@@ -12,7 +12,7 @@ Cells = list[tuple[str, str]]  # label, source
 
 
 class Reader(RemoteSession):
-    """A worker that parses and runs nothing. A context manager."""
+    """A worker that parses, and runs nothing before `load`. A context manager."""
 
     def __init__(self, zygote: Zygote, folder: str):
         super().__init__(zygote, [], folder)

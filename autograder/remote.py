@@ -56,22 +56,33 @@ class RemoteSession(Session):
 
     def start(self) -> None:
         """A worker that has run every cell, but for those that end or stop it."""
-        if self.attempt(together=not self.broken):
+        self.spawn()
+        self.load(self.cells)
+
+    def spawn(self) -> None:
+        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder)
+        self.grader = SocketGrader(sock)
+
+    def load(self, cells: list) -> None:
+        """Run `cells` in the worker that is there, and in those that will have to replace it."""
+        self.cells = cells
+        if not self.broken and self.attempt(together=True):
             return
         while len(self.broken) <= RESTARTS:  # one by one, to see which it is
+            if not self.pid:
+                self.spawn()
             if self.attempt(together=False):
                 return
         self.close()
 
     def attempt(self, together: bool) -> bool:
-        """Start a worker and run the cells in it; False when that ended or stopped it."""
-        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder)
-        self.grader = SocketGrader(sock)
+        """Run the cells, but for those known as broken; False, and no worker left, when that ended or stopped it."""
         sound = [cell for cell in self.cells if cell[0] not in self.broken]
         for cells in [sound] if together else [[cell] for cell in sound]:
             try:
                 self.run_cells(cells)
             except StudentError as error:
+                self.close()
                 if not together:
                     self.broken.add(cells[0][0])
                     self.problems[cells[0][0]] = error
@@ -121,7 +132,7 @@ class RemoteSession(Session):
             self.close()
             raise self.timeout() from None
         except Closed:
-            raise StudentError("ended", describe_end(self.close())) from None
+            raise StudentError("ended", describe_end(self.end())) from None
         except ProtocolError as error:
             self.close()
             raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
@@ -133,18 +144,27 @@ class RemoteSession(Session):
         return [self, *self.others[: p - 1]]
 
     def stopwatch(self) -> Stopwatch:
-        return Stopwatch(f"/proc/self/fd/{self.clock}")
+        return Stopwatch(self.clock)
 
-    def close(self) -> int:
-        """End the worker, and the others of its team; returns its own wait status."""
+    def close(self) -> None:
+        """End the worker, and the others of its team."""
+        if pid := self.leave():
+            self.zygote.dismiss(pid)
+
+    def end(self) -> int:
+        """The same; returns the worker's wait status."""
+        pid = self.leave()
+        return self.zygote.reap(pid) if pid else 0
+
+    def leave(self) -> int:
+        """Let go of the worker and end its team; its process id, or 0 where there was none."""
         while self.others:
             self.others.pop().close()
-        if not self.pid:
-            return 0
-        self.grader.sock.close()
-        os.close(self.clock)
+        if self.pid:
+            self.grader.sock.close()
+            os.close(self.clock)
         pid, self.pid = self.pid, 0
-        return self.zygote.reap(pid)
+        return pid
 
     def __enter__(self):
         return self

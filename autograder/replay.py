@@ -6,7 +6,6 @@ from pathlib import Path
 
 from . import exercises, notebook
 from .reading import Reader
-from .remote import RemoteSession
 from .results import ExerciseResult, LabResult
 from .run import run_exercise
 from .zygote import Zygote
@@ -24,8 +23,8 @@ def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[E
         raise ReplayError(f"{report} has no exercise {name!r}; it has {', '.join(before) or 'none'}")
     exercise = exercises.load(result.lab).exercises[name]
     seeds = {f"{exercise.id}.{check.name}": check.seed for check in before[name].checks}
-    with tempfile.TemporaryDirectory() as folder, Reader(zygote, folder) as reader:
-        content = reader.read(notebook.contents(submission))
-        cells, _ = reader.needed(content.cells, list(exercise.functions))
-    with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, cells, folder) as session:
+    with tempfile.TemporaryDirectory() as folder, Reader(zygote, folder) as session:
+        content = session.read(notebook.contents(submission))
+        cells, _ = session.needed(content.cells, list(exercise.functions))
+        session.load(cells)
         return before[name], run_exercise(exercise, session, lambda check_id: seeds.get(check_id, 0))

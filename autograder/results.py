@@ -30,11 +30,12 @@ class CheckResult:
     hidden: bool = False
     seed: int = 0
     seconds: float = 0.0
+    share: float = 0.0  # of the points of a check that did not pass, where it gives a part of them
     detail: str = ""  # for instructors only
 
     @property
     def points(self) -> float:
-        return self.max_points if self.status == "passed" else 0.0
+        return self.max_points if self.passed else round(self.max_points * min(max(self.share, 0.0), 1.0), 1)
 
     @property
     def passed(self) -> bool:

@@ -93,7 +93,7 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
         verdict.status = "passed"
     except CheckFailure as failure:
         verdict.kind = "values"
-        for name in ("message", "got", "expected", "where", "why", "mistake"):
+        for name in ("message", "got", "expected", "where", "why", "mistake", "share"):
             setattr(verdict, name, getattr(failure, name))
     except StudentError as error:
         _explain(verdict, error, session)

@@ -1,11 +1,11 @@
 """What a check sees as `student`: attributes that call the student's code and return plain values.
 
-A `Session` is one student's code, ready to be called under a time limit. `LocalSession` calls it in this process, as
-`check` does in a notebook; `remote.RemoteSession` calls it in a sandboxed process, as grading does. Both send the same
-frames, so a check sees the same values either way.
+A `Session` is one student's code, ready to be called under a time limit. `local.LocalSession` calls it in this process,
+as `check` does in a notebook; `remote.RemoteSession` calls it in a sandboxed process, as grading does. Both send the
+same frames, so a check sees the same values either way.
 """
 
-import operator
+import contextlib
 from dataclasses import dataclass
 
 import torch
@@ -13,10 +13,10 @@ import torch
 from . import show
 from .checks import CheckFailure, same
 from .decode import Reader
+from .handle import Handle
 from .limits import Stopwatch
 from .peer import Peer
 from .protocol import Frame
-from .worker import Worker
 
 
 @dataclass
@@ -91,51 +91,6 @@ class Grader(Peer):
         return Handle(self, number, name)  # a method too: what it returns may be an object
 
 
-class Handle:
-    """An object of a student's class: attributes, methods and operators act on it where it lives.
-
-    Comparing is not forwarded: a student's `__eq__` has no say. Read a plain attribute and check that.
-    """
-
-    def __init__(self, peer: Grader, number: int, type_name: str):
-        self.__dict__.update(_peer=peer, _number=number, type_name=type_name)
-
-    def _do(self, name: str, *args):
-        return self._peer.session.timed(["operator", name], args, None, objects=True)
-
-    def __call__(self, *args, **kwargs):
-        return self._peer.session.timed(["yours", self._number], args, kwargs, objects=True)
-
-    def __getattr__(self, name: str):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._do("getattr", self, name)
-
-    def __setattr__(self, name: str, value):
-        self._do("setattr", self, name, value)
-
-    def __len__(self):
-        return operator.index(self._do("len", self))
-
-    def __repr__(self):
-        return f"<{self.type_name} object>"
-
-
-def _forward(name: str):
-    return lambda self, *others: self._do(name, self, *others)
-
-
-def _forward_reflected(name: str):
-    return lambda self, other: self._do(name, other, self)
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    setattr(Handle, f"__{_name}__", _forward(_name))
-    setattr(Handle, f"__r{_name}__", _forward_reflected(_name))
-for _name in ("neg", "pos", "abs", "lt", "le", "gt", "ge", "getitem", "setitem"):
-    setattr(Handle, f"__{_name}__", _forward(_name))
-
-
 class Student:
     """`student.f(...)` calls the student's `f`. A capitalised name is a class, whose objects stay as handles."""
 
@@ -147,6 +102,21 @@ class Student:
         from .ranks import run_ranks
 
         return run_ranks(self._session, name, p, args_for, kwargs, **machine)
+
+    @contextlib.contextmanager
+    def operations(self, *operators: str):
+        """Count the calls of torch's operators that the student's code makes in the block, by name.
+
+            with student.operations("aten::mm", "aten::addmm", "aten::bmm") as counts:
+                y = student.conv_im2col(x, w)
+            checks.equal(sum(counts.values()), 1, name="the number of matrix products")
+
+        The names are those of `forbidden`. The student's process counts: right for honest code, no proof against other.
+        """
+        counts: dict[str, int] = {}
+        self._session.timed(["count", ""], (operators,), None, objects=False)
+        yield counts
+        counts.update(self._session.timed(["count", ""], ((),), None, objects=False))
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -266,43 +236,3 @@ class _Names(Peer):
 
     def make_proxy(self, number, is_function, name):
         return show.Named(name)
-
-
-class LocalGrader(Grader):
-    worker: "LocalWorker"
-
-    def ask(self, frame: Frame) -> Frame:
-        if frame.header[1][0] == "name":
-            self.sent = frame
-        return self.worker.serve(frame)
-
-
-class LocalWorker(Worker):
-    stops_on_interrupt = True  # the student's own press of the stop button
-
-    def __init__(self, namespace: dict, grader: LocalGrader):
-        super().__init__(namespace)
-        self.grader = grader
-
-    def ask(self, frame: Frame) -> Frame:
-        with self.guard.up(False):
-            return self.grader.serve(frame)
-
-
-class LocalSession(Session):
-    """The student's code in this process: the names of a notebook, a time limit, no isolation."""
-
-    undefined = "Run the cell that defines it, then check again."
-
-    def __init__(self, namespace: dict):
-        super().__init__()
-        self.grader = LocalGrader()
-        self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
-
-    def begin(self, seconds: float, *, protected: bool = False) -> None:
-        super().begin(seconds, protected=protected)
-        self.worker.guard.forbid(self.forbidden)
-
-    def forbid(self, patterns: tuple[str, ...]) -> None:
-        super().forbid(patterns)
-        self.worker.guard.forbid(patterns)

@@ -1,4 +1,4 @@
-"""Seccomp: system calls that no exercise needs are refused (Linux; with the optional package pyseccomp).
+"""Seccomp: system calls that no exercise needs are refused (Linux, where pyseccomp finds libseccomp).
 
 A list of what is denied, not of what is allowed: torch, numpy and the C library differ too much from version to
 version. What it must stop by itself, also in a container without namespaces: processes (fork bombs, compilers, setuid

@@ -1,25 +1,20 @@
-"""A clean process with torch imported that forks workers: a worker then starts in milliseconds, not in seconds.
+"""The grader's end of the zygote, a process with torch imported that forks workers in milliseconds (see `forks`).
 
-Runs as `python -I -c ...` from `start`; holds no checks, runs no tensor operation (a process that ran one on several
-threads makes its forked children hang) and no student's code. Requests on its socket, each answered by one frame:
-
-    ["spawn", limits, folder] and the worker's socket     -> its /proc schedstat, opened, and ["pid", n]
-    ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
+It runs as `python -I -c ...`, so nothing of the grader's memory is in it.
 """
 
 import contextlib
-import importlib
 import os
-import signal
 import socket
 import subprocess
 import sys
-from dataclasses import astuple
+import tempfile
+from collections import deque
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from . import protocol, sandbox
 from .protocol import Frame
-from .worker import SocketWorker, fresh_namespace
 
 ROOT = Path(__file__).resolve().parent.parent
 # The package's folder comes last on the path, so that nothing beside it can stand in for an installed module.
@@ -31,8 +26,8 @@ if int(sys.argv[4]):
     namespaces.become(int(sys.argv[4]))
 if sys.argv[3] == "namespaces":
     namespaces.enter()
-from autograder import zygote
-zygote.serve(int(sys.argv[2]), sys.argv[3])
+from autograder import forks
+forks.serve(int(sys.argv[2]), sys.argv[3])
 """
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LANG": "C.UTF-8", "MPLBACKEND": "Agg"}
 
@@ -41,10 +36,22 @@ class ZygoteError(RuntimeError):
     """The zygote ended: this system refuses what its tier needs, or there was no memory."""
 
 
+@dataclass
+class Spawned:
+    """A worker: its limits, the grader's end of its socket, and once they are known its process and schedstat."""
+
+    limits: sandbox.Limits
+    sock: socket.socket
+    pid: int = 0
+    clock: int = -1
+
+
 class Zygote:
     """The grader's end: starts the zygote and asks it for workers. A context manager.
 
-    `walls` is the tier of its workers, where it is not to be the strongest of this system.
+    `walls` is the tier of its workers, where it is not to be the strongest of this system. A worker that works in a
+    file system of its own is forked before it is asked for, and ends while the grader goes on: that takes as long as
+    the grading of a small notebook.
     """
 
     def __init__(self, walls: str = ""):
@@ -56,128 +63,102 @@ class Zygote:
             command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
+        self.owed: deque[Spawned | None] = deque()  # replies that are to come: of a worker, or None of one that ended
+        self.spare: Spawned | None = None
+        self.folder = tempfile.TemporaryDirectory(prefix="grade-")  # under the file systems of the workers
 
     def spawn(self, limits: sandbox.Limits, folder: str) -> tuple[int, socket.socket, int]:
         """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat."""
+        worker = None
+        try:
+            if self.walls != "namespaces":
+                worker = self.request(limits, folder)
+            else:
+                worker = self.take_spare(limits) or self.request(limits, self.folder.name)
+                self.spare = self.request(limits, self.folder.name)
+            while not worker.pid:
+                self.collect()
+        except (OSError, protocol.Closed) as error:
+            self.give_up(worker)
+            raise ZygoteError(f"no worker could be started (exit code {self.process.poll()})") from error
+        return worker.pid, worker.sock, worker.clock
+
+    def take_spare(self, limits: sandbox.Limits) -> Spawned | None:
+        spare, self.spare = self.spare, None
+        if spare and spare.limits != limits:
+            self.discard(spare)
+            return None
+        return spare
+
+    def request(self, limits: sandbox.Limits, folder: str) -> Spawned:
+        """Ask for a worker, and do not wait for it."""
         if self.uid:
             os.chown(folder, self.uid, -1)
         ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                socket.send_fds(self.sock, [b"+"], [theirs.fileno()])
-            protocol.send(self.sock, Frame(["spawn", astuple(limits), folder]))
-            _, descriptors, _, _ = socket.recv_fds(self.sock, 1, 1)
-            return protocol.receive(self.sock).header[1], ours, descriptors[0]
-        except (OSError, protocol.Closed) as error:
-            ours.close()
-            raise ZygoteError(f"no worker could be started (exit code {self.process.poll()})") from error
+        worker = Spawned(limits, ours)
+        self.owed.append(worker)
+        with theirs:
+            socket.send_fds(self.sock, [b"+"], [theirs.fileno()])
+        protocol.send(self.sock, Frame(["spawn", astuple(limits), folder]))
+        return worker
+
+    def collect(self) -> int:
+        """Wait for the next reply that is owed; the wait status, where it is of a worker that ended."""
+        worker = self.owed.popleft()
+        if worker is None:
+            return protocol.receive(self.sock).header[1]
+        _, descriptors, _, _ = socket.recv_fds(self.sock, 1, 1)
+        if not descriptors:
+            raise protocol.Closed
+        worker.pid, worker.clock = protocol.receive(self.sock).header[1], descriptors[0]
+        return 0
 
     def reap(self, pid: int) -> int:
         """End a worker and everything in its process group; returns its wait status."""
-        self.sock.sendall(b"-")
-        return self.ask(["reap", pid])
+        self.end(pid)
+        status = 0
+        while self.owed:
+            status = self.collect()
+        return status
 
-    def ask(self, request: list) -> int:
-        protocol.send(self.sock, Frame(request))
-        return protocol.receive(self.sock).header[1]
+    def dismiss(self, pid: int) -> None:
+        """The same, but wait only where the worker writes in a folder that the caller will remove."""
+        if self.walls == "namespaces":
+            self.end(pid)
+        else:
+            self.reap(pid)
+
+    def end(self, pid: int) -> None:
+        """Ask for a worker's end, and do not wait for it."""
+        self.sock.sendall(b"-")
+        protocol.send(self.sock, Frame(["reap", pid]))
+        self.owed.append(None)
+
+    def give_up(self, worker: Spawned | None) -> None:
+        """The zygote has ended: let go of what it owes."""
+        for lost in (worker, self.spare, *self.owed):
+            if lost:
+                lost.sock.close()
+        self.spare = None
+        self.owed.clear()
+
+    def discard(self, worker: Spawned) -> None:
+        while not worker.pid:
+            self.collect()
+        worker.sock.close()
+        os.close(worker.clock)
+        self.dismiss(worker.pid)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError, protocol.Closed):  # it may have ended by itself
+            if self.spare:
+                self.discard(self.spare)
         self.sock.close()
         self.process.wait()
+        self.folder.cleanup()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
-
-
-def serve(descriptor: int, walls: str) -> None:
-    """The zygote's loop, until the grader closes its end."""
-    import torch
-
-    torch.set_num_threads(1)
-    preload()
-    sandbox.end_with_parent()
-    sandbox.adopt_orphans()
-    sock = socket.socket(fileno=descriptor)
-    workers: set[int] = set()
-    with contextlib.suppress(protocol.Closed):
-        while True:
-            mark, descriptors, _, _ = socket.recv_fds(sock, 1, 1)
-            if not mark:
-                break
-            request = protocol.receive(sock).header
-            if request[0] == "spawn":
-                pid = fork_worker(sock, descriptors[0], sandbox.Limits(*request[1]), request[2], walls)
-                os.close(descriptors[0])
-                workers.add(pid)
-                send_clock(sock, pid)
-                protocol.send(sock, Frame(["pid", pid]))
-            else:
-                workers.discard(request[1])
-                status = reap(request[1])
-                end_orphans(workers)
-                protocol.send(sock, Frame(["ended", status]))
-    for pid in workers:
-        reap(pid)
-    end_orphans(set())
-
-
-def preload() -> None:
-    """Import what a worker uses later: it cannot read the grader's files then."""
-    for name in ("fingerprint", "notebook", "stages", "wire"):
-        importlib.import_module(f"autograder.{name}")
-    importlib.import_module("autograder.source").transformer()
-    sandbox.readable()
-
-
-def send_clock(sock: socket.socket, pid: int) -> None:
-    """Send the worker's schedstat, opened: the grader may know the process by another number, or not see it at all."""
-    path = f"/proc/{pid}/schedstat"
-    clock = os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY)
-    socket.send_fds(sock, [b"+"], [clock])
-    os.close(clock)
-
-
-def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, folder: str, walls: str) -> int:
-    """Fork a worker on `descriptor`; returns its process id in the zygote and never returns in the worker."""
-    pid = os.fork()
-    if pid:
-        with contextlib.suppress(OSError):  # both sides set it, so that neither has to wait for the other
-            os.setpgid(pid, pid)
-        return pid
-    status = 1
-    try:
-        os.setpgid(0, 0)
-        sandbox.end_with_parent()
-        sock.close()
-        sandbox.enter(limits, folder, walls)
-        SocketWorker(socket.socket(fileno=descriptor), fresh_namespace()).run()
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def reap(pid: int) -> int:
-    """Kill a worker's process group and wait for the worker; a worker that has ended keeps its own status."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
-
-
-def end_orphans(workers: set[int]) -> None:
-    """Kill what a student's code left behind in sessions of its own: every child of ours that is not a worker."""
-    while orphans := [pid for pid in children() if pid not in workers]:
-        for pid in orphans:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-
-
-def children() -> list[int]:
-    """The process ids of this process's children (Linux; elsewhere none are known)."""
-    try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    except OSError:
-        return []

@@ -145,9 +145,11 @@ def environment(python: str) -> dict[str, str]:
 
 def timed(command: list[str], folder: Path) -> float:
     begin = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment(command[0]), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise AbsentError(f"{' '.join(command[1:4])} failed: {done.stderr[-300:]}")
+    try:
+        subprocess.run(command, cwd=folder, env=environment(command[0]), capture_output=True, text=True, check=True)
+    except (subprocess.SubprocessError, OSError) as error:
+        said = (getattr(error, "stderr", "") or str(error)).strip()[-300:]
+        raise AbsentError(f"`{' '.join(Path(part).name for part in command[:4])}` failed: {said}") from None
     return time.perf_counter() - begin
 
 

@@ -11,8 +11,8 @@ import torch
 
 from autograder import checks, exercises
 from autograder.authoring import Lab
+from autograder.local import LocalSession
 from autograder.remote import RemoteSession
-from autograder.student import LocalSession
 from autograder.zygote import Zygote
 
 SOLUTION = {

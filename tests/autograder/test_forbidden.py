@@ -218,3 +218,22 @@ def test_innocent_operators_are_not_in_the_set():
     names = {name.partition(".")[0] for name in forbidden.operators(forbidden.CONVOLUTION)}
     assert {"aten::convolution", "aten::mkldnn_convolution", "aten::_slow_conv2d_forward"} <= names
     assert not [name for name in names if "convert" in name]
+
+
+def test_operators_are_counted_while_the_students_code_runs(session):
+    lab = Lab("counts", number=0, title="Counts")
+    exercise = lab.exercise("products", points=100, minutes=1, forbid=forbidden.CONVOLUTION)
+    found = []
+
+    @exercise.check(points=100)
+    def values(student, rng):
+        x = torch.ones(3, 3)
+        with student.operations("aten::mm", "aten::bmm", *forbidden.CONVOLUTION) as counts:
+            student.products(x, 4)
+            x @ x  # the check's own
+        student.products(x, 2)
+        found.append(counts)
+
+    code = "def products(x, n):\n    for _ in range(n): x = x @ x / 3\n    return x"
+    assert run.run_lab(lab, session(code), run.seeds(b"", ""))[0].passed
+    assert found == [{"aten::mm": 4}]

@@ -27,7 +27,7 @@ def repository(tmp_path_factory):
     shutil.copytree(ROOT / "hpcdl", root / "hpcdl", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "labs" / "source").mkdir(parents=True)
     labs = root / "autograder" / "exercises" / "__init__.py"
-    labs.write_text(re.sub(r"(LABS = \(.*?),?\)", r'\1, "averages")', labs.read_text(), count=1))
+    labs.write_text(re.sub(r"(LABS = \([^)]*?),?\s*\)", r'\1, "averages")', labs.read_text(), count=1))
     for match in FILES.finditer(README):
         (root / match["path"]).write_text(match["text"], encoding="utf-8")
     run(root, "-m", "autograder.build")

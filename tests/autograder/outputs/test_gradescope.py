@@ -83,6 +83,6 @@ def test_the_bundle_has_its_scripts_at_the_root_and_a_wheel_that_is_given(tmp_pa
         assert sorted(archive.namelist()) == [wheel.name, "run_autograder", "secret", "setup.sh"]
         assert archive.getinfo("run_autograder").external_attr >> 16 & 0o111
         scripts = {name: archive.read(name).decode() for name in ("setup.sh", "run_autograder")}
-    assert f"'./{wheel.name}'" in scripts["setup.sh"]
+    assert f"install --no-cache-dir ./{wheel.name}\n" in scripts["setup.sh"]
     for script in scripts.values():
         subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=20)

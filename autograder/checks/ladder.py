@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from . import show
-from .show import an, type_name
+from .. import show
+from ..show import an, type_name
 
 # Error model. A right answer may add in another order, so the error is measured against the largest value of the
 # expected result and grows with the square root of the number of rounded operations: some thousands of them are about
@@ -37,6 +37,7 @@ class CheckFailure(AssertionError):  # noqa: N818 (it is a verdict on an answer,
     where: str = ""  # the worst element, the tolerance
     why: str = ""
     mistake: str = ""  # the named mistake, where the value gives it away
+    share: float = 0.0  # of the check's points, where a part of them is earned all the same
 
     def __str__(self) -> str:
         return "\n".join(filter(None, (self.mistake, self.message, self.where, self.why)))
@@ -143,17 +144,6 @@ def same(a, b) -> bool:
 
 
 PLAIN = (type(None), bool, int, complex, str, bytes, set, frozenset, range, torch.dtype)
-
-
-class counted:  # noqa: N801 (reads as a function: `grad = counted(grad)`)
-    """A trusted function that counts its calls, to hand to the student's code: `grad.calls` after the call."""
-
-    def __init__(self, function):
-        self.function, self.calls, self.__name__ = function, 0, getattr(function, "__name__", "function")
-
-    def __call__(self, *args, **kwargs):
-        self.calls += 1
-        return self.function(*args, **kwargs)
 
 
 # The rungs

@@ -1,0 +1,180 @@
+"""Checks that need more than one value: properties, random draws, gradients, counts of calls, time."""
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from .. import show
+from .ladder import CheckFailure, close
+
+FALSE_ALARM = 1e-9  # the probability that a statistical check fails a right answer
+
+
+class counted:  # noqa: N801 (reads as a function: `grad = counted(grad)`)
+    """A trusted function that counts its calls, to hand to the student's code: `grad.calls` after the call."""
+
+    def __init__(self, function):
+        self.function, self.calls, self.__name__ = function, 0, getattr(function, "__name__", "function")
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        return self.function(*args, **kwargs)
+
+
+# Properties
+
+
+class _TimeIsUpError(BaseException):
+    """Ends the search for a smaller counterexample; Hypothesis would take an `Exception` for another mistake."""
+
+
+def for_all(property_of: Callable, rng: torch.Generator, *, examples: int = 50, **strategies) -> None:
+    """`property_of(**values)` passes for whatever values the Hypothesis strategies draw, seeded by `rng`.
+
+    A failure is that of the smallest counterexample that was found, and shows it.
+    """
+    import hypothesis
+
+    found: dict = {}
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        derandomize=False,  # the seed decides, a different one for each student
+        database=None,
+        deadline=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+
+    @hypothesis.seed(int(torch.randint(2**31, (), generator=rng)))
+    @settings
+    @hypothesis.given(hypothesis.strategies.fixed_dictionaries(strategies))
+    def search(values):
+        try:
+            property_of(**values)
+        except Exception as error:
+            if found and getattr(error, "kind", "") == "timeout":
+                raise _TimeIsUpError from None  # the smallest so far will do
+            found.update(error=error, values=values)
+            raise
+
+    try:
+        search()
+    except (Exception, _TimeIsUpError) as error:
+        failure = found.get("error", error)
+        if isinstance(failure, CheckFailure):
+            example = ", ".join(f"{name} = {show.show(value)}" for name, value in found["values"].items())
+            failure.where = " ".join(filter(None, [failure.where, f"The smallest example found: {example}."]))
+        raise failure from None
+
+
+# Random draws
+
+
+def retested(test: Callable[[], None]) -> None:
+    """Run a statistical test; one that fails is run again on fresh draws, and only a second failure counts."""
+    try:
+        test()
+    except CheckFailure:
+        test()
+
+
+def share(count: int, trials: int, probability: float, *, what: str, why: str = "") -> None:
+    """`count` of `trials` independent draws is what `probability` gives; `what` names them: `"rounded up"`."""
+    allowed = _deviation(probability * (1 - probability), 1.0, trials)
+    _within(count / trials, probability, allowed, trials, f"The share {what}", why)
+
+
+def mean(draws: torch.Tensor, expected: float, *, low: float, high: float, what: str, why: str = "") -> None:
+    """The mean of independent draws between `low` and `high` is `expected`, as far as chance lets one see."""
+    outside = (draws < low) | (draws > high) | ~draws.isfinite()
+    if outside.any():
+        value = draws[outside][0].item()
+        raise CheckFailure(f"{what} is {show.number(value)} once: it lies between {low:g} and {high:g}.", why=why)
+    variance = (high - expected) * (expected - low)  # no draws between these ends with this mean vary more
+    allowed = _deviation(variance, high - low, draws.numel())
+    _within(draws.double().mean().item(), expected, allowed, draws.numel(), f"The mean of {what}", why)
+
+
+def _deviation(variance: float, reach: float, n: int) -> float:
+    """What the mean of n draws may be off, but for one in 1e9 times. By Bernstein's inequality, for any n:
+    P(|mean - expected| >= t) <= 2 exp(-n t^2 / (2 (variance + reach t / 3)))."""
+    a = math.log(2 / FALSE_ALARM)
+    return (a * reach / 3 + math.sqrt((a * reach / 3) ** 2 + 2 * n * a * variance)) / n
+
+
+def _within(got: float, expected: float, allowed: float, n: int, what: str, why: str) -> None:
+    if not abs(got - expected) <= allowed:
+        raise CheckFailure(
+            f"{what} is {got:.4g}, expected {expected:.4g}.",
+            got=f"{got:.6g} in {n:,} draws",
+            expected=f"{expected:.6g} ± {allowed:.2g}",
+            where=f"Chance explains ± {allowed:.2g} in {n:,} draws; a right answer is further off once in 1e9 times.",
+            why=why,
+        )
+
+
+# Gradients
+
+
+def gradient(got, f: Callable, x: torch.Tensor, *, name: str, why: str = "", mistakes=None) -> None:
+    """`got` is the gradient of the trusted `f` (tensor -> number) at x, as differences of its values tell, to 1e-6."""
+    expected = differences(f, x)
+    why = why or "Expected is what differences of the function's own values give."
+    rtol = 1e-6 if x.dtype == torch.float64 else None
+    close(got, expected.to(x.dtype), name=name, why=why, mistakes=mistakes, rtol=rtol)
+
+
+def differences(f: Callable, x: torch.Tensor, h: float = 1e-3) -> torch.Tensor:
+    """df/dx in float64 by central differences of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h."""
+    x = x.detach().double()
+    grad = torch.empty_like(x)
+    for i in range(x.numel()):
+        step = h * max(1.0, abs(x.reshape(-1)[i].item()))
+        near, far = (_difference(f, x, i, k * step) for k in (1, 2))
+        grad.view(-1)[i] = (8 * near - far) / (12 * step)
+    return grad
+
+
+def _difference(f: Callable, x: torch.Tensor, i: int, step: float) -> float:
+    above, below = x.clone(), x.clone()
+    above.view(-1)[i] += step
+    below.view(-1)[i] -= step
+    return float(f(above)) - float(f(below))
+
+
+# Time
+
+
+def faster(
+    mine: Callable, reference: Callable, *, none: float, full: float, name: str, repeats: int = 5, why=""
+) -> None:
+    """The student's `mine()` beside the trusted `reference()`, called in turns, by the fastest of each.
+
+    Full points where it is `full` times as fast or more, none at `none`, in between in proportion. Whatever `mine`
+    does with its result must be a check of its value: a wrong one is fast. Calls should take 10 ms or more.
+    """
+    if not full >= 1.3 * none > 0:
+        raise ValueError(f"full is {full}, none is {none}: leave a factor of 1.3 between them, for a busy machine")
+    times: dict[str, list[float]] = {"mine": [], "reference": []}
+    for _ in range(repeats):
+        for key, function in (("mine", mine), ("reference", reference)):
+            begin = time.perf_counter()
+            function()
+            times[key].append(time.perf_counter() - begin)
+    ratio = min(times["reference"]) / min(times["mine"])
+    if ratio >= full:
+        return
+    shown = {key: f"{1e3 * min(values):.3g} ms" for key, values in times.items()}
+    earned = max(0.0, (ratio - none) / (full - none))
+    raise CheckFailure(
+        f"{name} is {ratio:.2g} times as fast as the reference; full points from {full:g} times on.",
+        got=shown["mine"],
+        expected=f"the reference takes {shown['reference']}",
+        where=f"That is {100 * earned:.0f} % of the way from {none:g} to {full:g} times.",
+        share=earned,
+    )

@@ -1,0 +1,110 @@
+"""Inside the zygote: a clean process with torch imported, which forks workers when the grader asks for them.
+
+It holds no checks, runs no tensor operation (a process that ran one on several threads makes its forked children hang)
+and no student's code. Requests on its socket, each answered in order:
+
+    ["spawn", limits, folder] and the worker's socket     -> its /proc schedstat, opened, and ["pid", n]
+    ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import socket
+from pathlib import Path
+
+from . import protocol, sandbox
+from .protocol import Frame
+from .worker import SocketWorker, fresh_namespace
+
+
+def serve(descriptor: int, walls: str) -> None:
+    """The zygote's loop, until the grader closes its end."""
+    import torch
+
+    torch.set_num_threads(1)
+    preload()
+    sandbox.end_with_parent()
+    sandbox.adopt_orphans()
+    sock = socket.socket(fileno=descriptor)
+    workers: set[int] = set()
+    with contextlib.suppress(protocol.Closed):
+        while True:
+            mark, descriptors, _, _ = socket.recv_fds(sock, 1, 1)
+            if not mark:
+                break
+            request = protocol.receive(sock).header
+            if request[0] == "spawn":
+                pid = fork_worker(sock, descriptors[0], sandbox.Limits(*request[1]), request[2], walls)
+                os.close(descriptors[0])
+                workers.add(pid)
+                send_clock(sock, pid)
+                protocol.send(sock, Frame(["pid", pid]))
+            else:
+                workers.discard(request[1])
+                status = reap(request[1])
+                end_orphans(workers)
+                protocol.send(sock, Frame(["ended", status]))
+    for pid in workers:
+        reap(pid)
+    end_orphans(set())
+
+
+def preload() -> None:
+    """Import what a worker uses later: it cannot read the grader's files then."""
+    for name in ("fingerprint", "notebook", "stages", "wire"):
+        importlib.import_module(f"autograder.{name}")
+    importlib.import_module("autograder.source").transformer()
+    sandbox.readable()
+
+
+def send_clock(sock: socket.socket, pid: int) -> None:
+    """Send the worker's schedstat, opened: the grader may know the process by another number, or not see it at all."""
+    path = f"/proc/{pid}/schedstat"
+    clock = os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY)
+    socket.send_fds(sock, [b"+"], [clock])
+    os.close(clock)
+
+
+def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, folder: str, walls: str) -> int:
+    """Fork a worker on `descriptor`; returns its process id in the zygote and never returns in the worker."""
+    pid = os.fork()
+    if pid:
+        with contextlib.suppress(OSError):  # both sides set it, so that neither has to wait for the other
+            os.setpgid(pid, pid)
+        return pid
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        sandbox.end_with_parent()
+        sock.close()
+        sandbox.enter(limits, folder, walls)
+        SocketWorker(socket.socket(fileno=descriptor), fresh_namespace()).run()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def reap(pid: int) -> int:
+    """Kill a worker's process group and wait for the worker; a worker that has ended keeps its own status."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
+def end_orphans(workers: set[int]) -> None:
+    """Kill what a student's code left behind in sessions of its own: every child of ours that is not a worker."""
+    while orphans := [pid for pid in children() if pid not in workers]:
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def children() -> list[int]:
+    """The process ids of this process's children (Linux; elsewhere none are known)."""
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except OSError:
+        return []
