@@ -55,11 +55,12 @@ def page(part: str) -> str:
     """The page of one part: its contract, then each module's public names."""
     folder = ROOT / "hpcdl" / part
     text = [f"# hpcdl.{part}", _markdown(_doc(folder / "__init__.py"))]
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         found = entries(path)
         if path.stem.startswith("_") or not found:
             continue
-        text += [f"## hpcdl.{part}.{path.stem}", f"`{path.relative_to(ROOT)}`", _markdown(_doc(path))]
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        text += [f"## {module}", f"`{path.relative_to(ROOT)}`", _markdown(_doc(path))]
         for entry in found:
             text += [f"### {entry.title}", f"```python\n{entry.signature}\n```", _markdown(entry.doc)]
     return "\n\n".join(filter(None, text)) + "\n"
