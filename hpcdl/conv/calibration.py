@@ -6,7 +6,7 @@ They are taken again when the processor, torch, Numba, the number of threads or 
 import json
 import platform
 import time
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,7 +15,8 @@ import torch
 from hpcdl.conv import auto
 from hpcdl.conv.problem import Problem
 
-ROUNDS = 3
+ROUNDS = 3  # at least, of each sample
+SECONDS = 0.1  # and at least so long
 SAMPLES = (
     Problem(1, 16, 4, 4, 16, 3, 3, padding=1),
     Problem(2, 3, 64, 64, 64, 7, 7, stride=2, padding=3),
@@ -50,33 +51,39 @@ def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
     return known[machine]
 
 
-def calibrate(dtype: torch.dtype, samples=SAMPLES + NARROW_SAMPLES, rounds: int = ROUNDS) -> dict[str, list[float]]:
+def calibrate(dtype: torch.dtype, samples=SAMPLES + NARROW_SAMPLES, seconds: float = SECONDS) -> dict[str, list[float]]:
     """Measure every candidate on the samples and fit its rates; with the current number of threads."""
     rows: dict[str, list] = {}
     for problem in samples:
         for plain_layout in (False, True):  # with prepared filters, and in the other layout without
-            for name, seconds, work in _measure(problem, dtype, plain_layout, rounds):
-                rows.setdefault(auto.key(name, problem), []).append((work, seconds))
+            for name, least, work in _measure(problem, dtype, plain_layout, seconds):
+                rows.setdefault(auto.key(name, problem), []).append((work, least))
     return {key: _fit(measured) for key, measured in rows.items()}
 
 
-def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, rounds: int):
+def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: float):
     """The least seconds of each candidate in turns, and its amounts of work."""
     from hpcdl.conv import prepare, run
 
     x, w = torch.randn(problem.x_shape, dtype=dtype), torch.randn(problem.w_shape, dtype=dtype)
     x = x if plain_layout else x.contiguous(memory_format=torch.channels_last)
     filters = w if plain_layout else prepare(w)
-    names, times = auto.candidates(problem), {}
+    calls = {name: partial(run, name, x, filters, problem) for name in auto.candidates(problem)}
     with torch.no_grad():
-        for turn in range(rounds + 1):  # the first warms up
-            for name in names:
-                begin = time.perf_counter()
-                run(name, x, filters, problem)
-                if turn:
-                    times[name] = min(times.get(name, float("inf")), time.perf_counter() - begin)
+        for call in calls.values():  # warm up
+            call()
+        times, end = {name: [] for name in calls}, time.perf_counter() + seconds
+        while len(times["torch"]) < ROUNDS or time.perf_counter() < end:
+            for name, call in calls.items():
+                times[name].append(_seconds(call))
     situation = auto.Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
-    return [(name, times[name], auto.works(name, situation)) for name in names]
+    return [(name, min(times[name]), auto.works(name, situation)) for name in calls]
+
+
+def _seconds(call) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:

@@ -54,9 +54,8 @@ def direct(x: torch.Tensor, B: torch.Tensor, R: int, S: int, K: int, stride: int
     y = x.new_empty(N, P, Q, panels * panel)
     parts, size = -(-P // ROWS_PER_TASK), x.itemsize
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, x=x.data_ptr(), B=B.data_ptr(), y=y.data_ptr(), P=P, Q=Q, R=R, depth=S * C, stride=stride)
-    threads_cpu.fill(job, image=H * W * C * size, row=W * C * size, pixel=C * size)
-    threads_cpu.fill(job, outputs=panels * panel * size, panels=panels, parts=parts)
+    threads_cpu.fill(job, x=x, B=B, y=y, P=P, Q=Q, R=R, depth=S * C, stride=stride, panels=panels, parts=parts)
+    threads_cpu.fill(job, image=H * W * C * size, row=W * C * size, pixel=C * size, outputs=panels * panel * size)
     threads_cpu.run(WORKERS[x.dtype], job, N * panels * parts, N * P * Q * K * R * S * C)
     return y[..., :K]
 

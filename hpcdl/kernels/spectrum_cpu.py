@@ -104,7 +104,7 @@ def spectrum_products(X: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
     Y = X.new_empty(N, groups, K, F)
     stretches = -(-F * X.itemsize // (STRETCH * VECTOR_BYTES))
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, X=X.data_ptr(), W=W.data_ptr(), Y=Y.data_ptr(), N=N, C=C, K=K, groups=groups)
+    threads_cpu.fill(job, X=X, W=W, Y=Y, N=N, C=C, K=K, groups=groups)
     threads_cpu.fill(job, spectrum=F * X.itemsize, stretches=stretches)
     threads_cpu.run(WORKERS[X.dtype], job, groups * stretches, 4 * N * groups * K * C * F)
     return Y

@@ -55,10 +55,10 @@ def run(worker: Callable, job: np.ndarray, count: int, work: int) -> None:
         function.ctypes(pointer)
 
 
-def fill(job: np.ndarray, **fields: int) -> None:
-    """Write fields of a job."""
+def fill(job: np.ndarray, **fields) -> None:
+    """Write fields of a job; tensors, which the caller keeps alive, go in as their addresses."""
     for name, value in fields.items():
-        job[name] = value
+        job[name] = value.data_ptr() if isinstance(value, torch.Tensor) else value
 
 
 @cache

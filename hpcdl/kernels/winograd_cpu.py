@@ -198,20 +198,16 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
     V, M = _rows(positions, block, C, x), _rows(positions, block, panels * panel, x)
     y = x.new_empty(N, P, Q, outputs)
     job = np.zeros((), JOB)
-    threads_cpu.fill(
-        job, x=x.data_ptr(), U=U.data_ptr(), V=V.data_ptr(), M=M.data_ptr(), y=y.data_ptr(), itemsize=x.itemsize
-    )
-    threads_cpu.fill(job, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
-    threads_cpu.fill(job, down=down, across=across, panels=panels)
+    threads_cpu.fill(job, x=x, U=U, V=V, M=M, y=y, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
+    threads_cpu.fill(job, down=down, across=across, panels=panels, itemsize=x.itemsize)
     threads_cpu.fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
+    work = {SCATTER: C * positions, MULTIPLY: C * outputs * positions, GATHER: outputs * positions}
     for first in range(0, tiles, block):
-        here = min(block, tiles - first)
-        threads_cpu.fill(job, first=first, block=here)
-        tasks = -(-here // TILES_PER_TASK), positions * -(-panels // PANELS_PER_TASK), -(-here // TILES_PER_TASK)
-        sizes = C * positions, C * outputs * positions, outputs * positions
-        for phase in (SCATTER, MULTIPLY, GATHER):
+        job["first"], job["block"] = first, min(block, tiles - first)
+        some_tiles, some_panels = -(-job["block"] // TILES_PER_TASK), positions * -(-panels // PANELS_PER_TASK)
+        for phase, tasks in ((SCATTER, some_tiles), (MULTIPLY, some_panels), (GATHER, some_tiles)):
             job["phase"] = phase
-            threads_cpu.run(WORKERS[m, x.dtype], job, tasks[phase], here * sizes[phase])
+            threads_cpu.run(WORKERS[m, x.dtype], job, int(tasks), int(job["block"]) * work[phase])
     return y[..., :K]
 
 
@@ -246,6 +242,6 @@ def pack(m: int, w: torch.Tensor) -> torch.Tensor:
     planes[..., :C, :K] = w.permute(2, 3, 1, 0)
     U = w.new_empty((m + 2) ** 2, panels, depth, panel)
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, phase=FILTERS, x=planes.data_ptr(), U=U.data_ptr(), C=depth, panels=panels)
+    threads_cpu.fill(job, phase=FILTERS, x=planes, U=U, C=depth, panels=panels)
     threads_cpu.run(WORKERS[m, w.dtype], job, depth, 10 * U.numel())
     return U
