@@ -3,7 +3,6 @@
 An oracle that shares no line with the library: a format's values are enumerated from its codes, and found by searching.
 """
 
-import math
 from functools import cache
 
 import numpy as np
@@ -19,7 +18,6 @@ CODES = {  # torch's own dtype of a floating-point format, and integers of its s
     FP8_E4M3: (torch.float8_e4m3fn, torch.uint8),
     FP8_E5M2: (torch.float8_e5m2, torch.uint8),
 }
-FALSE_ALARM = 1e-9  # how often a statistical check may fail a right answer; `repeated` squares it
 
 
 @cache
@@ -109,20 +107,3 @@ def digits(x: float) -> str:
     """A number with as many digits as it takes to tell it from its neighbours in float32."""
     texts = (f"{x:.{n}g}" for n in range(6, 10))
     return next((t for t in texts if np.float32(t) == np.float32(x)), f"{x:.9g}")
-
-
-def repeated(test) -> None:
-    """A statistical test, which a right answer fails at most once in 10⁹ runs; only a second failure counts."""
-    try:
-        test()
-    except checks.CheckFailure:
-        test()
-
-
-def allowance(variance: float, reach: float, n: int) -> float:
-    """How far the mean of n independent draws may be from its expectation, but once in 10⁹ runs: Bernstein's bound.
-
-    `variance` is that of one draw, `reach` the farthest that one draw can be from the expectation.
-    """
-    logarithm = math.log(2 / FALSE_ALARM)
-    return math.sqrt(2 * variance * logarithm / n) + 2 * reach * logarithm / (3 * n)

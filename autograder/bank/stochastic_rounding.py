@@ -597,7 +597,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand((), generator=generator).expand(new.shape))
 
 
-@wrong(SGD, "up or down with even odds", fails="small_updates_count", says="on average, expected")
+@wrong(SGD, "up or down with even odds", fails="small_updates_count", says="a weight's move, in ε, is")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":

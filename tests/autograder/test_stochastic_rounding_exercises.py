@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from autograder import build, checks, exercises, number_formats, source
+from autograder import build, exercises, number_formats, source
 from autograder.decode import Reader
 from autograder.encode import Writer
 from autograder.exercises.stochastic_rounding import numbered_bits
@@ -56,27 +56,6 @@ def test_the_nearest_of_the_oracle_is_the_librarys_on_every_middle_and_quarter(f
         lower, upper = number_formats.beside(x, fmt)
         assert torch.equal(number_formats.odds(x, fmt), torch.full_like(lower, part))
         assert all(map(torch.equal, rounding.neighbours(x, fmt), (lower.float(), upper.float())))
-
-
-def test_the_allowance_is_rarely_used_up():
-    # Bernstein's bound at 1e-9 is far out: of 2000 means of 500 draws with odds 1/16 none comes near it.
-    draws = torch.rand(2000, 500, generator=torch.Generator().manual_seed(0)) < 1 / 16
-    off = (draws.double().mean(1) - 1 / 16).abs().max()
-    allowed = number_formats.allowance(1 / 16 * 15 / 16, 15 / 16, 500)
-    assert off < allowed < 0.1
-
-
-def test_a_statistical_check_counts_from_the_second_failure_on():
-    calls = []
-
-    def fails_once():
-        calls.append(0)
-        if len(calls) == 1:
-            checks.fail("chance")
-
-    number_formats.repeated(fails_once)
-    with pytest.raises(checks.CheckFailure):
-        number_formats.repeated(lambda: checks.fail("always"))
 
 
 # The boundary
