@@ -74,17 +74,20 @@ ring_passing.explorable()
 #             │ g          │ g          │ g          │ g
 #          w ← w − lr g on every rank: the same weights again
 #
-# The loss of a batch is a mean over its samples. So the gradient of the global batch is the mean of the ranks' gradients $g_r$, each weighted by the number of its samples:
+# The loss of a batch is a mean over its samples. So the gradient of the global batch is the mean of the ranks' gradients $g_r$, each weighted by the
+# number of its samples:
 #
 # $$ g = \sum_{r=0}^{p-1} \frac{n_r}{N}\, g_r, \qquad N = \sum_{r=0}^{p-1} n_r. $$
 #
-# This is no approximation: it is the step that one machine would take with the whole batch. All ranks begin with the same weights and take the same steps, so they hold the same
+# This is no approximation: it is the step that one machine would take with the whole batch. All ranks begin with the same weights and take the same
+# steps, so they hold the same
 # weights for ever, and nobody sends weights again. The lectures call this *bulk-synchronous* data parallelism: an iteration ends for nobody before it
 # ends for all, and takes $t_{compute} + t_{sync} + t_{IO}$.
 #
 # ## Deal the samples
 #
-# Each rank needs its own part of the data, its *shard*. The ranks do not talk about it: everyone shuffles all $n$ indices **with the same seed**, gets the same
+# Each rank needs its own part of the data, its *shard*. The ranks do not talk about it: everyone shuffles all $n$ indices **with the same seed**,
+# gets the same
 # permutation, and takes the part that belongs to its rank. Each epoch shuffles anew.
 
 # %% [markdown]
@@ -205,10 +208,12 @@ with when_solved():
 #     step 1     a0 ABC1 ac2  ab0 b1 ABC2  ABC0 bc1 c2           ... and every rank has one finished chunk
 #     step 2, 3  the finished chunks go round twice: what comes in replaces what was there
 #
-# In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ and receives chunk $(r - s - 1) \bmod p$. In the first $p-1$ steps (the *reduce-scatter*) it **adds** what
+# In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ and receives chunk $(r - s - 1) \bmod p$. In the first $p-1$ steps (the *reduce-scatter*) it
+# **adds** what
 # comes in, in the last $p-1$ (the *all-gather*) it **overwrites**. That is all.
 #
-# **Deadlock.** If every rank first calls `send`, all wait: `send` returns when the other side receives, and the other side is sending. On a real machine this may work for small messages, which the network
+# **Deadlock.** If every rank first calls `send`, all wait: `send` returns when the other side receives, and the other side is sending. On a real
+# machine this may work for small messages, which the network
 # keeps somewhere for a while, and hang for large ones. The simulated machine never keeps anything, so it finds out at once:
 
 
@@ -238,7 +243,8 @@ except RuntimeError as error:
 # </details>
 # <details><summary>Hint 3: both halves in one loop</summary>
 #
-# `for step in range(2 * (p - 1))`. In every step `given` is chunk `(rank - step) % p` and `taken` is chunk `(rank - step - 1) % p`. Add while `step < p - 1`, copy from then on.
+# `for step in range(2 * (p - 1))`. In every step `given` is chunk `(rank - step) % p` and `taken` is chunk `(rank - step - 1) % p`. Add while `step
+# < p - 1`, copy from then on.
 # </details>
 
 
@@ -276,9 +282,11 @@ ring_passing.explorable(ring_all_reduce)
 #
 # Two things go wrong here more often than anything else in data parallelism, and both train on quietly with wrong results.
 #
-# *The mean of means.* 1,438 images in batches of 64 leave a last batch of 30; over 4 ranks that is 8, 8, 7 and 7. A rank's gradient is a mean over *its* images, so it has to count $n_r$ times.
+# *The mean of means.* 1,438 images in batches of 64 leave a last batch of 30; over 4 ranks that is 8, 8, 7 and 7. A rank's gradient is a mean over
+# *its* images, so it has to count $n_r$ times.
 #
-# *Too many messages.* LeNet has ten tensors of parameters, ResNet-50 has 161. Each message costs its latency, however small it is. So put all gradients into **one** flat tensor, and
+# *Too many messages.* LeNet has ten tensors of parameters, ResNet-50 has 161. Each message costs its latency, however small it is. So put all
+# gradients into **one** flat tensor, and
 # $n_r$ at its end: then the sum of $n_r$, which is $N$, comes for free.
 
 # %% [markdown]
@@ -326,10 +334,13 @@ check("ddp.average_gradients")
 # %% [markdown]
 # ## Buckets
 #
-# One message for everything has a drawback: it cannot leave before the *last* gradient is there. The backward pass makes gradients one by one, from the last layer to
-# the first. So real systems put a few tensors together, a **bucket**, and send it as soon as its gradients are ready, while the backward pass goes on with the layers before.
+# One message for everything has a drawback: it cannot leave before the *last* gradient is there. The backward pass makes gradients one by one, from
+# the last layer to
+# the first. So real systems put a few tensors together, a **bucket**, and send it as soon as its gradients are ready, while the backward pass goes
+# on with the layers before.
 #
-# Below is ResNet-50 on a cluster, one iteration by the course's cost model. For each rank, the upper bar is computing (forward, then backward), the lower one is messages.
+# Below is ResNet-50 on a cluster, one iteration by the course's cost model. For each rank, the upper bar is computing (forward, then backward), the
+# lower one is messages.
 #
 # 1. Move the bucket size to both ends. Is either end good?
 # 2. Switch overlap off. What share of the iteration was hidden?
@@ -342,12 +353,16 @@ bucket_timeline.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Small buckets pay the latency (100 µs a message here) fourteen times for each of the network's 54 layers. One huge bucket waits for the first layer, and nothing overlaps: 323 ms
-#    in place of 217. Between 1 and 25 MB it hardly matters, and PyTorch's default of 25 MB is a good guess for many machines.
-# 2. With 8 ranks and 10 Gb/s the messages take 150 ms, and three quarters of them were hidden. What remains is what comes after the backward pass has ended: nothing is left to hide behind.
-# 3. At 1 Gb/s the messages take ten times the backward pass: overlap hides one backward pass's worth, and no more. Faster links help, fewer bytes (16 bits) help, larger batches help: they make
-#    the computing longer. Bucket sizes and overlap don't.
-# 4. A bucket leaves when *every* rank has it. The fast ranks' buckets wait (grey) for the slow one, and so does everything after: all iterate at the pace of the slowest.
+# 1. No. With 0.1 MB nearly each of the 54 layers has a bucket of its own, fourteen messages of 100 µs latency each: 277 ms. One bucket for all waits
+#    for the first layer's gradient,
+#    and nothing overlaps: 324 ms. With 25 MB it is 217 ms, and between 5 and 50 MB it hardly matters. PyTorch's default is 25 MB.
+# 2. Without overlap it is 330 ms. The messages take 150 ms, and three quarters of them were hidden; what remains is what comes after the backward
+#    pass has ended, with nothing left to hide behind.
+# 3. The messages take 1.4 s now, twelve times the backward pass: overlap hides one backward pass's worth, and no more. Faster links help, fewer
+#    bytes (16 bits) help, larger batches help: they make
+#    the computing longer. Bucket sizes and overlap hardly do.
+# 4. A bucket leaves when *every* rank has it. The fast ranks' buckets wait (grey) for the slow one, and so does everything after: all iterate at the
+#    pace of the slowest.
 # </details>
 
 # %% [markdown]
@@ -361,7 +376,8 @@ bucket_timeline.explorable()
 # </details>
 # <details><summary>Hint 2: when to begin a new bucket</summary>
 #
-# When there is none yet, or when this parameter would not fit: `filled + param.nbytes > cap_bytes`. A parameter larger than the cap then gets a bucket of its own without any `if`
+# When there is none yet, or when this parameter would not fit: `filled + param.nbytes > cap_bytes`. A parameter larger than the cap then gets a
+# bucket of its own without any `if`
 # for it, as the next one does not fit either.
 # </details>
 
@@ -396,9 +412,11 @@ check("ddp.make_buckets")
 #
 # Now put it together: forward, backward, a message per bucket, and the step. Three kinds of parameters make trouble:
 #
-# - **tied**: one parameter used in two places. Autograd adds both uses up, and `model.parameters()` lists it once: nothing to do, unless you go layer by layer;
+# - **tied**: one parameter used in two places. Autograd adds both uses up, and `model.parameters()` lists it once: nothing to do, unless you go
+#   layer by layer;
 # - **frozen**: `requires_grad` is False. It has no gradient and must not move;
-# - **unused**: nothing of this batch went through it, so its `.grad` is `None`. Perhaps on this rank only! Leave it out, and this rank's message is shorter than its neighbours'.
+# - **unused**: nothing of this batch went through it, so its `.grad` is `None`. Perhaps on this rank only! Leave it out, and this rank's message is
+#   shorter than its neighbours'.
 #   Send zeros: that is the gradient of something without influence.
 
 # %% [markdown]
@@ -406,7 +424,8 @@ check("ddp.make_buckets")
 #
 # <details><summary>Hint 1: the order</summary>
 #
-# `model.zero_grad()`, the loss by `cross_entropy(model(x), y)`, `loss.backward()`. Then for every bucket: gradients (zeros for None), `average_gradients`, and `param -= lr * grad`.
+# `model.zero_grad()`, the loss by `cross_entropy(model(x), y)`, `loss.backward()`. Then for every bucket: gradients (zeros for None),
+# `average_gradients`, and `param -= lr * grad`.
 # </details>
 # <details><summary>Hint 2: changing parameters</summary>
 #
@@ -414,7 +433,8 @@ check("ddp.make_buckets")
 # </details>
 # <details><summary>Hint 3: which parameters</summary>
 #
-# `[param for param in model.parameters() if param.requires_grad]`. Not `if param.grad is not None`: that may differ from rank to rank, and then the buckets do.
+# `[param for param in model.parameters() if param.requires_grad]`. Not `if param.grad is not None`: that may differ from rank to rank, and then the
+# buckets do.
 # </details>
 
 # %%
@@ -448,8 +468,10 @@ check("ddp.train_step")
 # %% [markdown]
 # ## Overlap
 #
-# Your step sends after the backward pass. To send *during* it you have to know when a gradient is ready. Autograd tells you: a function that is registered with
-# `param.register_post_accumulate_grad_hook(f)` is called as `f(param)` right after `param.grad` has been written, in the middle of `loss.backward()`. This is the lecture's Algorithm 1 (Li et al. 2020):
+# Your step sends after the backward pass. To send *during* it you have to know when a gradient is ready. Autograd tells you: a function that is
+# registered with
+# `param.register_post_accumulate_grad_hook(f)` is called as `f(param)` right after `param.grad` has been written, in the middle of
+# `loss.backward()`. This is the lecture's Algorithm 1 (Li et al. 2020):
 #
 # | lines | | your class |
 # |---|---|---|
@@ -463,8 +485,10 @@ check("ddp.train_step")
 #
 # *In order* matters: if ranks launched their buckets as they come, one rank's bucket 1 could meet its neighbour's bucket 2.
 #
-# And `ring_all_reduce` will not do here. It returns when the sum is there, so a hook that calls it would stop the backward pass until then. What you need is a ring that can be put aside. Here it is: your
-# ring with `isend` and `irecv`, and a `yield` where it would wait. Each `next()` brings it one step further. On a real machine the network, or a GPU's copy engine, carries the message while
+# And `ring_all_reduce` will not do here. It returns when the sum is there, so a hook that calls it would stop the backward pass until then. What you
+# need is a ring that can be put aside. Here it is: your
+# ring with `isend` and `irecv`, and a `yield` where it would wait. Each `next()` brings it one step further. On a real machine the network, or a
+# GPU's copy engine, carries the message while
 # Python is elsewhere.
 
 
@@ -520,20 +544,24 @@ class InFlight:
 #
 # <details><summary>Hint 1: what to remember</summary>
 #
-# The buckets, from `make_buckets`. For each forward pass: the number of samples, the set of parameters that are ready, the list of flights. Begin the last three anew in `__call__`.
+# The buckets, from `make_buckets`. For each forward pass: the number of samples, the set of parameters that are ready, the list of flights. Begin
+# the last three anew in `__call__`.
 # </details>
 # <details><summary>Hint 2: which bucket is next?</summary>
 #
-# The one with the number `len(self.flights)`: they are launched in order. It is complete when `self.ready.issuperset(self.buckets[len(self.flights)])`. After one launch the next bucket may
+# The one with the number `len(self.flights)`: they are launched in order. It is complete when
+# `self.ready.issuperset(self.buckets[len(self.flights)])`. After one launch the next bucket may
 # be complete already: `while`, not `if`.
 # </details>
 # <details><summary>Hint 3: going on with what is under way</summary>
 #
-# `any(flight.advance() for flight in self.flights)` brings the first flight that is not done one step further, and stops there: one ring after the other, on every rank in the same order.
+# `any(flight.advance() for flight in self.flights)` brings the first flight that is not done one step further, and stops there: one ring after the
+# other, on every rank in the same order.
 # </details>
 # <details><summary>Hint 4: synchronize</summary>
 #
-# Some buckets were never complete, since no gradient came for an unused parameter. Launch them now (`InFlight` sends zeros for them), then `finish()` all flights in order.
+# Some buckets were never complete, since no gradient came for an unused parameter. Launch them now (`InFlight` sends zeros for them), then
+# `finish()` all flights in order.
 # </details>
 
 
@@ -584,7 +612,8 @@ class OverlappedDDP:
 check("ddp.OverlappedDDP")
 
 # %% [markdown]
-# Here is *your* class at work, on the simulated machine: twelve layers whose backward pass takes a second each. The messages are those that your hooks sent. Move the bucket size: where is the step shortest?
+# Here is *your* class at work, on the simulated machine: twelve layers whose backward pass takes a second each. The messages are those that your
+# hooks sent. Move the bucket size: where is the step shortest?
 
 # %%
 bucket_timeline.explorable(OverlappedDDP)
@@ -592,15 +621,18 @@ bucket_timeline.explorable(OverlappedDDP)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Two ranks: with one layer per bucket, twelve all-reduces of two messages each pay their latency, and there are more messages than moments to send them (15.8 s). With one bucket for all the messages begin when the
-# backward pass has ended (15.3 s). Two layers per bucket hide nearly everything: 12.8 s. Four ranks: a ring has six steps now, each hook brings it one step further, and most of them are left for
+# Two ranks: with one layer per bucket, twelve all-reduces of two messages each pay their latency, and there are more messages than moments to send
+# them (15.8 s). With one bucket for all the messages begin when the
+# backward pass has ended (15.3 s). Two layers per bucket hide nearly everything: 12.8 s. Four ranks: a ring has six steps now, each hook brings it
+# one step further, and most of them are left for
 # `synchronize`; six layers per bucket are the best. A real system gives the ring a thread, or a GPU's stream, of its own: `hpcdl.ddp` does.
 # </details>
 
 # %% [markdown]
 # ## Live: four engines
 #
-# Time for a real machine. An *engine* is a Python process that waits for work. These are MPI processes, started together by `mpiexec`, each with its rank; they live beside this notebook's kernel and end with it.
+# Time for a real machine. An *engine* is a Python process that waits for work. These are MPI processes, started together by `mpiexec`, each with its
+# rank; they live beside this notebook's kernel and end with it.
 # *(The command behind it: `mpiexec -n 4 python -m hpcdl.cluster.engine`.)*
 
 # %%
@@ -609,8 +641,10 @@ from hpcdl.cluster import Cluster, ClusterError, publish
 cluster = Cluster(n=4).start()
 
 # %% [markdown]
-# `cluster.run(f, ...)` calls `f(comm, ...)` on every rank, with your functions in it, and returns the results in the order of the ranks. `cluster.stream` does the same, and hands over what the ranks
-# `publish` while they are at it. First the whole training, made of what you wrote. It reads 1,438 real handwritten digits, and keeps 359 aside that it never trains on.
+# `cluster.run(f, ...)` calls `f(comm, ...)` on every rank, with your functions in it, and returns the results in the order of the ranks.
+# `cluster.stream` does the same, and hands over what the ranks
+# `publish` while they are at it. First the whole training, made of what you wrote. It reads 1,438 real handwritten digits, and keeps 359 aside that
+# it never trains on.
 
 
 # %%
@@ -669,7 +703,8 @@ if trained:
 # %% [markdown]
 # ## How fast, and why not faster?
 #
-# With $T_p$ the time of a step on $p$ ranks, the **speed-up** is $T_1 / T_p$ and the **efficiency** is $T_1 / (p\,T_p)$. The batch of 256 images stays the same and is split among the ranks: *strong scaling*. The
+# With $T_p$ the time of a step on $p$ ranks, the **speed-up** is $T_1 / T_p$ and the **efficiency** is $T_1 / (p\,T_p)$. The batch of 256 images
+# stays the same and is split among the ranks: *strong scaling*. The
 # fourth column is what one rank needs for its part *alone*, without any other rank: what is left of the step is messages and waiting.
 #
 # Before you run it: how many cores has this machine? What do you expect for 4 ranks?
@@ -711,11 +746,14 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What limits it?</summary>
 #
-# - **Cores.** With as many cores as ranks or more, the speed-up comes near the number of ranks. With fewer, ranks take turns: four ranks on two cores compute no faster than two, and what they compute
+# - **Cores.** With as many cores as ranks or more, the speed-up comes near the number of ranks. With fewer, ranks take turns: four ranks on two
+#   cores compute no faster than two, and what they compute
 #   "alone" in the table they must now do side by side. That shows in the last column although it is neither message nor network.
-# - **Small parts.** Half the images take a little more than half the time: the fixed cost of each layer's call stays. The smaller a rank's part, the less it gains. This is why one scales with *more* images instead:
+# - **Small parts.** Half the images take a little more than half the time: the fixed cost of each layer's call stays. The smaller a rank's part, the
+#   less it gains. This is why one scales with *more* images instead:
 #   with 256 per rank, *weak scaling*, there is nothing to lose but the messages.
-# - **Messages.** 61,706 gradients are 247 kB. Over shared memory that takes well under a millisecond, over 1 Gb/s Ethernet some 4 ms. For LeNet on this machine they are the least of your worries; for
+# - **Messages.** 61,706 gradients are 247 kB. Over shared memory that takes well under a millisecond, over 1 Gb/s Ethernet some 4 ms. For LeNet on
+#   this machine they are the least of your worries; for
 #   ResNet-50 with its 102 MB they are what the timeline above shows.
 # - **The slowest.** An iteration lasts as long as its slowest rank, and on a machine that does other things some rank is always slow.
 # </details>
@@ -723,7 +761,8 @@ with when_solved():
 # %% [markdown]
 # ## The dashboard
 #
-# Training to play with, on the same engines: the course's own `hpcdl.ddp`, which is your class with its corners filled in. Press **start**. While it trains, slow a rank down, pause it, kill a rank. **Strong** and **weak** measure 1, 2, ... ranks
+# Training to play with, on the same engines: the course's own `hpcdl.ddp`, which is your class with its corners filled in. Press **start**. While it
+# trains, slow a rank down, pause it, kill a rank. **Strong** and **weak** measure 1, 2, ... ranks
 # and put the cost model's prediction beside them.
 #
 # 1. Choose a rank and make it 4 times slower. Whose images/s drop? Who waits? (Grey bars.)
@@ -737,16 +776,21 @@ training.dashboard(cluster)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Everybody's, to the slow one's level: the others spend the difference waiting in their all-reduce. Synchronous training has the speed of its slowest rank.
-# 2. Large batches read more images per second: a step's fixed costs are shared by more images, and there are fewer all-reduces per epoch. But fewer steps per epoch learn less, unless the learning rate grows with the batch.
-# 3. Several in place of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the step takes several times as long. It takes a network that is
+# 1. Everybody's, to the slow one's level: the others spend the difference waiting in their all-reduce. Synchronous training has the speed of its
+#    slowest rank.
+# 2. Large batches read more images per second: a step's fixed costs are shared by more images, and there are fewer all-reduces per epoch. But fewer
+#    steps per epoch learn less, unless the learning rate grows with the batch.
+# 3. Several in place of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the
+#    step takes several times as long. It takes a network that is
 #    slower than memory to make buckets pay.
-# 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI one dead rank ends the program; what saves the work is a checkpoint.
+# 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI
+#    one dead rank ends the program; what saves the work is a checkpoint.
 # </details>
 #
 # ## When a rank fails
 #
-# A classic mistake freezes everything: both ranks wait to receive, nobody sends. Here it is one error, within the time limit, and the engines are ready again:
+# A classic mistake freezes everything: both ranks wait to receive, nobody sends. Here it is one error, within the time limit, and the engines are
+# ready again:
 
 
 # %%
@@ -767,7 +811,8 @@ cluster.run(lambda comm: f"rank {comm.rank} of {comm.size} is there")  # and on 
 # %% [markdown]
 # ## The same code as a program
 #
-# On a cluster nobody sits at a notebook. The same functions, in a file that every rank runs from top to bottom, started with `mpiexec`. This cell writes the file from your functions; only the last lines are new.
+# On a cluster nobody sits at a notebook. The same functions, in a file that every rank runs from top to bottom, started with `mpiexec`. This cell
+# writes the file from your functions; only the last lines are new.
 
 # %%
 import subprocess
@@ -805,7 +850,8 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
     print(done.stdout or done.stderr)
 
 # %% [markdown]
-# The library's own training is a program as well, for several processes, GPUs (NCCL carries the messages between them) and Slurm: `mpiexec -n 4 python -m hpcdl.ddp.train`. In a terminal:
+# The library's own training is a program as well, for several processes, GPUs (NCCL carries the messages between them) and Slurm: `mpiexec -n 4
+# python -m hpcdl.ddp.train`. In a terminal:
 # *File → New → Terminal*.
 
 # %%
@@ -816,5 +862,6 @@ cluster.stop()  # the engines would also end with the kernel; their memory is be
 #
 # - S. Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training": Algorithm 1, buckets and overlap, and what they bring.
 # - P. Patarasuk and X. Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations": the ring, and why no all-reduce sends less.
-# - H. Zhang et al. 2017, "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters": wait-free backpropagation, overlap by another name.
+# - H. Zhang et al. 2017, "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters": wait-free
+#   backpropagation, overlap by another name.
 # - P. Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour": what 256 GPUs and batches of 8,192 images need besides speed.
