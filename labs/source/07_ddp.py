@@ -850,9 +850,13 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
     print(done.stdout or done.stderr)
 
 # %% [markdown]
-# The library's own training is a program as well, for several processes, GPUs (NCCL carries the messages between them) and Slurm: `mpiexec -n 4
-# python -m hpcdl.ddp.train`. In a terminal:
-# *File → New → Terminal*.
+# The library's own training is a program as well (*File → New → Terminal*), and only the launcher and the *backend* that carries the messages change with the machine:
+#
+# | backend | carries | started by |
+# |---|---|---|
+# | MPI | tensors in a processor's memory; some builds a GPU's, too | `mpiexec -n 4 hpcdl train` |
+# | gloo | tensors in a processor's memory, over TCP | `torchrun --nproc-per-node 4 -m hpcdl.ddp.train` without GPUs |
+# | NCCL | tensors in GPUs, directly from one to the other | the same command, with a GPU for each rank |
 
 # %%
 cluster.stop()  # the engines would also end with the kernel; their memory is better given back now
