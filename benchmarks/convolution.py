@@ -229,15 +229,20 @@ def main(
         for name in wanted:
             rows = found.setdefault(count, {}).setdefault("layers", {})
             rows[name] = measure(LAYERS[name], seconds)
+            _save(found, out)  # now: a long run may be cut off
             console.print(f"{count} thread(s), {name}: auto {speed(rows[name], 'auto'):.2f}x")
     for count, part in found.items():
         part["layers"] = {name: part["layers"][name] for name in LAYERS if name in part["layers"]}
         part["promises"] = promises(part["layers"])
         console.print(table_of_speeds(count, part["layers"]), table_of_promises(count, part["promises"]))
-        out.parent.mkdir(parents=True, exist_ok=True)
         plot(count, part["layers"], out.with_name(f"{out.stem}-{count}.png"))
-    out.write_text(json.dumps(found, indent=1))
+    _save(found, out)
     console.print(f"All measurements: {out}")
+
+
+def _save(found: dict, out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
