@@ -25,6 +25,7 @@ import traitlets
 from IPython.display import display
 
 from hpcdl.widgets.canvas import Canvas
+from hpcdl.widgets.names import Names
 from hpcdl.widgets.style import ALARM, CARD, DPI, INK, STYLE, Alarm
 from hpcdl.widgets.waiting import waiting_for
 
@@ -160,7 +161,7 @@ class Explorable:
         row = widgets.Layout(
             flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px", margin="4px 0 12px 0"
         )
-        self.view = widgets.VBox([self.picture.image, widgets.Box(list(self.controls.values()), layout=row)])
+        self.view = widgets.VBox([self.picture.image, widgets.Box([*self.controls.values(), Names()], layout=row)])
         for control in self.controls.values():
             control.observe(self._redraw, "value")
         self._redraw()

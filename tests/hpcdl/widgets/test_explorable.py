@@ -177,3 +177,16 @@ def test_a_live_figure_says_that_it_waits_until_there_is_something_to_draw(capsy
     assert live.caption == "Waiting for the first numbers."
     assert len(live.image.value) > 1000
     capsys.readouterr()
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2.2."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colour", [style.INK, style.ALARM, style.GREY])
+def test_text_has_the_contrast_that_wcag_asks_for(colour):
+    dark, light = sorted([luminance(colour), luminance(style.CARD)])
+    assert (light + 0.05) / (dark + 0.05) >= 4.5

@@ -1,0 +1,72 @@
+"""Every lab on a small dark screen, as on a projector at night: nothing is cut off, every control has a name."""
+
+import json
+
+import pytest
+
+from autograder import build
+
+pytestmark = [pytest.mark.browser, pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
+LABS = [path.stem for path in build.sources()]
+THEME = "@jupyterlab/apputils-extension:themes"
+CONTROLS = {"slider", "combobox", "checkbox", "radio", "button", "spinbutton"}
+
+
+@pytest.fixture
+def dark(jupyter, browser):
+    """JupyterLab's dark theme, for this test."""
+    address, _ = jupyter
+    server, token = address.split("/lab")[0], address.split("token=")[1]
+    page = browser.new_page()
+
+    def choose(theme: str) -> None:
+        url = f"{server}/lab/api/settings/{THEME}?token={token}"
+        answer = page.request.put(url, data=json.dumps({"raw": json.dumps({"theme": theme})}))
+        assert answer.ok, answer.text()
+
+    choose("JupyterLab Dark")
+    yield
+    choose("JupyterLab Light")
+    page.close()
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_lab_on_a_small_dark_screen(name, open_lab, dark):
+    lab = open_lab(f"{name}.ipynb", width=1000, height=700)
+    assert lab.page.evaluate("document.body.dataset.jpThemeLight") == "false"
+    lab.run_all(seconds=240)
+    lab.page.wait_for_timeout(500)
+    assert not unnamed_controls(lab.page)
+    pictures = lab.page.locator(".jp-OutputArea-output img.widget-image, .hpcdl-clicks img").all()
+    for number, picture in enumerate(pictures):
+        picture.scroll_into_view_if_needed()
+        said = picture.get_attribute("alt") or picture.get_attribute("title")
+        assert said, f"picture {number} says nothing to those who do not see it"
+        box = picture.bounding_box()
+        assert box["x"] + box["width"] <= 1000, f"picture {number} is cut off at the right"
+        lab.screenshot(f"{name}_dark_{number}")
+    stderr = lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']")
+    assert not stderr.count()
+
+
+def unnamed_controls(page) -> list[str]:
+    """The controls in the notebook's outputs without an accessible name, as Chromium computes it."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    found = []
+    for node in nodes:
+        role, name = node.get("role", {}).get("value"), node.get("name", {}).get("value")
+        if role not in CONTROLS or name or "backendDOMNodeId" not in node:
+            continue
+        handle = session.send("DOM.resolveNode", {"backendNodeId": node["backendDOMNodeId"]})["object"]["objectId"]
+        inside = session.send(
+            "Runtime.callFunctionOn",
+            {
+                "objectId": handle,
+                "returnByValue": True,
+                "functionDeclaration": "function() { return this.closest('.jp-OutputArea-output') && this.outerHTML; }",
+            },
+        )["result"].get("value")
+        if inside:
+            found.append(f"{role}: {inside[:200]}")
+    return found
