@@ -22,6 +22,7 @@ TORCH = {"torch": torch.preserve_format, "torch_channels_last": torch.channels_l
 WANT_CHANNELS_LAST = {"torch_channels_last": True, "direct": True, "im2col": False, "fft": False}
 WANT_CHANNELS_LAST |= {"winograd_2x2": True, "winograd_4x4": True}
 UNIT = 16  # channels are computed in vectors
+MODEL = 1  # of `candidates` and `works`: rates that were fitted to another model are measured again
 CAUTION = 1.05  # ours must promise more than the model's errors
 NARROW = 16  # channels in a group below which the products are no matter of arithmetic
 

@@ -43,7 +43,7 @@ NARROW_SAMPLES = (
 @cache
 def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
     """Seconds for each unit of work of every candidate: from the cache folder, else measured now and kept there."""
-    machine = json.dumps([_processor(), torch.__version__, version("numba"), str(dtype), threads])
+    machine = json.dumps([auto.MODEL, _processor(), torch.__version__, version("numba"), str(dtype), threads])
     known = _read()
     if machine not in known:
         known = _read() | {machine: calibrate(dtype)}

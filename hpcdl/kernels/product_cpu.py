@@ -24,8 +24,8 @@ def _tile_product(rows: int):
         def build(context, builder, signature, arguments):
             a, a_row, b, c, c_row, depth, segments, a_segment, _ = arguments
             results = [ir.Constant(vector, None)] * (rows * PANEL)
-            with _repeat(builder, segments, [a, b, *results]) as (_, (a, b, *results), next_segment):
-                with _repeat(builder, depth, [a, b, *results]) as (_, (at_a, at_b, *sums), next_k):
+            with _repeat(builder, segments, [a, b, *results]) as ((a, b, *results), next_segment):
+                with _repeat(builder, depth, [a, b, *results]) as ((at_a, at_b, *sums), next_k):
                     sums = _multiply_add(builder, at_a, a_row, at_b, sums)
                     at_a, at_b = _plus(builder, at_a, itemsize), _plus(builder, at_b, PANEL * VECTOR_BYTES)
                     results = next_k([at_a, at_b, *sums])
@@ -48,7 +48,7 @@ def _plus(builder, address, offset: int):
 def _repeat(builder, count, initial):
     """A loop of `count` >= 1 rounds that carries values in registers.
 
-    Gives the round's number, the values, and a function that takes the next values and returns them.
+    Gives the values of this round, and a function that takes those for the next round, ends the loop and returns them.
     """
     before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     builder.branch(loop)
@@ -64,7 +64,7 @@ def _repeat(builder, count, initial):
         builder.cbranch(builder.icmp_signed("<", following[0], count), loop, after)
         return values
 
-    yield phis[0], phis[1:], again
+    yield phis[1:], again
     builder.position_at_end(after)
 
 
