@@ -35,15 +35,19 @@ def take(typingctx, job):
 
 @cache
 def compiled(worker: Callable):
-    """`worker(job)`, compiled for a pointer to its job; kept on disk."""
-    return numba.cfunc(types.void(types.voidptr), cache=True)(worker)
+    """`worker(job)`, compiled for a pointer to its job; kept on disk, where there is a place to write."""
+    signature = types.void(types.voidptr)
+    try:
+        return numba.cfunc(signature, cache=True)(worker)
+    except RuntimeError:  # no folder for the cache
+        return numba.cfunc(signature)(worker)
 
 
 def run(worker: Callable, job: np.ndarray, count: int, work: int) -> None:
-    """`count` tasks of a job, a record that starts with `COUNTERS`, shared among as many of torch's threads as `work`,
-    in multiply-adds, is worth.
+    """Do `count` tasks of a job, a record that starts with `COUNTERS`, on torch's threads.
 
-    `worker(job)` runs once on each thread and takes tasks until there are none.
+    `worker(job)` runs once on each thread and takes tasks until there are none. Little `work`, in multiply-adds, is
+    not worth a second thread.
     """
     job["next"], job["count"] = 0, count
     threads = min(torch.get_num_threads(), count, 1 + work // WORTH_A_THREAD)

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numba
 import pytest
 import torch
 from hypothesis import given
@@ -180,3 +181,21 @@ def test_one_thread_and_two_find_the_same_bits(algorithm):
     finally:
         torch.set_num_threads(threads)
     assert error(*results) <= (0 if algorithm.name not in ("im2col", "fft") else 1e-6)
+
+
+def test_kernels_compile_where_nothing_can_be_kept(monkeypatch):
+    compile_, asked = numba.cfunc, []
+
+    def cfunc(signature, cache=False):
+        asked.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return compile_(signature)
+
+    monkeypatch.setattr(numba, "cfunc", cfunc)
+    assert threads_cpu.compiled.__wrapped__(nothing).address
+    assert asked == [True, False]
+
+
+def nothing(job):
+    """A kernel without tasks."""
