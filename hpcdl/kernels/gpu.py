@@ -4,6 +4,7 @@ Triton's interpreter runs kernels on the CPU, slowly, when TRITON_INTERPRET=1 is
 bfloat16 for the integers that it is stored as: so there tensors of bfloat16 go in as uint16 (`bits`), and kernels that
 compute convert at their edges (`widen`, `narrow`). Torch's optimizers import Triton; whoever did so before the
 interpreter was chosen has `tl.zeros` and `tl.cdiv` for compiled kernels only: kernels here do without them.
+The interpreter of Triton 3.6 cannot loop to an argument's value with NumPy 2.4 and later; from 3.7 on it can.
 """
 
 import torch
