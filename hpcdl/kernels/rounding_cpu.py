@@ -1,6 +1,6 @@
 """Stochastic rounding on the CPU, compiled by Numba: bit for bit what `hpcdl.numerics.rounding` does in plain torch.
 
-Elements go through in blocks that fit the first-level cache. A block's random bits come from 64 calls of Philox, side
+Elements go through in blocks that fit the first-level cache. A block's random bits come from 256 calls of Philox, side
 by side in vector registers, written in the order in which the elements take them: so the rounding that follows is one
 straight loop. Blocks need nothing from each other; each thread takes a row of them.
 
@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from hpcdl.numerics.rounding.formats import Fixed, Format
 from hpcdl.numerics.rounding.philox import KEY_STEPS, MULTIPLIERS, PER_CALL, ROUNDS
 
-CALLS = 64  # of Philox for one block: the loop over them has a constant length, or it would not be vectorized
+CALLS = 256  # of Philox for one block: the loop over them has a constant length, or it would not be vectorized
 BLOCK = CALLS * PER_CALL
 M0, M1, STEP0, STEP1, LOW, HALF = (np.uint64(c) for c in (*MULTIPLIERS, *KEY_STEPS, 0xFFFFFFFF, 32))
 ONE, ZERO, NAN = np.float32(1), np.float32(0), np.float32(np.nan)
@@ -230,7 +230,7 @@ def in_threads(work: Callable, n: int, seed: int, offset: int) -> None:
     call, skip = divmod(offset, PER_CALL)
     key = np.uint64(call), np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
     blocks = -(-(skip + n) // BLOCK)
-    rows = max(1, min(torch.get_num_threads(), blocks // 64))
+    rows = max(1, min(torch.get_num_threads(), blocks // 16))
     ends = [blocks * row // rows for row in range(rows + 1)]
     threads = [threading.Thread(target=work, args=(*ends[i : i + 2], skip, *key)) for i in range(1, rows)]
     for thread in threads:
