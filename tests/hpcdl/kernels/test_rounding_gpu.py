@@ -1,0 +1,124 @@
+"""Stochastic rounding in Triton: the bits of the CPU in the interpreter, wide and short code ahead of time."""
+
+import pytest
+import torch
+
+from hpcdl.kernels.ahead_of_time import TARGETS, Build, compile_ahead
+from hpcdl.numerics.rounding import BF16, FLOATS, FP16, Fixed, encode, round_nearest, sgd, stochastic, stochastic_round
+
+FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 23)]
+PLACES = [(1, 0), (2**63 + 5, 3), (2**33, 2**40 + 5)]
+
+
+@pytest.fixture(scope="module")
+def kernels(interpreter):
+    from hpcdl.kernels import rounding_gpu
+
+    return rounding_gpu
+
+
+def any_bits(n: int) -> torch.Tensor:
+    bits = torch.randint(-(2**31), 2**31, (n,), generator=torch.Generator().manual_seed(n)).to(torch.int32)
+    return torch.cat([bits.view(torch.float32), torch.tensor([0.0, -0.0, torch.inf, -torch.inf]), torch.randn(n)])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN and infinities in the interpreter
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize(("seed", "offset"), PLACES)
+@pytest.mark.parametrize("n", [1, 1250, 3000])  # below a block; a whole one and more, with a tail
+def test_the_interpreter_gives_the_bits_of_the_cpu(kernels, fmt, seed, offset, n):
+    x = any_bits(n)
+    found, plain = torch.empty_like(x), torch.empty_like(x)
+    kernels.round_into(x, found, fmt, seed, offset)
+    stochastic.round_into(x, plain, fmt, seed, offset)
+    assert torch.equal(found.view(torch.int32), plain.view(torch.int32))
+
+
+@pytest.mark.parametrize("block", [256, 1024])
+def test_the_launch_shape_changes_nothing(kernels, block, monkeypatch):
+    x = torch.randn(3001)
+    expected, found = stochastic_round(x, BF16, seed=5), torch.empty_like(x)
+    monkeypatch.setattr(kernels, "BLOCK", block)
+    kernels.round_into(x, found, BF16, 5, 0)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("fmt", [BF16, Fixed(4, 12)], ids=str)
+@pytest.mark.parametrize("offset", [0, 5])
+def test_what_is_stored_and_the_fused_step_have_the_bits_of_the_cpu(kernels, fmt, offset):
+    x = any_bits(1500)
+    stored = [torch.empty(len(x), dtype=fmt.dtype) for _ in range(2)]
+    for out, round_into in zip(stored, (kernels.round_into, stochastic.round_into), strict=True):
+        round_into(x, out, fmt, 9, offset)
+    assert torch.equal(*(out.view(torch.int16) for out in stored))
+
+    n = 2500
+    w = encode(round_nearest(torch.randn(n), fmt), fmt)
+    g, v = torch.randn(n), torch.randn(n)
+    g[3], g[5] = torch.nan, torch.inf
+    steps = [(w.clone(), g, v.clone()) for _ in range(2)]
+    kernels.sgd_into(*steps[0], fmt, 0.1, 0.9, 7, offset)
+    sgd.sgd_into(*steps[1], fmt, 0.1, 0.9, 7, offset)
+    assert torch.equal(*(step[0].view(torch.int16) for step in steps))
+    assert torch.equal(*(step[2].view(torch.int32) for step in steps))
+
+
+# -- ahead of time ----------------------------------------------------------------------------------------------------
+
+CASES = {
+    "BF16, stored": (BF16, "*bf16"),
+    "BF16": (BF16, "*fp32"),
+    "fixed, stored": (Fixed(4, 12), "*i16"),
+    "fixed": (Fixed(4, 12), "*fp32"),
+    "FP16": (FP16, "*fp32"),
+}
+SCALARS = {"n": "i32:16", "seed": "i64", "call": "i32", "skip": "i32:16"}
+
+
+@pytest.fixture(scope="module")
+def reports(kernels):
+    """Of launches on whole blocks, as they are for large tensors."""
+    builds = {}
+    for target in TARGETS:
+        for case, (fmt, out) in CASES.items():
+            types = {"x": "*fp32:16", "out": f"{out}:16", **SCALARS}
+            constants = kernels.constants(fmt) | {"WHOLE": True}
+            builds[case, target] = Build("hpcdl.kernels.rounding_gpu:round_kernel", types, constants, target)
+    types = {"w": "*bf16:16", "g": "*fp32:16", "v": "*fp32:16", "lr": "fp32", "momentum": "fp32", **SCALARS}
+    constants = kernels.constants(BF16) | {"WHOLE": True}
+    builds["step", "sm_90"] = Build("hpcdl.kernels.rounding_gpu:sgd_kernel", types, constants, "sm_90")
+    return dict(zip(builds, compile_ahead(builds.values()), strict=True))
+
+
+def test_no_kernel_spills(reports):
+    assert [key for key, report in reports.items() if report.spills or not report.fits] == []
+
+
+def test_all_that_is_loaded_and_stored_goes_16_bytes_at_a_time(reports):
+    for key, report in reports.items():
+        assert set(report.loads) == set(report.stores) == {16}, key
+
+
+def test_eight_elements_share_a_call_of_philox(reports, kernels):
+    """Ten rounds have 20 high halves of products; with a call for each element BF16 would take some 58 instructions."""
+    report = reports["BF16, stored", "sm_90"]
+    per_thread = kernels.BLOCK // (32 * report.build.warps)
+    assert report.count("IMAD.HI|IMAD.WIDE") <= 20 * per_thread / 8 + 4
+    assert report.per_element(kernels.BLOCK) <= 16
+    assert reports["BF16", "sm_90"].per_element(kernels.BLOCK) <= 17
+    assert reports["fixed", "sm_90"].per_element(kernels.BLOCK) <= 26
+
+
+# -- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize(("seed", "offset"), PLACES)
+def test_a_gpu_gives_the_bits_of_the_cpu(fmt, seed, offset):
+    x = any_bits(200_003)
+    on_cpu = stochastic_round(x, fmt, seed=seed, offset=offset)
+    on_gpu = stochastic_round(x.cuda(), fmt, seed=seed, offset=offset).cpu()
+    assert torch.equal(on_gpu.view(torch.int32), on_cpu.view(torch.int32))
