@@ -21,6 +21,7 @@ def need(part: str, present: bool, advice: str) -> None:
     pytest.skip(f"{part} is absent: {advice}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     """For runs on several processes (`-n 2`): the tests of a file stay together, and so do all that need the browser.
 
