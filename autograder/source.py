@@ -9,7 +9,7 @@ import difflib
 import re
 import symtable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 CELL_MAGIC = re.compile(r"^\s*%%(px|time|capture|timeit|prun)\b[^\n]*")
 OTHER_CELL_MAGIC = re.compile(r"^\s*%%\w+")
@@ -94,7 +94,9 @@ def transformer():
     return TransformerManager()
 
 
+@lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times
 def _statements(label: str, source: str) -> list[Statement]:
+    """The top-level statements of a cell; nobody changes them."""
     found = []
     for node in ast.parse(source).body:
         decorators = getattr(node, "decorator_list", [])
