@@ -1,0 +1,72 @@
+"""docs/training.md is run as it stands: its commands, and its batch file as a job of a real Slurm."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hpcdl.cluster import find_launcher
+from hpcdl.cluster.launcher import LauncherError
+
+PAGE = (Path(__file__).parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
+END = re.compile(r"(\d) ranks, [\d.]+ s: held-out accuracy [\d.]+%\n\1 of \1 replicas agree to the last bit")
+
+pytestmark = pytest.mark.mpi
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def environment(need):
+    """With the course's programs first on the PATH, as after `activate`, and one thread per rank."""
+    try:
+        folders = [str(Path(sys.executable).parent), str(find_launcher().path.parent), os.environ["PATH"]]
+    except LauncherError as error:
+        need("mpi", False, str(error))
+    return {**os.environ, "PATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("command", blocks("sh"), ids=lambda command: command.split()[0])
+def test_the_commands_train(command, environment, tmp_path):
+    command = command.replace("--epochs 2", "--epochs 1").replace("torchrun ", "torchrun --standalone ")
+    run = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert END.search(run.stdout).group(1) == "4"
+
+
+def test_the_batch_file_trains_as_a_job_of_slurm_and_goes_on_when_handed_in_again(slurm, environment, tmp_path):
+    (file,) = blocks("sbatch")
+    (tmp_path / "train.sbatch").write_text(file)
+    environment |= {"SLURM_CONF": slurm["SLURM_CONF"], "PATH": f"{environment['PATH']}:{slurm['PATH']}"}
+    first, second = (outcome_of_job(tmp_path, environment) for _ in range(2))
+    assert END.search(first), first
+    assert "epoch 1:" in first
+    assert END.search(second), second
+    assert "epoch 1:" not in second, "the second job began where the first had saved"
+    assert first.splitlines()[-1] == second.splitlines()[-1], "both end with the same bits"
+
+
+def outcome_of_job(folder, environment, seconds=100):
+    """What the job printed, once Slurm says that it has ended."""
+    command = ["sbatch", "--parsable", "train.sbatch"]
+    handed_in = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=30)
+    assert handed_in.returncode == 0, handed_in.stderr
+    job, deadline = handed_in.stdout.strip(), time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        queue = ["squeue", "-h", "-j", job, "-o", "%T"]
+        state = subprocess.run(queue, env=environment, capture_output=True, text=True, timeout=30).stdout.strip()
+        if state in ("", "COMPLETED", "FAILED", "CANCELLED"):
+            break
+        time.sleep(0.3)
+    else:
+        subprocess.run(["scancel", job], env=environment, timeout=30, check=False)
+        pytest.fail(f"the job did not end within {seconds} s: {state}")
+    return (folder / f"lenet-{job}.out").read_text()

@@ -1,0 +1,139 @@
+"""The training as a program: under mpiexec, under torchrun, killed and resumed, and what it says of mistakes."""
+
+import os
+import re
+import subprocess
+import sys
+
+import psutil
+import pytest
+import torch
+
+from hpcdl.comm import simulate
+from hpcdl.ddp.devices import choose
+from hpcdl.ddp.train import train
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """The fingerprint that two ranks reach after an epoch, whatever carries their messages."""
+
+    def rank(comm):
+        with torch.random.fork_rng():
+            return train(comm, epochs=1).fingerprint
+
+    return simulate(rank, 2).results[0]
+
+
+def torchrun(*arguments, seconds=100):
+    """Exit code and output of two ranks; nothing is left of them after `seconds`."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        printed, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        for child in [
+            *psutil.Process(process.pid).children(recursive=True),
+            process,
+        ]:  # ranks are in their own sessions
+            child.kill()
+        pytest.fail(f"torchrun did not end within {seconds} s; it printed:\n{process.communicate()[0]}")
+    return process.returncode, printed
+
+
+@pytest.mark.mpi
+def test_hpcdl_train_runs_under_mpiexec(mpiexec, weights):
+    code, printed = mpiexec(2, "-m", "hpcdl", "train", "--epochs", "1", seconds=100)
+    assert code == 0, printed
+    assert re.search(r"epoch 1: loss \d\.\d+, about [\d,]+ images/s, \d+% of the time waiting", printed)
+    assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
+
+
+def test_the_module_runs_under_torchrun_to_the_same_bits(weights):
+    code, printed = torchrun("-m", "hpcdl.ddp.train", "--epochs", "1")
+    assert code == 0, printed
+    if not torch.cuda.is_available():
+        assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
+
+
+KILLED = """
+import os
+import signal
+import sys
+import torch
+from hpcdl.comm import MPIComm
+from hpcdl.ddp.train import train
+
+torch.set_num_threads(1)
+comm = MPIComm()
+
+
+def kill(step):
+    if (step, comm.rank) == (12, 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+train(comm, epochs=1, checkpoint=sys.argv[1], every=5, before_step=kill)
+"""
+
+
+@pytest.mark.mpi
+def test_a_run_whose_rank_is_killed_resumes_to_the_bits_of_an_undisturbed_one(mpiexec, weights, tmp_path):
+    file = tmp_path / "lenet.pt"
+    code, printed = mpiexec(2, "-c", KILLED, str(file), seconds=100)
+    assert code != 0, printed
+    assert "signal 9" in printed
+    assert torch.load(file, weights_only=True)["step"] == 10
+    code, printed = mpiexec(2, "-m", "hpcdl.ddp.train", "--epochs", "1", "--checkpoint", str(file), seconds=100)
+    assert code == 0, printed
+    assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
+
+
+@pytest.mark.mpi
+def test_a_mistake_is_one_line_and_the_end_of_all_ranks(mpiexec):
+    code, printed = mpiexec(2, "-m", "hpcdl.ddp.train", "--lr", "1e30", seconds=100)
+    assert code != 0
+    assert printed.count("FloatingPointError: step 1: the mean loss of all ranks is nan") == 1
+    assert "Traceback" not in printed
+
+
+def test_under_torchrun_a_mistake_is_told_once_too():
+    code, printed = torchrun("-m", "hpcdl.ddp.train", "--all-reduce", "star")
+    assert code != 0
+    assert printed.count("ValueError: all_reduce is 'star'; it is a function of (x, comm) or one of naive, ring") == 1
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "gpus", "expected"),
+    [
+        (3, 4, 0, ("gloo", "cpu", "")),
+        (3, 4, 4, ("nccl", "cuda:3", "")),
+        (1, 2, 8, ("nccl", "cuda:1", "")),
+        (2, 4, 1, ("gloo", "cuda:0", "4 ranks share 1 GPU: gloo carries the messages")),
+        (3, 4, 2, ("gloo", "cuda:1", "4 ranks share 2 GPUs: gloo carries the messages")),
+    ],
+)
+def test_a_rank_gets_a_gpu_of_its_own_where_there_are_enough(rank, ranks, gpus, expected):
+    backend, device, remark = choose(rank, ranks, gpus)
+    assert (backend, device) == expected[:2]
+    assert remark.startswith(expected[2])
+    assert bool(remark) == bool(expected[2])
+
+
+def test_another_mpis_launcher_is_detected():
+    run = subprocess.run(
+        [sys.executable, "-m", "hpcdl.ddp.train", "--epochs", "1"],
+        env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "2 processes were started by the mpiexec of another MPI, each alone; use" in run.stderr
