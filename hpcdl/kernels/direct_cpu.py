@@ -1,7 +1,8 @@
 """Direct convolution on the CPU: an implicit matrix product, windows read where they lie in the image.
 
 In a channels-last image the S C numbers of one row of a window are neighbours, so a window is R segments of a row of
-the matrix that im2col would store. Tiles of outputs stay in registers along all of them.
+the matrix that im2col would store, or R S where there are channels enough. Tiles of outputs stay in registers along
+all of them.
 """
 
 import numpy as np
@@ -13,7 +14,8 @@ from hpcdl.kernels.product_cpu import PANEL, panel_product
 from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, zeros
 
 ROWS_PER_TASK = 16
-_FIELDS = "x B y row image stride pixel P Q R depth panels outputs parts"
+DEPTH = 64  # channels from which each pixel of a window is summed by itself
+_FIELDS = "x B y row image stride pixel P Q depth segments across panels outputs parts"
 JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
 
 
@@ -26,12 +28,12 @@ def _work(pointer, like):
     while task < job.count:
         image, rest = divmod(task, job.panels * job.parts)
         panel, part = divmod(rest, job.parts)
-        b = job.B + panel * job.R * job.depth * panel_bytes
+        b = job.B + panel * job.segments * job.depth * panel_bytes
         for p in range(part * ROWS_PER_TASK, min((part + 1) * ROWS_PER_TASK, job.P)):
             a = job.x + image * job.image + p * job.stride * job.row
             c = job.y + (image * job.P + p) * job.Q * job.outputs + panel * panel_bytes
             step = job.stride * job.pixel
-            panel_product(a, step, job.Q, b, c, job.outputs, job.depth, job.R, job.row, like)
+            panel_product(a, step, job.Q, b, c, job.outputs, job.depth, job.segments, job.across, job.row, like)
         task = threads_cpu.take(pointer)
 
 
@@ -52,9 +54,10 @@ def direct(x: torch.Tensor, B: torch.Tensor, R: int, S: int, K: int, stride: int
     P, Q = (H - R) // stride + 1, (W - S) // stride + 1
     panels, _, panel = B.shape
     y = x.new_empty(N, P, Q, panels * panel)
-    parts, size = -(-P // ROWS_PER_TASK), x.itemsize
+    parts, size, across = -(-P // ROWS_PER_TASK), x.itemsize, S if C >= DEPTH else 1
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, x=x, B=B, y=y, P=P, Q=Q, R=R, depth=S * C, stride=stride, panels=panels, parts=parts)
+    threads_cpu.fill(job, x=x, B=B, y=y, P=P, Q=Q, stride=stride, panels=panels, parts=parts)
+    threads_cpu.fill(job, depth=S * C // across, segments=R * across, across=across)
     threads_cpu.fill(job, image=H * W * C * size, row=W * C * size, pixel=C * size, outputs=panels * panel * size)
     threads_cpu.run(WORKERS[x.dtype], job, N * panels * parts, N * P * Q * K * R * S * C)
     return y[..., :K]

@@ -18,26 +18,33 @@ PANEL = 2  # columns of a tile, in vectors
 
 def _tile_product(rows: int):
     @intrinsic
-    def tile_product(typingctx, a, a_row, b, c, c_row, depth, segments, a_segment, like):
+    def tile_product(typingctx, a, a_row, b, c, c_row, depth, segments, across, a_line, like):
         vector, itemsize = llvm(like.dtype), like.dtype.scalar.bitwidth // 8
 
         def build(context, builder, signature, arguments):
-            a, a_row, b, c, c_row, depth, segments, a_segment, _ = arguments
-            results = [ir.Constant(vector, None)] * (rows * PANEL)
-            with _repeat(builder, segments, [a, b, *results]) as ((a, b, *results), next_segment):
-                with _repeat(builder, depth, [a, b, *results]) as ((at_a, at_b, *sums), next_k):
+            a, a_row, b, c, c_row, depth, segments, across, a_line, _ = arguments
+            zero = [ir.Constant(vector, None)] * (rows * PANEL)
+            with _repeat(builder, segments, [b, *zero]) as (segment, (b, *totals), next_segment):
+                line, place = builder.sdiv(segment, across), builder.srem(segment, across)
+                start = builder.add(builder.add(a, builder.mul(line, a_line)), _bytes(builder, place, depth, itemsize))
+                with _repeat(builder, depth, [start, b, *zero]) as (_, (at_a, at_b, *sums), next_k):
                     sums = _multiply_add(builder, at_a, a_row, at_b, sums)
-                    at_a, at_b = _plus(builder, at_a, itemsize), _plus(builder, at_b, PANEL * VECTOR_BYTES)
-                    results = next_k([at_a, at_b, *sums])
-                results = next_segment([builder.add(a, a_segment), *results[1:]])
-            for n, value in enumerate(results[2:]):
-                place = step(builder, c, c_row, n // PANEL)
-                store(builder, value, _plus(builder, place, n % PANEL * VECTOR_BYTES))
+                    following = _plus(builder, at_a, itemsize), _plus(builder, at_b, PANEL * VECTOR_BYTES)
+                    _, b, *sums = next_k([*following, *sums])
+                totals = [builder.fadd(total, sum_) for total, sum_ in zip(totals, sums, strict=True)]
+                next_segment([b, *totals])
+            for n, value in enumerate(totals):
+                target = step(builder, c, c_row, n // PANEL)
+                store(builder, value, _plus(builder, target, n % PANEL * VECTOR_BYTES))
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 8, like), build
+        return types.void(*[types.intp] * 9, like), build
 
     return tile_product
+
+
+def _bytes(builder, count, depth, itemsize: int):
+    return builder.mul(builder.mul(count, depth), ir.Constant(depth.type, itemsize))
 
 
 def _plus(builder, address, offset: int):
@@ -48,7 +55,7 @@ def _plus(builder, address, offset: int):
 def _repeat(builder, count, initial):
     """A loop of `count` >= 1 rounds that carries values in registers.
 
-    Gives the values of this round, and a function that takes those for the next round, ends the loop and returns them.
+    Gives the round's number, its values, and a function that takes the next round's, ends the loop and returns them.
     """
     before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     builder.branch(loop)
@@ -64,7 +71,7 @@ def _repeat(builder, count, initial):
         builder.cbranch(builder.icmp_signed("<", following[0], count), loop, after)
         return values
 
-    yield phis[1:], again
+    yield phis[0], phis[1:], again
     builder.position_at_end(after)
 
 
@@ -84,20 +91,21 @@ _many, _few, _single = (_tile_product(rows) for rows in ROWS)
 
 
 @njit
-def panel_product(a, a_row, rows, b, c, c_row, depth, segments, a_segment, like):
+def panel_product(a, a_row, rows, b, c, c_row, depth, segments, across, a_line, like):
     """c (rows, PANEL vectors) = a (rows, segments depth) b (segments depth, PANEL vectors).
 
-    A row of `a` is made of segments of `depth` numbers, `a_segment` bytes apart. Where rows do not fill the last tile,
-    it starts earlier and computes some rows again.
+    A row of `a` is made of segments of `depth` numbers: `across` of them side by side, the next ones `a_line` bytes
+    further on. Each is summed by itself, which keeps rounding errors small. Where rows do not fill the last tile, it
+    starts earlier and computes some rows again.
     """
     done = 0
     while done < rows:
         if rows - done >= ROWS[0]:
             start, done = done, done + ROWS[0]
-            _many(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, a_segment, like)
+            _many(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, across, a_line, like)
         elif rows >= ROWS[1]:
             start, done = min(done, rows - ROWS[1]), done + ROWS[1]
-            _few(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, a_segment, like)
+            _few(a + start * a_row, a_row, b, c + start * c_row, c_row, depth, segments, across, a_line, like)
         else:
-            _single(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, segments, a_segment, like)
+            _single(a + done * a_row, a_row, b, c + done * c_row, c_row, depth, segments, across, a_line, like)
             done += 1

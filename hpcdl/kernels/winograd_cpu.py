@@ -101,7 +101,7 @@ def _multiply(job, task, like):
     a, c = job.V + position * job.position_v, job.M + position * job.position_m
     for panel in range(part * PANELS_PER_TASK, min((part + 1) * PANELS_PER_TASK, job.panels)):
         b = job.U + (position * job.panels + panel) * panel_bytes
-        panel_product(a, job.row_v, job.block, b, c + panel * PANEL * VECTOR_BYTES, job.row_m, job.C, 1, 0, like)
+        panel_product(a, job.row_v, job.block, b, c + panel * PANEL * VECTOR_BYTES, job.row_m, job.C, 1, 1, 0, like)
 
 
 @njit
