@@ -42,19 +42,31 @@ class Play(NamedTuple):
 
 
 class _Watched(TracingComm):
-    """Looks at x after each operation. Rank r begins with the bit 2^r, so a sum tells whose numbers are in it."""
+    """Looks at x before each message. Rank r begins with the bit 2^r, so a sum tells whose numbers are in it.
+
+    Not while a message is coming in: the machine fills `out` when both sides have posted, before its time has passed.
+    """
 
     def __init__(self, comm, x):
         super().__init__(comm)
-        self.x, self.held = x, []
+        self.x, self.held, self.incoming = x, [], 0
 
     def look(self):
-        if not self.held or not np.array_equal(self.held[-1][1], self.x.numpy()):
+        if not self.incoming and not (self.held and np.array_equal(self.held[-1][1], self.x.numpy())):
             self.held.append((self.clock(), self.x.numpy().copy()))
 
+    def _isend(self, op, x, dest, tag):
+        self.look()
+        return super()._isend(op, x, dest, tag)
+
+    def _irecv(self, op, out, source, tag):
+        self.look()
+        self.incoming += 1
+        return super()._irecv(op, out, source, tag)
+
     def _wait(self, op, *requests):
-        self.look()  # what was added since the last operation
         super()._wait(op, *requests)
+        self.incoming -= sum(request.side == "source" for request in requests)
 
 
 @cache

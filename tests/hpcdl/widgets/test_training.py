@@ -177,7 +177,7 @@ def test_a_killed_rank_is_a_sentence_and_the_next_start_works(board):
     board.kill()
     board.wait(20)
     assert not board.running
-    assert board.picture.caption.startswith("rank 1 died")
+    assert "died (its process was killed from outside" in board.picture.caption
     assert usable(board)
     run_on(board)
     board.stop()
@@ -203,7 +203,7 @@ def test_a_slow_rank_slows_all(board):
     def step_seconds(factor):
         board.controls["factor"].value = factor
         run_on(board)
-        time.sleep(2.0)
+        time.sleep(1.0)
         board.stop()
         board.wait(10)
         return board.picture.state["spans"]
@@ -222,10 +222,9 @@ def test_scaling_measures_each_number_of_ranks(board):
     assert "2 ranks, 128 images a step" in board._scaling.caption
 
 
-@pytest.mark.mpi
 def test_a_stopped_cluster_is_a_sentence():
-    with Cluster(1) as cluster:
-        pass
+    cluster = Cluster(1)
+    cluster.stop()
     board = dashboard(cluster)
     board.start()
     board.wait(10)
