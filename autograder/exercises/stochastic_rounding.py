@@ -43,9 +43,12 @@ PARTS = 16  # x in a check lie k/16 of the way between two values of the format
 
 
 def between(rng, fmt, n: int, parts: int = PARTS) -> torch.Tensor:
-    """n numbers k/parts of the way (0 < k < parts) from one value of the format to the next, in all its sizes."""
+    """n numbers k/parts of the way (0 < k < parts) from one value of the format to the next, in all its sizes.
+
+    None is below -fmt.max: in fixed point, where there is one more number, its absolute value would be outside.
+    """
     grid = values(fmt)
-    i = torch.randint(len(grid) - 1, (n,), generator=rng)
+    i = torch.randint(1, len(grid) - 1, (n,), generator=rng)
     k = torch.randint(1, parts, (n,), generator=rng)
     return (grid[i] + (grid[i + 1] - grid[i]) * k / parts).float()
 

@@ -78,5 +78,5 @@ def sentence(fmt: Format, x: float, lower: float, upper: float, nearest: float, 
     values = [signed(value, 7) for value in (lower, upper, nearest)]
     return (
         f"{signed(x)} lies between {values[0]} and {values[1]}, ε = {upper - lower:.3g}. To nearest: {values[2]}. "
-        f"At random: {values[1]} with odds {up:.0%}, {values[0]} with {1 - up:.0%}."
+        f"At random: up with odds {up:.0%}, down with {1 - up:.0%}."
     )

@@ -5,13 +5,18 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from hpcdl.numerics.rounding import Format, round_nearest
+from hpcdl.numerics.rounding import Fixed, Format, round_nearest
 from hpcdl.numerics.rounding.philox import random_bits
 from hpcdl.numerics.rounding.stochastic import round_with
 from hpcdl.widgets import style
 from hpcdl.widgets.explorable import Explorable, choice, player, stops
-from hpcdl.widgets.number_formats import FORMATS
+from hpcdl.widgets.number_formats import FORMATS as ALL
 
+FORMATS = {  # the fixed-point ones have room for the largest sum
+    "fixed point ⟨6, 4⟩": Fixed(6, 4),
+    "fixed point ⟨6, 10⟩": Fixed(6, 10),
+    **{name: fmt for name, fmt in ALL.items() if not isinstance(fmt, Fixed)},
+}
 STEPS, SUMS = 600, 12  # terms, and sums at random side by side
 TERMS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04)
 

@@ -162,7 +162,7 @@ check("stochastic_rounding.neighbours")
 # %% [markdown]
 # ## To nearest
 #
-# The rule of IEEE 754, which all hardware follows: the nearer neighbour; of two equally near the **even** one, whose last bit is 0. In units of
+# The rule of IEEE 754, the default of all hardware: the nearer neighbour; of two equally near the **even** one, whose last bit is 0. In units of
 # $\varepsilon$ the even one is simply the even whole number.
 #
 # {{exercise round_nearest_even}}
