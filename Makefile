@@ -31,7 +31,7 @@ lab: .venv/.installed
 	@$(BIN)/hpcdl lab
 
 test: .venv/.installed-test
-	@$(BIN)/python -m pytest -m "not long" -n auto --maxprocesses 4 --dist loadgroup
+	@$(BIN)/python -m pytest -m "not long" -n auto --maxprocesses 4 --dist loadfile
 
 test-long: .venv/.installed-test
 	@$(BIN)/python -m pytest -m "long"

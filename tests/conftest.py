@@ -21,22 +21,12 @@ def need(part: str, present: bool, advice: str) -> None:
     pytest.skip(f"{part} is absent: {advice}")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """For runs on several processes (`-n 2`): the tests of a file stay together, and so do all that need the browser.
-
-    The longest groups begin first, so that no process is left with one of them at the end.
-    """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: LONGEST.index(group_of(item)) if group_of(item) in LONGEST else len(LONGEST))
+    """The files that take longest begin first, so that on several processes none is left with one of them at the end."""
+    items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
 
 
-def group_of(item) -> str:
-    return "browser" if item.get_closest_marker("browser") else str(item.path.relative_to(item.config.rootpath))
-
-
-LONGEST = ["browser", "tests/labs/test_notebooks.py", "tests/autograder/test_selfcheck_labs.py"]
+LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
 
 
 @pytest.fixture(scope="session", name="need")
