@@ -673,6 +673,7 @@ def rehearse() -> None:
     simulate(learn, 2, 1, 64, 0.1, 1, lambda record: None)
 
 
+# %%
 epochs, trained = 15, []
 with when_solved():
     rehearse()
