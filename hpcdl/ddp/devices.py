@@ -1,5 +1,12 @@
 """Which device a rank computes on, and what carries its messages."""
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+
 
 def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
     """Backend of torch.distributed, device, and what the user should know, for rank `rank` of `ranks` on one machine.
@@ -13,3 +20,44 @@ def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
         return "nccl", f"cuda:{rank}", ""
     shared = f"{ranks} ranks share {gpus} GPU{'s' * (gpus > 1)}: gloo carries the messages, NCCL needs a GPU per rank"
     return "gloo", f"cuda:{rank % gpus}", f"{shared}; more ranks than GPUs gain nothing but practice"
+
+
+@contextmanager
+def placed(comm, gpus: int | None = None) -> Iterator[tuple]:
+    """`(comm, device, remark)` for an MPI rank, such as an engine: itself and "cpu" where no machine has a GPU.
+
+    Else the same ranks over torch.distributed, on the GPUs of their machines, as `choose` says; rank 0 keeps the
+    meeting point. The backend is NCCL only where every rank has a GPU of its own. `gpus` stands for those here.
+    """
+    gpus = torch.cuda.device_count() if gpus is None else gpus
+    here = (socket.gethostname(), gpus)
+    everywhere = comm.mpi.allgather(here) if hasattr(comm, "mpi") else [("", 0)]
+    if not any(count for _, count in everywhere):
+        yield comm, "cpu", ""
+        return
+    neighbours = [rank for rank, (host, _) in enumerate(everywhere) if host == here[0]]
+    backend, device, remark = choose(neighbours.index(comm.rank), len(neighbours), gpus)
+    shared = [said for backend_, said in comm.mpi.allgather((backend, remark)) if backend_ == "gloo"]
+    with _group(comm, "gloo" if shared else "nccl") as group:
+        yield group, device, next(filter(None, shared), "")
+
+
+@contextmanager
+def _group(comm, backend: str) -> Iterator:
+    """The ranks of `comm`, an MPIComm, over torch.distributed."""
+    from hpcdl.comm import TorchComm
+
+    port = _free_port() if comm.rank == 0 else None
+    host, port = comm.mpi.bcast((socket.gethostname(), port))
+    store = torch.distributed.TCPStore(host, port, comm.size, comm.rank == 0, timeout=timedelta(seconds=60))
+    torch.distributed.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
+    try:
+        yield TorchComm()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return listener.getsockname()[1]

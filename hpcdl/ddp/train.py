@@ -18,6 +18,7 @@ from hpcdl.collectives import naive_all_reduce
 from hpcdl.data import Split, cifar10, digits, mnist
 from hpcdl.ddp import checkpoint as checkpoints
 from hpcdl.ddp.agreement import require_same
+from hpcdl.ddp.devices import placed
 from hpcdl.ddp.momentum import Momentum
 from hpcdl.ddp.naive import fingerprint, identical_replicas
 from hpcdl.ddp.overlapped import DistributedDataParallel, Span
@@ -95,6 +96,17 @@ def train(
     seconds = time.perf_counter() - begin
     correct = accuracy(model, images, comm)
     return Trained(correct, seconds, fingerprint(model), identical_replicas(model, comm))
+
+
+def train_on_devices(comm, report: Callable[[dict], None] = lambda record: None, *args, **options) -> Trained:
+    """`train` on the GPUs of the ranks' machines, NCCL or gloo between them; on processors where there is none.
+
+    The same call from a notebook's engines, whatever the machine; rank 0 prints how GPUs are shared.
+    """
+    with placed(comm) as (group, device, remark):
+        if remark and comm.rank == 0:
+            print(remark, flush=True)
+        return train(group, report, *args, device=device, **options)
 
 
 def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, mine: torch.Tensor, step: int) -> dict:

@@ -126,6 +126,32 @@ def test_a_rank_gets_a_gpu_of_its_own_where_there_are_enough(rank, ranks, gpus, 
     assert bool(remark) == bool(expected[2])
 
 
+PLACED = """
+import sys
+import torch
+from hpcdl.comm import MPIComm, TorchComm
+from hpcdl.ddp.devices import placed
+from hpcdl.ddp.train import train
+
+torch.set_num_threads(1)
+mpi = MPIComm()
+with placed(mpi, gpus=0) as found:
+    assert found == (mpi, "cpu", ""), found
+with placed(mpi, gpus=1) as (comm, device, remark):
+    assert isinstance(comm, TorchComm) and (comm.rank, comm.size) == (mpi.rank, mpi.size)
+    assert device == "cuda:0" and remark.startswith("2 ranks share 1 GPU: gloo"), (device, remark)
+    sys.stdout.write(train(comm, epochs=1).fingerprint + "\\n")
+"""
+
+
+@pytest.mark.mpi
+def test_engines_on_one_gpu_talk_over_gloo(mpiexec, weights):
+    """The ranks find each other as they would on a machine with one GPU; the network stays on the processor here."""
+    code, printed = mpiexec(2, "-W", "ignore", "-c", PLACED, seconds=100)
+    assert code == 0, printed
+    assert [line for line in printed.splitlines() if "gloo" not in line.lower()] == [weights] * 2
+
+
 def test_another_mpis_launcher_is_detected():
     run = subprocess.run(
         [sys.executable, "-m", "hpcdl.ddp.train", "--epochs", "1"],
