@@ -864,7 +864,8 @@ with when_solved():
 #
 # - LeNet's layers are so small that nobody multiplies for long. What counts is the number of calls and copies: `conv_direct` makes a product for each of the
 #   25 places of the window, `conv_im2col` a single one.
-# - In VGG's conv3_2 there are 1.85 billion products to do, and here nearly all the time is matrix products: everyone is within a small factor of PyTorch.
+# - VGG's conv1_1 has three input channels, so only 27 weights for each output: a small matrix, one product, and im2col is at its best.
+# - In conv3_2 there are 1.85 billion products to do, and here nearly all the time is matrix products: everyone is within a small factor of PyTorch.
 #   Fourier sits out, with spectra of 2 GB.
 # - Winograd's tiles multiply 2.25 or 4 times less, and your version hardly gains from it: in your table it has 8 to 12 multiplications for each byte, the direct way 200. Time goes
 #   into moving U, V and M. The library's version works through the tiles block by block, so that these never leave the cache.
