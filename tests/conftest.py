@@ -22,7 +22,7 @@ def need(part: str, present: bool, advice: str) -> None:
 
 
 def pytest_collection_modifyitems(items):
-    """The files that take longest begin first, so that on several processes none is left with one of them at the end."""
+    """The longest files begin first, so that on several processes none is left with one of them at the end."""
     items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
 
 
