@@ -65,7 +65,8 @@ def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: 
     """The least seconds of each candidate in turns, and its amounts of work."""
     from hpcdl.conv import prepare, run
 
-    x, w = torch.randn(problem.x_shape, dtype=dtype), torch.randn(problem.w_shape, dtype=dtype)
+    own = torch.Generator().manual_seed(0)  # the user's random numbers stay as they are
+    x, w = (torch.randn(shape, generator=own, dtype=dtype) for shape in (problem.x_shape, problem.w_shape))
     x = x if plain_layout else x.contiguous(memory_format=torch.channels_last)
     filters = w if plain_layout else prepare(w)
     calls = {name: partial(run, name, x, filters, problem) for name in auto.candidates(problem)}

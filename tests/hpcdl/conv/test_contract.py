@@ -149,7 +149,9 @@ SAMPLES = (Problem(2, 16, 12, 12, 16, 3, 3, padding=1), Problem(1, 8, 20, 20, 16
 
 
 def test_rates_are_measured_and_explain_the_samples():
+    state = torch.get_rng_state()
     rates = calibration.calibrate(torch.float32, SAMPLES, seconds=0.01)
+    assert torch.equal(torch.get_rng_state(), state)
     assert set(rates) == set(auto.candidates(SAMPLES[0]))
     assert all(rate >= 0 for part in rates.values() for rate in part)
     situation = auto.Situation(SAMPLES[0], torch.float32, True, True, torch.get_num_threads())
