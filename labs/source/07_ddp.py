@@ -2,10 +2,10 @@
 # # Lab 07 · Many machines, one model
 # ## Data-parallel training, written and watched
 #
-# One machine takes a day to train a network. Sixteen machines have sixteen times the processors: can they do it in an hour and a half?
-# They can, nearly, and the way to do it fits on a page. Every machine holds the whole model and computes the gradient of *its part* of
-# the batch; one all-reduce makes the mean of all gradients; all take the same step. You will write that today, from the ring that adds up
-# the gradients to the hooks that hide the adding behind the computing, and then train a network with it on live processes.
+# One machine takes a day to train a network. Sixteen machines have sixteen times the processors: can they do it in an hour and a half? They can,
+# nearly, and the way to do it fits on a page. Every machine holds the whole model and computes the gradient of *its part* of the batch; one
+# all-reduce makes the mean of all gradients; all take the same step. You will write that today, from the ring that adds up the gradients to the hooks
+# that hide the adding behind the computing, and then train a network with it on live processes.
 #
 # **You will be able to**
 # - deal a data set to ranks, so that every epoch sees every sample once;
@@ -14,8 +14,8 @@
 # - overlap the messages with the backward pass, as PyTorch's DistributedDataParallel does;
 # - measure speed-up and efficiency on live engines, and say what limits them.
 #
-# **100 points, 7 exercises, about 2 hours.** You need Python functions and tensors; lab 02 had the same gradient on $p$ shards, on paper. MPI
-# came with the installation. No GPU.
+# **100 points, 7 exercises, about 2 hours.** You need Python functions and tensors; lab 02 had the same gradient on $p$ shards, on paper. MPI came
+# with the installation. No GPU.
 
 # %%
 import inspect
@@ -40,8 +40,8 @@ style.use()
 # ## See it first
 #
 # Five **ranks** sit on a ring. Each has a vector $x$ of its own, cut into five **chunks**, and all of them need the sum. A disk shows one rank's $x$,
-# chunk by chunk: the more ranks' numbers a chunk contains, the fuller it is, and green means all. On the right are the same chunks as
-# a table. Nothing is drawn from a formula: the algorithm runs on a simulated machine, and the picture is what it left.
+# chunk by chunk: the more ranks' numbers a chunk contains, the fuller it is, and green means all. On the right are the same chunks as a table.
+# Nothing is drawn from a formula: the algorithm runs on a simulated machine, and the picture is what it left.
 #
 # Press play, then try these:
 # 1. Stop half-way (after $p-1$ of the $2(p-1)$ steps). How many green chunks has each rank? What happens in the second half?
@@ -54,10 +54,10 @@ ring_passing.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. After the first half each rank has exactly one finished chunk, everyone another one. In the second half the finished chunks go round and
-#    replace the unfinished ones; nothing is added any more.
-# 2. $2(p-1)$ messages of one chunk, $n/p$ elements: $2\frac{p-1}{p}n$ elements, whatever p is a little less than $2n$. That is why a ring over
-#    1,000 ranks sends hardly more than one over ten.
+# 1. After the first half each rank has exactly one finished chunk, everyone another one. In the second half the finished chunks go round and replace
+#    the unfinished ones; nothing is added any more.
+# 2. $2(p-1)$ messages of one chunk, $n/p$ elements: $2\frac{p-1}{p}n$ elements, whatever p is a little less than $2n$. That is why a ring over 1,000
+#    ranks sends hardly more than one over ten.
 # 3. Five of the nine chunks are empty. The algorithm does not care: an empty message goes round too.
 # </details>
 
@@ -80,15 +80,13 @@ ring_passing.explorable()
 # $$ g = \sum_{r=0}^{p-1} \frac{n_r}{N}\, g_r, \qquad N = \sum_{r=0}^{p-1} n_r. $$
 #
 # This is no approximation: it is the step that one machine would take with the whole batch. All ranks begin with the same weights and take the same
-# steps, so they hold the same
-# weights for ever, and nobody sends weights again. The lectures call this *bulk-synchronous* data parallelism: an iteration ends for nobody before it
-# ends for all, and takes $t_{compute} + t_{sync} + t_{IO}$.
+# steps, so they hold the same weights for ever, and nobody sends weights again. The lectures call this *bulk-synchronous* data parallelism: an
+# iteration ends for nobody before it ends for all, and takes $t_{compute} + t_{sync} + t_{IO}$.
 #
 # ## Deal the samples
 #
 # Each rank needs its own part of the data, its *shard*. The ranks do not talk about it: everyone shuffles all $n$ indices **with the same seed**,
-# gets the same
-# permutation, and takes the part that belongs to its rank. Each epoch shuffles anew.
+# gets the same permutation, and takes the part that belongs to its rank. Each epoch shuffles anew.
 
 # %% [markdown]
 # {{exercise shard_indices}}
@@ -156,7 +154,8 @@ simulate(lambda comm: linear(seed=comm.rank).weight.tolist(), p=3).results
 # %% [markdown]
 # {{exercise broadcast_parameters}}
 #
-# Make them equal: every rank gets the root's. You may use `comm.broadcast`, one parameter after the other. (How a broadcast works inside is lab 08's.)
+# Make them equal: every rank gets the root's. You may use `comm.broadcast`, one parameter after the other. (How a broadcast works inside is lab
+# 08's.)
 #
 # <details><summary>Hint 1: in place</summary>
 #
@@ -209,12 +208,11 @@ with when_solved():
 #     step 2, 3  the finished chunks go round twice: what comes in replaces what was there
 #
 # In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ and receives chunk $(r - s - 1) \bmod p$. In the first $p-1$ steps (the *reduce-scatter*) it
-# **adds** what
-# comes in, in the last $p-1$ (the *all-gather*) it **overwrites**. That is all.
+# **adds** what comes in, in the last $p-1$ (the *all-gather*) it **overwrites**. That is all.
 #
 # **Deadlock.** If every rank first calls `send`, all wait: `send` returns when the other side receives, and the other side is sending. On a real
-# machine this may work for small messages, which the network
-# keeps somewhere for a while, and hang for large ones. The simulated machine never keeps anything, so it finds out at once:
+# machine this may work for small messages, which the network keeps somewhere for a while, and hang for large ones. The simulated machine never keeps
+# anything, so it finds out at once:
 
 
 # %%
@@ -286,8 +284,7 @@ ring_passing.explorable(ring_all_reduce)
 # *its* images, so it has to count $n_r$ times.
 #
 # *Too many messages.* LeNet has ten tensors of parameters, ResNet-50 has 161. Each message costs its latency, however small it is. So put all
-# gradients into **one** flat tensor, and
-# $n_r$ at its end: then the sum of $n_r$, which is $N$, comes for free.
+# gradients into **one** flat tensor, and $n_r$ at its end: then the sum of $n_r$, which is $N$, comes for free.
 
 # %% [markdown]
 # {{exercise average_gradients}}
@@ -335,9 +332,8 @@ check("ddp.average_gradients")
 # ## Buckets
 #
 # One message for everything has a drawback: it cannot leave before the *last* gradient is there. The backward pass makes gradients one by one, from
-# the last layer to
-# the first. So real systems put a few tensors together, a **bucket**, and send it as soon as its gradients are ready, while the backward pass goes
-# on with the layers before.
+# the last layer to the first. So real systems put a few tensors together, a **bucket**, and send it as soon as its gradients are ready, while the
+# backward pass goes on with the layers before.
 #
 # Below is ResNet-50 on a cluster, one iteration by the course's cost model. For each rank, the upper bar is computing (forward, then backward), the
 # lower one is messages.
@@ -354,13 +350,12 @@ bucket_timeline.explorable()
 # <details><summary>What did you see?</summary>
 #
 # 1. No. With 0.1 MB nearly each of the 54 layers has a bucket of its own, fourteen messages of 100 µs latency each: 277 ms. One bucket for all waits
-#    for the first layer's gradient,
-#    and nothing overlaps: 324 ms. With 25 MB it is 217 ms, and between 5 and 50 MB it hardly matters. PyTorch's default is 25 MB.
+#    for the first layer's gradient, and nothing overlaps: 324 ms. With 25 MB it is 217 ms, and between 5 and 50 MB it hardly matters. PyTorch's
+#    default is 25 MB.
 # 2. Without overlap it is 330 ms. The messages take 150 ms, and three quarters of them were hidden; what remains is what comes after the backward
 #    pass has ended, with nothing left to hide behind.
-# 3. The messages take 1.4 s now, twelve times the backward pass: overlap hides one backward pass's worth, and no more. Faster links help, fewer
-#    bytes (16 bits) help, larger batches help: they make
-#    the computing longer. Bucket sizes and overlap hardly do.
+# 3. The messages take 1.4 s now, twelve times the backward pass: overlap hides one backward pass's worth, and no more. Faster links help, fewer bytes
+#    (16 bits) help, larger batches help: they make the computing longer. Bucket sizes and overlap hardly do.
 # 4. A bucket leaves when *every* rank has it. The fast ranks' buckets wait (grey) for the slow one, and so does everything after: all iterate at the
 #    pace of the slowest.
 # </details>
@@ -377,8 +372,7 @@ bucket_timeline.explorable()
 # <details><summary>Hint 2: when to begin a new bucket</summary>
 #
 # When there is none yet, or when this parameter would not fit: `filled + param.nbytes > cap_bytes`. A parameter larger than the cap then gets a
-# bucket of its own without any `if`
-# for it, as the next one does not fit either.
+# bucket of its own without any `if` for it, as the next one does not fit either.
 # </details>
 
 
@@ -412,12 +406,11 @@ check("ddp.make_buckets")
 #
 # Now put it together: forward, backward, a message per bucket, and the step. Three kinds of parameters make trouble:
 #
-# - **tied**: one parameter used in two places. Autograd adds both uses up, and `model.parameters()` lists it once: nothing to do, unless you go
-#   layer by layer;
+# - **tied**: one parameter used in two places. Autograd adds both uses up, and `model.parameters()` lists it once: nothing to do, unless you go layer
+#   by layer;
 # - **frozen**: `requires_grad` is False. It has no gradient and must not move;
 # - **unused**: nothing of this batch went through it, so its `.grad` is `None`. Perhaps on this rank only! Leave it out, and this rank's message is
-#   shorter than its neighbours'.
-#   Send zeros: that is the gradient of something without influence.
+#   shorter than its neighbours'. Send zeros: that is the gradient of something without influence.
 
 # %% [markdown]
 # {{exercise train_step}}
@@ -469,8 +462,7 @@ check("ddp.train_step")
 # ## Overlap
 #
 # Your step sends after the backward pass. To send *during* it you have to know when a gradient is ready. Autograd tells you: a function that is
-# registered with
-# `param.register_post_accumulate_grad_hook(f)` is called as `f(param)` right after `param.grad` has been written, in the middle of
+# registered with `param.register_post_accumulate_grad_hook(f)` is called as `f(param)` right after `param.grad` has been written, in the middle of
 # `loss.backward()`. This is the lecture's Algorithm 1 (Li et al. 2020):
 #
 # | lines | | your class |
@@ -486,10 +478,8 @@ check("ddp.train_step")
 # *In order* matters: if ranks launched their buckets as they come, one rank's bucket 1 could meet its neighbour's bucket 2.
 #
 # And `ring_all_reduce` will not do here. It returns when the sum is there, so a hook that calls it would stop the backward pass until then. What you
-# need is a ring that can be put aside. Here it is: your
-# ring with `isend` and `irecv`, and a `yield` where it would wait. Each `next()` brings it one step further. On a real machine the network, or a
-# GPU's copy engine, carries the message while
-# Python is elsewhere.
+# need is a ring that can be put aside. Here it is: your ring with `isend` and `irecv`, and a `yield` where it would wait. Each `next()` brings it one
+# step further. On a real machine the network, or a GPU's copy engine, carries the message while Python is elsewhere.
 
 
 # %%
@@ -544,14 +534,13 @@ class InFlight:
 #
 # <details><summary>Hint 1: what to remember</summary>
 #
-# The buckets, from `make_buckets`. For each forward pass: the number of samples, the set of parameters that are ready, the list of flights. Begin
-# the last three anew in `__call__`.
+# The buckets, from `make_buckets`. For each forward pass: the number of samples, the set of parameters that are ready, the list of flights. Begin the
+# last three anew in `__call__`.
 # </details>
 # <details><summary>Hint 2: which bucket is next?</summary>
 #
 # The one with the number `len(self.flights)`: they are launched in order. It is complete when
-# `self.ready.issuperset(self.buckets[len(self.flights)])`. After one launch the next bucket may
-# be complete already: `while`, not `if`.
+# `self.ready.issuperset(self.buckets[len(self.flights)])`. After one launch the next bucket may be complete already: `while`, not `if`.
 # </details>
 # <details><summary>Hint 3: going on with what is under way</summary>
 #
@@ -560,8 +549,8 @@ class InFlight:
 # </details>
 # <details><summary>Hint 4: synchronize</summary>
 #
-# Some buckets were never complete, since no gradient came for an unused parameter. Launch them now (`InFlight` sends zeros for them), then
-# `finish()` all flights in order.
+# Some buckets were never complete, since no gradient came for an unused parameter. Launch them now (`InFlight` sends zeros for them), then `finish()`
+# all flights in order.
 # </details>
 
 
@@ -622,10 +611,9 @@ bucket_timeline.explorable(OverlappedDDP)
 # <details><summary>What did you see?</summary>
 #
 # Two ranks: with one layer per bucket, twelve all-reduces of two messages each pay their latency, and there are more messages than moments to send
-# them (15.8 s). With one bucket for all the messages begin when the
-# backward pass has ended (15.3 s). Two layers per bucket hide nearly everything: 12.8 s. Four ranks: a ring has six steps now, each hook brings it
-# one step further, and most of them are left for
-# `synchronize`; six layers per bucket are the best. A real system gives the ring a thread, or a GPU's stream, of its own: `hpcdl.ddp` does.
+# them (15.8 s). With one bucket for all the messages begin when the backward pass has ended (15.3 s). Two layers per bucket hide nearly everything:
+# 12.8 s. Four ranks: a ring has six steps now, each hook brings it one step further, and most of them are left for `synchronize`; six layers per
+# bucket are the best. A real system gives the ring a thread, or a GPU's stream, of its own: `hpcdl.ddp` does.
 # </details>
 
 # %% [markdown]
@@ -642,9 +630,8 @@ cluster = Cluster(n=4).start()
 
 # %% [markdown]
 # `cluster.run(f, ...)` calls `f(comm, ...)` on every rank, with your functions in it, and returns the results in the order of the ranks.
-# `cluster.stream` does the same, and hands over what the ranks
-# `publish` while they are at it. First the whole training, made of what you wrote. It reads 1,438 real handwritten digits, and keeps 359 aside that
-# it never trains on.
+# `cluster.stream` does the same, and hands over what the ranks `publish` while they are at it. First the whole training, made of what you wrote. It
+# reads 1,438 real handwritten digits, and keeps 359 aside that it never trains on.
 
 
 # %%
@@ -688,7 +675,8 @@ with when_solved():
 #
 # <details><summary>What we expect</summary>
 #
-# - Each rank measures the loss on its own images, a quarter of the batch, so the curves jitter around one another. The weights behind them are the same.
+# - Each rank measures the loss on its own images, a quarter of the batch, so the curves jitter around one another. The weights behind them are the
+#   same.
 # - An all-reduce ends for nobody before the last one has come: when one rank is late, all are. The speeds move together.
 # </details>
 #
@@ -705,8 +693,8 @@ if trained:
 # ## How fast, and why not faster?
 #
 # With $T_p$ the time of a step on $p$ ranks, the **speed-up** is $T_1 / T_p$ and the **efficiency** is $T_1 / (p\,T_p)$. The batch of 256 images
-# stays the same and is split among the ranks: *strong scaling*. The
-# fourth column is what one rank needs for its part *alone*, without any other rank: what is left of the step is messages and waiting.
+# stays the same and is split among the ranks: *strong scaling*. The fourth column is what one rank needs for its part *alone*, without any other
+# rank: what is left of the step is messages and waiting.
 #
 # Before you run it: how many cores has this machine? What do you expect for 4 ranks?
 
@@ -750,15 +738,16 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What limits it?</summary>
 #
-# - **Cores.** With as many cores as ranks or more, the speed-up comes near the number of ranks. With fewer, ranks take turns: four ranks on two
-#   cores compute no faster than two, and what they compute
-#   "alone" in the table they must now do side by side. That shows in the last column although it is neither message nor network.
-# - **Small parts.** Half the images take a little more than half the time: the fixed cost of each layer's call stays. The smaller a rank's part, the
-#   less it gains. This is why one scales with *more* images instead:
-#   with 256 per rank, *weak scaling*, there is nothing to lose but the messages.
-# - **Messages.** 61,706 gradients are 247 kB. Over shared memory that takes well under a millisecond, over 1 Gb/s Ethernet some 4 ms. For LeNet on
-#   this machine they are the least of your worries; for
-#   ResNet-50 with its 102 MB they are what the timeline above shows.
+# - **Cores.** With as many cores as ranks or more, the speed-up comes near the number of ranks. With fewer, ranks take turns: four ranks on two cores
+#   compute no faster than two, and what they compute "alone" in the table they must now do side by side. That shows in the last column although it is
+#   neither message nor network.
+# - **Small parts.** Each layer's call has a fixed cost, so a small part of the batch takes more than its share of the time; but its tensors stay in
+#   the processor's cache, and then it takes less. (An efficiency above 100 % comes from there.) At some size the fixed cost wins, and splitting
+#   further brings nothing. This is why one scales with *more* images instead: with 256 per rank, *weak scaling*, there is nothing to lose but the
+#   messages.
+# - **Messages.** 61,706 gradients are 247 kB. Over shared memory, with a core for each rank, that takes well under a millisecond; over 1 Gb/s
+#   Ethernet and four ranks some 3 ms. For LeNet on this machine they are the least of your worries; for ResNet-50 with its 102 MB they are what the
+#   timeline above shows.
 # - **The slowest.** An iteration lasts as long as its slowest rank, and on a machine that does other things some rank is always slow.
 # </details>
 
@@ -766,8 +755,7 @@ with when_solved():
 # ## The dashboard
 #
 # Training to play with, on the same engines: the course's own `hpcdl.ddp`, which is your class with its corners filled in. Press **start**. While it
-# trains, slow a rank down, pause it, kill a rank. **Strong** and **weak** measure 1, 2, ... ranks
-# and put the cost model's prediction beside them.
+# trains, slow a rank down, pause it, kill a rank. **Strong** and **weak** measure 1, 2, ... ranks and put the cost model's prediction beside them.
 #
 # 1. Choose a rank and make it 4 times slower. Whose images/s drop? Who waits? (Grey bars.)
 # 2. Small batch, large batch: which reads more images per second? Which learns more per epoch?
@@ -785,10 +773,9 @@ training.dashboard(cluster)
 # 2. Large batches read more images per second: a step's fixed costs are shared by more images, and there are fewer all-reduces per epoch. But fewer
 #    steps per epoch learn less, unless the learning rate grows with the batch.
 # 3. Several in place of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the
-#    step takes several times as long. It takes a network that is
-#    slower than memory to make buckets pay.
-# 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI
-#    one dead rank ends the program; what saves the work is a checkpoint.
+#    step takes several times as long. It takes a network that is slower than memory to make buckets pay.
+# 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI one
+#    dead rank ends the program; what saves the work is a checkpoint.
 # </details>
 #
 # ## When a rank fails
@@ -854,7 +841,8 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
     print(done.stdout or done.stderr)
 
 # %% [markdown]
-# The library's own training is a program as well (*File → New → Terminal*), and only the launcher and the *backend* that carries the messages change with the machine:
+# The library's own training is a program as well (*File → New → Terminal*), and only the launcher and the *backend* that carries the messages change
+# with the machine:
 #
 # | backend | carries | started by |
 # |---|---|---|
@@ -868,7 +856,8 @@ cluster.stop()  # the engines would also end with the kernel; their memory is be
 # %% [markdown]
 # ## Further reading
 #
-# - S. Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training": Algorithm 1, buckets and overlap, and what they bring.
+# - S. Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training": Algorithm 1, buckets and overlap, and what they
+#   bring.
 # - P. Patarasuk and X. Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations": the ring, and why no all-reduce sends less.
 # - H. Zhang et al. 2017, "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters": wait-free
 #   backpropagation, overlap by another name.
