@@ -45,3 +45,18 @@ def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(t
             assert {"processor", "torch", "load"} <= set(row["machine"])
             assert all(competitor["error"] < 3e-5 for competitor in row["times"].values())
     assert (tmp_path / "convolution-2.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
+@pytest.mark.mpi
+def test_data_parallel_steps_are_measured_beside_their_peers(tmp_path):
+    file = tmp_path / "ddp.json"
+    command = [sys.executable, BENCHMARKS / "ddp.py", "--quick", "--out", file]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(file.read_text())
+    assert {"processor", "cores", "torch", "mpi", "load", "time"} <= set(found["machine"])
+    assert set(found["steps"]) == {"LeNet", "MLP", "ResNet"}
+    for times in found["steps"].values():
+        assert {"local", "two local", "torch DDP", "per tensor", "0.1 MB", "25 MB"} <= set(times)
+    assert "Promises" in ended.stdout

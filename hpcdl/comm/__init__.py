@@ -5,6 +5,7 @@
     comm.sendrecv(x, dest, out, source)    comm.isend(x, dest), comm.irecv(out, source) -> request.wait()
     comm.broadcast(x, root=0)              comm.all_reduce(x)             comm.barrier()
     comm.accumulate(out, x)                comm.compute(seconds)          comm.clock()
+    comm.background() -> .start(f), .wait(), .close()
 
 The contract, kept by every machine:
 
@@ -16,6 +17,9 @@ The contract, kept by every machine:
   the same order. The course's own are in `hpcdl.collectives`.
 - `accumulate(out, x)` is `out += x`, and `compute(seconds)` is work of a known length: the simulated machine charges
   virtual time for them (gamma per byte, and the seconds), elsewhere the first adds and the second does nothing.
+- What `background()` returns calls `f(comm)` beside the rank's own work, one after the other in the order of `start`:
+  a thread (MPI, gloo), a stream (NCCL), a second clock (simulated). Its `comm` has the same ranks, and messages only,
+  which meet none of the rank's own. `wait()` returns when all is done, and raises what a call raised.
 - A wrong argument raises TypeError or ValueError with rank, name, value and rule; a message that does not fit, a lost
   message or a deadlock raises `CommError` (`DeadlockError` is one).
 
