@@ -15,7 +15,8 @@ from hpcdl.kernels.product_cpu import PANEL, panel_product
 from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, read, stack, write, zeros
 from hpcdl.kernels.winograd_transforms import DATA, RESULT, TAPS
 
-BLOCK_BYTES = 6 << 20  # of transformed pixels and products: about what the cores' caches hold
+BLOCK_BYTES = 6 << 20  # of transformed pixels and products, about what caches hold; more where filters are larger,
+# since each block reads all of them again
 SPACING = 16  # numbers between rows: equal positions of rows fall into different sets of the cache
 TILES_PER_TASK = 4
 PANELS_PER_TASK = 4
@@ -194,7 +195,7 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
     positions, panels, _, panel = U.shape
     down, across, outputs = -(-P // m), -(-Q // m), _round_up(K, lanes(x.dtype))
     tiles = N * down * across
-    block = _block(tiles, positions * (C + panels * panel) * x.itemsize)
+    block = _block(tiles, positions * (C + panels * panel) * x.itemsize, max(BLOCK_BYTES, U.nbytes // 2))
     V, M = _rows(positions, block, C, x), _rows(positions, block, panels * panel, x)
     y = x.new_empty(N, P, Q, outputs)
     job = np.zeros((), JOB)
@@ -211,9 +212,9 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
     return y[..., :K]
 
 
-def _block(tiles: int, bytes_per_tile: int) -> int:
-    """Tiles in a block: blocks of equal size that fit the cache."""
-    blocks = max(1, round(tiles * bytes_per_tile / BLOCK_BYTES))
+def _block(tiles: int, bytes_per_tile: int, most: int) -> int:
+    """Tiles in a block: blocks of equal size, about `most` bytes."""
+    blocks = max(1, round(tiles * bytes_per_tile / most))
     return -(-tiles // blocks)
 
 
