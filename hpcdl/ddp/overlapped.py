@@ -104,8 +104,7 @@ class DistributedDataParallel(nn.Module):
             bucket.take_rest()  # 10: what has no gradient by now is unused, so no walk through the graph is needed
         self._launch()
         ballot = self._ballot(loss)
-        self._lane.start(lambda comm: self.all_reduce(ballot, comm))
-        self._lane.start(self._share_buffers)
+        self._lane.start(partial(self._settle, ballot))
         self._lane.wait()  # 20-21
         total, losses, *used = ballot.tolist()
         if not total:
@@ -180,8 +179,9 @@ class DistributedDataParallel(nn.Module):
         numbers = [samples, samples * loss if loss is not None and samples else 0, *used]
         return torch.tensor(numbers, dtype=torch.float64, device=self.comm.devices[0])
 
-    def _share_buffers(self, comm) -> None:
-        """Rank 0's buffers to all, those of one dtype in one message."""
+    def _settle(self, ballot: torch.Tensor, comm) -> None:
+        """Sum up the ballot, and give all ranks rank 0's buffers, those of one dtype in one message."""
+        self.all_reduce(ballot, comm)
         alike: dict[tuple, list[torch.Tensor]] = {}
         for buffer in self.module.buffers():
             alike.setdefault((buffer.dtype, buffer.device), []).append(buffer.detach())
