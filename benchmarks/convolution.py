@@ -42,7 +42,7 @@ LAYERS = {
 }
 PEERS = ("torch", "torch channels_last")
 AUTO = ("auto", "auto channels_last")
-LIKES_CHANNELS_LAST = ("direct", "winograd_2x2", "winograd_4x4")
+LIKES_CHANNELS_LAST = ("direct", "im2col", "winograd_2x2", "winograd_4x4")
 RESULTS = Path(__file__).parent / "results" / "convolution.json"
 WITH_FILTERS = ("winograd_4x4", "fft")
 ROUNDS = 5  # at least

@@ -19,10 +19,10 @@ from hpcdl.conv.layout import like_layout
 from hpcdl.conv.problem import Problem
 
 TORCH = {"torch": torch.preserve_format, "torch_channels_last": torch.channels_last}
-WANT_CHANNELS_LAST = {"torch_channels_last": True, "direct": True, "im2col": False, "fft": False}
+WANT_CHANNELS_LAST = {"torch_channels_last": True, "direct": True, "im2col": True, "fft": False}
 WANT_CHANNELS_LAST |= {"winograd_2x2": True, "winograd_4x4": True}
 UNIT = 16  # channels are computed in vectors
-MODEL = 1  # of `candidates` and `works`: rates that were fitted to another model are measured again
+MODEL = 2  # of `candidates` and `works`: rates that were fitted to another model are measured again
 CAUTION = 1.05  # ours must promise more than the model's errors
 NARROW = 16  # channels in a group below which the products are no matter of arithmetic
 
