@@ -7,6 +7,7 @@ and no student's code. Requests on its socket, each answered in order:
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
 """
 
+import builtins
 import contextlib
 import importlib
 import os
@@ -15,8 +16,8 @@ import socket
 from pathlib import Path
 
 from . import protocol, sandbox
-from .protocol import Frame
-from .worker import SocketWorker, fresh_namespace
+from .protocol import Frame, ProtocolError, UnsendableError
+from .worker import Worker, text_of
 
 
 def serve(descriptor: int, walls: str) -> None:
@@ -108,3 +109,39 @@ def children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:
         return []
+
+
+class SocketWorker(Worker):
+    """A worker at the end of a socket."""
+
+    def __init__(self, sock: socket.socket, namespace: dict):
+        super().__init__(namespace)
+        self.sock = sock
+
+    def ask(self, frame: Frame) -> Frame:
+        protocol.send(self.sock, frame)
+        while True:
+            reply = protocol.receive(self.sock)
+            if reply.header[:1] != ["call"]:
+                return reply
+            protocol.send_bytes(self.sock, self.reply(reply))
+
+    def reply(self, frame: Frame) -> bytes:
+        """The reply to a call, in a form that can be sent whatever the result is."""
+        reply = self.serve(frame)
+        try:
+            return protocol.pack(reply)
+        except (UnsendableError, ValueError, TypeError, RecursionError) as error:
+            problem = {"kind": "unsendable", "type": type(error).__name__, "text": text_of(error)}
+            return protocol.pack(Frame(["error", problem]))
+
+    def run(self) -> None:
+        """Serve until the grader closes the connection or breaks the protocol."""
+        with contextlib.suppress(protocol.Closed, ProtocolError):
+            while True:
+                protocol.send_bytes(self.sock, self.reply(protocol.receive(self.sock)))
+
+
+def fresh_namespace() -> dict:
+    """A namespace for a student's cells, as a notebook has it."""
+    return {"__name__": "__main__", "__builtins__": builtins}

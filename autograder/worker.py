@@ -5,21 +5,18 @@ It holds no checks, no expected values and no verdicts.
 """
 
 import builtins
-import contextlib
 import difflib
 import functools
 import inspect
 import linecache
 import operator
-import socket
 import sys
 from collections import Counter
 
-from . import protocol
 from .forbidden import ForbiddenCallError, Guard
 from .limits import TimeUp, time_limit
 from .peer import Peer
-from .protocol import Frame, ProtocolError, UnsendableError
+from .protocol import Frame, UnsendableError
 
 OPERATORS = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")},
@@ -219,39 +216,3 @@ def text_of(error: BaseException) -> str:
         return str(error)[:500]
     except Exception:
         return "(its message cannot be shown)"
-
-
-class SocketWorker(Worker):
-    """A worker at the end of a socket."""
-
-    def __init__(self, sock: socket.socket, namespace: dict):
-        super().__init__(namespace)
-        self.sock = sock
-
-    def ask(self, frame: Frame) -> Frame:
-        protocol.send(self.sock, frame)
-        while True:
-            reply = protocol.receive(self.sock)
-            if reply.header[:1] != ["call"]:
-                return reply
-            protocol.send_bytes(self.sock, self.reply(reply))
-
-    def reply(self, frame: Frame) -> bytes:
-        """The reply to a call, in a form that can be sent whatever the result is."""
-        reply = self.serve(frame)
-        try:
-            return protocol.pack(reply)
-        except (UnsendableError, ValueError, TypeError, RecursionError) as error:
-            problem = {"kind": "unsendable", "type": type(error).__name__, "text": text_of(error)}
-            return protocol.pack(Frame(["error", problem]))
-
-    def run(self) -> None:
-        """Serve until the grader closes the connection or breaks the protocol."""
-        with contextlib.suppress(protocol.Closed, ProtocolError):
-            while True:
-                protocol.send_bytes(self.sock, self.reply(protocol.receive(self.sock)))
-
-
-def fresh_namespace() -> dict:
-    """A namespace for a student's cells, as a notebook has it."""
-    return {"__name__": "__main__", "__builtins__": builtins}
