@@ -74,7 +74,7 @@ class Worker(Peer):
         if kind == "begin":
             return self.begin(*args)
         if kind == "count":
-            return self.count(*args)
+            return self.count_operators(*args)
         if kind == "read":
             return self.read(*args)
         if kind == "needed":
@@ -92,7 +92,7 @@ class Worker(Peer):
         self.guard.forbid(tuple(map(str, forbidden)))
         return mark
 
-    def count(self, operators: tuple) -> dict:
+    def count_operators(self, operators: tuple) -> dict:
         """Count the calls of torch's `operators` from now on; returns the counts of those that were counted so far."""
         counts, self.guard.counts = dict(self.guard.counts), Counter()
         self.guard.forbid(self.guard.patterns, tuple(map(str, operators)))
