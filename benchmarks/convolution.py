@@ -45,6 +45,7 @@ AUTO = ("auto", "auto channels_last")
 LIKES_CHANNELS_LAST = ("direct", "im2col", "winograd_2x2", "winograd_4x4")
 RESULTS = Path(__file__).parent / "results" / "convolution.json"
 WITH_FILTERS = ("winograd_4x4", "fft")
+WIDTH = 190  # characters that a row of the table needs
 ROUNDS = 5  # at least
 SLOW = 8.0  # times the fastest: measured in the first rounds only
 ERRORS = {"winograd_4x4": 3e-5, "direct": 2e-6, "im2col": 2e-6, "winograd_2x2": 2e-6, "fft": 2e-6}
@@ -164,13 +165,13 @@ def table_of_speeds(threads: str, layers: dict[str, Row]) -> Table:
     table = Table(
         title=f"Times faster than the better of torch's two formats, of medians (of minima); {threads} thread(s)"
     )
-    table.add_column("layer")
-    table.add_column("ms", justify="right")
-    for name in [*names, "auto chose"]:
-        table.add_column(name, justify="right")
+    table.add_column("layer", no_wrap=True)
+    for name in ["ms", *names, "auto chose"]:
+        title = name.replace("winograd_2x2", "F(2,3)").replace("winograd_4x4", "F(4,3)").replace(" ", "\n", 1)
+        table.add_column(title, justify="right", no_wrap=True)
     for layer, row in layers.items():
         cells = [_speeds(row, name) for name in names]
-        chosen = " / ".join(dict.fromkeys(row["chosen"].values()))
+        chosen = "\n".join(dict.fromkeys(row["chosen"].values()))
         table.add_row(layer, f"{1e3 * best(row, PEERS):.1f}", *cells, chosen)
     return table
 
@@ -203,9 +204,11 @@ def plot(threads: str, layers: dict[str, Row], file: Path) -> None:
             axes.plot(*zip(*points, strict=True), mark, label=name, markersize=7, fillstyle="none", markeredgewidth=1.6)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
     axes.set_yticks(range(len(layers)), layers)
     axes.invert_yaxis()
-    axes.set_xlabel(f"times faster than torch in its better memory format (medians, {threads} threads)")
+    axes.set_xlabel(f"times faster than torch in its better memory format (medians, {threads} thread(s))")
     axes.grid(axis="x", which="both", alpha=0.3)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.0 + 1.1 / (len(layers) + 1)), ncols=7, frameon=False)
     figure.savefig(file, dpi=120)
@@ -221,7 +224,7 @@ def main(
     report: Annotated[bool, typer.Option("--report", help="Measure nothing; show what the file holds.")] = False,
 ) -> None:
     """Measure convolution layers beside torch."""
-    console = Console()
+    console = Console(width=max(WIDTH, Console().width))
     found = json.loads(out.read_text()) if out.exists() else {}
     wanted = [name for name in LAYERS if any(part.strip().lower() in name.lower() for part in layers.split(","))]
     for count in [] if report else threads.split(","):
