@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from hpcdl.cluster import Cluster, ClusterError, Record
-from hpcdl.ddp.live import Hand, Settings
+from hpcdl.ddp.live import Settings
 from hpcdl.widgets import training_scaling
 from hpcdl.widgets.training import TrainingFigure, dashboard, draw, fresh, smooth, take
 from hpcdl.widgets.training_dashboard import short
@@ -80,13 +80,6 @@ def test_a_step_is_a_timeline_and_the_accuracy_a_curve():
     assert labels == ["forward", "backward", "message"]
     assert axes["timeline"].get_xlabel() == "time, ms"
     assert axes["timeline"].get_xlim()[1] == pytest.approx(10.1)
-
-
-def test_the_hands_file_is_read_as_it_was_written(tmp_path):
-    path = tmp_path / "hand.json"
-    assert Hand.read(path) == Hand()
-    Hand(True, 2, 3.5, 1).write(path)
-    assert Hand.read(path) == Hand(True, 2, 3.5, 1)
 
 
 def test_what_went_wrong_is_one_sentence():
