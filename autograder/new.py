@@ -9,7 +9,7 @@ from pathlib import Path
 from . import build, exercises
 
 PACKAGE = Path(__file__).parent
-LISTED = re.compile(r"^LABS = \((.*?),?\)", re.MULTILINE | re.DOTALL)
+LISTED = re.compile(r"^LABS = \((.*?),?\s*\)", re.MULTILINE | re.DOTALL)
 
 
 class NewLabError(ValueError):
