@@ -14,7 +14,6 @@ and need no rounding. Each rounding takes the next stretch of one seed's random 
 Source: Gupta, Agrawal, Gopalakrishnan and Narayanan 2015, "Deep learning with limited numerical precision".
 """
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from hpcdl.data import Split
 from hpcdl.nn.lenet import lenet5
 from hpcdl.numerics.rounding import Format, round_nearest, stochastic_round
+from hpcdl.numerics.rounding.threads import one_thread
 
 MODES = ("nearest", "stochastic")
 
@@ -175,14 +175,3 @@ def fresh(build: Callable[[], nn.Sequential], seed: int) -> nn.Sequential:
 
 
 NETWORKS = {"lenet": lenet5, "mlp": lambda: mlp(784, 128, 10)}
-
-
-@contextlib.contextmanager
-def one_thread():
-    """Torch on one thread, and then on as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
