@@ -60,3 +60,19 @@ def test_data_parallel_steps_are_measured_beside_their_peers(tmp_path):
     for times in found["steps"].values():
         assert {"local", "two local", "torch DDP", "per tensor", "0.1 MB", "25 MB"} <= set(times)
     assert "Promises" in ended.stdout
+
+
+@pytest.mark.long
+def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
+    file = tmp_path / "rounding.json"
+    command = [sys.executable, BENCHMARKS / "rounding.py", "--quick", "--out", file]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(file.read_text())
+    assert {"processor", "cores", "torch", "load", "time"} <= set(found["machine"])
+    for threads in ("1", "2"):
+        seconds = found["threads"][threads]["seconds"]
+        assert {"copy", "hpcdl BF16", "hpcdl fixed", "fallback BF16", "plain torch BF16"} <= set(seconds)
+    for peer in ("torchao", "qtorch"):  # measured, or a sentence says why not
+        assert any(name.startswith(peer) for name in seconds) != any(peer in line for line in found["absent"])
+    assert isinstance(found["gpu"], dict) or found["gpu"].startswith("not measured")
