@@ -583,8 +583,8 @@ low_precision_training.explorable()
 # 1. Up to $FL = 9$ nearest stays at chance, with 10 it trains: a small update needs a small $\varepsilon$. Rounded at random, 4 fractional bits are enough.
 # 2. From $FL = 12$ on both fail. What is left of the word are 4 integer bits and fewer, the numbers end at ±8, and the activations saturate. A word is
 #    shared between range and fraction. Gupta et al. saw the same: with few fractional bits nearest does not converge, where stochastic does.
-# 3. With 12 bits, $FL$ from 4 to 7, and even with 10, $FL$ 4 or 5, stochastic rounding is still as good as float32, where nearest learns nothing with
-#    any split. With 8 bits, at $\langle 4, 4\rangle$, it reads five of six digits.
+# 3. With 12 bits, $FL$ from 4 to 7, and even with 10, $FL$ 4 or 5, stochastic rounding is still as good as float32, where nearest reads a quarter of
+#    the digits at best. With 8 bits, at $\langle 4, 4\rangle$, it reads five of six digits.
 # </details>
 
 # %% [markdown]
