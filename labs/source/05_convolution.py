@@ -654,8 +654,8 @@ convolution_race.explorable()
 # <details><summary>What did you see?</summary>
 #
 # 1. In our runs with one image, from 9 x 9 or 11 x 11 on. With one channel, never: there are three transforms for a single product. The more
-#    channels, the more products share a transform. (With 16 channels and more the direct way does better than its line again: its products then fill the
-#    vectors of the processor, and Fourier's are many small complex ones.)
+#    channels, the more products share a transform. (With 16 channels and more the direct way holds on longer than predicted: its products fill the vectors of the
+#    processor, and Fourier's are many small complex ones.)
 # 2. The marks are far above: every call costs its microseconds, whatever it computes. Transforms, too, are not in these counts.
 # 3. Fourier: the spectra of the filters are made once for the whole batch. The crossover moves down, to 5 x 5 in our runs.
 
