@@ -153,6 +153,8 @@ class Zygote:
         with contextlib.suppress(OSError, protocol.Closed):  # it may have ended by itself
             if self.spare:
                 self.discard(self.spare)
+            while self.owed:
+                self.collect()
         self.sock.close()
         self.process.wait()
         self.folder.cleanup()
