@@ -658,6 +658,7 @@ convolution_race.explorable()
 #    processor, and Fourier's are many small complex ones.)
 # 2. The marks are far above: every call costs its microseconds, whatever it computes. Transforms, too, are not in these counts.
 # 3. Fourier: the spectra of the filters are made once for the whole batch. The crossover moves down, to 5 x 5 in our runs.
+# </details>
 
 # %% [markdown]
 # ## On the GPU: a matrix that is never there
