@@ -31,7 +31,7 @@ lab: .venv/.installed
 	@$(BIN)/hpcdl lab
 
 test: .venv/.installed-test
-	@$(BIN)/python -m pytest -m "not long" -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest -m "not long" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-long: .venv/.installed-test
 	@$(BIN)/python -m pytest -m "long"

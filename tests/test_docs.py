@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+import api_pages  # noqa: E402
+
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -31,7 +34,14 @@ def test_python_blocks_run_and_print_what_they_claim(page, code, tmp_path):
     assert run.stdout.splitlines() == claimed
 
 
+@pytest.fixture(scope="module")
+def api():
+    """The pages that the site's build writes."""
+    api_pages.write(ROOT / "docs" / "api")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.usefixtures("api")
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if not target.startswith(("http:", "https:")):
