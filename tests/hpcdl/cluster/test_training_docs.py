@@ -12,7 +12,8 @@ import pytest
 from hpcdl.cluster import find_launcher
 from hpcdl.cluster.launcher import LauncherError
 
-PAGE = (Path(__file__).parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 END = re.compile(r"(\d) ranks, [\d.]+ s: held-out accuracy [\d.]+%\n\1 of \1 replicas agree to the last bit")
 
 pytestmark = pytest.mark.mpi
@@ -40,6 +41,22 @@ def test_the_commands_train(command, environment, tmp_path):
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert END.search(run.stdout).group(1) == "4"
+
+
+def test_the_readmes_commands_are_these_and_one_that_ended_need_not_be_repeated(environment, tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\.venv/bin/(\w+ .*(?:hpcdl|ddp\.)[ \w.-]*train.*?) *#", readme, re.MULTILINE)
+    plain = [command.replace(".venv/bin/", "") for command in commands]
+    written = [re.sub(r" --epochs 2", "", block.strip()) for block in blocks("sh")]
+    assert plain[:2] == written
+    command = f"{plain[2]} --epochs 1 --every 23"
+    for repeated in (False, True):
+        run = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert END.search(run.stdout)
+        assert ("epoch 1:" in run.stdout) != repeated
 
 
 def test_the_batch_file_trains_as_a_job_of_slurm_and_goes_on_when_handed_in_again(slurm, environment, tmp_path):
