@@ -237,7 +237,7 @@ def main(
     console.print_json(json.dumps(found["machine"]))
     parts = {
         "peers": lambda folder: beside_peers(folder, max(1, round(6 * size)), otter.absolute(), console),
-        "lanes": lambda folder: lanes(folder, max(4, round(60 * size))),
+        "lanes": lambda folder: lanes(folder, max(4, round(40 * size))),
         "walls": lambda folder: walls(folder, max(3, round(60 * size))),
         "trouble": lambda folder: trouble(folder, max(1, round(9 * size))),
     }

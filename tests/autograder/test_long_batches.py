@@ -1,5 +1,6 @@
 """Batches as a course has them: killed again and again, and 500 submissions with hostile ones among them."""
 
+import copy
 import csv
 import itertools
 import json
@@ -42,19 +43,16 @@ def exercise_cell(notebook, exercise: str):
 def submissions(folder, count: int, hostile: int) -> None:
     """`count` submissions of lab 02: most solved, some with a mistake of the bank, `hostile` of them hostile."""
     folder.mkdir()
-    wrong = itertools.cycle(bank(LAB))
-    attacks = itertools.cycle(HOSTILE.values())
-    solved = build.write(build.solved(LAB))
+    wrong, attacks, solved = itertools.cycle(bank(LAB)), itertools.cycle(HOSTILE.values()), build.solved(LAB)
     for number in range(count):
-        text, notebook = solved, build.solved(LAB) if number % 5 == 0 or number < hostile else None
+        notebook = copy.deepcopy(solved)
         if number < hostile - 1:
             cell = exercise_cell(notebook, f"{LAB}.mse_grad")
             cell.source += f"\n\n\ndef mse_loss(w, X, y):\n    {next(attacks)}\n"
-        elif notebook is not None:
+        elif number % 5 == 0:
             answer = next(wrong)
             exercise_cell(notebook, answer.exercise).source += "\n\n\n" + answer.source
-        if notebook is not None:
-            text = build.write(notebook)
+        text = build.write(notebook)
         if number == hostile - 1:
             text = text[: len(text) // 2]
         (folder / f"s{number:03}.ipynb").write_text(text, encoding="utf-8")
