@@ -54,7 +54,7 @@ class Dashboard:
     def _make_buttons(self) -> dict:
         actions = {
             "start": ("▶ start", self.start),
-            "pause": ("⏸ pause", self.pause),
+            "pause": ("‖ pause", self.pause),
             "stop": ("■ stop", self.stop),
             "kill": ("✕ kill that rank", self.kill),
             "strong": ("strong scaling", partial(self.scale, weak=False)),
@@ -94,7 +94,7 @@ class Dashboard:
     def pause(self) -> None:
         """Hold all ranks before their next step, or let them go on."""
         self._hold(paused=not self.hand.paused)
-        self.buttons["pause"].description = "▶ go on" if self.hand.paused else "⏸ pause"
+        self.buttons["pause"].description = "▶ go on" if self.hand.paused else "‖ pause"
 
     def stop(self) -> None:
         """End the run; the engines are ready for another."""
@@ -129,7 +129,7 @@ class Dashboard:
             self.picture.wait(Alarm(short(error)))
         finally:
             self.hand = self.hand._replace(paused=False, kill=None)
-            self.buttons["pause"].description = "⏸ pause"
+            self.buttons["pause"].description = "‖ pause"
             self._show_what_is_possible(False)
 
     def _train(self) -> None:
