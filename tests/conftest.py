@@ -4,10 +4,15 @@ import os
 
 import hypothesis
 import pytest
+import torch
 
 # The same examples on every run: a change breaks a test, chance does not. Crowded machines get no deadline.
 hypothesis.settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50, print_blob=False)
 hypothesis.settings.load_profile("suite")
+
+# Triton chooses its interpreter when it is first imported, which torch.optim does too: so before any test.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
 
