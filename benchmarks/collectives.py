@@ -1,7 +1,7 @@
 """All-reduce on two ranks: our algorithms over MPI beside MPI_Allreduce and gloo; and the simulator's own time.
 
-    python benchmarks/collectives.py                 # minutes; prints tables, writes artifacts/collectives.json
-    python benchmarks/collectives.py --quick         # seconds: to see that it works, not to be quoted
+    python benchmarks/collectives.py            # minutes; prints tables, writes benchmarks/results/collectives.json
+    python benchmarks/collectives.py --quick    # seconds: to see that it works, not to be quoted
 
 Every competitor runs in the same two processes, in turns that rotate, on the same tensor. A measurement is the time of
 the slower rank, of as many calls as fill a few milliseconds. MPI_Allreduce allocates memory for each large call, which
@@ -242,7 +242,7 @@ def _us(seconds: float) -> str:
 
 def main(
     quick: Annotated[bool, typer.Option(help="Three sizes, one round, no simulator of 1,024 ranks.")] = False,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("artifacts/collectives.json"),
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/collectives.json"),
     worker: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Measure all-reduce on two ranks beside its peers, and the simulator."""

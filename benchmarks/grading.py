@@ -1,6 +1,6 @@
 """Grading: our submissions per second beside nbgrader's and otter's, and what the walls, loops and deadlocks cost.
 
-    python benchmarks/grading.py                     # minutes; prints a table, writes artifacts/grading.json
+    python benchmarks/grading.py                     # minutes; prints a table, writes benchmarks/results/grading.json
     python benchmarks/grading.py --only peers        # one part: peers, lanes, walls, trouble
     python benchmarks/grading.py --quick             # to see that it works, not to be quoted
 
@@ -226,7 +226,7 @@ def main(
     otter: Annotated[Path, typer.Option(help="The Python of an environment with otter-grader 7.0.0.")] = Path(
         "artifacts/peers/otter/bin/python"
     ),
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("artifacts/grading.json"),
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/grading.json"),
 ) -> None:
     """Measure grading beside its peers, and what its promises say."""
     console, size = Console(), 0.1 if quick else 1

@@ -183,7 +183,7 @@ def main(
     for threads in (1, 2):
         times = measure(calls, rounds, threads)
         rows = ratios(times)
-        findings["threads"][threads] = {"seconds": times, "ratios": rows}
+        findings["threads"][threads] = {"seconds": times, "promises": rows}
         console.print(table_of_times(times, n, threads))
         console.print(table_of_promises(rows, threads))
     for sentence in absent:

@@ -13,6 +13,13 @@ from hpcdl.collectives import ALL_REDUCE
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
+def test_the_page_of_benchmarks_says_what_the_results_say(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import report
+
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(), "run: python benchmarks/report.py"
+
+
 @pytest.mark.long
 @pytest.mark.mpi
 def test_the_collectives_are_measured_beside_their_peers(tmp_path):
