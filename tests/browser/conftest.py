@@ -132,6 +132,13 @@ class Lab:
         self._wait(lambda: read() != before, seconds, "the picture to change")
         return read()
 
+    def close(self) -> None:
+        """Close the page and end its kernel: eight labs' kernels and engines together would fill a small machine."""
+        for session in self.page.request.get(self.api).json():
+            if session["path"] == self.name:
+                self.page.request.delete(self.api.replace("sessions?", f"sessions/{session['id']}?"))
+        self.page.context.close()
+
     def screenshot(self, name: str) -> Path:
         ARTIFACTS.mkdir(parents=True, exist_ok=True)
         path = ARTIFACTS / f"{name}.png"
@@ -184,16 +191,16 @@ class Explorable:
 def open_lab(browser, jupyter):
     """Open a solved notebook by file name in a fresh page of 1400x900; its kernel ends with the server."""
     address, labs = jupyter
-    contexts = []
+    opened = []
 
     def open_(name: str, width: int = 1400, height: int = 900) -> Lab:
         slug = name.removesuffix(".ipynb").split("_", 1)[1]
         if slug in map(build.slug_of, build.sources()):
             (labs / name).write_text(build.write(build.solved(slug)), encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": height})
-        contexts.append(context)
-        return Lab(context.new_page(), address, name)
+        opened.append(Lab(context.new_page(), address, name))
+        return opened[-1]
 
     yield open_
-    for context in contexts:
-        context.close()
+    for lab in opened:
+        lab.close()

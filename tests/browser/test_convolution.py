@@ -30,7 +30,7 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
 
     for text, name in (
         ('check("convolution.conv_kernel")', "kernel"),
-        ("def contestants(", "layers"),
+        ("LAYERS = {", "layers"),
         ("convolution_race.explorable({**YOURS", "yours"),
     ):
         lab.cell(text).locator(".jp-OutputArea-output").last.scroll_into_view_if_needed()

@@ -116,6 +116,7 @@ def pixels():
     return with_bias(data.x.flatten(1)), data.y
 
 
+@pytest.mark.long
 def test_every_pair_of_digits_is_separable_and_8_against_1_needs_the_most_updates(pixels):
     X, labels = pixels
     updates = {}
@@ -133,6 +134,7 @@ def test_8_alone_cannot_be_told_from_the_other_nine_by_any_weights(pixels):
     assert [d for d in range(10) if not separable(X, torch.where(labels == d, 1.0, -1.0))] == [8]
 
 
+@pytest.mark.long
 def test_1_and_9_are_separable_from_the_rest_but_not_within_1000_epochs(pixels):
     X, labels = pixels
     assert not any(train(X, torch.where(labels == d, 1.0, -1.0), 0.5, max_epochs=1000).settled for d in (1, 9))
