@@ -6,6 +6,8 @@ The image is stored R S times (divided by the stride twice). Source: Chellapilla
 "High performance convolutional neural networks for document processing".
 """
 
+from dataclasses import replace
+
 import torch
 from torch.nn.functional import fold
 
@@ -36,8 +38,11 @@ def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
 
 def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
     """One product for all images; windows are rows, copied by S C numbers that lie side by side in channels-last."""
-    if problem.groups > 1:
-        return plain(x, filters.w, problem)
+    if problem.groups > 1:  # an image at a time: the columns of a batch of them may be tens of gigabytes
+        one = replace(problem, N=1)
+        return (
+            torch.cat([plain(image[None], filters.w, one) for image in x]) if len(x) else plain(x, filters.w, problem)
+        )
     image, (P, Q), step = channels_last(padded(x, problem)), problem.y_shape[2:], problem.stride
     each, row, pixel, _ = image.stride()
     windows = (problem.N, P, Q, problem.R, problem.S * problem.C)
