@@ -54,7 +54,9 @@ def quickest(x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> st
 def run(name: str, x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> torch.Tensor:
     """The convolution by a name that `quickest` gives."""
     if name in TORCH:
-        return by_torch(name, x, w.w if isinstance(w, Filters) else w, problem)
+        if isinstance(w, Filters):  # once in the format in which torch wants them
+            w = w.made(name, lambda w: w.contiguous(memory_format=TORCH[name]))
+        return by_torch(name, x, w, problem)
     return ALGORITHMS[name](x, w, problem.stride, problem.padding, problem.groups)
 
 
