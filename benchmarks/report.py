@@ -27,10 +27,19 @@ def promises(found, where: tuple[str, ...] = ()) -> Iterator[tuple[str, dict]]:
                 yield from promises(value, (*where, key))
 
 
+def machines(found) -> Iterator[dict]:
+    """The machines that a result names: once, or with each of its parts."""
+    if isinstance(found, dict):
+        if "machine" in found:
+            yield found["machine"]
+        for value in found.values():
+            yield from machines(value)
+
+
 def section(path: Path) -> str:
     """The table of one benchmark."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    machine = found["machine"]
+    machine = next(machines(found))
     rows = [_row(where, row) for where, row in promises(found)]
     about = (
         f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}; "
