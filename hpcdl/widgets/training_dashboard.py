@@ -10,6 +10,7 @@ from hpcdl.collectives import ALL_REDUCE
 from hpcdl.ddp.live import Hand, Settings, train_live
 from hpcdl.widgets import training, training_scaling
 from hpcdl.widgets.explorable import LiveFigure, Picture, checkbox, choice, slider, stops
+from hpcdl.widgets.names import Names
 from hpcdl.widgets.style import Alarm
 
 SECONDS = 0.4  # between two pictures
@@ -32,7 +33,7 @@ class Dashboard:
         self._scaling = Picture(training_scaling.draw, size, [["speed", "efficiency"]], image=image)
         self.controls = self._make_controls()
         self.buttons = self._make_buttons()
-        self.view = widgets.VBox([image, self._row(self.buttons), self._row(self.controls)])
+        self.view = widgets.VBox([image, self._row(self.buttons), self._row(self.controls), Names()])
         self.picture.wait("Press start: LeNet-5 learns to read digits on the engines.")
         self._show_what_is_possible()
 
