@@ -253,7 +253,7 @@ def main(
             Path(file).write_text(json.dumps(times))
         return
     console = Console()
-    machine = describe() | {"mpi": str(find_launcher())}
+    machine = describe() | {"mpi": find_launcher().mpi}
     console.print_json(json.dumps(machine))
     if quick:
         SIMULATED.pop(1024)

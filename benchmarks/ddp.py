@@ -312,7 +312,7 @@ def main(
             Path(file).write_text(json.dumps(found))
         return
     console = Console()
-    machine = describe() | {"mpi": str(find_launcher())}
+    machine = describe() | {"mpi": find_launcher().mpi}
     console.print_json(json.dumps(machine))
     found = run_pair(2, 2) if quick else run_pair(7, 4)
     rows, curve = ratios(found["steps"]), predictions(found)

@@ -1,6 +1,7 @@
 """The benchmarks run, and what they write names the machine and every competitor."""
 
 import json
+import re
 import os
 import subprocess
 import sys
@@ -83,3 +84,8 @@ def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
     for peer in ("torchao", "qtorch"):  # measured, or a sentence says why not
         assert any(name.startswith(peer) for name in seconds) != any(peer in line for line in found["absent"])
     assert isinstance(found["gpu"], dict) or found["gpu"].startswith("not measured")
+
+
+def test_results_name_the_machine_and_none_of_its_paths():
+    for path in sorted((BENCHMARKS / "results").glob("*.json")):
+        assert not re.search(r'"[^"]*(?<![\w:])/(home|root|tmp|usr|work|Users|opt)/', path.read_text()), path.name
