@@ -1,8 +1,8 @@
 """The benchmarks run, and what they write names the machine and every competitor."""
 
 import json
-import re
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
