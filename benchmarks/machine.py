@@ -4,18 +4,18 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import psutil
 import torch
 
 from hpcdl.cluster.processes import cores
+from hpcdl.machine import processor
 
 
 def describe() -> dict:
     """Processor, usable cores, memory, systems, versions, load when it was asked, and time (UTC)."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "system": platform.platform(),
@@ -24,11 +24,3 @@ def describe() -> dict:
         "load": [round(load, 2) for load in os.getloadavg()],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -23,26 +23,17 @@ stands, `lifeline` ends a process with the kernel, `deadlock` sees ranks that wa
 `diagnosis` writes the error.
 """
 
-import importlib
+from hpcdl.lazy import exports
 
-_HOMES = {
-    "Cluster": "cluster",
-    "Record": "cluster",
-    "ClusterError": "diagnosis",
-    "OversubscribedWarning": "processes",
-    "find_launcher": "launcher",
-    "publish": "engine",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    # An engine imports this package too, and must not pay for the notebook's side of it.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return __all__
+# An engine imports this package too, and must not pay for the notebook's side of it.
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "Cluster": "cluster",
+        "Record": "cluster",
+        "ClusterError": "diagnosis",
+        "OversubscribedWarning": "processes",
+        "find_launcher": "launcher",
+        "publish": "engine",
+    },
+)

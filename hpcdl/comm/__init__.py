@@ -28,33 +28,24 @@ The machines: `simulate(f, p)` runs p ranks in this process in virtual time; `MP
 `Group(comm, ranks)` is some of the ranks.
 """
 
-import importlib
+from hpcdl.lazy import exports
 
-_HOMES = {
-    "Communicator": "base",
-    "Request": "base",
-    "CommError": "base",
-    "DeadlockError": "base",
-    "RankError": "base",
-    "simulate": "simulated",
-    "Simulation": "simulated",
-    "MPIComm": "mpi",
-    "TorchComm": "distributed",
-    "TracingComm": "tracing",
-    "Trace": "tracing",
-    "Event": "tracing",
-    "Group": "group",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    # Each machine is imported when it is first used: MPI must not start because someone simulates.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return __all__
+# Each machine is imported when it is first used: MPI must not start because someone simulates.
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "Communicator": "base",
+        "Request": "base",
+        "CommError": "base",
+        "DeadlockError": "base",
+        "RankError": "base",
+        "simulate": "simulated",
+        "Simulation": "simulated",
+        "MPIComm": "mpi",
+        "TorchComm": "distributed",
+        "TracingComm": "tracing",
+        "Trace": "tracing",
+        "Event": "tracing",
+        "Group": "group",
+    },
+)

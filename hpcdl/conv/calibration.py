@@ -4,7 +4,6 @@ They are taken again when the processor, torch, Numba, the number of threads or 
 """
 
 import json
-import platform
 import time
 from functools import cache, partial
 from importlib.metadata import version
@@ -14,6 +13,7 @@ import torch
 
 from hpcdl.conv import auto
 from hpcdl.conv.problem import Problem
+from hpcdl.machine import processor
 
 ROUNDS = 3  # at least, of each sample
 SECONDS = 0.1  # and at least so long
@@ -43,7 +43,7 @@ NARROW_SAMPLES = (
 @cache
 def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
     """Seconds for each unit of work of every candidate: from the cache folder, else measured now and kept there."""
-    machine = json.dumps([auto.MODEL, _processor(), torch.__version__, version("numba"), str(dtype), threads])
+    machine = json.dumps([auto.MODEL, processor(), torch.__version__, version("numba"), str(dtype), threads])
     known = _read()
     if machine not in known:
         known = _read() | {machine: calibrate(dtype)}
@@ -121,11 +121,3 @@ def _write(known: dict) -> None:
         part.replace(file)
     except OSError:
         return
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
