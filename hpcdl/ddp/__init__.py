@@ -5,15 +5,8 @@ messages of a size of your choice; `overlapped` sends them while backward goes o
 `train` trains LeNet-5 with it, from a notebook's engines or as a program (`mpiexec -n 4 hpcdl train`).
 """
 
-import importlib
+from hpcdl.lazy import exports
 
-_HOMES = {"DistributedDataParallel": "overlapped", "ShardedSampler": "sampler"}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    # Imported when first used: the command line knows the program's options without torch.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__all__, __getattr__, __dir__ = exports(
+    __name__, {"DistributedDataParallel": "overlapped", "ShardedSampler": "sampler"}
+)
