@@ -7,6 +7,7 @@ messages of a size of your choice; `overlapped` sends them while backward goes o
 
 from hpcdl.lazy import exports
 
+# Imported when first used: the command line knows the program's options without torch.
 __all__, __getattr__, __dir__ = exports(
     __name__, {"DistributedDataParallel": "overlapped", "ShardedSampler": "sampler"}
 )

@@ -1,7 +1,5 @@
 """The pictures of lab 06: every control matters, what they say is true, and the stored runs are what they claim."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -31,30 +29,17 @@ pictures = pytest.mark.parametrize("name", PICTURES)
 
 
 @pictures
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name):
+def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
     module, values = PICTURES[name]
-    picture = module.explorable().picture
-    corners = list(itertools.product(*values.values()))
-    for corner in corners[:: max(1, len(corners) // 12)]:
-        picture.render(dict(zip(values, corner, strict=True)))
-        assert picture.caption
-        assert "cannot be drawn" not in picture.caption
-        assert len(picture.figure.texts[0].get_text().splitlines()) <= 2
-        assert picture.figure.texts[0].get_window_extent().width < picture.figure.bbox.width
+    make = module.explorable
+    draws_its_corners(make, values, most=12)
 
 
 @pictures
-def test_every_control_changes_the_picture(name):
+def test_every_control_changes_the_picture(name, answers_its_controls):
     module, values = PICTURES[name]
-    explorable = module.explorable()
-    assert set(explorable.controls) == set(values)
-    start = explorable.state | ({"fl": 6} if name == "low_precision_training" else {})
-    for control, ends in values.items():
-        shown = set()
-        for end in ends:
-            explorable.picture.render({**start, control: end})
-            shown.add(explorable.picture.image.value)
-        assert len(shown) == len(ends), f"{control} does not change the picture"
+    make = module.explorable
+    answers_its_controls(make, values, **({"fl": 6} if name == "low_precision_training" else {}))
 
 
 @pictures

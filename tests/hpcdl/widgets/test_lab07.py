@@ -1,7 +1,5 @@
 """The pictures of lab 07: chunks on a ring and buckets in time, from real traces and from the cost model."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -40,29 +38,15 @@ pictures = pytest.mark.parametrize("name", PICTURES)
 
 
 @pictures
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name):
+def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
     make, values = PICTURES[name]
-    picture = make().picture
-    corners = list(itertools.product(*values.values()))
-    for corner in corners[:: max(1, len(corners) // 16)]:
-        picture.render(dict(zip(values, corner, strict=True)))
-        assert picture.caption
-        assert "cannot be drawn" not in picture.caption
-        assert len(picture.figure.texts[0].get_text().splitlines()) <= 2
-        assert picture.figure.texts[0].get_window_extent().width < picture.figure.bbox.width
+    draws_its_corners(make, values, most=16)
 
 
 @pictures
-def test_every_control_changes_the_picture(name):
+def test_every_control_changes_the_picture(name, answers_its_controls):
     make, values = PICTURES[name]
-    explorable = make()
-    assert set(explorable.controls) == set(values)
-    for control, ends in values.items():
-        shown = set()
-        for end in ends:
-            explorable.picture.render({**explorable.state, control: end})
-            shown.add(explorable.picture.image.value)
-        assert len(shown) == len(ends), f"{control} does not change the picture"
+    answers_its_controls(make, values)
 
 
 def caption(explorable, **changes):
