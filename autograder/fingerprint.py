@@ -7,46 +7,64 @@ import ast
 import builtins
 import hashlib
 
+from .source import PARSE_ERRORS, parse
+
 SHORT = 60  # nodes of the syntax tree; a loop of three or four lines has more
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NAMED = {**dict.fromkeys(_DEFINITIONS, "name"), ast.arg: "arg", ast.Name: "id"}
+_LEFT_OUT = {ast.FunctionDef: "returns", ast.AsyncFunctionDef: "returns", ast.arg: "annotation"}
 
 
 def of(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> str:
     """The fingerprint of the definitions of `functions` in (label, source) cells; "" where they are short or broken."""
     try:
-        found = [node for _, source in cells for node in ast.parse(source).body if _defines(node, functions)]
+        found = [node for _, source in cells for node in parse(source).body if _defines(node, functions)]
         found.sort(key=lambda node: functions.index(node.name))
-        trees = [_Plain().visit(node) for node in found]
-        size = sum(1 for tree in trees for _ in ast.walk(tree))
-        text = "\n".join(ast.dump(tree) for tree in trees)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        plain = [_Plain(node) for node in found]
+    except PARSE_ERRORS:
         return ""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if size > SHORT else ""
+    text = "\n".join(" ".join(each.parts) for each in plain)
+    long = sum(each.nodes for each in plain) > SHORT
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if long else ""
 
 
 def _defines(node: ast.stmt, functions: tuple[str, ...]) -> bool:
     return isinstance(node, _DEFINITIONS) and node.name in functions
 
 
-class _Plain(ast.NodeTransformer):
-    """Numbers names, but for builtins, in the order of their first use, and drops docstrings and annotations."""
+class _Plain:
+    """A definition's tree as text: names, but for builtins, are numbered in the order of their first use, docstrings
+    and annotations are left out."""
 
-    def __init__(self):
+    def __init__(self, node: ast.stmt):
         self.numbers: dict[str, str] = {}
+        self.parts: list[str] = []
+        self.nodes = 0
+        self.add(node)
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, _DEFINITIONS):
-            node.name = self.number(node.name)
-            if ast.get_docstring(node, clean=False) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-        if isinstance(node, ast.arg):
-            node.arg, node.annotation = self.number(node.arg), None
-        if isinstance(node, ast.Name):
-            node.id = self.number(node.id)
-        return self.generic_visit(node)
+    def add(self, value) -> None:
+        if isinstance(value, ast.AST):
+            self.add_node(value)
+        elif type(value) is list:
+            self.parts.append("[")
+            for item in value:
+                self.add(item)
+            self.parts.append("]")
+        else:
+            self.parts.append(repr(value))
+
+    def add_node(self, node: ast.AST) -> None:
+        kind = type(node)
+        self.nodes += 1
+        self.parts.append(kind.__name__)
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if _NAMED.get(kind) == field:
+                value = self.number(value)
+            elif field == "body" and kind in _DEFINITIONS and ast.get_docstring(node, clean=False) is not None:
+                value = value[1:]
+            self.add(None if _LEFT_OUT.get(kind) == field else value)
 
     def number(self, name: str) -> str:
         return name if hasattr(builtins, name) else self.numbers.setdefault(name, f"_{len(self.numbers)}")

@@ -3,7 +3,8 @@
 It holds no checks, runs no tensor operation (a process that ran one on several threads makes its forked children hang)
 and no student's code. Requests on its socket, each answered in order:
 
-    ["spawn", limits, folder] and the worker's socket     -> its /proc schedstat, opened, and ["pid", n]
+    ["spawn", limits, folder, place], the worker's socket -> its /proc schedstat, opened, and ["pid", n]
+      (place: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
 """
 
@@ -16,7 +17,7 @@ import signal
 import socket
 from pathlib import Path
 
-from . import protocol, sandbox
+from . import mpi_rank, protocol, sandbox
 from .protocol import Frame, ProtocolError, UnsendableError
 from .worker import Worker, text_of
 
@@ -33,13 +34,15 @@ def serve(descriptor: int, walls: str) -> None:
     workers: set[int] = set()
     with contextlib.suppress(protocol.Closed, ConnectionError):  # the grader has closed its end, or was killed
         while True:
-            mark, descriptors, _, _ = socket.recv_fds(sock, 1, 1)
+            mark, descriptors, _, _ = socket.recv_fds(sock, 1, 2)
             if not mark:
                 break
             request = protocol.receive(sock).header
             if request[0] == "spawn":
-                pid = fork_worker(sock, descriptors[0], sandbox.Limits(*request[1]), request[2], walls)
-                os.close(descriptors[0])
+                _, limits, folder, place = request
+                pid = fork_worker(sock, descriptors, sandbox.Limits(*limits), folder, walls, place)
+                for descriptor in descriptors:
+                    os.close(descriptor)
                 workers.add(pid)
                 send_clock(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
@@ -71,8 +74,8 @@ def send_clock(sock: socket.socket, pid: int) -> None:
     os.close(clock)
 
 
-def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, folder: str, walls: str) -> int:
-    """Fork a worker on `descriptor`; returns its process id in the zygote and never returns in the worker."""
+def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: str, walls: str, place: list) -> int:
+    """Fork a worker on the first descriptor; returns its process id in the zygote and never returns in the worker."""
     pid = os.fork()
     if pid:
         with contextlib.suppress(OSError):  # both sides set it, so that neither has to wait for the other
@@ -83,8 +86,10 @@ def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, fo
         os.setpgid(0, 0)
         sandbox.end_with_parent()
         sock.close()
+        if place:
+            mpi_rank.join(descriptors[1], *place, keep=descriptors[0])
         sandbox.enter(limits, folder, walls)
-        worker = SocketWorker(socket.socket(fileno=descriptor), fresh_namespace())
+        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace())
         warm_up(worker)
         worker.run()
         status = 0
@@ -95,8 +100,7 @@ def fork_worker(sock: socket.socket, descriptor: int, limits: sandbox.Limits, fo
 def warm_up(worker: Worker) -> None:
     """Read a notebook of one cell: the first time takes the memory for it, and now nobody waits for that."""
     cells, *_ = worker.read(b'{"cells": [{"cell_type": "code", "source": "def f(x): return x"}]}')
-    worker.needed(cells, ["f"])
-    worker.fingerprints(cells, [["f"]])
+    worker.needed(cells, [["f"]])
 
 
 def reap(pid: int) -> int:

@@ -49,8 +49,8 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
     with tempfile.TemporaryDirectory(prefix="grade-") as folder, Reader(zygote, folder) as session:
         content = session.read(data)
         lab = only or notebook.lab_of(content, path)
-        cells, notes = session.needed(content.cells, functions(lab))
-        prints = session.fingerprints(cells, [list(exercise.functions) for exercise in lab.exercises.values()])
+        exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
+        cells, notes, prints = session.needed(content.cells, exercises)
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         result = grade_session(session, content.notes + notes, lab, student, secret)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student))

@@ -22,15 +22,12 @@ class Reader(RemoteSession):
         cells, notes, slug, names = self.parsed("read", data)
         return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)))
 
-    def needed(self, cells: Cells, names: list[str]) -> tuple[Cells, list[str]]:
-        """The statements that the functions `names` need, and notes for the student."""
-        statements, notes = self.parsed("needed", cells, names)
-        return _pairs(statements), _texts(notes)
-
-    def fingerprints(self, cells: Cells, functions: list[list[str]]) -> list[str]:
-        """The fingerprint of each exercise's functions, to find code that is the same but for its names."""
-        prints = _texts(self.parsed("fingerprints", cells, functions))
-        return (prints + [""] * len(functions))[: len(functions)]
+    def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[str]]:
+        """The statements that the exercises' functions need, notes for the student, and each exercise's fingerprint,
+        to find code that is the same but for its names."""
+        statements, notes, prints = self.parsed("needed", cells, exercises)
+        prints = _texts(prints) + [""] * len(exercises)
+        return _pairs(statements), _texts(notes), prints[: len(exercises)]
 
     def parsed(self, what: str, *args):
         Session.begin(self, SECONDS)  # no code of the student's has run here: it is in step

@@ -25,6 +25,6 @@ def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[E
     seeds = {f"{exercise.id}.{check.name}": check.seed for check in before[name].checks}
     with tempfile.TemporaryDirectory() as folder, Reader(zygote, folder) as session:
         content = session.read(notebook.contents(submission))
-        cells, _ = session.needed(content.cells, list(exercise.functions))
+        cells, *_ = session.needed(content.cells, [list(exercise.functions)])
         session.load(cells)
         return before[name], run_exercise(exercise, session, lambda check_id: seeds.get(check_id, 0))

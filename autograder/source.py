@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 
 CELL_MAGIC = re.compile(r"^\s*%%(px|time|capture|timeit|prun)\b[^\n]*")
 OTHER_CELL_MAGIC = re.compile(r"^\s*%%\w+")
+LINE_END = re.compile(r"\r\n?|\n")
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
 
 
@@ -29,7 +30,7 @@ class Statement:
 
     def code(self, sources: dict[str, str]) -> str:
         """The statement alone, on the line numbers of its cell."""
-        lines = sources[self.label].splitlines()
+        lines = lines_of(sources[self.label])
         return "\n" * (self.start - 1) + "\n".join(lines[self.start - 1 : self.end]) + "\n"
 
     @property
@@ -78,12 +79,31 @@ def plain_python(source: str) -> str:
         source = CELL_MAGIC.sub("", source, count=1)
     elif OTHER_CELL_MAGIC.match(source):
         return ""  # another language, or a file
-    if not re.search(r"[%!?]", source):
+    if not re.search(r"[%!?]", source) or _is_python(source):
         return source
     try:
         return transformer().transform_cell(source)
     except Exception:  # the transformer gives up on code that is no Python either: the parser will say so
         return source
+
+
+def _is_python(source: str) -> bool:
+    try:
+        parse(source)
+    except PARSE_ERRORS:
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def parse(source: str) -> ast.Module:
+    """The syntax tree of a piece of code. Nobody changes it: it is asked for several times."""
+    return ast.parse(source)
+
+
+def lines_of(source: str) -> list[str]:
+    """The lines as Python counts them; `str.splitlines` also ends one at a form feed or a Unicode separator."""
+    return LINE_END.split(source)
 
 
 @cache
@@ -97,20 +117,21 @@ def transformer():
 @lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times
 def _statements(label: str, source: str) -> list[Statement]:
     """The top-level statements of a cell; nobody changes them."""
-    found = []
-    for node in ast.parse(source).body:
-        decorators = getattr(node, "decorator_list", [])
-        start = min([node.lineno, *(d.lineno for d in decorators)])
-        binds, uses = _names(node)
-        found.append(Statement(label, start, node.end_lineno or node.lineno, node, binds, uses))
+    nodes, lines, found = parse(source).body, lines_of(source), []
+    begins = [min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) for node in nodes]
+    for node, start, after in zip(nodes, begins, [*begins[1:], None], strict=False):
+        end = node.end_lineno or node.lineno
+        shared = after == end or (found and found[-1].end == start)  # as in `a = 1; b = 2`
+        text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
+        found.append(Statement(label, start, end, node, *_names(node, text)))
     return found
 
 
-def _names(node: ast.stmt) -> tuple[set[str], set[str]]:
+def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
     """The global names that a statement binds, and those it uses, also inside its functions."""
     if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
         return {"*"}, set()
-    table = symtable.symtable(ast.unparse(node), "<cell>", "exec")
+    table = symtable.symtable(text, "<cell>", "exec")
     binds = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     uses = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     for inner in _descendants(table):
@@ -134,11 +155,11 @@ def _descendants(table):
 
 def _changed(node: ast.stmt) -> set[str]:
     """Names of objects that a statement changes: `table[0] = ...`, `net.rate = ...`, `cache.update(...)`."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+        return set()
     targets = [
         t for t in ast.walk(node) if isinstance(t, ast.Subscript | ast.Attribute) and isinstance(t.ctx, ast.Store)
     ]
-    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-        return set()
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
         targets.append(node.value.func)
     return {root.id for root in map(_root, targets) if isinstance(root, ast.Name)}

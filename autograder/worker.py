@@ -79,8 +79,6 @@ class Worker(Peer):
             return self.read(*args)
         if kind == "needed":
             return self.needed(*args)
-        if kind == "fingerprints":
-            return self.fingerprints(*args)
         if kind == "cells":
             return self.run_cells(*args)
         if kind == "rank":
@@ -130,23 +128,19 @@ class Worker(Peer):
         found = notebook.parse(data)
         return [found.cells, found.notes, found.slug, sorted(found.names)]
 
-    def needed(self, cells: list, names: list) -> tuple:
-        """The statements that the functions `names` need, and notes for the student."""
-        from . import source
+    def needed(self, cells: list, exercises: list) -> tuple:
+        """The statements that the exercises' functions need, notes for the student, and each one's fingerprint."""
+        from . import fingerprint, source
 
-        return source.needed(cells, names)
-
-    def fingerprints(self, cells: list, functions: list) -> list:
-        """The fingerprint of each exercise's functions."""
-        from . import fingerprint
-
-        return [fingerprint.of(cells, tuple(names)) for names in functions]
+        statements, notes = source.needed(cells, [name for names in exercises for name in names])
+        return statements, notes, [fingerprint.of(cells, tuple(names)) for names in exercises]
 
     def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate, stage: str | None):
-        """Call the function as one of `size` ranks; `operate` reaches the machine that joins them."""
+        """Call the function as one of `size` ranks; `operate` reaches the machine that joins them, None means MPI."""
+        from .mpi_rank import machines
         from .wire import WireComm
 
-        comm = WireComm(rank, size, operate, self.namespace)
+        comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
         return self.on_stage(name, (*args, comm), kwargs, stage)(*args, comm, **kwargs)
 
     def on_stage(self, name: str, args: tuple, kwargs: dict, stage: str | None):

@@ -74,7 +74,7 @@ def read(zygote, seeds) -> list[str]:
         for seed in seeds:
             try:
                 found = reader.read(mutated(random.Random(seed)))
-                reader.needed(found.cells, ["mean", "Count", "table"])
+                reader.needed(found.cells, [["mean", "Count"], ["table"]])
                 outcomes.append("")
             except UngradableError as error:
                 outcomes.append(str(error) or "no reason")

@@ -168,3 +168,14 @@ def test_lines_keep_their_numbers():
 def test_decorators_and_classes_are_whole():
     code, _ = taken("import functools\n@functools.cache\ndef f():\n    return D()\nclass D:\n    a = B\nB = 3")
     assert code == ["import functools", "@functools.cache\ndef f():\n    return D()", "class D:\n    a = B", "B = 3"]
+
+
+def test_a_line_ends_where_python_ends_it():
+    code, _ = taken("# pasted\u2028from the web\nA = '\x0c'\nB = 2; C = 3", "def f():\n    return A, C")
+    assert code == ["A = '\x0c'", "B = 2; C = 3", "def f():\n    return A, C"]
+    assert taken("A = 1\r\n# old\rB = A\ndef f(): return B")[0] == ["A = 1", "B = A", "def f(): return B"]
+
+
+def test_python_with_the_signs_of_magics_stays_as_it_is():
+    code = "x = '50 %!?'  # really?\ny = 7 % (3\n% 2)\n"
+    assert source.plain_python(code) == code
