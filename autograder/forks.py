@@ -132,12 +132,12 @@ class SocketWorker(Worker):
 
     def __init__(self, sock: socket.socket, namespace: dict):
         super().__init__(namespace)
-        self.sock = sock
+        self.sock, self.incoming = sock, protocol.Incoming(sock)
 
     def ask(self, frame: Frame) -> Frame:
         protocol.send(self.sock, frame)
         while True:
-            reply = protocol.receive(self.sock)
+            reply = self.incoming.receive()
             if reply.header[:1] != ["call"]:
                 return reply
             protocol.send_bytes(self.sock, self.reply(reply))
@@ -155,7 +155,7 @@ class SocketWorker(Worker):
         """Serve until the grader closes the connection or breaks the protocol."""
         with contextlib.suppress(protocol.Closed, ProtocolError):
             while True:
-                protocol.send_bytes(self.sock, self.reply(protocol.receive(self.sock)))
+                protocol.send_bytes(self.sock, self.reply(self.incoming.receive()))
 
 
 def fresh_namespace() -> dict:

@@ -29,8 +29,9 @@ def available() -> bool:
 
 
 def enter() -> None:
-    """Go on as process 1 of new namespaces, with a /proc of its own. The process that called waits for it and ends.
+    """Go on as process 1 of new namespaces, with a /proc and a /dev/shm of its own.
 
+    The process that called waits for it and ends.
     OSError (in the waiting process: exit code 1) where the system does not allow it.
     """
     uid, gid = os.geteuid(), os.getegid()
@@ -44,6 +45,8 @@ def enter() -> None:
     die_with_parent()
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if os.path.isdir("/dev/shm"):
+        mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64m,mode=1777")
 
 
 def private_folder(folder: str, size: int, files: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from . import protocol, sandbox
+from .places import Place
 from .protocol import Frame
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,12 +68,17 @@ class Zygote:
         self.spare: Spawned | None = None
         self.folder = tempfile.TemporaryDirectory(prefix="grade-")  # under the file systems of the workers
 
-    def spawn(self, limits: sandbox.Limits, folder: str) -> tuple[int, socket.socket, int]:
-        """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat."""
+    def spawn(self, limits: sandbox.Limits, folder: str, place: Place | None = None) -> tuple[int, socket.socket, int]:
+        """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
+
+        With a `place` it is a rank of MPI, and answers when all of the ranks are there.
+        """
         worker = None
         try:
             if self.walls != "namespaces":
-                worker = self.request(limits, folder)
+                worker = self.request(limits, folder, place)
+            elif place:
+                worker = self.request(limits, self.folder.name, place)
             else:
                 worker = self.take_spare(limits) or self.request(limits, self.folder.name)
                 self.spare = self.request(limits, self.folder.name)
@@ -90,7 +96,7 @@ class Zygote:
             return None
         return spare
 
-    def request(self, limits: sandbox.Limits, folder: str) -> Spawned:
+    def request(self, limits: sandbox.Limits, folder: str, place: Place | None = None) -> Spawned:
         """Ask for a worker, and do not wait for it."""
         if self.uid:
             os.chown(folder, self.uid, -1)
@@ -98,8 +104,8 @@ class Zygote:
         worker = Spawned(limits, ours)
         self.owed.append(worker)
         with theirs:
-            socket.send_fds(self.sock, [b"+"], [theirs.fileno()])
-        protocol.send(self.sock, Frame(["spawn", astuple(limits), folder]))
+            socket.send_fds(self.sock, [b"+"], [theirs.fileno(), *([place.descriptor] if place else [])])
+        protocol.send(self.sock, Frame(["spawn", astuple(limits), folder, [place.rank, place.size] if place else []]))
         return worker
 
     def collect(self) -> int:
