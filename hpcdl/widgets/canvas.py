@@ -1,11 +1,13 @@
 """One Agg figure, drawn again and again into the same pixels, as fast as matplotlib allows."""
 
-import io
+import itertools
+import struct
+import zlib
 
+import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
 
 
 class Canvas:
@@ -20,6 +22,7 @@ class Canvas:
         self.figure.get_layout_engine().set(rect=(0, bottom, 1, 1 - bottom))
         self.canvas = FigureCanvasAgg(self.figure)
         self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
+        self._ticks = {axes: _tick_looks(axes) for axes in self.figure.axes}
         self._laid_out, self._frame, self._pixels = False, None, None
 
     def clear(self, visible: bool = True) -> None:
@@ -27,7 +30,7 @@ class Canvas:
         for text in list(self.figure.texts):
             text.remove()
         for axes in self.figure.axes:
-            axes.clear()
+            _clear(axes, self._ticks[axes])
             axes.set_visible(visible)
 
     def lay_out(self) -> None:
@@ -43,9 +46,7 @@ class Canvas:
             self._draw_over_frame()
         else:
             self.canvas.draw()  # in 3-d and polar axes, data and frame are projected together
-        out, pixels = io.BytesIO(), np.asarray(self.canvas.buffer_rgba())
-        Image.fromarray(pixels).convert("RGB").save(out, "png", compress_level=1)  # faster than level 6, 10 % larger
-        return out.getvalue()
+        return _png(np.asarray(self.canvas.buffer_rgba()))
 
     def _draw_over_frame(self) -> None:
         data = [artist for axes in self.figure.axes for artist in _data(axes)] + list(self.figure.texts)
@@ -62,11 +63,43 @@ class Canvas:
             artist.draw(self.canvas.get_renderer())
 
 
+def _clear(axes, ticks) -> None:
+    """`axes.clear()`, seven times as fast: that makes every tick anew, here they stay unless they lost their looks."""
+    if axes.name != "rectilinear":
+        return axes.clear()
+    for artist in _artists(axes):
+        artist.remove()
+    if _tick_looks(axes) != ticks:
+        axes.grid(matplotlib.rcParams["axes.grid"])
+    for (axis, which), looks in ticks.items():
+        if axis.get_tick_params(which) != looks:
+            axis.set_tick_params(which, reset=True, **looks)
+    axes.containers.clear()
+    axes.set_axis_on()
+    axes.set_facecolor(matplotlib.rcParams["axes.facecolor"])
+    axes.relim()
+    axes.set_prop_cycle(None)
+    axes.set(xscale="linear", yscale="linear", aspect="auto", adjustable="box", anchor="C", xlabel="", ylabel="")
+    axes.set_xlim(0, 1, auto=True)
+    axes.set_ylim(0, 1, auto=True)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set_color(matplotlib.rcParams["axes.labelcolor"])
+    for place in ("left", "center", "right"):
+        axes.set_title("", loc=place, color=matplotlib.rcParams["text.color"])
+    for side, spine in axes.spines.items():
+        spine.set_visible(matplotlib.rcParams[f"axes.spines.{side}"])
+
+
+def _artists(axes) -> list:
+    """What was put into the axes."""
+    legend = [axes.get_legend()] if axes.get_legend() else []
+    shapes = [*axes.lines, *axes.patches, *axes.collections, *axes.images]
+    return [*shapes, *axes.texts, *axes.artists, *axes.tables, *legend]
+
+
 def _data(axes) -> list:
     """What was put into the axes and is to be seen, in the order of drawing."""
-    artists = [*axes.lines, *axes.patches, *axes.collections, *axes.images, *axes.texts, *axes.artists, *axes.tables]
-    artists += [legend] if (legend := axes.get_legend()) else []
-    seen = [artist for artist in artists if artist.get_visible() and axes.get_visible()]
+    seen = [artist for artist in _artists(axes) if artist.get_visible() and axes.get_visible()]
     return sorted(seen, key=lambda artist: artist.get_zorder())
 
 
@@ -81,5 +114,28 @@ def _frame(axes) -> tuple:
 def _axis_frame(axis) -> tuple:
     major, minor = axis.get_majorticklocs(), axis.get_minorticklocs()
     labels = axis.get_major_formatter().format_ticks(major), axis.get_minor_formatter().format_ticks(minor)
-    looks = axis.get_visible(), axis.get_scale(), tuple(axis.get_view_interval()), axis.get_label_text()
-    return (*looks, tuple(major), tuple(minor), labels, axis.get_tick_params())
+    looks = axis.get_visible(), axis.get_scale(), tuple(axis.get_view_interval())
+    label = axis.get_label_text(), axis.label.get_color()
+    return (*looks, *label, tuple(major), tuple(minor), labels, axis.get_tick_params())
+
+
+def _tick_looks(axes) -> dict:
+    kinds = itertools.product((axes.xaxis, axes.yaxis), ("major", "minor"))
+    return {(axis, which): axis.get_tick_params(which) for axis, which in kinds}
+
+
+def _png(pixels) -> bytes:
+    """RGBA pixels (height, width, 4) as a PNG without transparency, in half of Pillow's time: rows stand unfiltered.
+
+    Source: PNG Specification (Third Edition), W3C 2025, sections 5 and 11.
+    """
+    height, width = pixels.shape[:2]
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with the number of its filter: 0, none
+    rows[:, 1:].reshape(height, width, 3)[:] = pixels[:, :, :3]
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # eight bits for each of red, green, blue
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))

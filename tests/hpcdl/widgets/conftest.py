@@ -2,12 +2,18 @@
 
 import itertools
 
+import matplotlib
 import pytest
+
+from hpcdl.widgets.style import STYLE
 
 
 @pytest.fixture
 def draws_its_corners():
-    """Combinations of the controls' values, about `most` of them, are drawn with a caption that fits."""
+    """Combinations of the controls' values, about `most` of them, are drawn with a caption that fits.
+
+    The last of them is what axes that matplotlib itself has cleared show too: nothing of the others has stayed.
+    """
 
     def check(make, values: dict, most: int) -> None:
         picture = make().picture
@@ -18,6 +24,13 @@ def draws_its_corners():
             assert "cannot be drawn" not in picture.caption
             assert len(picture.figure.texts[0].get_text().splitlines()) <= 2
             assert picture.figure.texts[0].get_window_extent().width < picture.figure.bbox.width
+        after_others = picture.image.value
+        with matplotlib.rc_context(STYLE):
+            for axes in picture.figure.axes:
+                axes.clear()
+        picture.canvas._frame = None
+        picture.render(dict(zip(values, corner, strict=True)))
+        assert picture.image.value == after_others
 
     return check
 

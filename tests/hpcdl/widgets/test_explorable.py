@@ -69,10 +69,20 @@ def test_a_picture_drawn_over_its_kept_frame_equals_one_drawn_from_scratch():
         lambda axes: axes.set_xticks([0.5], ["half"]),
         lambda axes: axes.spines["left"].set_visible(False),
         lambda axes: axes.set_axis_off(),
+        lambda axes: axes.set(aspect="equal", anchor="W"),
+        lambda axes: axes.set_title("other", color="red"),
+        lambda axes: axes.xaxis.label.set_color("red"),
+        lambda axes: axes.tick_params(labelrotation=45),
+        lambda axes: axes.invert_yaxis(),
+        lambda axes: axes.bar([1], [1]),
+        lambda axes: axes.set_facecolor("red"),
     ],
-    ids=["limits", "scale", "label", "title", "grid", "ticks", "spine", "off"],
+    ids=[
+        *("limits", "scale", "label", "title", "grid", "ticks", "spine", "off", "aspect", "title's colour", "colour"),
+        *("looks of ticks", "direction", "colour cycle", "background"),
+    ],
 )
-def test_whatever_changes_around_the_data_is_drawn_anew(change):
+def test_whatever_changes_around_the_data_is_drawn_anew_and_undone(change):
     def draw(state, axes):
         axes.plot([0.2, 0.4], [0.2, 0.4])
         axes.set(xlim=(0, 1), ylim=(0.1, 1), xlabel="one", ylabel="one", title="one")
@@ -84,6 +94,13 @@ def test_whatever_changes_around_the_data_is_drawn_anew(change):
     before = pixels(picture)
     picture.render({"changed": True})
     assert not np.array_equal(before, pixels(picture))
+    picture.render({"changed": False})
+    assert np.array_equal(before, pixels(picture))
+
+
+def test_the_pixels_sent_are_the_pixels_drawn(line):
+    drawn = np.asarray(line.picture.canvas.canvas.buffer_rgba())
+    assert np.array_equal(pixels(line.picture), drawn[:, :, :3])
 
 
 def test_the_sentence_is_the_text_of_the_image_and_of_the_saved_notebook(line):
