@@ -20,7 +20,7 @@ class Reader:
         self.peer, self.objects, self.grads = peer, objects, grads
         self.buffers = iter(frame.buffers)
         self.numbered = list(known)
-        self.original: dict[int, tuple] = {}  # number of a tensor or generator: what was read, to see changes
+        self.original: dict[int, tuple] = {}  # number of an object: what it held when it was read, to see changes
         self.nodes = 0
 
     def read(self, node, depth: int = 0):
@@ -41,17 +41,19 @@ class Reader:
         return self.numbered[number]
 
     def list(self, node, depth):
-        value = self.remember([])
-        value.extend(self.read(item, depth + 1) for item in node[1:])
+        number, value = len(self.numbered), self.remember([])
+        value.extend([self.read(item, depth + 1) for item in node[1:]])
+        self.original[number] = items_of(value)
         return value
 
     def dict(self, node, depth):
-        value = self.remember({})
+        number, value = len(self.numbered), self.remember({})
         for pair in node[1:]:
             if type(pair) is not list or len(pair) != 2:
                 raise ProtocolError("a dict holds something that is not a pair")
             key = hashable(self.read(pair[0], depth + 1))
             value[key] = self.read(pair[1], depth + 1)
+        self.original[number] = items_of(value)
         return value
 
     def tuple(self, node, depth):
@@ -100,6 +102,11 @@ class Reader:
             self.original[len(self.numbered)] = original
         self.numbered.append(value)
         return value
+
+
+def items_of(value: list | dict) -> tuple:
+    """What a list or dict holds, to be compared by identity: what is in its items is theirs to tell."""
+    return (*value, *value.values()) if type(value) is dict else tuple(value)
 
 
 def parts(node, *types):

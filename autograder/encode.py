@@ -54,6 +54,8 @@ class Writer:
             raise UnsendableError(f"it has more than {MAX_NODES:,} parts")
         if depth > protocol.MAX_DEPTH:
             raise UnsendableError(f"it is nested more than {protocol.MAX_DEPTH} deep")
+        if type(value) in PLAIN_WRITERS:
+            return PLAIN_WRITERS[type(value)](value)
         if ALIASES.get(type(value), type(value)) in NUMBERED:
             if id(value) in self.number:
                 return ["ref", self.number[id(value)]]

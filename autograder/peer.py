@@ -10,11 +10,13 @@ the caller's own lists, dicts, tensors and generators then hold what the callee 
     ["error", {"kind": ..., "text": ..., ...}]
 """
 
+import operator
+
 import torch
 
-from .decode import Reader
+from .decode import Reader, items_of
 from .encode import Writer, raw
-from .protocol import Frame, ProtocolError
+from .protocol import DTYPE_NAMES, Frame, ProtocolError
 
 
 class Peer:
@@ -132,11 +134,11 @@ class Peer:
 
 
 def changes(reader: Reader, writer: Writer) -> list:
-    """What became of the arguments: every list and dict, and each tensor and generator that differs."""
+    """What became of the arguments: each list, dict, tensor and generator that differs."""
     found = []
     for number in range(len(reader.numbered)):
         value = reader.numbered[number]
-        if type(value) in (torch.Tensor, torch.Generator) and not changed(value, reader.original.get(number)):
+        if not changed(value, reader.original.get(number)):
             continue
         writer.numbered.append(None)  # the reader gives the contents a number of their own
         found.append([number, writer.contents(value)])
@@ -144,13 +146,16 @@ def changes(reader: Reader, writer: Writer) -> list:
 
 
 def changed(value, original) -> bool:
-    """Whether a tensor or generator differs, in its bytes, from what was read."""
+    """Whether a tensor or generator differs, in its bytes, from what was read; a list or dict, in what it holds."""
     if original is None:
         return True
+    if type(value) in (list, dict):
+        items = items_of(value)
+        return len(items) != len(original) or not all(map(operator.is_, items, original))
     if type(value) is torch.Generator:
         return raw(value.get_state()) != original[0]
     name, shape, data = original
-    same_form = str(value.dtype) == f"torch.{name}" and list(value.shape) == shape and value.layout is torch.strided
+    same_form = DTYPE_NAMES.get(value.dtype) == name and list(value.shape) == shape and value.layout is torch.strided
     return not same_form or raw(value.detach()) != data
 
 

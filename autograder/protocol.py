@@ -31,6 +31,7 @@ DTYPES = {
 }
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PREFIX = struct.Struct("<IQ")
+JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)  # a header's lists are a tree
 Left = Callable[[], float] | None  # how many seconds are left; None sets no limit
 
 
@@ -67,7 +68,7 @@ class Frame:
 def pack(frame: Frame) -> bytes:
     """The bytes of a frame."""
     sizes = [len(data) for data in frame.buffers]
-    header = json.dumps([sizes, frame.header], separators=(",", ":")).encode("ascii")
+    header = JSON.encode([sizes, frame.header]).encode("ascii")
     body = b"".join(frame.buffers)
     if len(header) > MAX_HEADER or len(body) > MAX_BODY:
         raise UnsendableError(f"a message of {(len(header) + len(body)) >> 20} MiB")
@@ -112,19 +113,29 @@ def send_bytes(sock, data: bytes, left: Left = None) -> None:
 
 
 def receive(sock, left: Left = None) -> Frame:
-    """Read the next frame from a socket; TimeoutError when `left()` seconds are none any more."""
-    header, body = lengths(_read(sock, PREFIX.size, left))
-    return unpack(bytes(_read(sock, header, left)), _read(sock, body, left))
+    """Read the next frame from a socket, and nothing beyond it; TimeoutError when `left()` seconds are none any more."""
+    return Incoming(sock, ahead=0).receive(left)
 
 
-def _read(sock, size: int, left: Left) -> bytearray:
-    data = bytearray()  # grows with what arrives: a promised length costs nothing
-    while len(data) < size:
-        part = _within(left, sock, sock.recv, min(size - len(data), 1 << 20))
-        if not part:
-            raise Closed
-        data += part
-    return data
+class Incoming:
+    """Reads the frames that come in on a socket, and up to `ahead` bytes more at a time: a small frame is one read."""
+
+    def __init__(self, sock, ahead: int = 1 << 16):
+        self.sock, self.ahead, self.data = sock, ahead, bytearray()
+
+    def receive(self, left: Left = None) -> Frame:
+        """The next frame; TimeoutError when `left()` seconds are none any more."""
+        header, body = lengths(self._read(PREFIX.size, left))
+        return unpack(bytes(self._read(header, left)), self._read(body, left))
+
+    def _read(self, size: int, left: Left) -> bytearray:
+        while (missing := size - len(self.data)) > 0:  # grows with what arrives: a promised length costs nothing
+            part = _within(left, self.sock, self.sock.recv, min(max(missing, self.ahead), 1 << 20))
+            if not part:
+                raise Closed
+            self.data += part
+        data, self.data = self.data[:size], self.data[size:]
+        return data
 
 
 def _within(left: Left, sock, operation, argument):

@@ -29,14 +29,14 @@ class SocketGrader(Grader):
 
     def __init__(self, sock: socket.socket):
         super().__init__()
-        self.sock, self.left = sock, lambda: 0.0
+        self.sock, self.incoming, self.left = sock, protocol.Incoming(sock), lambda: 0.0
 
     def ask(self, frame: Frame) -> Frame:
         if frame.header[1][0] == "name":
             self.sent = frame
         protocol.send(self.sock, frame, self.left)
         while True:
-            reply = protocol.receive(self.sock, self.left)
+            reply = self.incoming.receive(self.left)
             if reply.header[:1] != ["call"]:
                 return reply
             protocol.send(self.sock, self.serve(reply), self.left)

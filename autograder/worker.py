@@ -68,7 +68,7 @@ class Worker(Peer):
     def invoke(self, target, args: tuple, kwargs: dict):
         kind, name = target if type(target) is list and len(target) == 2 else (None, None)
         if kind == "name":
-            return self.function(name, args, kwargs)(*args, **kwargs)
+            return self.call_function(name, args, kwargs)
         if kind == "operator" and name in OPERATORS:
             return OPERATORS[name](*args, **kwargs)
         if kind == "begin":
@@ -100,17 +100,19 @@ class Worker(Peer):
         """Tell the grader of a forbidden call, now: what the student's code does next cannot undo it."""
         self.call(["forbidden", ""], (name, self.line()))
 
-    def function(self, name: str, args: tuple, kwargs: dict):
-        """The student's function of that name; errors when there is none or it does not take these arguments."""
+    def call_function(self, name: str, args: tuple, kwargs: dict):
+        """Call the student's function of that name; errors when there is none or it does not take these arguments."""
         function = self.find(name)
         try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):  # a builtin without one
-            return function
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
+            return function(*args, **kwargs)
+        except TypeError:
+            takes(name, function, args, kwargs)  # only now: to ask takes longer than most calls
+            raise
+
+    def function(self, name: str, args: tuple, kwargs: dict):
+        """The student's function of that name; errors as those of `call_function`."""
+        function = self.find(name)
+        takes(name, function, args, kwargs)
         return function
 
     def find(self, name: str):
@@ -196,6 +198,18 @@ class Worker(Peer):
     def shown(self, code, line: int) -> dict:
         source = linecache.getline(code.co_filename, line, self.namespace).strip()
         return {"function": code.co_name, "line": line, "source": source[:200]}
+
+
+def takes(name: str, function, args: tuple, kwargs: dict) -> None:
+    """SignatureError where `function` does not take these arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin without one
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
 
 
 def kind_of(error: BaseException) -> str:
