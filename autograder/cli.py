@@ -30,6 +30,10 @@ SecretFile = Annotated[
     ),
 ]
 
+Mpi = Annotated[
+    bool, typer.Option(help="Repeat what ran on several ranks on those of a real MPI, where there is one: no points.")
+]
+
 
 def lab_named(slug: str | None):
     """The lab of that slug; exit code 2 names the labs there are."""
@@ -50,6 +54,7 @@ def grade(
     lanes: Annotated[int | None, typer.Option(min=1, help="Submissions at a time (default: a lane a core).")] = None,
     secret_file: SecretFile = None,
     allow_weak: Annotated[bool, typer.Option(help="Grade also where the code cannot be walled in.")] = False,
+    mpi: Mpi = True,
 ) -> None:
     """Grade every submission in a folder; what an earlier run had done is kept.
 
@@ -72,7 +77,7 @@ def grade(
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
             secret = grading.course_secret(out, secret_file)
-            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or batch.cores()):
+            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or batch.cores(), mpi):
                 done.append((submission, result))
                 bar.update(task, advance=1, description=escape(result.student[:30]))
             results = grading.newest_of_each(done)
@@ -91,6 +96,7 @@ def grade_one(
     student: Annotated[str | None, typer.Option(help="Whose it is (default: the file's name).")] = None,
     lab: Annotated[str | None, typer.Option(help="Grade it as this lab (default: see from the notebook).")] = None,
     secret_file: SecretFile = None,
+    mpi: Mpi = True,
 ) -> None:
     """Grade one notebook into one result file: the same input gives the same grades, whenever and wherever it runs.
 
@@ -101,7 +107,7 @@ def grade_one(
 
     todo = [layouts.Submission(student or submission.stem, submission)]
     secret = grading.course_secret(out.parent, secret_file)
-    ((_, result),) = batch.grade_all(todo, secret, lab_named(lab))
+    ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
     store.write_json(result, out)
     console.print(summary([result]))
 

@@ -52,6 +52,11 @@ def headline(result: ExerciseResult) -> str:
     return f"{result.name}: {result.points:g} / {result.max_points:g} points"
 
 
+def points(check: CheckResult) -> str:
+    """`(2 / 5)`, or that the check gives none."""
+    return f"({check.points:g} / {check.max_points:g})" if check.max_points else "(no points)"
+
+
 def facts(check: CheckResult) -> list[tuple[str, str]]:
     """What to show beside a failed check's sentence, as (label, text)."""
     place = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
@@ -84,7 +89,7 @@ def text(result: ExerciseResult, total: str = "", printed: str = "", note: str =
 
 
 def _text_check(check: CheckResult) -> list[str]:
-    lines = [f"  {MARK[check.status]} {check.title} ({check.points:g} / {check.max_points:g})"]
+    lines = [f"  {MARK[check.status]} {check.title} {points(check)}"]
     if check.passed:
         return lines
     said = [f"      {sentence}" for sentence in sentences(check)]
@@ -124,8 +129,7 @@ def _html_body(result: ExerciseResult) -> str:
 
 def _html_check(check: CheckResult, opened: bool) -> str:
     mark = f'<span class="hpcdl-mark" title="{LABEL[check.status]}">{MARK[check.status]}</span>'
-    points = f'<span class="hpcdl-points">({check.points:g} / {check.max_points:g})</span>'
-    line = f"{mark}{_inline(check.title)} {points}"
+    line = f'{mark}{_inline(check.title)} <span class="hpcdl-points">{points(check)}</span>'
     if check.passed:
         return f'<div class="hpcdl-one hpcdl-passed">{line}</div>'
     said = sentences(check)

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import notebook, sandbox, source
+from . import notebook, real, sandbox, source
 from .authoring import Lab
 from .follow import follow_through
 from .layouts import Submission
@@ -23,14 +23,16 @@ from .zygote import Zygote
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
 
-def grade(submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None) -> LabResult:
-    """The result of one submission, whatever it is; `only` grades it as that lab."""
+def grade(
+    submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None, mpi: bool = False
+) -> LabResult:
+    """The result of one submission, whatever it is; `only` grades it as that lab, `mpi` also tries real ranks."""
     start = time.monotonic()
     student = printable(submission.student)
     try:
         if submission.path is None:
             raise UngradableError(submission.problem)
-        result = grade_file(submission.path, zygote, student, secret, only)
+        result = grade_file(submission.path, zygote, student, secret, only, mpi)
     except UngradableError as error:
         result = ungradable(submission, only, str(error))
     result.seconds = round(time.monotonic() - start, 3)
@@ -43,7 +45,7 @@ def ungradable(submission: Submission, only: Lab | None, message: str) -> LabRes
     return LabResult(printable(submission.student), slug, points, status="ungradable", message=message)
 
 
-def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None) -> LabResult:
+def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None, mpi: bool) -> LabResult:
     """Run all checks of a notebook file's lab against the functions that it defines."""
     data = notebook.contents(path)
     with tempfile.TemporaryDirectory(prefix="grade-") as folder, Reader(zygote, folder) as session:
@@ -54,6 +56,8 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         result = grade_session(session, content.notes + notes, lab, student, secret)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student))
+    if mpi:
+        result.notes += real.repeat(lab, result.exercises, session, zygote)
     for exercise, fingerprint in zip(result.exercises, prints, strict=True):
         exercise.fingerprint = fingerprint
     return result

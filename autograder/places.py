@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hpcdl.cluster.launcher import LauncherError, find_launcher
@@ -35,44 +36,21 @@ class Place:
     size: int
 
 
-class Places:
+@contextlib.contextmanager
+def places(size: int) -> Iterator[list[Place]]:
     """`size` places of one mpiexec, by rank, for as long as the block lasts. LauncherError where there are none."""
-
-    def __init__(self, size: int):
-        self.size = size
-
-    def __enter__(self) -> list[Place]:
-        self.stack = contextlib.ExitStack()
-        try:
-            return self.start(launcher())
-        except BaseException:
-            self.stack.close()
-            raise
-
-    def start(self, command: list[str]) -> list[Place]:
-        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="grade-"))
-        server = self.stack.enter_context(socket.socket(socket.AF_UNIX))
-        server.bind(os.path.join(folder, "ranks"))
+    command = launcher()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ranks"))
         server.listen()
         server.settimeout(PATIENCE)
-        relay = [sys.executable, "-I", "-S", "-c", RELAY, server.getsockname()]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen([*command, "-n", str(self.size), *relay], start_new_session=True, **quiet)
-        self.stack.callback(_end, process)
+        stack.callback(_end, _start([*command, "-n", str(size)], server.getsockname()))
         try:
-            return sorted((self.accept(server) for _ in range(self.size)), key=lambda place: place.rank)
-        except (OSError, ValueError, IndexError):
-            raise LauncherError(f"{command[0]} did not start {self.size} processes") from None
-
-    def accept(self, server: socket.socket) -> Place:
-        relay = self.stack.enter_context(server.accept()[0])
-        relay.settimeout(PATIENCE)
-        rank, descriptors, _, _ = socket.recv_fds(relay, 16, 1)
-        self.stack.callback(os.close, descriptors[0])
-        return Place(descriptors[0], int(rank), self.size)
-
-    def __exit__(self, *_):
-        self.stack.close()
+            found = [_accept(server, stack) for _ in range(size)]
+        except (OSError, IndexError):
+            raise LauncherError(f"{command[0]} did not start {size} processes") from None
+        yield [Place(descriptor, rank, size) for rank, descriptor in sorted(found)]
 
 
 def launcher() -> list[str]:
@@ -83,6 +61,21 @@ def launcher() -> list[str]:
     if not found.mpi.startswith("MPICH"):
         raise LauncherError(f"it takes MPICH's mpiexec, not {found}")
     return [str(found.path), *found.options, *HERE]
+
+
+def _start(command: list[str], address: str) -> subprocess.Popen:
+    relay = [sys.executable, "-I", "-S", "-c", RELAY, address]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*command, *relay], start_new_session=True, **quiet)
+
+
+def _accept(server: socket.socket, stack: contextlib.ExitStack) -> tuple[int, int]:
+    """The rank of the next relay, and its connection to mpiexec; both connections are closed with the `stack`."""
+    relay = stack.enter_context(server.accept()[0])
+    relay.settimeout(PATIENCE)
+    rank, descriptors, _, _ = socket.recv_fds(relay, 16, 1)
+    stack.callback(os.close, descriptors[0])
+    return int(rank), descriptors[0]
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -7,6 +7,7 @@ import socket
 
 from . import protocol, sandbox
 from .limits import Stopwatch
+from .places import Place
 from .protocol import Closed, Frame, ProtocolError
 from .student import Grader, Session, StudentError
 from .zygote import Zygote
@@ -45,6 +46,8 @@ class SocketGrader(Grader):
 class RemoteSession(Session):
     """Runs `cells` ((label, source) pairs) in a worker and calls it; a worker that ended is replaced at `begin`."""
 
+    place: Place | None = None  # among the ranks of a real MPI
+
     def __init__(self, zygote: Zygote, cells: list, folder: str, limits: sandbox.Limits | None = None):
         super().__init__()
         self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
@@ -52,6 +55,7 @@ class RemoteSession(Session):
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
         self.pid = self.clock = 0
         self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
+        self.runs: dict[str, list] = {}  # function -> `ranks.Run`s of it that can be repeated
         self.start()
 
     def start(self) -> None:
@@ -60,7 +64,7 @@ class RemoteSession(Session):
         self.load(self.cells)
 
     def spawn(self) -> None:
-        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder)
+        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder, self.place)
         self.grader = SocketGrader(sock)
 
     def load(self, cells: list) -> None:

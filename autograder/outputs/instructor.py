@@ -86,8 +86,18 @@ def flags(found: list[LabResult]) -> list[tuple[str, str]]:
         for exercise, check in checks:
             if check.kind == "check":
                 raised.append((result.student, f"{exercise.id}: the check “{check.title}” had an error of its own"))
-        raised += [(result.student, f"{result.lab}: {note}") for note in result.notes]
-    return raised + identical(found)
+            elif check.status == "failed" and not check.max_points:
+                raised.append((result.student, f"{exercise.id}: “{check.title}” does not hold, and costs no points"))
+    return raised + noted(found) + identical(found)
+
+
+def noted(found: list[LabResult]) -> list[tuple[str, str]]:
+    """Every note once, with all whose results have it."""
+    whose = defaultdict(list)
+    for result in found:
+        for note in result.notes:
+            whose[f"{result.lab}: {note}"].append(result.student)
+    return [(", ".join(students), note) for note, students in whose.items()]
 
 
 def identical(found: list[LabResult]) -> list[tuple[str, str]]:

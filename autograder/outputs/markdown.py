@@ -39,8 +39,7 @@ def _exercise(exercise: ExerciseResult) -> list[str]:
 
 
 def _check(check: CheckResult) -> list[str]:
-    points = f"({check.points:g} / {check.max_points:g})"
-    lines = [f"- {feedback.MARK[check.status]} {_inline(check.title)} {points}"]
+    lines = [f"- {feedback.MARK[check.status]} {_inline(check.title)} {feedback.points(check)}"]
     if check.passed:
         return lines
     for sentence in feedback.sentences(check):
