@@ -169,7 +169,7 @@ def doctor() -> None:
     console.print(f"Isolation: {sandbox.words()}.")
     for need, there in attacks.needs().items():
         console.print(f"{'✓' if there else '✗'} {need}", markup=False)
-    findings = attacks.attack()
+    findings = [*attacks.attack(), attacks.from_a_rank()]
     for finding in findings:
         console.print(f"{'✓' if finding.held else '✗'} {finding.title}: {finding.said}", markup=False)
     raise typer.Exit(0 if all(finding.held for finding in findings) else 1)

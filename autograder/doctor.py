@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import landlock, namespaces, sandbox, syscalls
+from hpcdl.cluster.launcher import LauncherError
+
+from . import landlock, namespaces, real, sandbox, syscalls
 from .remote import RemoteSession
 from .student import StudentError
 from .zygote import Zygote
 
 # Each function returns what it got hold of; an exception, or nothing, is a wall that holds.
 ATTACKS = """
-import os, signal, socket, subprocess
+import os, signal, socket, stat, subprocess
 
 def read(path):
     return len(open(path, "rb").read())
@@ -45,10 +47,23 @@ def fork():
 def run(program):
     return subprocess.run([program, "-c", ""]).returncode
 
+def connections():
+    found = [number for number in range(128) if is_socket(number)]
+    if len(found) == 1:
+        raise ConnectionError("there is none but the grader's")
+    return found
+
+def is_socket(number):
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
 def signal_to(pid):
     return os.kill(pid, 0) or "it could"
 """
 
+CELLS = [("attacks", ATTACKS)]
 PLANTED = Path(sys.prefix, f"hpcdl_canary_{os.getpid()}")
 
 
@@ -71,8 +86,11 @@ def needs() -> dict[str, bool]:
     }
 
 
-def attack() -> list[Finding]:
-    """The findings of all attacks, from a worker of the tier that this system has. It touches what it makes alone."""
+def attack(mpi: bool = False) -> list[Finding]:
+    """The findings of all attacks, from a worker of the tier that this system has. It touches what it makes alone.
+
+    With `mpi` the worker is a rank of a real MPI; LauncherError where there is none.
+    """
     with contextlib.ExitStack() as stack:
         target, folder = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))
         stack.callback(PLANTED.unlink, missing_ok=True)
@@ -80,7 +98,7 @@ def attack() -> list[Finding]:
         other = Path(target, "other.ipynb")
         other.write_text("another student's submission")
         zygote = stack.enter_context(Zygote())
-        session = stack.enter_context(RemoteSession(zygote, [("attacks", ATTACKS)], folder))
+        session = stack.enter_context(_rank(zygote) if mpi else RemoteSession(zygote, CELLS, folder))
         attempts = {
             "read another submission": ("read", str(other)),
             "list the other submissions": ("names", target),
@@ -93,12 +111,30 @@ def attack() -> list[Finding]:
             "write into Python's packages": ("write", str(PLANTED)),
             "reach a service of this machine": ("connect", port),
             "reach a service by its socket file": ("connect_unix", address),
+            "find a connection that was left open": ("connections",),
             "start a process": ("fork",),
             "run a program": ("run", sys.executable),
             "signal the grader": ("signal_to", os.getpid()),
             "signal the zygote": ("signal_to", 1),
         }
         return [_finding(session, title, *attempt) for title, attempt in attempts.items()]
+
+
+def from_a_rank() -> Finding:
+    """All of them from a rank of a real MPI, in one finding; where there is no MPI there is nothing to wall in."""
+    title = "do any of this from a rank of a real MPI"
+    try:
+        broken = [finding.title for finding in attack(mpi=True) if not finding.held]
+    except LauncherError as error:
+        return Finding(title, True, f"not tried: {error}")
+    return Finding(title, not broken, f"it can: {', '.join(broken)}" if broken else "refused, all of it")
+
+
+@contextlib.contextmanager
+def _rank(zygote: Zygote) -> Iterator[RemoteSession]:
+    with real.team(zygote, CELLS) as ranks:
+        ranks.begin(real.SECONDS)
+        yield ranks.ranks[0]
 
 
 def _finding(session: RemoteSession, title: str, name: str, *args) -> Finding:
