@@ -131,7 +131,8 @@ def tensor_from(name: str, shape: list, data) -> torch.Tensor:
             return torch.empty(shape, dtype=dtype)
         if dtype is torch.bool:  # any byte but 0 is true; a bool tensor over other bytes would be undefined behaviour
             return torch.frombuffer(bytearray(data), dtype=torch.uint8).ne(0).reshape(shape)
-        return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+        flat = torch.frombuffer(bytearray(data), dtype=dtype)
+        return flat if len(shape) == 1 else flat.reshape(shape)
     except (RuntimeError, TypeError) as error:
         raise ProtocolError("a shape that no tensor has") from error
 

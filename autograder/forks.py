@@ -61,6 +61,7 @@ def preload() -> None:
     for name in ("fingerprint", "notebook", "stages", "wire"):
         importlib.import_module(f"autograder.{name}")
     importlib.import_module("autograder.source").transformer()
+    warm_up(Worker(fresh_namespace()))
     sandbox.readable()
     gc.collect()
     gc.freeze()  # else a collection in a worker would copy the memory of all that was imported: a sixth of a second
@@ -98,7 +99,8 @@ def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: st
 
 
 def warm_up(worker: Worker) -> None:
-    """Read a notebook of one cell: the first time takes the memory for it, and now nobody waits for that."""
+    """Read a notebook of one cell. The first time, in the zygote, sets up what parses; the first time in a worker
+    takes the memory for it, and now nobody waits for that."""
     cells, *_ = worker.read(b'{"cells": [{"cell_type": "code", "source": "def f(x): return x"}]}')
     worker.needed(cells, [["f"]])
 
