@@ -123,4 +123,5 @@ def _of(cls, content: dict):
 
 def _public(result) -> dict:
     """Its fields, without those that say nothing."""
-    return {key: value for key, value in asdict(result).items() if key == "message" or value not in ("", [], False)}
+    kept = ("message", "max_points")  # a check may give none
+    return {key: value for key, value in asdict(result).items() if key in kept or value not in ("", [], False)}
