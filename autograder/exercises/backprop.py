@@ -12,14 +12,16 @@ from autograder.authoring import Lab
 
 lab = Lab("backprop", number=4, title="Errors flow backwards")
 
+LAYERS = ("feedforward", "backpropagate_error", "gradients")  # whole networks are trained with these
+
 feedforward = lab.exercise("feedforward", points=15, minutes=12)
 output_error = lab.exercise("output_error", points=10, minutes=6)
 backpropagate_error = lab.exercise("backpropagate_error", points=10, minutes=8)
 gradients = lab.exercise("gradients", points=10, minutes=8)
-backprop = lab.exercise("backprop", points=20, minutes=15)
+backprop = lab.exercise("backprop", points=20, minutes=15, uses=("output_error", *LAYERS))
 backward = lab.exercise("backward", points=15, minutes=15, functions=("backward", "Value"))
 softmax = lab.exercise("softmax_cross_entropy", points=10, minutes=10)
-train = lab.exercise("train", points=10, minutes=12)
+train = lab.exercise("train", points=10, minutes=12, uses=("softmax_cross_entropy", *LAYERS))
 
 F64 = torch.float64
 

@@ -14,10 +14,10 @@ lab = Lab("calculus", number=1, title="The derivative, measured")
 derivative = lab.exercise("derivative", points=15, minutes=6)
 best_step = lab.exercise("best_step", points=15, minutes=12)
 logistic = lab.exercise("logistic", points=10, minutes=7, functions=("logistic", "logistic_grad"))
-gradient = lab.exercise("gradient", points=15, minutes=10)
+gradient = lab.exercise("gradient", points=15, minutes=10, uses=("derivative",))
 dual = lab.exercise("Dual", points=25, minutes=20)
 chain_gradient = lab.exercise("chain_gradient", points=10, minutes=5)
-grad_check = lab.exercise("grad_check", points=10, minutes=8)
+grad_check = lab.exercise("grad_check", points=10, minutes=8, uses=("gradient",))
 
 
 def uniform(low: float, high: float, shape, rng) -> torch.Tensor:

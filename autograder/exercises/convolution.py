@@ -34,11 +34,11 @@ COLUMNS = {
 
 conv_direct = lab.exercise("conv_direct", points=10, minutes=10, **OWN)
 im2col = lab.exercise("im2col", points=15, minutes=15, functions=("im2col", "col2im"), **COLUMNS)
-conv_im2col = lab.exercise("conv_im2col", points=10, minutes=8, **COLUMNS)
+conv_im2col = lab.exercise("conv_im2col", points=10, minutes=8, uses=("im2col",), **COLUMNS)
 toeplitz = lab.exercise("toeplitz", points=10, minutes=10, **OWN)
 conv_fft = lab.exercise("conv_fft", points=15, minutes=12, **OWN)
 winograd_matrices = lab.exercise("winograd_matrices", points=10, minutes=15)
-conv_winograd = lab.exercise("conv_winograd", points=10, minutes=15, **OWN)
+conv_winograd = lab.exercise("conv_winograd", points=10, minutes=15, uses=("winograd_matrices",), **OWN)
 conv_cost = lab.exercise("conv_cost", points=10, minutes=10, functions=("conv_cost", "Problem"))
 conv_kernel = lab.exercise("conv_kernel", points=10, minutes=15, functions=("conv_kernel", "launch_in"), **KERNELS)
 

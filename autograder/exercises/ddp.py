@@ -18,10 +18,12 @@ lab = Lab("ddp", number=7, title="Many machines, one model")
 shard = lab.exercise("shard_indices", points=10, minutes=8)
 broadcast = lab.exercise("broadcast_parameters", points=10, minutes=6)
 ring = lab.exercise("ring_all_reduce", points=20, minutes=20)
-average = lab.exercise("average_gradients", points=10, minutes=10)
+average = lab.exercise("average_gradients", points=10, minutes=10, uses=("ring_all_reduce",))
 buckets = lab.exercise("make_buckets", points=10, minutes=10)
-step = lab.exercise("train_step", points=20, minutes=15)
-overlap = lab.exercise("OverlappedDDP", points=20, minutes=25)
+step = lab.exercise("train_step", points=20, minutes=15, uses=("average_gradients", "make_buckets"))
+overlap = lab.exercise(
+    "OverlappedDDP", points=20, minutes=25, uses=("broadcast_parameters", "average_gradients", "make_buckets")
+)
 
 SECONDS = 15.0  # a check over ranks makes some hundred messages between processes
 

@@ -381,7 +381,7 @@ def the_generator_decides(student, rng):
 
 # 5 ---------------------------------------------------------------------------------------------- SGD
 
-descending = lab.exercise("sgd", points=15, minutes=8)
+descending = lab.exercise("sgd", points=15, minutes=8, uses=("minibatches",))
 
 
 class Recorder:

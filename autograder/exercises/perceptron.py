@@ -111,7 +111,7 @@ def one_sample_or_many(student, rng):
 
 # ---------------------------------------------------------------------------------------------- update
 
-update = lab.exercise("update", points=15, minutes=8)
+update = lab.exercise("update", points=15, minutes=8, uses=("predict",))
 
 
 def wrong_and_right(rng: torch.Generator):
@@ -189,7 +189,7 @@ def w_is_not_changed(student, rng):
 
 # ---------------------------------------------------------------------------------------------- fit
 
-fit = lab.exercise("fit", points=20, minutes=12)
+fit = lab.exercise("fit", points=20, minutes=12, uses=("predict", "update"))
 
 
 def fitted(student, X, y, lr, max_epochs):
@@ -352,7 +352,7 @@ def length_of_w_does_not_matter(student, rng):
 
 # ---------------------------------------------------------------------------------------------- novikoff_bound
 
-novikoff_bound = lab.exercise("novikoff_bound", points=15, minutes=8)
+novikoff_bound = lab.exercise("novikoff_bound", points=15, minutes=8, uses=("margin",))
 
 
 @novikoff_bound.check(points=6)
@@ -481,7 +481,7 @@ def x_is_not_changed(student, rng):
 
 # ---------------------------------------------------------------------------------------------- mlp_xor
 
-mlp_xor = lab.exercise("mlp_xor", points=20, minutes=12)
+mlp_xor = lab.exercise("mlp_xor", points=20, minutes=12, uses=("predict",))
 
 
 def both_layers(student, X):

@@ -24,12 +24,14 @@ OWN = {
     "instead": "Here you write what it does: ε, floor and a comparison. Compare with it afterwards.",
 }
 
+WITH_EITHER = ("round_nearest_even", "stochastic_round")
+
 neighbours = lab.exercise("neighbours", points=15, minutes=15, **OWN)
-nearest_even = lab.exercise("round_nearest_even", points=15, minutes=10, **OWN)
-stochastic = lab.exercise("stochastic_round", points=20, minutes=10, **OWN)
+nearest_even = lab.exercise("round_nearest_even", points=15, minutes=10, uses=("neighbours",), **OWN)
+stochastic = lab.exercise("stochastic_round", points=20, minutes=10, uses=("neighbours",), **OWN)
 bits = lab.exercise("bf16_round_bits", points=15, minutes=15)
-running = lab.exercise("running_sum", points=10, minutes=10)
-sgd = lab.exercise("sgd_low_precision", points=15, minutes=10)
+running = lab.exercise("running_sum", points=10, minutes=10, uses=WITH_EITHER)
+sgd = lab.exercise("sgd_low_precision", points=15, minutes=10, uses=WITH_EITHER)
 kernel = lab.exercise("rounding_kernel", points=10, minutes=15, functions=("rounding_kernel", "launch"))
 
 F32, F64 = torch.float32, torch.float64
