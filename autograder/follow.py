@@ -11,12 +11,14 @@ from . import build, source
 from .authoring import Exercise, Lab
 from .remote import RemoteSession
 from .results import ExerciseResult
-from .run import Seeds, run_exercise
+from .run import Limit, Seeds, full, run_exercise
 from .worker import REFERENCE
 from .zygote import Zygote
 
 
-def follow_through(lab: Lab, found: list[ExerciseResult], cells: list, zygote: Zygote, seed_of: Seeds) -> None:
+def follow_through(
+    lab: Lab, found: list[ExerciseResult], cells: list, zygote: Zygote, seed_of: Seeds, limit: Limit = full
+) -> None:
     """Give exercises that may have failed for an earlier one's sake the result that they have without that."""
     results = {result.name: result for result in found}
     for index, exercise in enumerate(lab.exercises.values()):
@@ -24,7 +26,7 @@ def follow_through(lab: Lab, found: list[ExerciseResult], cells: list, zygote: Z
         functions = [function for name in broken for function in lab.exercises[name].functions]
         if functions and may_change(found[index], functions):
             statements = reference(lab.slug, tuple(functions), exercise.functions)
-            again = repeat(exercise, [*cells, *statements], zygote, seed_of)
+            again = repeat(exercise, [*cells, *statements], zygote, seed_of, limit)
             again.forbidden = found[index].forbidden or again.forbidden
             if again.points > found[index].points:
                 again.note = said(broken)
@@ -43,10 +45,10 @@ def may_change(result: ExerciseResult, functions: list[str]) -> bool:
     return not result.passed and (result.status != "not_done" or stub in functions)
 
 
-def repeat(exercise: Exercise, cells: list, zygote: Zygote, seed_of: Seeds) -> ExerciseResult:
+def repeat(exercise: Exercise, cells: list, zygote: Zygote, seed_of: Seeds, limit: Limit) -> ExerciseResult:
     """The exercise's checks once more, on the same inputs, in a worker that has run `cells`."""
     with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
-        return run_exercise(exercise, session, seed_of)
+        return run_exercise(exercise, session, seed_of, limit)
 
 
 @cache

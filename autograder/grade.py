@@ -2,13 +2,14 @@
 
 import contextlib
 import csv
+import functools
 import os
 import secrets
 import tempfile
 import time
 from pathlib import Path
 
-from . import notebook, real, sandbox, source
+from . import notebook, pace, real, sandbox, source
 from .authoring import Lab
 from .follow import follow_through
 from .layouts import Submission
@@ -16,7 +17,7 @@ from .notebook import Notebook, UngradableError
 from .reading import Reader
 from .remote import RemoteSession
 from .results import LabResult
-from .run import run_lab, seeds
+from .run import Limit, full, run_lab, seeds
 from .store import replace, write_json
 from .zygote import Zygote
 
@@ -54,8 +55,10 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
         cells, notes, prints = session.needed(content.cells, exercises)
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
-        result = grade_session(session, content.notes + notes, lab, student, secret)
-    follow_through(lab, result.exercises, cells, zygote, seeds(secret, student))
+        later = functools.partial(pace.limit, zygote)
+        result = grade_session(session, content.notes + notes, lab, student, secret, later)
+    limit = later if any(exercise.ran_out for exercise in result.exercises) else full
+    follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
     if mpi:
         result.notes += real.repeat(lab, result.exercises, session, zygote)
     for exercise, fingerprint in zip(result.exercises, prints, strict=True):
@@ -79,10 +82,12 @@ def functions(lab: Lab) -> list[str]:
     return [name for exercise in lab.exercises.values() for name in exercise.functions]
 
 
-def grade_session(session: RemoteSession, notes: list[str], lab: Lab, student: str, secret: bytes) -> LabResult:
-    """Run all checks of `lab` against the cells that `session` has run."""
+def grade_session(
+    session: RemoteSession, notes: list[str], lab: Lab, student: str, secret: bytes, later: Limit = full
+) -> LabResult:
+    """Run all checks of `lab` against the cells that `session` has run; `later` as in `run_lab`."""
     result = LabResult(student, lab.slug, lab.points, notes=notes, isolation=sandbox.words())
-    result.exercises = run_lab(lab, session, seeds(secret, student))
+    result.exercises = run_lab(lab, session, seeds(secret, student), later)
     result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
     return result
 

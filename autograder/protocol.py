@@ -113,7 +113,7 @@ def send_bytes(sock, data: bytes, left: Left = None) -> None:
 
 
 def receive(sock, left: Left = None) -> Frame:
-    """Read the next frame from a socket, and nothing beyond it; TimeoutError when `left()` seconds are none any more."""
+    """Read the next frame from a socket, nothing beyond it; TimeoutError when `left()` seconds are none any more."""
     return Incoming(sock, ahead=0).receive(left)
 
 

@@ -63,6 +63,10 @@ class ExerciseResult:
         return all(check.passed for check in self.checks)
 
     @property
+    def ran_out(self) -> bool:
+        return any(check.kind == "timeout" for check in self.checks)
+
+    @property
     def status(self) -> Status:
         if self.passed:
             return "passed"

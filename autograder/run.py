@@ -14,9 +14,11 @@ from .protocol import ProtocolError, UnsendableError
 from .results import CheckResult, ExerciseResult
 from .student import Session, StudentError
 
-GRACE = 1.0  # seconds that the checks of an exercise may still take, together, once one of them ran out of time
+GRACE = 0.2  # of the limit that a check ran out of: what the exercise's other checks may still take, together
+LEAST_GRACE = 0.25  # seconds
 
 Seeds = Callable[[str], int]  # "slug.exercise.check" -> seed
+Limit = Callable[[Exercise, Check], float]  # how many seconds a check may take
 
 
 def seeds(secret: bytes, student: str) -> Seeds:
@@ -29,25 +31,35 @@ def seeds(secret: bytes, student: str) -> Seeds:
     return seed
 
 
-def run_lab(lab: Lab, session: Session, seed_of: Seeds, *, hidden: bool = True) -> list[ExerciseResult]:
-    """The results of all exercises of `lab`."""
-    return [run_exercise(exercise, session, seed_of, hidden=hidden) for exercise in lab.exercises.values()]
+def full(exercise: Exercise, check: Check) -> float:
+    return check.seconds
 
 
-def run_exercise(exercise: Exercise, session: Session, seed_of: Seeds, *, hidden: bool = True) -> ExerciseResult:
+def run_lab(lab: Lab, session: Session, seed_of: Seeds, later: Limit = full) -> list[ExerciseResult]:
+    """The results of all exercises of `lab`; `later` are the limits after an exercise that ran out of time."""
+    results, limit = [], full
+    for exercise in lab.exercises.values():
+        results.append(run_exercise(exercise, session, seed_of, limit))
+        limit = later if results[-1].ran_out else limit
+    return results
+
+
+def run_exercise(
+    exercise: Exercise, session: Session, seed_of: Seeds, limit: Limit = full, *, hidden: bool = True
+) -> ExerciseResult:
     """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
     session.forbid(exercise.forbid)
     try:
-        result.checks = _run_checks(exercise, result, session, seed_of, hidden)
+        result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden)
     finally:
         session.forbid(())
     return result
 
 
-def _run_checks(exercise, result: ExerciseResult, session: Session, seed_of: Seeds, hidden: bool) -> list[CheckResult]:
+def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit, hidden: bool) -> list[CheckResult]:
     verdicts: dict[str, CheckResult] = {}
-    late, grace = None, GRACE
+    late, grace = None, 0.0
     for check in exercise.checks.values():
         if check.hidden and not hidden:
             continue
@@ -60,14 +72,27 @@ def _run_checks(exercise, result: ExerciseResult, session: Session, seed_of: See
         if late and grace <= 0:
             verdict.status, verdict.message = "skipped", f"Not run, since “{late.title}” ran out of time."
             continue
-        run_check(check, verdict, session, min(grace, check.seconds) if late else check.seconds)
+        seconds = min(grace, limit(exercise, check)) if late else limit(exercise, check)
+        run_check(check, verdict, session, seconds)
         if verdict.kind == "forbidden":
             _record(exercise, verdict, session, result)
+        if verdict.kind == "timeout" and seconds < check.seconds:
+            verdict.why = _shorter(check.seconds, late)
         if late:
             grace -= session.spent()
         elif verdict.kind == "timeout":
-            late = verdict
+            late, grace = verdict, max(GRACE * seconds, LEAST_GRACE)
     return list(verdicts.values())
+
+
+def _shorter(seconds: float, late: CheckResult | None) -> str:
+    """Why a check had less than its `seconds`, and what to do."""
+    if late:
+        return f"“{late.title}” ran out of time before, so the other checks had little of it. Mend that one first."
+    return (
+        f"An earlier exercise ran out of time, so this check had less than its {seconds:g} s, though many times what "
+        "the reference takes. Mend the earlier exercise first; then this one has its full time."
+    )
 
 
 def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
