@@ -8,56 +8,95 @@ import torch
 
 from hpcdl.kernels.gpu import bits, tl, triton, widen
 from hpcdl.numerics.rounding.formats import Fixed, Format
-from hpcdl.numerics.rounding.philox import PER_CALL
+from hpcdl.numerics.rounding.philox import KEY_STEPS, MULTIPLIERS, PER_CALL
+from hpcdl.numerics.rounding.philox import ROUNDS as ROUNDS_OF_PHILOX
+from hpcdl.numerics.rounding.stochastic import HALF_BELOW
 
-BLOCK = 2048  # elements of a program: 16 for each of 128 threads
+BLOCK = 4096  # elements of a program: 32 for each of 128 threads, who so share the work of the round keys
+STRETCH = PER_CALL << 32  # elements between two of which the upper word of Philox's counter changes
 BRAIN, FIXED, FLOAT = (tl.constexpr(kind) for kind in range(3))
+M0, M1, STEP0, STEP1 = (tl.constexpr(c) for c in (*MULTIPLIERS, *KEY_STEPS))
+ROUNDS = tl.constexpr(ROUNDS_OF_PHILOX)
+HALF = tl.constexpr(HALF_BELOW)
 
 
 @triton.jit
-def random_bits(seed, call, BLOCK: tl.constexpr):
-    """The 16 random bits of BLOCK elements, int32, from number `call` of Philox on."""
-    w0, w1, w2, w3 = tl.randint4x(seed, call + tl.arange(0, BLOCK // 8))
+def philox(seed, c0, c1):
+    """The four words of each counter (c0, c1, 0, 0). Products of 64 bits: both their halves for one instruction."""
+    k0, k1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
+    c2 = c1 * 0
+    c3 = c2
+    for _ in tl.static_range(ROUNDS):
+        p0, p1 = c0.to(tl.uint64) * M0, c2.to(tl.uint64) * M1
+        c0, c1 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0, p1.to(tl.uint32)
+        c2, c3 = (p0 >> 32).to(tl.uint32) ^ c3 ^ k1, p0.to(tl.uint32)
+        k0 = tl.add(k0, STEP0, sanitize_overflow=False)
+        k1 = tl.add(k1, STEP1, sanitize_overflow=False)
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def random_bits(seed, call, program, BLOCK: tl.constexpr):
+    """The 16 random bits, int32, of the elements of a program; its counters have one upper word (see `launches`)."""
+    call = tl.to_tensor(call).to(tl.uint64)
+    first = call.to(tl.uint32) + program.to(tl.uint32) * (BLOCK // 8)
+    c0 = first + tl.arange(0, BLOCK // 8).to(tl.uint32)
+    w0, w1, w2, w3 = philox(tl.to_tensor(seed).to(tl.uint64), c0, (call >> 32).to(tl.uint32))
     words = tl.join(tl.join(w0, w2), tl.join(w1, w3))  # [call, a, b] is word 2a + b
     return tl.reshape(tl.join(words & 0xFFFF, words >> 16), [BLOCK]).to(tl.int32)
 
 
 @triton.jit
-def cut(y, r):
-    """floor(y + u), as `_cut` in torch."""
-    whole = tl.floor(y)
-    return whole + tl.where(y - whole >= 0.99999237060546875 - r.to(tl.float32) * 0.0000152587890625, 1.0, 0.0)
+def nearest(y, dtype: tl.constexpr):
+    """The integer nearest to `y`, which random bits are added to, as in `_cut` in torch."""
+    return tl.floor(y + HALF).to(dtype)
+
+
+@triton.jit
+def round_brain(x, r, dtype: tl.constexpr):
+    word = tl.where(x == x, x.to(tl.int32, bitcast=True) + r, 0x7FC00000)
+    if dtype == tl.float32:
+        return (word & -65536).to(tl.float32, bitcast=True)
+    else:
+        return (word >> 16).to(tl.int16).to(dtype, bitcast=True)
+
+
+@triton.jit
+def round_fixed(x, r, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, dtype: tl.constexpr):
+    inside = tl.minimum(tl.maximum(x, LOW), HIGH) * (65536 / GAP)
+    if dtype == tl.float32:
+        LONG: tl.constexpr = HIGH > 32768 * GAP  # than 16 bits is the word, so that with 16 more it takes 64
+        word = (nearest(inside, tl.int64 if LONG else tl.int32) + r) >> 16
+        return tl.where(x == x, word.to(tl.float32) * GAP, float("nan"))
+    else:
+        word = tl.where(x == x, nearest(inside, tl.int32), 0) + r
+        return (word >> 16).to(dtype)
+
+
+@triton.jit
+def round_float(x, r, HIGH: tl.constexpr, MANTISSA: tl.constexpr, LEAST: tl.constexpr, SATURATES: tl.constexpr):
+    size = tl.minimum(tl.abs(x), 2 * HIGH)
+    field = tl.maximum(size.to(tl.int32, bitcast=True) >> 23, LEAST)
+    per_part = ((254 + 16 + MANTISSA - field) << 23).to(tl.float32, bitcast=True)  # a gap has 65536 parts
+    gap = ((field - MANTISSA) << 23).to(tl.float32, bitcast=True)
+    size = ((nearest(size * per_part, tl.int32) + r) >> 16).to(tl.float32) * gap
+    size = tl.where(size > HIGH, HIGH if SATURATES else float("inf"), size)
+    rounded = size.to(tl.int32, bitcast=True) | (x.to(tl.int32, bitcast=True) & -2147483648)
+    return tl.where(x == x, rounded.to(tl.float32, bitcast=True), float("nan"))
 
 
 @triton.jit
 def round_block(
     x, r, KIND: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, MANTISSA: tl.constexpr,
-    LEAST: tl.constexpr, SATURATES: tl.constexpr
+    LEAST: tl.constexpr, SATURATES: tl.constexpr, dtype: tl.constexpr
 ):  # fmt: skip
-    """Float32 `x` rounded with random bits `r`: the three rules of `rounding_cpu`."""
-    u = x.to(tl.int32, bitcast=True)
+    """Float32 `x` rounded with random bits `r`, as float32 or as the format stores it: the rules of `rounding_cpu`."""
     if KIND == BRAIN:
-        rounded = ((u + r) & -65536).to(tl.float32, bitcast=True)
+        return round_brain(x, r, dtype)
     elif KIND == FIXED:
-        rounded = cut(tl.minimum(tl.maximum(x, LOW), HIGH) * (1 / GAP), r) * GAP
+        return round_fixed(x, r, LOW, HIGH, GAP, dtype)
     else:
-        field = tl.maximum((u >> 23) & 0xFF, LEAST)
-        per_gap = ((254 + MANTISSA - field) << 23).to(tl.float32, bitcast=True)
-        size = cut(tl.abs(x) * per_gap, r) * ((field - MANTISSA) << 23).to(tl.float32, bitcast=True)
-        size = tl.where(size > HIGH, HIGH if SATURATES else float("inf"), size)
-        rounded = (size.to(tl.int32, bitcast=True) | (u & -2147483648)).to(tl.float32, bitcast=True)
-    return tl.where(x == x, rounded, float("nan"))
-
-
-@triton.jit
-def stored(values, KIND: tl.constexpr, GAP: tl.constexpr, dtype: tl.constexpr):
-    """Rounded values as `dtype` keeps them: float32, the upper half of its word, or the integers of fixed point."""
-    if dtype == tl.float32:
-        return values
-    elif KIND == BRAIN:
-        return (values.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16).to(dtype, bitcast=True)
-    else:
-        return tl.where(values == values, values * (1 / GAP), 0.0).to(dtype)
+        return round_float(x, r, HIGH, MANTISSA, LEAST, SATURATES)
 
 
 @triton.jit
@@ -67,13 +106,13 @@ def round_kernel(
 ):  # fmt: skip
     """Element 0 is the one numbered `skip` in number `call` of Philox. WHOLE: blocks are full and `skip` is 0."""
     program = tl.program_id(0).to(tl.int64)
-    r = random_bits(seed, call + program * (BLOCK // 8), BLOCK)
+    r = random_bits(seed, call, program, BLOCK)
     start = program * BLOCK if WHOLE else program * BLOCK - skip
     j = tl.arange(0, BLOCK)
     inside = None if WHOLE else (start + j >= 0) & (start + j < n)
     v = tl.load(x + start + j, inside)
-    v = round_block(v, r, KIND, LOW, HIGH, GAP, MANTISSA, LEAST, SATURATES)
-    tl.store(out + start + j, stored(v, KIND, GAP, out.dtype.element_ty), inside)
+    v = round_block(v, r, KIND, LOW, HIGH, GAP, MANTISSA, LEAST, SATURATES, out.dtype.element_ty)
+    tl.store(out + start + j, v, inside)
 
 
 @triton.jit
@@ -84,16 +123,17 @@ def sgd_kernel(
 ):  # fmt: skip
     """v <- momentum v + g, w <- R(w - lr v) for stored `w`; places as in `round_kernel`."""
     program = tl.program_id(0).to(tl.int64)
-    r = random_bits(seed, call + program * (BLOCK // 8), BLOCK)
+    r = random_bits(seed, call, program, BLOCK)
     start = program * BLOCK if WHOLE else program * BLOCK - skip
     j = tl.arange(0, BLOCK)
     inside = None if WHOLE else (start + j >= 0) & (start + j < n)
     velocity = tl.load(v + start + j, inside) * momentum + tl.load(g + start + j, inside)
     words = tl.load(w + start + j, inside)
     weights = widen(words) if KIND == BRAIN else words.to(tl.float32) * GAP
-    updated = round_block(weights - velocity * lr, r, KIND, LOW, HIGH, GAP, MANTISSA, LEAST, SATURATES)
+    updated = weights - velocity * lr
+    updated = round_block(updated, r, KIND, LOW, HIGH, GAP, MANTISSA, LEAST, SATURATES, w.dtype.element_ty)
     tl.store(v + start + j, velocity, inside)
-    tl.store(w + start + j, stored(updated, KIND, GAP, w.dtype.element_ty), inside)
+    tl.store(w + start + j, updated, inside)
 
 
 def constants(fmt: Format) -> dict:
@@ -108,27 +148,34 @@ def constants(fmt: Format) -> dict:
 
 def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offset: int) -> None:
     """`hpcdl.numerics.rounding.stochastic.round_into` on a GPU, or in Triton's interpreter."""
-    for part, start, grid, whole in launches(x.numel(), offset):
+    for start, stop, grid, whole in launches(x.numel(), offset):
         call, skip = divmod(offset + start, PER_CALL)
-        stop = start + part
-        arguments = x[start:stop], bits(out[start:stop]), part, seed, call, skip
+        arguments = x[start:stop], bits(out[start:stop]), stop - start, seed, call, skip
         round_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole)
 
 
 def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
     """`hpcdl.numerics.rounding.sgd.sgd_into` on a GPU; products and sums are not fused, as on the CPU."""
-    for part, start, grid, whole in launches(w.numel(), offset):
+    for start, stop, grid, whole in launches(w.numel(), offset):
         call, skip = divmod(offset + start, PER_CALL)
-        w_, g_, v_ = (tensor[start : start + part] for tensor in (w, g, v))
-        arguments = bits(w_), g_, v_, part, float(lr), float(momentum), seed, call, skip
+        w_, g_, v_ = (tensor[start:stop] for tensor in (w, g, v))
+        arguments = bits(w_), g_, v_, stop - start, float(lr), float(momentum), seed, call, skip
         sgd_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole, enable_fp_fusion=False)
 
 
 def launches(n: int, offset: int):
-    """`(elements, start, programs, whole)` of each launch: full blocks need no masks, and so get wide loads."""
-    skip = offset % PER_CALL
-    full = 0 if skip else n // BLOCK
-    if full:
-        yield full * BLOCK, 0, full, True
-    if rest := n - full * BLOCK:
-        yield rest, full * BLOCK, triton.cdiv(skip + rest, BLOCK), False
+    """`(start, stop, programs, whole)` of each launch: full blocks need no masks, and so get wide loads.
+
+    None crosses a multiple of `STRETCH`: the upper word of the counter is the same for all of a launch, and what Philox
+    makes of it alone is computed once.
+    """
+    start = 0
+    while start < n:
+        stop = min(n, start + STRETCH - (offset + start) % STRETCH)
+        skip = (offset + start) % PER_CALL
+        full = start if skip else stop - (stop - start) % BLOCK
+        if full > start:
+            yield start, full, (full - start) // BLOCK, True
+        if stop > full:
+            yield full, stop, triton.cdiv(skip + stop - full, BLOCK), False
+        start = stop

@@ -15,14 +15,16 @@ from hpcdl.numerics.rounding.threads import one_thread
 CHUNK = 1 << 17  # elements: what a chunk needs stays in the cache
 COMPILED_FROM = 1 << 16  # elements: for fewer it is not worth while to load Numba; once there, it serves all
 STORED = (torch.float32, torch.bfloat16, torch.int16)  # what kernels write at once
+PARTS = 1 << 16  # of a gap, between which random bits choose
 LAST = 1 << 63  # elements that one seed can number
+HALF_BELOW = 0.5 - 2.0**-25  # the largest float32 below 1/2: floor(y + it) is nearest to y where y + 1/2 has rounded up
 
 
 def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out: Tensor | None = None) -> Tensor:
     """Each `x` rounded to one of its neighbours in `fmt`, at random, so that E[result] = x; float32.
 
-    With the gap q and random u: result = q floor(x/q + u) in fixed point, and so for |x| in floating point, with the
-    sign of x. u = (r + 1/2) 2^-16, where r is the 16 bits of Philox4x32-10 that belong to (`seed`, the element's
+    With the gap q, and n the integer nearest to 2^16 x/q: result = q floor((n + r) / 2^16) in fixed point, and so for
+    |x| in floating point, with the sign of x. r is the 16 bits of Philox4x32-10 that belong to (`seed`, the element's
     row-major index + `offset`), as `hpcdl.numerics.rounding.philox` says: the same on every machine, for any number of
     threads. x goes to the outer (in fixed point, the upper) neighbour with the probability f = x/q - floor(x/q)
     rounded to a multiple of 2^-16: exactly f for float32 to BF16 and to FP16's normal numbers, whose f have 16 bits or
@@ -80,7 +82,8 @@ def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> N
 def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
     """`x` rounded with given random bits `r`, int32 in 0 to 65535."""
     if isinstance(fmt, Fixed):
-        rounded = _cut(x.clamp(fmt.min, fmt.max).div_(fmt.eps), r).mul_(fmt.eps)
+        parts = x.clamp(fmt.min, fmt.max).mul_(PARTS / fmt.eps)
+        rounded = _cut(parts, r, torch.int32 if fmt.wl <= 16 else torch.int64).mul_(fmt.eps)
     elif fmt.exponent_bits == 8:  # the exponents of float32: the code is the upper half of the word
         rounded = (x.view(torch.int32) + r).bitwise_and_(-0x10000).view(torch.float32)
     else:
@@ -88,18 +91,18 @@ def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
     return rounded.masked_fill_(x.isnan(), torch.nan)
 
 
-def _cut(y: Tensor, r: Tensor) -> Tensor:
-    """floor(y + u) without the rounding of a float32 sum: f >= 1 - u is exact where f + u >= 1 is not; spoils `y`."""
-    whole = y.floor()
-    f, rest = y.sub_(whole), r.float().mul_(-(2.0**-16)).add_(1 - 2.0**-17)
-    return whole.add_(f.ge_(rest))
+def _cut(parts: Tensor, r: Tensor, integers: torch.dtype = torch.int32) -> Tensor:
+    """floor((n + r) / 2^16) as float32, n the integer nearest to `parts`, which it spoils; floats have too few bits."""
+    nearest = parts.add_(HALF_BELOW).floor_().to(integers)
+    return nearest.add_(r).bitwise_right_shift_(16).float()
 
 
 def _round_float(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
     """The gap is 2^(E - 127 - mantissa_bits) with the exponent field E of float32, but never below the subnormals'."""
-    field = (x.view(torch.int32) >> 23).bitwise_and_(0xFF).clamp_(min=fmt.min_exponent + 127)
-    gap, per_gap = (f.bitwise_left_shift_(23) for f in (field - fmt.mantissa_bits, 254 + fmt.mantissa_bits - field))
-    size = _cut(x.abs().mul_(per_gap.view(torch.float32)), r).mul_(gap.view(torch.float32))
+    size = x.abs().clamp_(max=2 * fmt.max)  # all that lies beyond rounds beyond, and this far integers reach
+    field = (size.view(torch.int32) >> 23).clamp_(min=fmt.min_exponent + 127)
+    gap = (field - fmt.mantissa_bits).bitwise_left_shift_(23).view(torch.float32)
+    size = _cut(size.div_(gap).mul_(PARTS), r).mul_(gap)
     return fmt.bounded(size).copysign_(x)
 
 
