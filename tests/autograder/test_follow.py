@@ -1,15 +1,18 @@
 """One mistake costs its own points: what calls the wrong function is graded with the right one in its place."""
 
 import sys
+import tempfile
 import types
 
 import pytest
 import torch
 
-from autograder import build, checks, exercises, feedback, follow
-from autograder.authoring import Lab
-from autograder.grade import grade
+from autograder import build, checks, exercises, feedback, follow, selfcheck, source
+from autograder.authoring import Lab, WrongAnswer
+from autograder.grade import functions, grade
 from autograder.layouts import Submission
+from autograder.remote import RemoteSession
+from autograder.run import run_lab, seeds
 
 SOURCE = '''
 # %%
@@ -140,3 +143,41 @@ def test_without_the_labs_source_the_first_result_stands(graded, tmp_path):
 def test_an_exercise_uses_those_before_it_only():
     with pytest.raises(ValueError, match="uses 'later', which is no exercise before it"):
         Lab("typo", number=0, title="").exercise("f", points=1, minutes=1, uses=("later",))
+
+
+# The labs themselves
+
+
+def spread(slug: str) -> list[tuple[WrongAnswer, set[str]]]:
+    """The wrong answers of a lab's bank that make other exercises fail as well, with those."""
+    found = []
+    for answer in selfcheck.bank(slug):
+        broken = {name.split(".")[-2] for name in answer.fails if "." in name}
+        if others := broken - {answer.exercise.partition(".")[2]}:
+            found.append((answer, others))
+    return found
+
+
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_what_a_wrong_answer_breaks_beside_its_own_exercise_says_that_it_uses_it(slug):
+    lab = exercises.load(slug)
+    for answer, others in spread(slug):
+        own = answer.exercise.partition(".")[2]
+        assert [name for name in others if own not in follow.used(lab, lab.exercises[name])] == [], answer.mistake
+
+
+LONG = [pytest.param(slug, marks=pytest.mark.long) for slug in ("convolution", "stochastic_rounding", "ddp")]
+
+
+@pytest.mark.parametrize("slug", ["backprop", *LONG])
+def test_a_mistake_in_a_lab_costs_its_own_points_alone(slug, zygote):
+    lab, solved = exercises.load(slug), selfcheck.cells_of(build.solved(slug))
+    firsts = {answer.exercise: answer for answer, _ in reversed(spread(slug))}
+    assert len(firsts) >= 2
+    for answer in firsts.values():
+        cells, _ = source.needed([*solved, (selfcheck.WRONG, answer.source)], functions(lab))
+        with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, cells, folder) as session:
+            results = run_lab(lab, session, seeds(b"", "ada"))
+        follow.follow_through(lab, results, cells, zygote, seeds(b"", "ada"))
+        assert [result.id for result in results if not result.passed] == [answer.exercise], answer.mistake
+        assert any(result.note for result in results)
