@@ -29,7 +29,7 @@ class CheckResult:
     source: str = ""
     hidden: bool = False
     seed: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the student's code took
     share: float = 0.0  # of the points of a check that did not pass, where it gives a part of them
     detail: str = ""  # for instructors only
 

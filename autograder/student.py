@@ -187,7 +187,7 @@ class Session:
 
     def spent(self) -> float:
         """Seconds that the student's code has taken since `begin`."""
-        return self.seconds - self.left
+        return max(0.0, self.seconds - self.left)  # a processor's account of who waited comes a little late
 
     def stopwatch(self) -> Stopwatch:
         """Counts the seconds of the process that runs the student's code."""

@@ -83,7 +83,7 @@ def test_the_references_times_are_measured_once_and_a_lab_without_sources_has_no
     lab = exercises.load("gradient_descent")
     found = pace.reference_seconds(lab, zygote)
     assert {name.partition(".")[0] for name in found} == set(lab.exercises)
-    assert all(0 < seconds < 5 for seconds in found.values())
+    assert 0 < max(found.values()) < 5
     assert pace.reference_seconds(lab, None) is found
     assert pace.reference_seconds(make_lab(), zygote) == {}
 
