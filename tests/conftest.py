@@ -1,6 +1,7 @@
 """What all tests share: optional parts of the machine are skipped by name, or required where CI must have them."""
 
 import os
+import shutil
 
 import hypothesis
 import pytest
@@ -26,12 +27,30 @@ def need(part: str, present: bool, advice: str) -> None:
     pytest.skip(f"{part} is absent: {advice}")
 
 
+def chromium() -> str | None:
+    """The program of Chromium or Chrome."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The longest files begin first, so that on several processes none is left with one of them at the end."""
+    """The longest files begin first, so that on several processes none is left with one of them at the end.
+
+    What tests/browser does in a page anyway is a long test where there is a browser.
+    """
+    if chromium():
+        for item in items:
+            if item.get_closest_marker("without_page"):
+                item.add_marker("long")
     items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
 
 
 LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
+
+
+@pytest.fixture(scope="session", name="chromium")
+def chromium_fixture():
+    return chromium()
 
 
 @pytest.fixture(scope="session", name="need")

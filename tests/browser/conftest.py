@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder import build
+from autograder import build, exercises
 
 ARTIFACTS = Path(__file__).resolve().parents[2] / "artifacts" / "browser"
 CHROMIUM_FLAGS = [
@@ -22,14 +22,13 @@ CHROMIUM_FLAGS = [
 
 
 @pytest.fixture(scope="session")
-def browser(need):
+def browser(need, chromium):
     """Debian's Chromium, headless."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    need("chromium", executable is not None, "apt-get install chromium")
+    need("chromium", chromium is not None, "apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api").sync_playwright().start()
-    chromium = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
-    yield chromium
-    chromium.close()
+    program = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+    yield program
+    program.close()
     playwright.stop()
 
 
@@ -94,6 +93,14 @@ class Lab:
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_text("Run All Cells", exact=True).click()
         self._wait(lambda: meanwhile() or self._finished(), seconds, "all cells to run")
+
+    def assert_solved(self) -> None:
+        """What tests/labs asks of a solved notebook without a page: nothing red, and the full total."""
+        red = self.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']")
+        assert not red.count(), red.first.inner_text()
+        points = exercises.load(self.name.removesuffix(".ipynb").split("_", 1)[1]).points
+        shown = self.page.locator(".jp-OutputArea-output").all_inner_texts()
+        assert any(f"{points:g} / {points:g}" in text for text in shown), "the last check shows the full total"
 
     def _finished(self) -> bool:
         prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()

@@ -21,7 +21,7 @@ def test_lab_04_runs_and_each_of_its_pictures_answers(open_lab):
     verdict.scroll_into_view_if_needed()
     assert "15 / 15" in verdict.inner_text()
     lab.screenshot("04_check")
-    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()
 
 
 def operate(lab, text: str, name: str, clicks: int) -> None:

@@ -14,7 +14,7 @@ def test_lab_01_runs_and_each_of_its_pictures_answers(open_lab):
     verdict = lab.cell('check("calculus.Dual")').locator(".jp-OutputArea-output").first
     verdict.scroll_into_view_if_needed()
     assert "25 / 25" in verdict.inner_text()
-    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()
 
 
 def operate(lab, name: str) -> None:

@@ -51,4 +51,4 @@ def test_lab_08_runs_its_pictures_move_and_a_deadlock_is_explained(open_lab):
     wrong.scroll_into_view_if_needed()
     lab.page.wait_for_timeout(300)
     lab.screenshot("08_deadlock")
-    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()

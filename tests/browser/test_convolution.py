@@ -38,7 +38,7 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
         lab.screenshot(f"05_{name}")
     verdict = lab.cell('check("convolution.conv_kernel")').locator(".jp-OutputArea-output").first
     assert "10 / 10" in verdict.inner_text()
-    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()
 
     wrong = lab.run_new_cell(f'{FLIPPED}; check("convolution.conv_direct")').locator(".jp-OutputArea-output").first
     wrong.wait_for()

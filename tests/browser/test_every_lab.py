@@ -45,8 +45,7 @@ def test_a_lab_on_a_small_dark_screen(name, open_lab, dark):
         box = picture.bounding_box()
         assert box["x"] + box["width"] <= 1000, f"picture {number} is cut off at the right"
         lab.screenshot(f"{name}_dark_{number}")
-    stderr = lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']")
-    assert not stderr.count()
+    lab.assert_solved()
 
 
 def unnamed_controls(page) -> list[str]:

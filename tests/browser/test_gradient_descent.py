@@ -31,7 +31,7 @@ def test_lab_02_runs_its_slider_moves_the_picture_and_its_checks_answer(open_lab
     for name in ("sgd", "adam_step", "lr_schedule"):
         lab.cell(f'check("gradient_descent.{name}")')
         lab.screenshot(f"02_{name}")
-    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()
 
 
 def operate(lab, name: str) -> None:

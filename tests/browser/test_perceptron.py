@@ -59,7 +59,7 @@ def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):
     verdict.scroll_into_view_if_needed()
     assert "20 / 20" in verdict.inner_text()
     lab.screenshot("03_check")
-    assert not page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()
 
 
 def moved(lab, name: str) -> None:

@@ -32,4 +32,4 @@ def test_lab_06_runs_and_each_of_its_pictures_answers(open_lab):
         cell.locator(".jp-OutputArea-output").last.scroll_into_view_if_needed()
         lab.screenshot(name)
     assert "10 / 10" in cell.locator(".jp-OutputArea-output").first.inner_text()
-    assert not lab.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count()
+    lab.assert_solved()

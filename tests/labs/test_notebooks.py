@@ -1,4 +1,8 @@
-"""Every lab runs top to bottom: solved without an error, blank without anything worse than an open exercise."""
+"""Every lab runs top to bottom: solved without an error, blank without anything worse than an open exercise.
+
+Where there is a Chromium, tests/browser runs the solved labs in a page and asks the same of them; here they are then
+left to the long tests.
+"""
 
 import os
 import time
@@ -49,6 +53,7 @@ def solved(tmp_path_factory):
     return run
 
 
+@pytest.mark.without_page
 @pytest.mark.parametrize("slug", LABS)
 def test_the_solved_lab_runs_top_to_bottom(slug, solved):
     notebook, seconds = solved(slug)
@@ -56,6 +61,7 @@ def test_the_solved_lab_runs_top_to_bottom(slug, solved):
     assert not [out for out in outputs(notebook, "stream") if out.name == "stderr"], "a student would see red text"
 
 
+@pytest.mark.without_page
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_every_check_of_the_solved_lab_passes(slug, solved):
     notebook, _ = solved(slug)
@@ -72,6 +78,7 @@ def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
     assert not errors, f"{errors[0].ename}: {errors[0].evalue}"
 
 
+@pytest.mark.without_page
 @pytest.mark.mpi
 def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(solved):
     notebook, _ = solved("ddp")
