@@ -15,7 +15,7 @@ from hpcdl.comm.base import Request
 
 LONGEST = 1 << 24  # elements of a message: 64 MB of float32
 OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "broadcast", "all_reduce", "barrier")
-POSTS = ("send", "recv", "sendrecv", "isend", "irecv")
+POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
 
 
 class _Message(Request):
