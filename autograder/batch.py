@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
-from . import exercises, grade, sandbox
+from . import exercises, grade, sandbox, scratch
 from .authoring import Lab
 from .layouts import Submission
 from .results import LabResult
@@ -33,6 +33,7 @@ def grade_all(
     mpi: bool = False,
 ) -> Iterator[Graded]:
     """The result of each submission, as it is ready; those that `store` holds come first."""
+    scratch.clear()
     store, rest = store or Store(None), []
     for submission in todo:
         kept = store.load(key_of(submission, secret, only, _machine(mpi)))

@@ -4,10 +4,9 @@ An exercise that says `uses=("feedforward",)` and fails where `feedforward` has 
 reference's `feedforward` in the place of the student's. The better result counts, and says so.
 """
 
-import tempfile
 from functools import cache
 
-from . import build, source
+from . import build, scratch, source
 from .authoring import Exercise, Lab
 from .remote import RemoteSession
 from .results import ExerciseResult
@@ -47,7 +46,7 @@ def may_change(result: ExerciseResult, functions: list[str]) -> bool:
 
 def repeat(exercise: Exercise, cells: list, zygote: Zygote, seed_of: Seeds, limit: Limit) -> ExerciseResult:
     """The exercise's checks once more, on the same inputs, in a worker that has run `cells`."""
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
+    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder) as session:
         return run_exercise(exercise, session, seed_of, limit)
 
 

@@ -5,11 +5,10 @@ import csv
 import functools
 import os
 import secrets
-import tempfile
 import time
 from pathlib import Path
 
-from . import notebook, pace, real, sandbox, source
+from . import notebook, pace, real, sandbox, scratch, source
 from .authoring import Lab
 from .follow import follow_through
 from .layouts import Submission
@@ -49,7 +48,7 @@ def ungradable(submission: Submission, only: Lab | None, message: str) -> LabRes
 def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None, mpi: bool) -> LabResult:
     """Run all checks of a notebook file's lab against the functions that it defines."""
     data = notebook.contents(path)
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder, Reader(zygote, folder) as session:
+    with scratch.Folder() as folder, Reader(zygote, folder) as session:
         content = session.read(data)
         lab = only or notebook.lab_of(content, path)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
@@ -71,7 +70,7 @@ def grade_notebook(
 ) -> LabResult:
     """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
     cells, notes = source.needed(content.cells, functions(lab))
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, cells, folder) as session:
+    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder) as session:
         result = grade_session(session, content.notes + notes, lab, student, secret)
     if mpi:
         result.notes += real.repeat(lab, result.exercises, session, zygote)

@@ -14,11 +14,12 @@ import contextlib
 import os
 import re
 import stat
-import tempfile
 import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from . import scratch
 
 NOISE = {".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX"}
 COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # beside `submitted` in a course of nbgrader
@@ -114,14 +115,14 @@ def _inside(folder: Path, depth: int, nothing: str) -> tuple[list[Path], list[st
 
 # ------------------------------------------------------------------------------------------------- zip files
 
-_UNPACKED: list[tempfile.TemporaryDirectory] = []  # removed when the program ends: the grades are made by then
+_UNPACKED: list[scratch.Folder] = []  # removed when the program ends: the grades are made by then
 
 
 def _opened(source: Path, room: int) -> tuple[Path, list[str]]:
     """The folder itself, or a fresh folder with what counts of a zip file, and what could not be taken from it."""
     if source.is_dir():
         return source, []
-    _UNPACKED.append(tempfile.TemporaryDirectory(prefix="submissions-"))
+    _UNPACKED.append(scratch.Folder())
     target = Path(_UNPACKED[-1].name)
     return target, unpack(source, target, room)
 

@@ -4,9 +4,7 @@ Later checks get a part of their limit, and whatever else fifty times what the r
 slow keeps its points. Where the reference is not at hand every check keeps its limit.
 """
 
-import tempfile
-
-from . import build, source
+from . import build, scratch, source
 from .authoring import Check, Exercise, Lab
 from .remote import RemoteSession
 from .run import run_lab, seeds
@@ -41,6 +39,6 @@ def _measure(lab: Lab, zygote: Zygote) -> dict[str, float]:
         return {}
     cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(solved)]
     statements, _ = source.needed(cells, [name for exercise in lab.exercises.values() for name in exercise.functions])
-    with tempfile.TemporaryDirectory(prefix="grade-") as folder, RemoteSession(zygote, statements, folder) as session:
+    with scratch.Folder() as folder, RemoteSession(zygote, statements, folder) as session:
         results = run_lab(lab, session, seeds(b"", "reference"))
     return {f"{result.name}.{check.name}": check.seconds for result in results for check in result.checks}

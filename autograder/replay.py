@@ -1,10 +1,9 @@
 """Repeats the checks of one exercise of one student, on the same inputs, from the report: for an appeal."""
 
 import json
-import tempfile
 from pathlib import Path
 
-from . import exercises, notebook
+from . import exercises, notebook, scratch
 from .reading import Reader
 from .results import ExerciseResult, LabResult
 from .run import run_exercise
@@ -23,7 +22,7 @@ def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[E
         raise ReplayError(f"{report} has no exercise {name!r}; it has {', '.join(before) or 'none'}")
     exercise = exercises.load(result.lab).exercises[name]
     seeds = {f"{exercise.id}.{check.name}": check.seed for check in before[name].checks}
-    with tempfile.TemporaryDirectory() as folder, Reader(zygote, folder) as session:
+    with scratch.Folder() as folder, Reader(zygote, folder) as session:
         content = session.read(notebook.contents(submission))
         cells, *_ = session.needed(content.cells, [list(exercise.functions)])
         session.load(cells)

@@ -8,12 +8,11 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from . import protocol, sandbox
+from . import protocol, sandbox, scratch
 from .places import Place
 from .protocol import Frame
 
@@ -66,7 +65,7 @@ class Zygote:
         theirs.close()
         self.owed: deque[Spawned | None] = deque()  # replies that are to come: of a worker, or None of one that ended
         self.spare: Spawned | None = None
-        self.folder = tempfile.TemporaryDirectory(prefix="grade-")  # under the file systems of the workers
+        self.folder = scratch.Folder()  # under the file systems of the workers
 
     def spawn(self, limits: sandbox.Limits, folder: str, place: Place | None = None) -> tuple[int, socket.socket, int]:
         """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.

@@ -1,0 +1,63 @@
+"""Folders for as long as something is graded. What a grader that was killed has left behind, the next one removes.
+
+A folder is held by a lock that the system lets go of when the process ends, however it does: no process id can be
+mistaken for another's, across containers that share a folder for temporary files, too.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from .sandbox import SPARE_UIDS
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is held there, and nothing removed
+    fcntl = None
+
+PREFIX = "hpcdl-grade-"
+AGE = 60.0  # seconds that a folder is left alone: its maker may be about to take the lock
+
+
+class Folder(tempfile.TemporaryDirectory):
+    """A temporary folder that is this process's. A context manager: its path."""
+
+    def __init__(self):
+        super().__init__(prefix=PREFIX)
+        self.lock = _held(self.name) if fcntl else None
+
+    def cleanup(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+        super().cleanup()
+
+
+def clear() -> None:
+    """Remove the folders of graders that have ended without doing it."""
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if fcntl else ():
+        with contextlib.suppress(OSError):  # it is held, or another grader removes it just now
+            if _is_old_and_ours(path.lstat()):
+                lock = _held(path)
+                try:
+                    shutil.rmtree(path)
+                finally:
+                    os.close(lock)
+
+
+def _is_old_and_ours(status: os.stat_result) -> bool:
+    return time.time() - status.st_mtime > AGE and status.st_uid in (os.geteuid(), *SPARE_UIDS)
+
+
+def _held(path: str | Path) -> int:
+    """A descriptor that holds the folder; OSError where another process does, or it is no folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
