@@ -18,17 +18,16 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from hpcdl.kernels.philox_cpu import BLOCK, CALLS, after, fill
+from hpcdl.numerics.rounding import stochastic
 from hpcdl.numerics.rounding.formats import Fixed, Format
-from hpcdl.numerics.rounding.philox import KEY_STEPS, MULTIPLIERS, PER_CALL, ROUNDS
+from hpcdl.numerics.rounding.philox import PER_CALL
+from hpcdl.numerics.rounding.stochastic import PARTS
 
-CALLS = 256  # of Philox for one block: the loop over them has a constant length, or it would not be vectorized
-BLOCK = CALLS * PER_CALL
-M0, M1, STEP0, STEP1, LOW, HALF = (np.uint64(c) for c in (*MULTIPLIERS, *KEY_STEPS, 0xFFFFFFFF, 32))
-ONE, ZERO, NAN = np.float32(1), np.float32(0), np.float32(np.nan)
-MOST = np.float32(1 - 2**-17)  # 1 - u of r = 0
+NAN, HALF_BELOW = np.float32(np.nan), np.float32(stochastic.HALF_BELOW)
 SIGN, REST, INFINITY = np.int32(-0x80000000), np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 UPPER, QUIET_NAN = np.int32(-0x10000), np.int32(0x7FC00000)
-BRAIN, FIXED, FLOAT = range(3)  # kinds of rules
+BRAIN, FIXED, LONG, FLOAT = range(4)  # kinds of rules: LONG is fixed point of more than 16 bits
 
 
 class Rule(NamedTuple):
@@ -39,7 +38,7 @@ class Rule(NamedTuple):
     high: np.float32
     beyond: np.float32  # what becomes of a size above `high`
     gap: np.float32  # of fixed point
-    per_gap: np.float32
+    parts: np.float32  # of a gap in 1
     mantissa: np.int32
     least: np.int32  # the smallest exponent field, that of the subnormal numbers
 
@@ -48,10 +47,11 @@ def rule_of(fmt: Format) -> Rule:
     """The rule of a format."""
     low, high = np.float32(fmt.min), np.float32(fmt.max)
     if isinstance(fmt, Fixed):
-        return Rule(FIXED, low, high, high, np.float32(fmt.eps), np.float32(1 / fmt.eps), np.int32(0), np.int32(0))
+        kind, gap, parts = FIXED if fmt.wl <= 16 else LONG, np.float32(fmt.eps), np.float32(PARTS / fmt.eps)
+        return Rule(kind, low, high, high, gap, parts, np.int32(0), np.int32(0))
     beyond = np.float32(np.inf) if fmt.has_infinity else high
-    kind = BRAIN if fmt.exponent_bits == 8 else FLOAT
-    return Rule(kind, low, high, beyond, ONE, ONE, np.int32(fmt.mantissa_bits), np.int32(fmt.min_exponent + 127))
+    kind, one = BRAIN if fmt.exponent_bits == 8 else FLOAT, np.float32(1)
+    return Rule(kind, low, high, beyond, one, one, np.int32(fmt.mantissa_bits), np.int32(fmt.min_exponent + 127))
 
 
 def compiled(kernel: Callable) -> Callable:
@@ -78,27 +78,15 @@ def as_bits(typing, x):
 
 
 @njit
-def fill(words, call, k0, k1):
-    """The words of `CALLS` calls of Philox from number `call`, two in each uint64; as `philox` does it in torch."""
-    for i in range(CALLS):
-        c0, c2 = call + np.uint64(i), np.uint64(0)
-        c1, c3 = c0 >> HALF, np.uint64(0)
-        a, b = k0, k1
-        for _ in range(ROUNDS):
-            p0, p1 = (c0 & LOW) * M0, (c2 & LOW) * M1
-            c0, c1, c2, c3 = (p1 >> HALF) ^ c1 ^ a, p1, (p0 >> HALF) ^ c3 ^ b, p0
-            a += STEP0
-            b += STEP1
-        words[2 * i] = (c0 & LOW) | (c1 << HALF)
-        words[2 * i + 1] = (c2 & LOW) | (c3 << HALF)
+def cut(parts, r):
+    """floor((n + r) / 2^16), n the integer nearest to `parts`, as `_cut` in torch."""
+    return np.float32((np.int32(np.floor(parts + HALF_BELOW)) + np.int32(r)) >> 16)
 
 
 @njit
-def cut(y, r):
-    """floor(y + u), as `_cut` in torch."""
-    whole = np.floor(y)
-    up = y - whole >= MOST - np.float32(r) * np.float32(2**-16)
-    return whole + (ONE if up else ZERO)
+def cut_long(parts, r):
+    """As `cut`, for words of more than 16 bits: with 16 more they take an integer of 64."""
+    return np.float32((np.int64(np.floor(parts + HALF_BELOW)) + np.int64(r)) >> 16)
 
 
 @njit
@@ -112,20 +100,26 @@ def round_brain(x, r, out):
 @njit
 def round_fixed(x, r, out, rule):
     for j in range(x.size):
-        inside = min(max(x[j], rule.low), rule.high)
-        rounded = cut(inside * rule.per_gap, r[j]) * rule.gap
+        rounded = cut(min(max(x[j], rule.low), rule.high) * rule.parts, r[j]) * rule.gap
+        out[j] = rounded if x[j] == x[j] else NAN
+
+
+@njit
+def round_long(x, r, out, rule):
+    for j in range(x.size):
+        rounded = cut_long(min(max(x[j], rule.low), rule.high) * rule.parts, r[j]) * rule.gap
         out[j] = rounded if x[j] == x[j] else NAN
 
 
 @njit
 def round_float(x, r, out, rule):
     for j in range(x.size):
-        bits = as_bits(x[j])
-        field = max((bits >> 23) & 0xFF, rule.least)
-        gap, per_gap = as_float((field - rule.mantissa) << 23), as_float((254 + rule.mantissa - field) << 23)
-        size = cut(abs(x[j]) * per_gap, r[j]) * gap
+        size = min(abs(x[j]), rule.high + rule.high)
+        field = max(as_bits(size) >> 23, rule.least)
+        gap, parts = as_float((field - rule.mantissa) << 23), as_float((254 + 16 + rule.mantissa - field) << 23)
+        size = cut(size * parts, r[j]) * gap
         size = rule.beyond if size > rule.high else size
-        out[j] = as_float(as_bits(size) | (bits & SIGN)) if x[j] == x[j] else NAN
+        out[j] = as_float(as_bits(size) | (as_bits(x[j]) & SIGN)) if x[j] == x[j] else NAN
 
 
 @njit
@@ -134,6 +128,8 @@ def round_block(x, r, out, rule):
         round_brain(x, r, out)
     elif rule.kind == FIXED:
         round_fixed(x, r, out, rule)
+    elif rule.kind == LONG:
+        round_long(x, r, out, rule)
     else:
         round_float(x, r, out, rule)
 
@@ -145,7 +141,7 @@ def store(values, out, rule):
         if rule.kind == BRAIN:
             out[j] = np.int16(as_bits(values[j]) >> 16)
         else:
-            out[j] = np.int16(values[j] * rule.per_gap) if values[j] == values[j] else np.int16(0)
+            out[j] = np.int16(values[j] / rule.gap) if values[j] == values[j] else np.int16(0)
 
 
 @njit
@@ -169,7 +165,7 @@ def round_blocks(x, out, rule, first, last, skip, call, k0, k1):
     for block in range(first, last):
         begin = block * BLOCK - skip
         low, high = max(begin, 0), min(begin + BLOCK, x.size)
-        fill(words, call + np.uint64(block * CALLS), k0, k1)
+        fill(words, call + np.uint64(block * CALLS), k0, k1, (after(x, high), after(out, high)))
         round_block(x[low:high], random[low - begin :], out[low:high], rule)
 
 
@@ -181,7 +177,7 @@ def store_blocks(x, out, rule, first, last, skip, call, k0, k1):
     for block in range(first, last):
         begin = block * BLOCK - skip
         low, high = max(begin, 0), min(begin + BLOCK, x.size)
-        fill(words, call + np.uint64(block * CALLS), k0, k1)
+        fill(words, call + np.uint64(block * CALLS), k0, k1, (after(x, high), after(out, high)))
         rounded = values[: high - low]
         round_block(x[low:high], random[low - begin :], rounded, rule)
         store(rounded, out[low:high], rule)
@@ -195,7 +191,7 @@ def sgd_blocks(w, g, v, rule, lr, momentum, first, last, skip, call, k0, k1):
     for block in range(first, last):
         begin = block * BLOCK - skip
         low, high = max(begin, 0), min(begin + BLOCK, w.size)
-        fill(words, call + np.uint64(block * CALLS), k0, k1)
+        fill(words, call + np.uint64(block * CALLS), k0, k1, (after(w, high), after(g, high), after(v, high)))
         updated = values[: high - low]
         descend(w[low:high], g[low:high], v[low:high], updated, rule, lr, momentum)
         round_block(updated, random[low - begin :], updated, rule)
