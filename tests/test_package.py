@@ -1,6 +1,7 @@
 """What is released works: the wheel holds the program and no solution, installs into an empty environment, and runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -107,3 +108,20 @@ def test_help_comes_at_once():
         run(sys.executable, "-m", "hpcdl", "--help")
         seconds.append(time.perf_counter() - begin)
     assert min(seconds) < 0.4
+
+
+def python(version: str) -> str | None:
+    """A Python of that version on this machine: on the path, or among pyenv's."""
+    found = [shutil.which(f"python{version}"), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))]
+    answers = (path for path in found if path and not subprocess.run([path, "-c", ""], capture_output=True).returncode)
+    return next(answers, None)
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_every_supported_python_reads_every_file_without_a_warning_and_imports_the_packages(version, tmp_path):
+    if not (program := python(version)):
+        pytest.skip(f"Python {version} is absent")
+    run("git", "clone", "-q", ROOT, tmp_path / "clone")
+    folders = ("hpcdl", "autograder", "labs", "tests", "benchmarks")
+    run(program, "-W", "error", "-m", "compileall", "-q", *folders, cwd=tmp_path / "clone")
+    assert run(program, "-c", "import hpcdl, autograder; print(hpcdl.__version__)", cwd=tmp_path / "clone")
