@@ -1,5 +1,7 @@
 """Each rank's chunk to all: the second half of a ring all-reduce."""
 
+from collections.abc import Sequence
+
 import torch
 
 from hpcdl.collectives.chunks import chunks
@@ -10,7 +12,11 @@ def all_gather(x: torch.Tensor, comm) -> None:
 
     Round the ring, p-1 messages of about n/p bytes per rank: (p-1) alpha + (p-1)/p n beta.
     """
+    pass_round(chunks(x, comm.size), comm)
+
+
+def pass_round(pieces: Sequence[torch.Tensor], comm) -> None:
+    """Overwrite piece r with rank r's, for all r."""
     p, rank = comm.size, comm.rank
-    pieces = chunks(x, p)
     for step in range(p - 1):
         comm.sendrecv(pieces[(rank - step) % p], (rank + 1) % p, pieces[(rank - step - 1) % p], (rank - 1) % p)

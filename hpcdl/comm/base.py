@@ -75,7 +75,7 @@ class Communicator(ABC):
     rank: int
     size: int
     devices = ("cpu",)  # where a tensor may live
-    segment: int | None = None  # bytes: a longer message is best added up in such pieces, each while the next arrives
+    segment: int | None = None  # bytes: messages of a ring that are longer would be forgotten by the processor's cache
     patient = True  # in the background: waits leave the core to the rank's own work
     given_up = False  # in the background: nobody waits for the result any more
 
@@ -99,6 +99,14 @@ class Communicator(ABC):
             raise ValueError(f"rank {self.rank}: sendrecv: x and out share memory; receive into a tensor of its own")
         incoming = self._irecv("sendrecv", out, source, tag)
         self._wait("sendrecv", self._isend("sendrecv", x, dest, tag), incoming)
+
+    def sendrecv_add(
+        self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, scratch: torch.Tensor, tag: int = 0
+    ) -> None:
+        """Send `x` to `dest`, and add to `out` what `source` sends; it may come through `scratch`, of the same size."""
+        dest = self._check("sendrecv_add", "x", x, "dest", dest, tag)
+        source = self._check("sendrecv_add", "scratch", scratch, "source", source, tag)
+        self._sendrecv_add(x, dest, out, source, scratch, tag)
 
     def isend(self, x: torch.Tensor, dest: int, tag: int = 0) -> Request:
         """Begin to send `x`; leave it unchanged until the request's `wait()` returns."""
@@ -154,6 +162,11 @@ class Communicator(ABC):
 
     @abstractmethod
     def _irecv(self, op: str, out: torch.Tensor, source: int, tag: int) -> Request: ...
+
+    def _sendrecv_add(self, x, dest: int, out, source: int, scratch, tag: int) -> None:
+        incoming = self._irecv("sendrecv_add", scratch, source, tag)
+        self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
+        self.accumulate(out, scratch)
 
     @abstractmethod
     def _wait(self, op: str, *requests: Request) -> None:

@@ -47,6 +47,10 @@ class TorchComm(Communicator):
         for work in dist.batch_isend_irecv([outgoing, incoming]):
             work.wait()
 
+    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
+        self.sendrecv(x, dest, scratch, source, tag)
+        self.accumulate(out, scratch)
+
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)
         message.work = dist.isend(x.detach(), group=self.group, tag=tag, group_dst=dest)

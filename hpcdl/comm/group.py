@@ -35,6 +35,9 @@ class Group(Communicator):
     def compute(self, seconds):
         self.comm.compute(seconds)
 
+    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
+        self.comm._sendrecv_add(x, self.ranks[dest], out, self.ranks[source], scratch, tag)
+
     def _isend(self, op, x, dest, tag):
         return self.comm._isend(op, x, self.ranks[dest], tag)
 

@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from hpcdl.comm.background import Foreground
 from hpcdl.comm.base import CommError, Communicator, Request, describe, disagreement, size_of
+from hpcdl.comm.cells import LONGEST, SHORTEST, Cells
 
 DATATYPES = {  # what all_reduce can add
     torch.float32: MPI.FLOAT,
@@ -36,7 +37,11 @@ _under_way: set = set()
 
 
 class _Message(Request):
-    __slots__ = ("mpi",)
+    __slots__ = ("mpi", "sum")  # the request of MPI's own; what a message is added to that is not wanted for itself
+
+    def __init__(self, *what):
+        super().__init__(*what)
+        self.sum = None
 
 
 class MPIComm(Communicator):
@@ -46,7 +51,7 @@ class MPIComm(Communicator):
     before it begins, at the price of one small message more: MPI itself may mix up two that do not match, silently.
     """
 
-    segment = 1 << 20
+    segment = LONGEST
     threaded = False  # whether this is the twin that `background()` uses
 
     def __init__(self, mpi: MPI.Intracomm | None = None, timeout: float | None = None, check: bool = True):
@@ -55,6 +60,7 @@ class MPIComm(Communicator):
         self.timeout, self.check = timeout, check
         self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
         self._waits = 0  # so many times this rank has begun to wait
+        self._cells = self._new_cells()
 
     def clock(self) -> float:
         return time.perf_counter()
@@ -66,6 +72,7 @@ class MPIComm(Communicator):
     def for_thread(self):
         twin = copy.copy(self)
         twin.threaded = True
+        twin._cells = twin._new_cells()
         return twin
 
     def situation(self) -> dict | None:
@@ -93,18 +100,30 @@ class MPIComm(Communicator):
             if message.comm is self:
                 message.comm = before
         self.mpi, self._waiting = mpi, None
+        self._cells = self._new_cells()
 
     def finish(self, mpi: MPI.Request, op: str) -> None:
         """Wait for a request of MPI's own, in a way that can be interrupted."""
         self._poll(mpi, (op,))
 
+    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
+        incoming = self._irecv("sendrecv_add", scratch, source, tag)
+        incoming.sum = out
+        self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
+
+    def _new_cells(self) -> Cells:
+        return Cells(self.mpi, self.mpi.Get_attr(MPI.TAG_UB) - self.threaded)
+
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)
-        message.mpi = self.mpi.Isend(_bytes(x), dest, tag)
+        place = self._cells.put(x, dest) if SHORTEST <= x.nbytes <= LONGEST else None
+        message.mpi = self.mpi.Isend(_bytes(x) if place is None else place, dest, tag)
         _under_way.add(message)
         return message
 
     def _irecv(self, op, out, source, tag):
+        if SHORTEST <= out.nbytes <= LONGEST:
+            self._cells.invite(source)
         message = _Message(self, op, "source", out, source, tag)
         message.mpi = self.mpi.Irecv(_bytes(out), source, tag)
         _under_way.add(message)
@@ -117,8 +136,27 @@ class MPIComm(Communicator):
             self._poll(request.mpi, (op, pending), status)
             request.done = True
             _under_way.discard(request)
-            if status is not None and status.Get_count(MPI.BYTE) != request.x.nbytes:
-                raise self._misfit(request, f"{status.Get_count(MPI.BYTE)} bytes")
+            if status is not None:
+                self._land(request, status.Get_count(MPI.BYTE))
+
+    def _land(self, request: _Message, nbytes: int) -> None:
+        """Bring a message where it belongs, of which `nbytes` came over MPI."""
+        arrived = self._cells.find(request.x, request.peer, nbytes)
+        if arrived is None:
+            if nbytes != request.x.nbytes:
+                raise self._misfit(request, f"{nbytes} bytes")
+            if request.sum is not None:
+                self.accumulate(request.sum, request.x)
+            return
+        try:
+            if arrived.nbytes != request.x.nbytes:
+                raise self._misfit(request, f"{arrived.nbytes} bytes")
+            if request.sum is None:
+                arrived.copy_to(request.x)
+            else:
+                self.accumulate(request.sum, arrived.view(request.x.dtype))
+        finally:
+            arrived.free()
 
     def _broadcast(self, x, root):
         self._agree(x, "broadcast", f"root={root}")

@@ -24,11 +24,11 @@ for n in sorted({1, max(1, comm.size - 1), comm.size, 1000, 100_003}):
         simulate(lambda simulated: all_reduce(here[simulated.rank], simulated), comm.size)
         all_reduce(there[comm.rank], comm)
         assert torch.equal(here[comm.rank], there[comm.rank]), (name, n, comm.rank)
-n = comm.size * comm.segment // 4 + 5 * 1024 * 1024 // 4 + 3  # chunks of more than one piece, the last one short
+n = comm.size * comm.segment // 4 + 5 * 1024 * 1024 // 4 + 3  # more than one block
 rows = torch.randint(-9, 9, (comm.size, n), generator=torch.Generator().manual_seed(0)).float()
 mine = rows[comm.rank].clone()
 ALL_REDUCE["ring"](mine, comm)
-assert torch.equal(mine, rows.sum(0)), "pieces"
+assert torch.equal(mine, rows.sum(0)), "blocks"
 comm.barrier()
 sys.stdout.write(f"rank {comm.rank} agrees\n")  # one write: print makes two, and mpiexec mixes the ranks
 """

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hpcdl.collectives import all_gather, broadcast, reduce, reduce_scatter, tree_all_reduce
+from hpcdl.collectives import all_gather, broadcast, reduce, reduce_scatter, ring_all_reduce, tree_all_reduce
 from hpcdl.comm import Group, simulate
 
 RANKS = [*range(1, 10), 16, 33]
@@ -56,17 +56,20 @@ def test_reduce_scatter_leaves_rank_r_with_chunk_r_of_the_sum(p, n):
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 @pytest.mark.parametrize("n", [1, 16, 17, 100, 1003])
-def test_a_machine_that_adds_in_pieces_gets_the_same_bits_from_the_same_bytes(p, n):
-    x = rows(p, n)
+def test_a_ring_of_short_messages_moves_the_same_bytes_to_the_same_sum(p, n):
+    x = rows(p, n).mul(100).round()  # whole numbers: the same sum in every order
 
     def rank(comm, segment):
         comm.segment = segment
         mine = x[comm.rank].clone()
-        return reduce_scatter(mine, comm).clone()
+        ring_all_reduce(mine, comm)
+        return mine
 
-    whole, pieces = (simulate(rank, p, segment) for segment in (None, 64))
-    assert all(map(torch.equal, whole.results, pieces.results))
-    assert whole.bytes_sent == pieces.bytes_sent
+    whole, short = (simulate(rank, p, segment) for segment in (None, 64))
+    assert all(torch.equal(result, x.sum(0)) for result in (*whole.results, *short.results))
+    assert sum(whole.bytes_sent) == sum(short.bytes_sent)
+    assert max([0, *(event.nbytes for event in short.trace if event.op == "send")]) <= 64
+    assert len([event for event in short.trace if event.op == "send"]) == 2 * p * (p - 1) * -(-n * 8 // (p * 64))
 
 
 @pytest.mark.parametrize("p", RANKS)

@@ -1,0 +1,153 @@
+"""Long messages through memory that ranks share: they arrive as any other, and where they cannot, MPI carries them."""
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+START = r"""
+import os
+import sys
+import torch
+from hpcdl.comm import CommError, MPIComm, TracingComm, cells
+from hpcdl.comm.cells import CELLS, LONGEST, SHORTEST, Cells
+
+torch.set_num_threads(1)
+ways = {"cell": 0, "MPI": 0}
+put = Cells.put
+
+def counted(self, x, dest):
+    place = put(self, x, dest)
+    ways["MPI" if place is None else "cell"] += 1
+    return place
+
+Cells.put = counted
+comm = MPIComm(timeout=20)
+p, rank = comm.size, comm.rank
+after, before = (rank + 1) % p, (rank - 1) % p
+
+def meet(comm=comm):
+    # From here on both neighbours have each other's invitation.
+    for _ in range(2):
+        comm.sendrecv(torch.zeros(SHORTEST), after, torch.ones(SHORTEST), before)
+        comm.barrier()
+"""
+END = r"""
+comm.barrier()
+sys.stdout.write(f"rank {rank} is right\n")  # one write: print makes two, and mpiexec mixes the ranks
+"""
+
+EVERY_SIZE = r"""
+meet()
+assert "/memfd:hpcdl (deleted)" in open("/proc/self/maps").read()  # no name in /dev/shm that could outlive its process
+used = ways["cell"]
+for dtype in (torch.float32, torch.bfloat16, torch.bool, torch.int64):
+    for nbytes in (32, SHORTEST - 8, SHORTEST, SHORTEST + 8, LONGEST, LONGEST + 8):
+        n = nbytes // dtype.itemsize
+        x, out = torch.full((n,), rank + 1).to(dtype), torch.zeros(n, dtype=dtype)
+        comm.sendrecv(x, after, out, before)
+        assert torch.equal(out, torch.full((n,), before + 1).to(dtype)), (dtype, nbytes)
+        comm.barrier()
+assert ways["cell"] - used == 4 * 3, ways
+
+# More under way than there are cells, received in another order; what was given to isend may not change, but a cell's
+# message has left already.
+n, many = SHORTEST // 4, 2 * CELLS
+requests = [comm.isend(torch.full((n,), float(tag)), after, tag) for tag in range(many)]
+comm.barrier()
+out = torch.zeros(n)
+for tag in reversed(range(many)):
+    comm.recv(out, before, tag)
+    assert (out == tag).all()
+for request in requests:
+    request.wait()
+comm.barrier()
+used = ways["cell"]
+requests = [comm.isend(torch.ones(n), after, tag) for tag in range(CELLS)]
+assert ways["cell"] == used + CELLS  # all cells are free again
+for tag in range(CELLS):
+    comm.recv(out, before, tag)
+    requests[tag].wait()
+
+# To add, from a cell or from `scratch`, and what a trace tells of it.
+traced = TracingComm(comm)
+for machine in (comm, traced):
+    for n in (3, SHORTEST, LONGEST // 4 + 1):
+        total = torch.ones(n)
+        machine.sendrecv_add(torch.full((n,), 2.0), after, total, before, torch.empty(n))
+        assert (total == 3).all()
+        comm.barrier()
+assert [event.op for event in traced.trace] == ["send", "recv", "accumulate"] * 3
+assert [event.nbytes for event in traced.trace][:2] == [12, 12]
+
+# Numbers that could be taken for a place are none: it starts with a token.
+out = torch.zeros(32, dtype=torch.uint8)
+comm.sendrecv(torch.arange(32, dtype=torch.uint8), after, out, before)
+assert out.tolist() == list(range(32))
+"""
+
+MISFIT = r"""
+meet()
+x = torch.zeros(SHORTEST)
+if rank == 0:
+    comm.send(x, 1)
+    comm.send(x, 1)
+else:
+    for out in (x[:-1], torch.zeros(SHORTEST + 1)):
+        try:
+            comm.recv(out, 0)
+        except CommError as error:
+            assert f"out has {out.nbytes} bytes, the message {x.nbytes} bytes" in str(error), error
+        else:
+            raise AssertionError("a message that does not fit was taken")
+comm.barrier()
+used = ways["cell"]
+requests = [comm.isend(x, after, tag) for tag in range(CELLS)]
+assert ways["cell"] == used + CELLS  # none is lost to the messages that did not fit
+for tag in range(CELLS):
+    comm.recv(torch.zeros(SHORTEST), before, tag)
+    requests[tag].wait()
+"""
+
+REFUSED = r"""
+def refuse(*_):
+    raise PermissionError("forbidden")
+
+if CASE == "no memory":
+    os.memfd_create = refuse
+elif CASE == "walls":
+    cells.os.open = refuse
+elif CASE == "another machine":  # there the same number may be another process's file
+    invite = Cells.invite
+    def elsewhere(self, source):
+        invite(self, source)
+        if self._from[source] is not None:
+            self._from[source].bytes[:16] = bytes(16)
+    Cells.invite = elsewhere
+meet()
+for n in (SHORTEST, LONGEST // 4):
+    out = torch.zeros(n)
+    comm.sendrecv(torch.full((n,), float(rank)), after, out, before)
+    assert (out == before).all()
+assert ways["cell"] == 0, ways
+"""
+
+
+def all_right(printed: str, p: int) -> bool:
+    return sorted(printed.splitlines()) == [f"rank {rank} is right" for rank in range(p)]
+
+
+@pytest.mark.parametrize("p", [pytest.param(1, marks=pytest.mark.long), 2, 3])
+def test_every_size_order_and_number_of_messages_arrives(mpiexec, p):
+    _, printed = mpiexec(p, "-c", START + EVERY_SIZE + END)
+    assert all_right(printed, p), printed
+
+
+def test_a_message_that_does_not_fit_is_named_with_its_own_size(mpiexec):
+    _, printed = mpiexec(2, "-c", START + MISFIT + END)
+    assert all_right(printed, 2), printed
+
+
+@pytest.mark.parametrize("case", ["no memory", "walls", "another machine"])
+def test_where_memory_cannot_be_shared_mpi_carries_everything(mpiexec, case):
+    _, printed = mpiexec(2, "-c", f"CASE = {case!r}\n{START}{REFUSED}{END}")
+    assert all_right(printed, 2), printed
