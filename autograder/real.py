@@ -120,7 +120,7 @@ def team(zygote: Zygote, cells: list) -> Iterator["Team"]:
         ranks = [stack.enter_context(Rank(zygote, folder, place)) for place in found]
         for rank in ranks:
             Session.begin(rank, PATIENCE)
-        if not all(rank.in_step() for rank in ranks):
+        if not all(rank.answers() for rank in ranks):
             raise LauncherError("MPI did not start in the sandbox")
         yield Team(ranks, cells)
 
@@ -140,6 +140,10 @@ class Team(Session):
             self.cells = []
         for rank in self.ranks:
             Session.begin(rank, seconds)
+
+    def spent(self) -> float:
+        """Seconds of the rank that took most."""
+        return max(rank.spent() for rank in self.ranks)
 
     def results(self, run: Run) -> list[tuple]:
         """By rank, what it returned and its arguments after the call."""

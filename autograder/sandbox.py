@@ -62,7 +62,7 @@ def words() -> str:
 
 def spare_uid() -> int:
     """A user id that owns nothing, for root to become; 0 where it cannot: no root, or Python's files are root's own."""
-    needed = [Path(path).resolve() for path in (sys.executable, os.__file__, sys.prefix, PACKAGE)]
+    needed = [Path(path).resolve() for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, PACKAGE)]
     closed = any(not folder.stat().st_mode & 0o001 for path in needed for folder in (path, *path.parents))
     return 0 if os.name != "posix" or os.geteuid() or closed else SPARE_UIDS[os.getpid() % len(SPARE_UIDS)]
 

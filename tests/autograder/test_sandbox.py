@@ -1,8 +1,10 @@
 """A student's code reaches no file, network or process but its own; and what it needs, it still can use."""
 
 import os
+import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -138,8 +140,17 @@ def test_root_takes_a_spare_user_id_only_where_it_can_still_import(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert sandbox.spare_uid() == 0
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(sandbox.sys, "executable", os.devnull)  # open to all, as every other path here
-    assert sandbox.spare_uid() in (0, *sandbox.SPARE_UIDS)
+    with tempfile.TemporaryDirectory() as folder:
+        module = Path(folder, "os.py")
+        module.touch(mode=0o644)
+        monkeypatch.setattr(os, "__file__", str(module))
+        for holder, name in ((sys, "executable"), (sys, "prefix")):
+            monkeypatch.setattr(holder, name, folder)
+        monkeypatch.setattr(sandbox, "PACKAGE", Path(folder))
+        Path(folder).chmod(0o755)
+        assert sandbox.spare_uid() in sandbox.SPARE_UIDS
+        Path(folder).chmod(0o700)
+        assert sandbox.spare_uid() == 0
 
 
 def test_a_zygote_that_the_system_refuses_is_an_error_and_not_a_weaker_one(monkeypatch):
