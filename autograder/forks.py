@@ -18,6 +18,7 @@ import socket
 from pathlib import Path
 
 from . import mpi_rank, protocol, sandbox
+from .peer import mark_of
 from .protocol import Frame, ProtocolError, UnsendableError
 from .worker import Worker, text_of
 
@@ -140,9 +141,10 @@ class SocketWorker(Worker):
         protocol.send(self.sock, frame)
         while True:
             reply = self.incoming.receive()
-            if reply.header[:1] != ["call"]:
+            if reply.header[:1] == ["call"]:
+                protocol.send_bytes(self.sock, self.reply(reply))
+            elif mark_of(reply) == mark_of(frame):
                 return reply
-            protocol.send_bytes(self.sock, self.reply(reply))
 
     def reply(self, frame: Frame) -> bytes:
         """The reply to a call, in a form that can be sent whatever the result is."""
@@ -151,7 +153,7 @@ class SocketWorker(Worker):
             return protocol.pack(reply)
         except (UnsendableError, ValueError, TypeError, RecursionError) as error:
             problem = {"kind": "unsendable", "type": type(error).__name__, "text": text_of(error)}
-            return protocol.pack(Frame(["error", problem]))
+            return protocol.pack(Frame(["error", problem, mark_of(frame)]))
 
     def run(self) -> None:
         """Serve until the grader closes the connection or breaks the protocol."""

@@ -4,13 +4,16 @@ Both sides are a `Peer`. While one waits for a reply it serves the calls of the 
 call back a function of the check that was passed to it. Arguments are copied in and, after the call, copied out:
 the caller's own lists, dicts, tensors and generators then hold what the callee left in them.
 
-    ["call", target, arguments, keywords, objects, seconds]
+    ["call", target, arguments, keywords, objects, seconds, mark]
                                                         target: ["name", f] | ["operator", op] | ["yours", number]
-    ["reply", result, changes]                          changes: [[number of an argument's part, its contents], ...]
-    ["error", {"kind": ..., "text": ..., ...}]
+    ["reply", result, changes, mark]                    changes: [[number of an argument's part, its contents], ...]
+    ["error", {"kind": ..., "text": ..., ...}, mark]
+
+The mark is a random number, which the answer repeats: what a student's code writes ahead of time answers nothing.
 """
 
 import operator
+import os
 
 import torch
 
@@ -75,10 +78,11 @@ class Peer:
         """
         writer = Writer(self, objects=objects)
         parts = [writer.write(tuple(args)), writer.write(tuple((kwargs or {}).items()))]
-        reply = self.ask(Frame(["call", target, *parts, objects, seconds], writer.buffers))
-        if reply.header[:1] == ["error"] and len(reply.header) == 2:
+        mark = int.from_bytes(os.urandom(6), "big")
+        reply = self.ask(Frame(["call", target, *parts, objects, seconds, mark], writer.buffers))
+        if reply.header[:1] == ["error"] and len(reply.header) == 3:
             raise self.error(reply.header[1])
-        if reply.header[:1] != ["reply"] or len(reply.header) != 3 or type(reply.header[2]) is not list:
+        if reply.header[:1] != ["reply"] or len(reply.header) != 4 or type(reply.header[2]) is not list:
             raise ProtocolError("neither a reply nor an error")
         reader = Reader(reply, self, writer.numbered, objects=objects)
         result = reader.read(reply.header[1])
@@ -91,7 +95,7 @@ class Peer:
         assign(argument, contents)
 
     def ask(self, frame: Frame) -> Frame:
-        """Send a call and return the reply to it, serving the other side's calls meanwhile."""
+        """Send a call and return the answer to it, serving the other side's calls meanwhile."""
         raise NotImplementedError
 
     def error(self, problem) -> Exception:
@@ -101,16 +105,19 @@ class Peer:
     # Serving
 
     def serve(self, frame: Frame) -> Frame:
-        """The reply to a call of the other side's."""
+        """The answer to a call of the other side's."""
         try:
-            return self.perform(frame)
+            answer = self.perform(frame)
         except Exception as error:
-            return Frame(["error", self.describe(error)])
+            answer = Frame(["error", self.describe(error)])
+        answer.header.append(mark_of(frame))
+        return answer
 
     def perform(self, frame: Frame) -> Frame:
-        if len(frame.header) != 6 or frame.header[0] != "call" or type(frame.header[4]) is not bool:
+        """The answer without its mark."""
+        if len(frame.header) != 7 or frame.header[0] != "call" or type(frame.header[4]) is not bool:
             raise ProtocolError("not a call")
-        _, target, args, kwargs, objects, _ = frame.header
+        _, target, args, kwargs, objects, *_ = frame.header
         reader = Reader(frame, self, objects=self.lends(objects), grads=True)
         args, kwargs = reader.read(args), reader.read(kwargs)
         result = self.invoke(target, args, dict(kwargs))
@@ -131,6 +138,11 @@ class Peer:
     def describe(self, error: BaseException) -> dict:
         """A problem for the other side's `error`."""
         return {"kind": "exception", "type": type(error).__name__, "text": str(error)[:500]}
+
+
+def mark_of(frame: Frame) -> int | None:
+    """The mark of a call or an answer; None where it has none."""
+    return frame.header[-1] if frame.header and type(frame.header[-1]) is int else None
 
 
 def changes(reader: Reader, writer: Writer) -> list:

@@ -7,6 +7,7 @@ breaks a rule is a `ProtocolError`.
 """
 
 import json
+import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -127,6 +128,16 @@ class Incoming:
         """The next frame; TimeoutError when `left()` seconds are none any more."""
         header, body = lengths(self._read(PREFIX.size, left))
         return unpack(bytes(self._read(header, left)), self._read(body, left))
+
+    def waiting(self) -> bool:
+        """Whether something has come in that was not read, or the other side has ended."""
+        self.sock.setblocking(False)
+        try:
+            return bool(self.data) or self.sock.recv(1, socket.MSG_PEEK) is not None
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
     def _read(self, size: int, left: Left) -> bytearray:
         while (missing := size - len(self.data)) > 0:  # grows with what arrives: a promised length costs nothing

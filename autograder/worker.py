@@ -58,7 +58,7 @@ class Worker(Peer):
 
     def perform(self, frame: Frame) -> Frame:
         try:
-            with time_limit(frame.header[-1]), self.guard.up():
+            with time_limit(frame.header[5]), self.guard.up():
                 return super().perform(frame)
         except BaseException as error:
             if type(error) is KeyboardInterrupt and self.stops_on_interrupt:
@@ -85,10 +85,9 @@ class Worker(Peer):
             return self.run_rank(name, *args)
         return super().invoke(target, args, kwargs)
 
-    def begin(self, mark: int, forbidden: tuple) -> int:
-        """A check begins, and may not make the calls that `forbidden` names; `mark` is given back."""
+    def begin(self, forbidden: tuple) -> None:
+        """A check begins, and may not make the calls that `forbidden` names."""
         self.guard.forbid(tuple(map(str, forbidden)))
-        return mark
 
     def count_operators(self, operators: tuple) -> dict:
         """Count the calls of torch's `operators` from now on; returns the counts of those that were counted so far."""

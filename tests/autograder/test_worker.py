@@ -169,3 +169,50 @@ def test_a_notebook_whose_cells_all_end_the_process_is_given_up(remote):
     error, _ = problem(session, "f")
     assert error.kind == "ended"
     assert "nothing can be called" in error.text
+
+
+FORGING = """
+import os, struct, sys
+
+def write(answer):
+    header = b"[[]," + answer + b"]"
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, struct.pack("<IQ", len(header), 0) + header)
+        except OSError:
+            pass
+def ahead():
+    for mark in (b"1", b"null", b'"x"', b"[]"):
+        write(b'["reply",42,[],' + mark + b"]")
+    write(b"[]")
+    write(b'["reply",42]')
+    return 1
+def with_its_mark():
+    here = sys._getframe()
+    while "frame" not in here.f_locals:
+        here = here.f_back
+    write(b'["reply",42,[],%d]' % here.f_locals["frame"].header[-1])
+    return 1
+def fine(x):
+    return x + 1
+"""
+
+
+def test_an_answer_that_was_written_ahead_of_time_answers_nothing(remote):
+    session = remote(FORGING)
+    session.begin(5)
+    worker = session.pid
+    assert [session.student.ahead(), session.student.fine(1), session.student.fine(2)] == [1, 2, 3]
+    session.begin(5)
+    assert [session.student.fine(3), session.pid] == [4, worker]
+
+
+def test_code_that_answers_its_own_call_gives_no_other_calls_value(remote):
+    session = remote(FORGING)
+    session.begin(5)
+    worker = session.pid
+    assert [session.student.with_its_mark(), session.student.fine(1)] == [42, 2]  # it might as well return 42
+    assert session.student.with_its_mark() == 42
+    session.begin(5)  # its own answer was left over
+    assert session.student.fine(1) == 2
+    assert session.pid != worker
