@@ -89,7 +89,9 @@ def undisturbed(tmp_path_factory):
     begin = time.monotonic()
     whole = command(place / "in", place / "out", "--secret-file", str(place / "secret"))
     subprocess.run(whole, check=True, capture_output=True)
-    return place, grades(place / "out"), time.monotonic() - begin
+    seconds = time.monotonic() - begin
+    assert {row["status"] for row in rows(place / "out")} == {"graded"}
+    return place, grades(place / "out"), seconds
 
 
 @pytest.mark.skipif(sandbox.tier() == "weak", reason="this system has no sandbox")
