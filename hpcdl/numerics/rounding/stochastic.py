@@ -88,7 +88,10 @@ def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
         rounded = (x.view(torch.int32) + r).bitwise_and_(-0x10000).view(torch.float32)
     else:
         rounded = _round_float(x, r, fmt)
-    return rounded.masked_fill_(x.isnan(), torch.nan)
+    # A sum shows whether there may be NaN (or infinities of both signs): to look at each would take as long as Philox.
+    if x.sum().isnan():
+        rounded.masked_fill_(x.isnan(), torch.nan)
+    return rounded
 
 
 def _cut(parts: Tensor, r: Tensor, integers: torch.dtype = torch.int32) -> Tensor:

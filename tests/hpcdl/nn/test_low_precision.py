@@ -150,6 +150,8 @@ def finals(data, network, seeds, **settings) -> dict[str, list[float]]:
 
 def assert_nearest_stalls_where_stochastic_trains(found):
     mean = {name: statistics.mean(values) for name, values in found.items()}
+    for name, values in found.items():
+        print(f"{name}: {mean[name]:.1f} ({min(values):.1f} to {max(values):.1f}) % over {len(values)} seeds")
     assert mean["nearest"] <= mean["float32"] - 20, found
     assert abs(mean["stochastic"] - mean["float32"]) <= 2, found
 

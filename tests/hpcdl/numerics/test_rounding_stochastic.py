@@ -111,6 +111,14 @@ def test_the_result_is_a_neighbour_whatever_the_input(fmt):
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize("ends", [[torch.nan], [-torch.nan, torch.inf], [torch.inf, -torch.inf]], ids=str)
+def test_one_nan_among_many_numbers_stays_one(fmt, ends):
+    x = torch.cat([torch.randn(500), torch.tensor(ends), torch.randn(500)])
+    result = round_with(x, torch.zeros(len(x), dtype=torch.int32), fmt)
+    assert torch.equal(result.isnan(), x.isnan())
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
 @pytest.mark.parametrize("f", [0.0, 2**-16, 0.01, 0.25, 0.5, 0.9, 1 - 2**-16, 2**-18, 3 * 2**-18])
 def test_of_all_random_bits_the_right_share_goes_up(fmt, f):
     gap = fmt.quantum(torch.tensor(1.0)).item()
