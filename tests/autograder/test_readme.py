@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from autograder.cli import app
+from autograder.local import LocalSession
 from autograder.outputs.cli import app as export
+from autograder.run import run_exercise, seeds
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
@@ -101,6 +103,32 @@ def test_its_results_reach_the_gradebook_of_nbgrader_itself(repository, results,
             "ben": 0,
             "cyd": 0,
         }
+
+
+SHIFT = """
+import torch
+
+def shift(x, comm):
+    left, right, out = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size, torch.empty_like(x)
+    comm.sendrecv(x, right, out, left)
+    x.copy_(out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "points"),
+    [
+        (("", ""), 100),
+        (("(x, right, out, left)", "(x, left, out, right)"), 0),
+        (("x.copy_(out)", "comm.barrier(); x.copy_(out); comm.isend(x[:0], right), comm.recv(x[:0], left)"), 60),
+    ],
+)
+def test_the_exercise_over_ranks_checks_what_it_says(change, points):
+    (code,) = re.findall(r"```python\n(import torch\n.*?)```", README, re.DOTALL)
+    declared, answer = {}, {}
+    exec(code, declared)
+    exec(SHIFT.replace(*change), answer)
+    assert run_exercise(declared["shift"], LocalSession(answer), seeds(b"", "ada")).points == points
 
 
 def test_every_command_in_the_readme_exists():
