@@ -17,7 +17,7 @@ from autograder.selfcheck import bank
 
 LAB = "gradient_descent"
 KILLS = int(os.environ.get("HPCDL_KILLS", "50"))
-PIECES = 5
+PIECES = 10
 CLASS = int(os.environ.get("HPCDL_CLASS", "500"))
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -82,9 +82,9 @@ def without_times(value):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """A folder of 24 submissions, the secret's file, the grades of a batch that nobody disturbed, and its seconds."""
+    """A folder of 12 submissions, the secret's file, the grades of a batch that nobody disturbed, and its seconds."""
     place = tmp_path_factory.mktemp("undisturbed")
-    submissions(place / "in", 24, hostile=0)
+    submissions(place / "in", 12, hostile=0)
     (place / "secret").write_text("course")
     begin = time.monotonic()
     whole = command(place / "in", place / "out", "--secret-file", str(place / "secret"))
