@@ -86,6 +86,22 @@ def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
     assert isinstance(found["gpu"], dict) or found["gpu"].startswith("not measured")
 
 
+@pytest.mark.long
+def test_training_in_few_bits_is_measured_with_its_spread(tmp_path):
+    file = tmp_path / "low_precision.json"
+    command = [sys.executable, BENCHMARKS / "low_precision.py", "--quick", "--out", file]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(file.read_text())
+    assert {name: len(values) for name, values in found["accuracies"].items()} == {
+        "float32": 1,
+        "nearest": 1,
+        "stochastic": 1,
+    }
+    assert [row["promised"] for row in found["promises"]] == 3 * ["shown"] + [">= 20", "<= 2"]
+    assert "mean (least to most)" in ended.stdout
+
+
 def test_results_name_the_machine_and_none_of_its_paths():
     for path in sorted((BENCHMARKS / "results").glob("*.json")):
         assert not re.search(r'"[^"]*(?<![\w:])/(home|root|tmp|usr|work|Users|opt)/', path.read_text()), path.name

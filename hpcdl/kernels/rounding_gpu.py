@@ -75,12 +75,13 @@ def round_fixed(x, r, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, 
 
 @triton.jit
 def round_float(x, r, HIGH: tl.constexpr, MANTISSA: tl.constexpr, LEAST: tl.constexpr, SATURATES: tl.constexpr):
-    size = tl.minimum(tl.abs(x), 2 * HIGH)
-    field = tl.maximum(size.to(tl.int32, bitcast=True) >> 23, LEAST)
-    per_part = ((254 + 16 + MANTISSA - field) << 23).to(tl.float32, bitcast=True)  # a gap has 65536 parts
-    gap = ((field - MANTISSA) << 23).to(tl.float32, bitcast=True)
-    size = ((nearest(size * per_part, tl.int32) + r) >> 16).to(tl.float32) * gap
-    size = tl.where(size > HIGH, HIGH if SATURATES else float("inf"), size)
+    size = tl.minimum(tl.abs(x), HIGH if SATURATES else 2 * HIGH)
+    exponent = tl.maximum(size.to(tl.uint32, bitcast=True) & 0x7F800000, LEAST << 23)
+    parts = (((254 + 16 + MANTISSA) << 23) - exponent).to(tl.float32, bitcast=True)  # a gap has 65536 parts
+    gap = (exponent - (MANTISSA << 23)).to(tl.float32, bitcast=True)
+    size = ((nearest(size * parts, tl.int32) + r) >> 16).to(tl.float32) * gap
+    if not SATURATES:
+        size = tl.where(size > HIGH, float("inf"), size)
     rounded = size.to(tl.int32, bitcast=True) | (x.to(tl.int32, bitcast=True) & -2147483648)
     return tl.where(x == x, rounded.to(tl.float32, bitcast=True), float("nan"))
 

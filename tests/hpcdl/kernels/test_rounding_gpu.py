@@ -4,7 +4,18 @@ import pytest
 import torch
 
 from hpcdl.kernels.ahead_of_time import TARGETS, Build, compile_ahead
-from hpcdl.numerics.rounding import BF16, FLOATS, FP16, Fixed, encode, round_nearest, sgd, stochastic, stochastic_round
+from hpcdl.numerics.rounding import (
+    BF16,
+    FLOATS,
+    FP8_E4M3,
+    FP16,
+    Fixed,
+    encode,
+    round_nearest,
+    sgd,
+    stochastic,
+    stochastic_round,
+)
 
 FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 23)]
 PLACES = [(1, 0), (2**63 + 5, 3), (2**33, 2**40 + 5)]
@@ -72,6 +83,7 @@ CASES = {
     "fixed, stored": (Fixed(4, 12), "*i16"),
     "fixed": (Fixed(4, 12), "*fp32"),
     "FP16": (FP16, "*fp32"),
+    "FP8_E4M3": (FP8_E4M3, "*fp32"),
 }
 SCALARS = {"n": "i32:16", "seed": "i64", "call": "i32", "skip": "i32:16"}
 
@@ -109,7 +121,15 @@ def test_eight_elements_share_a_call_of_philox(reports, kernels):
 
 @pytest.mark.parametrize(
     ("case", "most"),
-    [("BF16, stored", 16), ("fixed, stored", 16), ("BF16", 16), ("fixed", 19.5), ("FP16", 27.5), ("step", 18.5)],
+    [
+        ("BF16, stored", 16),
+        ("BF16", 16),
+        ("fixed, stored", 16),
+        ("fixed", 19),
+        ("FP8_E4M3", 23),
+        ("FP16", 27),
+        ("step", 18),
+    ],
 )
 def test_the_code_is_short(reports, kernels, case, most):
     """All the instructions of a program, which has no loop, for its elements."""

@@ -1,0 +1,96 @@
+"""Training in 16-bit fixed point, to nearest and stochastically, beside float32: accuracy on digits over five seeds.
+
+    python benchmarks/low_precision.py               # minutes; LeNet, ten epochs
+    python benchmarks/low_precision.py --quick       # seconds: to see that it works, not to be quoted
+
+A seed decides the initial weights, the order of the images and the random bits, and is the same for the three
+arithmetics. Accuracies are of held-out images after the last epoch.
+"""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from machine import describe
+from rich.console import Console
+from rich.table import Table
+
+from hpcdl.data import Split, digits
+from hpcdl.nn.low_precision import NETWORKS, Precision, fresh, train
+from hpcdl.numerics.rounding import Fixed
+
+RESULTS = Path(__file__).parent / "results" / "low_precision.json"
+WORD = Fixed(8, 8)
+ARITHMETICS = {
+    "float32": Precision(),
+    "nearest": Precision.all_in(WORD, "nearest"),
+    "stochastic": Precision.all_in(WORD, "stochastic"),
+}
+
+Accuracies = dict[str, list[float]]  # arithmetic -> percent, by seed
+
+
+def measure(data: Split, network: str, seeds: int, epochs: int, lr: float, momentum: float) -> Accuracies:
+    """Held-out accuracy of each arithmetic after training, for each seed."""
+    found: Accuracies = {name: [] for name in ARITHMETICS}
+    for seed in range(seeds):
+        for name, precision in ARITHMETICS.items():
+            model = fresh(NETWORKS[network], seed)
+            *_, last = train(model, data, precision, lr=lr, momentum=momentum, epochs=epochs, seed=seed)
+            found[name].append(100 * last.accuracy)
+    return found
+
+
+def rows(found: Accuracies) -> list[dict]:
+    """Mean and spread of each arithmetic, and what is promised of the means."""
+    mean = {name: statistics.mean(values) for name, values in found.items()}
+    spreads = [
+        {"what": f"{name}: mean (least to most), %", "promised": "shown", "measured": spread(values)}
+        for name, values in found.items()
+    ]
+    lost = {name: mean["float32"] - mean[name] for name in ("nearest", "stochastic")}
+    return [
+        *spreads,
+        {"what": "nearest below float32, points", "promised": ">= 20", "measured": lost["nearest"]},
+        {"what": "stochastic from float32, points", "promised": "<= 2", "measured": abs(lost["stochastic"])},
+    ]
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+def table(found: Accuracies, title: str) -> Table:
+    shown = Table("seed", *found, title=title)
+    for seed, accuracies in enumerate(zip(*found.values(), strict=True)):
+        shown.add_row(str(seed), *(f"{accuracy:.1f}" for accuracy in accuracies))
+    shown.add_row("mean (least to most)", *map(spread, found.values()))
+    return shown
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="An MLP, one seed, two epochs.")] = False,
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = RESULTS,
+) -> None:
+    """Train in each arithmetic."""
+    setting = {"network": "lenet", "seeds": 5, "epochs": 10, "lr": 0.01, "momentum": 0.9}
+    if quick:
+        setting |= {"network": "mlp", "seeds": 1, "epochs": 2}
+    machine, found = describe(), measure(digits(size=28), **setting)
+    title = f"{setting['network']} on digits, {WORD}, {setting['epochs']} epochs: held-out accuracy in percent"
+    Console().print(table(found, title))
+    findings = {
+        "machine": machine,
+        "note": f"{title}, over {setting['seeds']} seeds.",
+        "setting": setting,
+        "accuracies": found,
+        "promises": rows(found),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(findings, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
