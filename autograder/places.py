@@ -9,11 +9,12 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hpcdl.cluster.launcher import LauncherError, find_launcher
+
+from . import scratch
 
 # A relay lives as long as the connection to the grader does, so nothing is left when the grader is killed.
 RELAY = """
@@ -42,7 +43,7 @@ def places(size: int) -> Iterator[list[Place]]:
     command = launcher()
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
-        server.bind(os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ranks"))
+        server.bind(os.path.join(stack.enter_context(scratch.Folder()), "ranks"))
         server.listen()
         server.settimeout(PATIENCE)
         stack.callback(_end, _start([*command, "-n", str(size)], server.getsockname()))

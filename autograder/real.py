@@ -6,7 +6,6 @@ more check of each exercise whose functions ran on 2 or 3 ranks and whose own ch
 
 import contextlib
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from functools import partial
 
 from hpcdl.cluster.launcher import LauncherError
 
-from . import checks
+from . import checks, scratch
 from .authoring import Check, Lab
 from .places import PATIENCE, Place, places
 from .protocol import Foreign
@@ -34,7 +33,8 @@ def repeat(lab: Lab, results: list[ExerciseResult], session: RemoteSession, zygo
     for exercise, result in zip(lab.exercises.values(), results, strict=True):
         runs = [run for name in exercise.functions for run in session.runs.get(name, [])]
         if runs and result.passed and not result.note:  # with a note it has passed with other code
-            todo.append((result, runs))
+            hidden = any(check.hidden for check in exercise.checks.values())
+            todo.append((result, runs, hidden))
     try:
         while todo:
             todo = _in_one_start(todo, session.cells, zygote)
@@ -46,15 +46,15 @@ def repeat(lab: Lab, results: list[ExerciseResult], session: RemoteSession, zygo
 def _in_one_start(todo: list, cells: list, zygote: Zygote) -> list:
     """Repeat exercises until one ends the ranks; those that are left, none of them after one that ran out of time."""
     with team(zygote, cells) as ranks:
-        for done, (result, runs) in enumerate(todo, start=1):
-            result.checks.append(verdict := judge(ranks, runs))
+        for done, (result, runs, hidden) in enumerate(todo, start=1):
+            result.checks.append(verdict := judge(ranks, runs, hidden))
             if ranks.failures:
                 return [] if verdict.kind == "timeout" else todo[done:]
     return []
 
 
-def judge(ranks: "Team", runs: list[Run]) -> CheckResult:
-    """The verdict on the same runs on real ranks."""
+def judge(ranks: "Team", runs: list[Run], hidden: bool) -> CheckResult:
+    """The verdict on the same runs on real ranks; `hidden` where students may not see their inputs."""
 
     def on_real_ranks(student, rng):
         "On 2 and 3 ranks of a real MPI it gives the same as on simulated ones."
@@ -62,7 +62,7 @@ def judge(ranks: "Team", runs: list[Run]) -> CheckResult:
             agree(ranks.results(run), run)
 
     check = Check("on_real_ranks", on_real_ranks, points=0.0, seconds=SECONDS)
-    verdict = CheckResult(check.name, check.title, check.points)
+    verdict = CheckResult(check.name, check.title, check.points, hidden=hidden)
     run_check(check, verdict, ranks, check.seconds)
     return verdict
 
@@ -116,7 +116,7 @@ class Rank(RemoteSession):
 def team(zygote: Zygote, cells: list) -> Iterator["Team"]:
     """Ranks that will run `cells`, until the block ends; LauncherError where they cannot be had."""
     with contextlib.ExitStack() as stack:
-        found, folder = stack.enter_context(places(max(SIZES))), stack.enter_context(tempfile.TemporaryDirectory())
+        found, folder = stack.enter_context(places(max(SIZES))), stack.enter_context(scratch.Folder())
         ranks = [stack.enter_context(Rank(zygote, folder, place)) for place in found]
         for rank in ranks:
             Session.begin(rank, PATIENCE)

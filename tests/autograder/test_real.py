@@ -17,6 +17,7 @@ from autograder import checks, doctor, feedback, real, sandbox
 from autograder.authoring import Lab
 from autograder.cli import app
 from autograder.outputs.instructor import flags
+from autograder.outputs.load import for_student
 from autograder.places import launcher
 from autograder.remote import RemoteSession
 from autograder.results import LabResult
@@ -38,12 +39,12 @@ IS_REAL = "type(comm).__name__ == 'MPIComm'"
 TITLE = "On 2 and 3 ranks of a real MPI it gives the same as on simulated ones."
 
 
-def make_lab() -> Lab:
+def make_lab(hidden: bool = False) -> Lab:
     lab = Lab("pairs", number=0, title="Pairs")
     swap = lab.exercise("swap", points=50, minutes=1)
     total = lab.exercise("total", points=50, minutes=1)
 
-    @swap.check(points=50)
+    @swap.check(points=50, hidden=hidden)
     def swapped(student, rng):
         "Two ranks swap."
         xs = torch.rand(2, 3, generator=rng)
@@ -76,8 +77,8 @@ def mpich(need):
 def graded(zygote):
     """The results of cells as the lab `pairs`, with those of the real ranks, and the notes of the pass."""
 
-    def graded(*cells: str) -> tuple[list, list]:
-        lab, labelled = make_lab(), [(f"cell {i}", code) for i, code in enumerate(cells)]
+    def graded(*cells: str, hidden: bool = False) -> tuple[list, list]:
+        lab, labelled = make_lab(hidden), [(f"cell {i}", code) for i, code in enumerate(cells)]
         with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, labelled, folder) as session:
             results = run_lab(lab, session, seeds(b"", "ada"))
         return results, real.repeat(lab, results, session, zygote)
@@ -128,6 +129,14 @@ def test_another_result_there_is_reported_and_costs_nothing(graded):
     result = LabResult("ada", "pairs", 100, [swap, total])
     assert LabResult.from_json(result.to_json()) == result
     assert flags([result]) == [("ada", f"pairs.swap: “{TITLE}” does not hold, and costs no points")]
+
+
+def test_of_a_hidden_check_the_student_sees_no_input_there_either(graded):
+    swap, _ = graded(only_there("x += 1"), TOTAL, hidden=True)[0]
+    assert "tensor(" in last(swap).call
+    (shown,) = for_student(LabResult("ada", "pairs", 100, [swap])).exercises
+    assert last(shown).status == "failed"
+    assert "tensor(" not in feedback.text(shown)
 
 
 def test_a_rank_that_ends_is_one_message_at_once_and_the_next_exercise_gets_new_ranks(graded):
