@@ -11,15 +11,12 @@ and with raised malloc thresholds.
 
 import json
 import os
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated
 
+import pair
 import torch
 import typer
 from machine import describe
@@ -45,13 +42,12 @@ Times = dict[str, dict[int, list[float]]]  # competitor -> bytes -> seconds per 
 # -- in each of the two processes -------------------------------------------------------------------------------------
 
 
-def work(sizes: list[int], repeats: int, store: str) -> Times | None:
-    """Measure every competitor at every size; rank 0 returns the times, of the slower rank."""
+def work(sizes: list[int], repeats: int) -> Times:
+    """Measure every competitor at every size: the times, of the slower rank."""
     from mpi4py import MPI
 
-    torch.set_num_threads(1)
     mpi = MPI.COMM_WORLD
-    competitors = _competitors(mpi, store)
+    competitors = _competitors(mpi)
     times: Times = {name: {} for name in competitors}
     for nbytes in sizes:
         x = torch.zeros(nbytes // 4)
@@ -63,17 +59,14 @@ def work(sizes: list[int], repeats: int, store: str) -> Times | None:
         for repeat in range(repeats):
             for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
                 times[name][nbytes].append(_measure(mpi, competitors[name], x, calls[name]))
-    torch.distributed.destroy_process_group()
-    return times if mpi.rank == 0 else None
+    return times
 
 
-def _competitors(mpi, store) -> dict:
+def _competitors(mpi) -> dict:
     from mpi4py import MPI
 
     from hpcdl.comm import MPIComm
 
-    file = torch.distributed.FileStore(store, mpi.size)
-    torch.distributed.init_process_group("gloo", store=file, rank=mpi.rank, world_size=mpi.size)
     comm = MPIComm(mpi)
 
     def mpi_allreduce(x):
@@ -112,25 +105,8 @@ def _check(name, f, x, mpi) -> None:
 
 
 def run_pair(malloc: str, sizes: list[int], repeats: int) -> Times:
-    """One pair of processes, from start to end; raises RuntimeError with what it printed when it fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        order = json.dumps([sizes, repeats, f"{folder}/store", f"{folder}/times.json"])
-        process = subprocess.Popen(
-            [find_launcher().path, "-n", "2", sys.executable, __file__, "--worker", order],
-            env={**os.environ, **MALLOC[malloc], "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            printed, _ = process.communicate(timeout=1800)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        if process.returncode:
-            raise RuntimeError(f"the measurement failed:\n{printed}")
-        times = json.loads(Path(folder, "times.json").read_text())
+    """The times of one pair of processes."""
+    times = pair.run(__file__, sizes, repeats, env={**os.environ, **MALLOC[malloc]})
     return {name: {int(nbytes): values for nbytes, values in column.items()} for name, column in times.items()}
 
 
@@ -247,10 +223,7 @@ def main(
 ) -> None:
     """Measure all-reduce on two ranks beside its peers, and the simulator."""
     if worker:
-        sizes, repeats, store, file = json.loads(worker)
-        times = work(sizes, repeats, store)
-        if times:
-            Path(file).write_text(json.dumps(times))
+        pair.answer(worker, work)
         return
     console = Console()
     machine = describe() | {"mpi": find_launcher().mpi}

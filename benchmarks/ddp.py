@@ -10,17 +10,13 @@ The curve over bucket sizes is predicted by `hpcdl.cost`, from all-reduces timed
 """
 
 import json
-import os
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import pair
 import torch
 import typer
 from machine import describe
@@ -130,16 +126,13 @@ def competitors(model: str, comm) -> dict[str, Competitor]:
     return found | {f"{DEFAULT:g} MB, overlapped": ours(DEFAULT, overlap=True)}
 
 
-def work(rounds: int, steps: int, store: str) -> dict | None:
-    """Time every competitor on every model; rank 0 returns seconds per step, of the slower rank, and of all-reduces."""
+def work(rounds: int, steps: int) -> dict:
+    """Time every competitor on every model: seconds per step, of the slower rank, and of all-reduces."""
     from mpi4py import MPI
 
     from hpcdl.comm import MPIComm
 
-    torch.set_num_threads(1)
     comm = MPIComm(check=False)
-    file = torch.distributed.FileStore(store, comm.size)
-    torch.distributed.init_process_group("gloo", store=file, rank=comm.rank, world_size=comm.size)
     found = {"steps": {}, "gradients": {}, "all_reduce": []}
     for model in MODELS:
         arms = competitors(model, comm)
@@ -158,8 +151,7 @@ def work(rounds: int, steps: int, store: str) -> dict | None:
         for name, values in times.items():
             times[name] = [slower(value, op=MPI.MAX) for value in values]
     found["all_reduce"] = [(nbytes, slower(seconds, op=MPI.MAX)) for nbytes, seconds in found["all_reduce"]]
-    torch.distributed.destroy_process_group()
-    return found if comm.rank == 0 else None
+    return found
 
 
 def time_steps(arm: Competitor, steps: int, comm, alone: bool) -> list[float]:
@@ -199,28 +191,6 @@ def same_weights(arms: dict[str, Competitor]) -> None:
 
 
 # -- here -------------------------------------------------------------------------------------------------------------
-
-
-def run_pair(rounds: int, steps: int) -> dict:
-    """Both processes, from start to end; raises RuntimeError with what they printed when they fail."""
-    with tempfile.TemporaryDirectory() as folder:
-        order = json.dumps([rounds, steps, f"{folder}/store", f"{folder}/found.json"])
-        process = subprocess.Popen(
-            [find_launcher().path, "-n", "2", sys.executable, __file__, "--worker", order],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            printed, _ = process.communicate(timeout=900)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        if process.returncode:
-            raise RuntimeError(f"the measurement failed:\n{printed}")
-        return json.loads(Path(folder, "found.json").read_text())
 
 
 def ratios(steps: dict) -> list[dict]:
@@ -307,14 +277,12 @@ def main(
 ) -> None:
     """Measure data-parallel steps on two ranks beside their peers."""
     if worker:
-        rounds, steps, store, file = json.loads(worker)
-        if found := work(rounds, steps, store):
-            Path(file).write_text(json.dumps(found))
+        pair.answer(worker, work)
         return
     console = Console()
     machine = describe() | {"mpi": find_launcher().mpi}
     console.print_json(json.dumps(machine))
-    found = run_pair(2, 2) if quick else run_pair(7, 4)
+    found = pair.run(__file__, *((2, 2) if quick else (7, 4)))
     rows, curve = ratios(found["steps"]), predictions(found)
     kept = promises(rows, curve)
     for model, times in found["steps"].items():

@@ -18,9 +18,14 @@ def reduce_scatter(x: torch.Tensor, comm) -> torch.Tensor:
     return pieces[comm.rank]
 
 
-def add_round(pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm) -> None:
-    """Sum piece r over the ranks on rank r, for all r; messages may arrive in `scratch`, long enough for each."""
+def add_round(pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm, weight: float = 1.0) -> None:
+    """Sum `weight` * piece r over the ranks on rank r, for all r; messages may arrive in `scratch`, as long as any.
+
+    What is added to is weighted in the same pass over memory; only the piece that leaves first needs one of its own.
+    """
     p, rank = comm.size, comm.rank
+    if weight != 1:
+        pieces[rank - 1].mul_(weight)
     for step in range(1, p):
         mine, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
-        comm.sendrecv_add(mine, (rank + 1) % p, target, (rank - 1) % p, scratch[: target.numel()])
+        comm.sendrecv_add(mine, (rank + 1) % p, target, (rank - 1) % p, scratch[: target.numel()], weight)

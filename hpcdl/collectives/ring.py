@@ -7,8 +7,8 @@ from hpcdl.collectives.chunks import blocks
 from hpcdl.collectives.reduce_scatter import add_round
 
 
-def ring_all_reduce(x: torch.Tensor, comm) -> None:
-    """Sum `x` over the ranks in place: p-1 steps that add chunks round the ring, p-1 that pass the sums on.
+def ring_all_reduce(x: torch.Tensor, comm, weight: float = 1.0) -> None:
+    """Sum `weight * x` over the ranks in place: p-1 steps that add chunks round the ring, p-1 that pass the sums on.
 
     2(p-1) messages of about n/p bytes per rank: 2(p-1) alpha + 2(p-1)/p n beta + (p-1)/p n gamma
     (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations"). Where the machine
@@ -18,5 +18,5 @@ def ring_all_reduce(x: torch.Tensor, comm) -> None:
     parts = blocks(x, comm)
     scratch = torch.empty_like(parts[0][0])
     for pieces in parts:
-        add_round(pieces, scratch, comm)
+        add_round(pieces, scratch, comm, weight)
         pass_round(pieces, comm)

@@ -3,7 +3,7 @@
     comm.rank, comm.size
     comm.send(x, dest, tag=0)              comm.recv(out, source, tag=0)
     comm.sendrecv(x, dest, out, source)    comm.isend(x, dest), comm.irecv(out, source) -> request.wait()
-    comm.sendrecv_add(x, dest, out, source, scratch)
+    comm.sendrecv_add(x, dest, out, source, scratch, weight=1.0)
     comm.broadcast(x, root=0)              comm.all_reduce(x)             comm.barrier()
     comm.accumulate(out, x)                comm.compute(seconds)          comm.clock()
     comm.background() -> .start(f), .wait(), .close()
@@ -14,12 +14,13 @@ The contract, kept by every machine:
 - Messages from one rank to another with one tag arrive in the order in which they were sent.
 - A correct program does not rely on buffering: `send` may wait until the receiver has posted its `recv`
   (the simulated machine always waits; MPI may). What `isend` was given must not change before `wait()`.
-- `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch)`; what is in `scratch` afterwards is left
-  open, since a machine may add from where the message lies.
+- `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch, weight)`; what `scratch` holds afterwards
+  is left open, since a machine may add from where the message lies.
 - `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in
   the same order. The course's own are in `hpcdl.collectives`.
-- `accumulate(out, x)` is `out += x`, and `compute(seconds)` is work of a known length: the simulated machine charges
-  virtual time for them (gamma per byte, and the seconds), elsewhere the first adds and the second does nothing.
+- `accumulate(out, x, weight=1.0)` is `out = weight * out + x`, and `compute(seconds)` is work of a known length: the
+  simulated machine charges virtual time for them (gamma per byte, and the seconds), elsewhere the first adds and the
+  second does nothing.
 - What `background()` returns calls `f(comm)` beside the rank's own work, one after the other in the order of `start`:
   a thread (MPI, gloo), a stream (NCCL), a second clock (simulated). Its `comm` has the same ranks, and messages only,
   which meet none of the rank's own. `wait()` returns when all is done, and raises what a call raised.

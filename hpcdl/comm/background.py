@@ -74,8 +74,8 @@ class Apart(Group):
     def __init__(self, comm: Communicator):
         super().__init__(comm, range(comm.size))
 
-    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
-        super()._sendrecv_add(x, dest, out, source, scratch, tag + APART)
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
+        super()._sendrecv_add(x, dest, out, source, scratch, weight, tag + APART)
 
     def _isend(self, op, x, dest, tag):
         return super()._isend(op, x, dest, tag + APART)

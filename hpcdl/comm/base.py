@@ -101,12 +101,19 @@ class Communicator(ABC):
         self._wait("sendrecv", self._isend("sendrecv", x, dest, tag), incoming)
 
     def sendrecv_add(
-        self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, scratch: torch.Tensor, tag: int = 0
+        self,
+        x: torch.Tensor,
+        dest: int,
+        out: torch.Tensor,
+        source: int,
+        scratch: torch.Tensor,
+        weight: float = 1.0,
+        tag: int = 0,
     ) -> None:
-        """Send `x` to `dest`, and add to `out` what `source` sends; it may come through `scratch`, of the same size."""
+        """Send `x` to `dest`; `out = weight * out +` what `source` sends, maybe through `scratch`, of the same size."""
         dest = self._check("sendrecv_add", "x", x, "dest", dest, tag)
         source = self._check("sendrecv_add", "scratch", scratch, "source", source, tag)
-        self._sendrecv_add(x, dest, out, source, scratch, tag)
+        self._sendrecv_add(x, dest, out, source, scratch, weight, tag)
 
     def isend(self, x: torch.Tensor, dest: int, tag: int = 0) -> Request:
         """Begin to send `x`; leave it unchanged until the request's `wait()` returns."""
@@ -134,9 +141,12 @@ class Communicator(ABC):
 
     # -- work -------------------------------------------------------------------------------------------------------
 
-    def accumulate(self, out: torch.Tensor, x: torch.Tensor) -> None:
-        """`out += x`, the arithmetic of a reduction."""
-        out += x
+    def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
+        """`out = weight * out + x`, the arithmetic of a reduction."""
+        if weight == 1:
+            out += x
+        else:
+            torch.add(x, out, alpha=weight, out=out)
 
     def compute(self, seconds: float) -> None:  # noqa: B027 - most machines do nothing here
         """Stand for work that takes `seconds`; only virtual time passes, and only in the simulated machine."""
@@ -163,10 +173,10 @@ class Communicator(ABC):
     @abstractmethod
     def _irecv(self, op: str, out: torch.Tensor, source: int, tag: int) -> Request: ...
 
-    def _sendrecv_add(self, x, dest: int, out, source: int, scratch, tag: int) -> None:
+    def _sendrecv_add(self, x, dest: int, out, source: int, scratch, weight: float, tag: int) -> None:
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
         self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
-        self.accumulate(out, scratch)
+        self.accumulate(out, scratch, weight)
 
     @abstractmethod
     def _wait(self, op: str, *requests: Request) -> None:

@@ -47,9 +47,9 @@ class TorchComm(Communicator):
         for work in dist.batch_isend_irecv([outgoing, incoming]):
             work.wait()
 
-    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         self.sendrecv(x, dest, scratch, source, tag)
-        self.accumulate(out, scratch)
+        self.accumulate(out, scratch, weight)
 
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)

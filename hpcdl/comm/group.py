@@ -29,14 +29,14 @@ class Group(Communicator):
 
         return Through(self.comm.background(), lambda comm: Group(comm, self.ranks))
 
-    def accumulate(self, out, x):
-        self.comm.accumulate(out, x)
+    def accumulate(self, out, x, weight=1.0):
+        self.comm.accumulate(out, x, weight)
 
     def compute(self, seconds):
         self.comm.compute(seconds)
 
-    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
-        self.comm._sendrecv_add(x, self.ranks[dest], out, self.ranks[source], scratch, tag)
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
+        self.comm._sendrecv_add(x, self.ranks[dest], out, self.ranks[source], scratch, weight, tag)
 
     def _isend(self, op, x, dest, tag):
         return self.comm._isend(op, x, self.ranks[dest], tag)

@@ -37,7 +37,7 @@ _under_way: set = set()
 
 
 class _Message(Request):
-    __slots__ = ("mpi", "sum")  # the request of MPI's own; what a message is added to that is not wanted for itself
+    __slots__ = ("mpi", "sum")  # the request of MPI's own; (out, weight) where the message is only to be added
 
     def __init__(self, *what):
         super().__init__(*what)
@@ -106,9 +106,9 @@ class MPIComm(Communicator):
         """Wait for a request of MPI's own, in a way that can be interrupted."""
         self._poll(mpi, (op,))
 
-    def _sendrecv_add(self, x, dest, out, source, scratch, tag):
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
-        incoming.sum = out
+        incoming.sum = out, weight
         self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
 
     def _new_cells(self) -> Cells:
@@ -146,7 +146,8 @@ class MPIComm(Communicator):
             if nbytes != request.x.nbytes:
                 raise self._misfit(request, f"{nbytes} bytes")
             if request.sum is not None:
-                self.accumulate(request.sum, request.x)
+                out, weight = request.sum
+                self.accumulate(out, request.x, weight)
             return
         try:
             if arrived.nbytes != request.x.nbytes:
@@ -154,7 +155,8 @@ class MPIComm(Communicator):
             if request.sum is None:
                 arrived.copy_to(request.x)
             else:
-                self.accumulate(request.sum, arrived.view(request.x.dtype))
+                out, weight = request.sum
+                self.accumulate(out, arrived.view(out.dtype), weight)
         finally:
             arrived.free()
 

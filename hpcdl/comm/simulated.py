@@ -280,9 +280,9 @@ class SimulatedComm(Communicator):
     def background(self):
         return _Beside(self)
 
-    def accumulate(self, out, x):
+    def accumulate(self, out, x, weight=1.0):
         start = self.clock()
-        out += x
+        super().accumulate(out, x, weight)
         self.machine.turns.advance(self.number, self.machine.links.gamma * out.nbytes)
         self.machine.trace.record(start, self.clock(), self.rank, "accumulate", -1, out.nbytes)
 

@@ -107,8 +107,8 @@ class TracingComm(Communicator):
         traced.trace = self.trace
         return traced
 
-    def accumulate(self, out, x):
-        self._record("accumulate", self.comm.accumulate, out, x, nbytes=out.nbytes)
+    def accumulate(self, out, x, weight=1.0):
+        self._record("accumulate", self.comm.accumulate, out, x, weight, nbytes=out.nbytes)
 
     def compute(self, seconds):
         self._record("compute", self.comm.compute, seconds)

@@ -1,8 +1,11 @@
 """Gradients in buckets: a few large messages in place of many small ones, in the order in which backward makes them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
+
+from hpcdl.collectives import ring_all_reduce
 
 
 def make_buckets(params: Iterable[torch.Tensor], cap_bytes: float) -> list[list[torch.Tensor]]:
@@ -70,11 +73,16 @@ class Bucket:
     def reduce(self, weight: float, all_reduce: Callable, comm) -> None:
         """Replace the gradients by the sum over ranks of weight * gradient.
 
-        Each piece is weighted just before it leaves, while the processor's cache still has it. With weight 0 nothing of
+        The ring weights while it adds; for the others each piece is weighted before it leaves. With weight 0 nothing of
         the gradients counts, not even NaN.
         """
+        if not weight:
+            self.flat.zero_()
+        elif all_reduce is ring_all_reduce:
+            all_reduce = partial(all_reduce, weight=weight)
+        else:
+            self.flat.mul_(weight)
         for piece in self.flat.split(self.piece):
-            piece.mul_(weight) if weight else piece.zero_()
             message = piece if piece.device.type in comm.devices else piece.to(comm.devices[0])
             all_reduce(message, comm)
             if message is not piece:

@@ -65,8 +65,8 @@ class _Watched(TracingComm):
         super()._wait(op, *requests)
         self._look()
 
-    def accumulate(self, out, x):
-        super().accumulate(out, x)
+    def accumulate(self, out, x, weight=1.0):
+        super().accumulate(out, x, weight)
         self._look()
 
     def _look(self):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcdl.collectives import all_gather, broadcast, reduce, reduce_scatter, ring_all_reduce, tree_all_reduce
-from hpcdl.comm import Group, simulate
+from hpcdl.comm import Group, TracingComm, simulate
 
 RANKS = [*range(1, 10), 16, 33]
 
@@ -70,6 +70,20 @@ def test_a_ring_of_short_messages_moves_the_same_bytes_to_the_same_sum(p, n):
     assert sum(whole.bytes_sent) == sum(short.bytes_sent)
     assert max([0, *(event.nbytes for event in short.trace if event.op == "send")]) <= 64
     assert len([event for event in short.trace if event.op == "send"]) == 2 * p * (p - 1) * -(-n * 8 // (p * 64))
+
+
+@pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm, lambda comm: Group(comm, range(comm.size))])
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_a_ring_weights_what_each_rank_brings_while_it_adds(p, wrap):
+    x, weights = rows(p, 100), torch.arange(1.0, p + 1) / 8
+
+    def rank(comm):
+        mine = x[comm.rank].clone()
+        ring_all_reduce(mine, wrap(comm), weights[comm.rank].item())
+        return mine
+
+    for result in simulate(rank, p).results:
+        torch.testing.assert_close(result, (weights[:, None] * x).sum(0))
 
 
 @pytest.mark.parametrize("p", RANKS)

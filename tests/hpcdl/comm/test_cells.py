@@ -75,8 +75,10 @@ for machine in (comm, traced):
         total = torch.ones(n)
         machine.sendrecv_add(torch.full((n,), 2.0), after, total, before, torch.empty(n))
         assert (total == 3).all()
+        machine.sendrecv_add(torch.full((n,), 2.0), after, total, before, torch.empty(n), weight=0.5)
+        assert (total == 3.5).all()
         comm.barrier()
-assert [event.op for event in traced.trace] == ["send", "recv", "accumulate"] * 3
+assert [event.op for event in traced.trace] == ["send", "recv", "accumulate"] * 6
 assert [event.nbytes for event in traced.trace][:2] == [12, 12]
 
 # Numbers that could be taken for a place are none: it starts with a token.

@@ -1,0 +1,53 @@
+"""Two ranks of MPI that run a benchmark's own file, and hand what they found to the process that started them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from hpcdl.cluster import find_launcher
+
+
+def run(file: str, *order, env: Mapping[str, str] = os.environ, seconds: float = 1800):
+    """What `answer` got from `work(*order)` in two ranks of `file --worker ...`, one thread each, as JSON has it.
+
+    Raises RuntimeError with what they printed when they fail, TimeoutExpired after `seconds`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            [find_launcher().path, "-n", "2", sys.executable, file, "--worker", json.dumps([folder, *order])],
+            env={**env, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            printed, _ = process.communicate(timeout=seconds)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        if process.returncode:
+            raise RuntimeError(f"the measurement failed:\n{printed}")
+        return json.loads(Path(folder, "found.json").read_text())
+
+
+def answer(worker: str, work: Callable) -> None:
+    """In a rank: do `work`, with gloo between the ranks beside MPI, and write what rank 0 returns."""
+    from mpi4py import MPI
+
+    folder, *order = json.loads(worker)
+    torch.set_num_threads(1)
+    rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+    store = torch.distributed.FileStore(f"{folder}/store", size)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    found = work(*order)
+    torch.distributed.destroy_process_group()
+    if rank == 0:
+        Path(folder, "found.json").write_text(json.dumps(found))
