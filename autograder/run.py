@@ -64,12 +64,11 @@ def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit
             continue
         verdict = _blank(exercise, check, seed_of)
         verdicts[check.name] = verdict
-        missing = next((verdicts[name] for name in check.needs if name in verdicts and not verdicts[name].passed), None)
-        if missing:
-            verdict.status, verdict.message = "skipped", f"Waits for “{missing.title}”."
-            continue
+        reason = _waits(check, verdicts)
         if late and grace <= 0:
-            verdict.status, verdict.message = "skipped", f"Not run, since “{late.title}” ran out of time."
+            reason = reason or f"Not run, since “{late.title}” ran out of time."
+        if reason:
+            verdict.status, verdict.message = "skipped", reason
             continue
         seconds = min(grace, limit(exercise, check)) if late else limit(exercise, check)
         run_check(check, verdict, session, seconds)
@@ -82,6 +81,12 @@ def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit
         elif verdict.kind == "timeout":
             late, grace = verdict, max(GRACE * seconds, LEAST_GRACE)
     return list(verdicts.values())
+
+
+def _waits(check: Check, verdicts: dict[str, CheckResult]) -> str:
+    """Why a check is not run: one that it needs has not passed."""
+    missing = next((verdicts[name] for name in check.needs if name in verdicts and not verdicts[name].passed), None)
+    return f"Waits for “{missing.title}”." if missing else ""
 
 
 def _shorter(seconds: float, late: CheckResult | None) -> str:
