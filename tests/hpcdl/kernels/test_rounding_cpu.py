@@ -1,5 +1,9 @@
 """Stochastic rounding compiled by Numba: the bits of plain torch, on any number of threads, from any place."""
 
+import os
+import platform
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -72,6 +76,36 @@ def test_what_is_stored_and_the_fused_step_have_the_bits_of_torch(kernels, fmt):
     sgd.sgd_into(*steps[1], fmt, 0.1, 0.9, 7, 5)
     assert torch.equal(*(step[0].view(torch.int16) for step in steps))
     assert torch.equal(*(step[2].view(torch.int32) for step in steps))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AVX2 is an extension of x86-64")
+def test_a_processor_with_shorter_vectors_gives_the_same_bits(kernels, tmp_path):
+    x = any_bits(5000)
+    x_file, out_file = tmp_path / "x.pt", tmp_path / "out.pt"
+    torch.save(x, x_file)
+    other = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma", "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", IN_ANOTHER_PROCESS, x_file, out_file]
+    subprocess.run(command, env=os.environ | other, check=True, timeout=250)
+    for fmt, found in zip(FORMATS, torch.load(out_file), strict=True):
+        here = torch.empty_like(x)
+        kernels.round_into(x, here, fmt, 7, 5)
+        assert torch.equal(found.view(torch.int32), here.view(torch.int32)), str(fmt)
+
+
+IN_ANOTHER_PROCESS = """
+import sys
+import torch
+from hpcdl.kernels import rounding_cpu
+from hpcdl.numerics.rounding import FLOATS, Fixed
+
+formats = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 15), Fixed(1, 23), Fixed(24, 0), Fixed(2, 0)]
+x = torch.load(sys.argv[1])
+outs = [torch.empty_like(x) for _ in formats]
+for out, fmt in zip(outs, formats):
+    rounding_cpu.round_into(x, out, fmt, 7, 5)
+torch.save(outs, sys.argv[2])
+"""
 
 
 def test_a_computer_where_nothing_can_be_written_still_compiles(kernels, monkeypatch):
