@@ -161,6 +161,7 @@ def test_a_rank_that_waits_for_ever_takes_one_limit_and_says_where(graded, monke
     assert check.kind == "timeout"
     assert check.message.startswith("Your code did not finish within 0.7 s")
     assert (check.line, check.source) == (6, "comm.recv(x, 1 - comm.rank)")
+    assert "On simulated ranks the same call was right" in feedback.text(swap)
     assert swap.points == 50
     assert total.checks[-1].name == "summed"  # nothing is tried after it
 
