@@ -132,6 +132,17 @@ def test_after_the_call_the_arguments_hold_what_the_code_left_in_them(student):
     assert torch.equal(generator.get_state(), twin.get_state())
 
 
+def test_only_what_changed_comes_back(local):
+    session = local("def f(a, b, c):\n    a[1].append(3)\n    b['y'] = b.pop('x')\n    c[0] = c[0]\n")
+    session.begin(5)
+    serve, answers = session.worker.serve, []
+    session.worker.serve = lambda frame: answers.append(serve(frame)) or answers[-1]
+    a, b, c, x = [1, [2]], {"x": 1}, [{"k": 1}], torch.ones(2)
+    session.student.f(a, b, [*c, x])
+    assert (a, b) == ([1, [2, 3]], {"y": 1})
+    assert [change for change, _ in answers[0].header[2]] == [1, 2]  # neither `a` itself nor `c` nor what is in it
+
+
 def test_a_generator_arrives_as_a_list(student):
     assert student.batches(3) == [[], [0], [0, 1]]
 
