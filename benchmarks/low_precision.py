@@ -66,7 +66,8 @@ def table(found: Accuracies, title: str) -> Table:
     shown = Table("seed", *found, title=title)
     for seed, accuracies in enumerate(zip(*found.values(), strict=True)):
         shown.add_row(str(seed), *(f"{accuracy:.1f}" for accuracy in accuracies))
-    shown.add_row("mean (least to most)", *map(spread, found.values()))
+    for name, of in (("mean", statistics.mean), ("least", min), ("most", max)):
+        shown.add_row(name, *(f"{of(values):.1f}" for values in found.values()))
     return shown
 
 

@@ -93,13 +93,13 @@ def test_training_in_few_bits_is_measured_with_its_spread(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads(file.read_text())
-    assert {name: len(values) for name, values in found["accuracies"].items()} == {
-        "float32": 1,
-        "nearest": 1,
-        "stochastic": 1,
-    }
+    assert [(name, len(values)) for name, values in found["accuracies"].items()] == [
+        ("float32", 1),
+        ("nearest", 1),
+        ("stochastic", 1),
+    ]
     assert [row["promised"] for row in found["promises"]] == 3 * ["shown"] + [">= 20", "<= 2"]
-    assert "mean (least to most)" in ended.stdout
+    assert {"mean", "least", "most"} <= set(re.findall(r"\w+", ended.stdout))
 
 
 def test_results_name_the_machine_and_none_of_its_paths():
