@@ -26,7 +26,7 @@ from .zygote import Zygote
 
 ELSEWHERE = (
     "On simulated ranks the same call was right. Look for what depends on the machine: the type of `comm`, the "
-    "environment, the clock, or a message that only arrives where all take turns."
+    "environment, the clock, or the order in which messages of different ranks arrive."
 )
 SECONDS = 10.0  # for all runs of an exercise; a rank that waits for ever takes them all
 

@@ -75,7 +75,14 @@ def mpich(need):
 
 @pytest.fixture
 def graded(zygote):
-    """The results of cells as the lab `pairs`, with those of the real ranks, and the notes of the pass."""
+    """The results of cells as the lab `pairs`, with those of the real ranks, and the notes of the pass.
+
+    Afterwards there is no process that was not there before.
+    """
+    with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, [], folder):
+        pass  # from now on the zygote keeps workers ready
+    time.sleep(0.1)
+    before = len(descendants(zygote.process.pid))
 
     def graded(*cells: str, hidden: bool = False) -> tuple[list, list]:
         lab, labelled = make_lab(hidden), [(f"cell {i}", code) for i, code in enumerate(cells)]
@@ -83,7 +90,8 @@ def graded(zygote):
             results = run_lab(lab, session, seeds(b"", "ada"))
         return results, real.repeat(lab, results, session, zygote)
 
-    return graded
+    yield graded
+    assert wait_until(lambda: len(descendants(zygote.process.pid)) <= before)
 
 
 def only_there(body: str) -> str:
@@ -245,10 +253,14 @@ if __name__ == "__main__":
     assert all(line.endswith("(deleted)") for line in shared)  # without a name it ends with the last of them
     grader.send_signal(signal.SIGKILL)
     grader.communicate()
+    assert wait_until(lambda: not any(map(alive, below)))
+
+
+def wait_until(condition) -> bool:
     until = time.monotonic() + 20
-    while any(map(alive, below)) and time.monotonic() < until:
+    while not condition() and time.monotonic() < until:
         time.sleep(0.05)
-    assert [pid for pid in below if alive(pid)] == []
+    return condition()
 
 
 def children(pid: int | None = None) -> list[int]:
