@@ -1,5 +1,6 @@
 """A time limit for code that runs in this very process, as a student's function does in a notebook."""
 
+import _signal  # what `signal` is made of: there a handler is looked up among enums first, for twenty times as long
 import contextlib
 import ctypes
 import os
@@ -89,14 +90,14 @@ def _signal_timer(seconds: float):
             _insist(frame, lambda: armed)
         raise TimeUp
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = _signal.signal(signal.SIGALRM, ring)
     left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)  # someone else's timer may be running
     try:
         yield
     finally:
         armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        _signal.signal(signal.SIGALRM, before)
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - watch.wall(), 1e-6), interval)
         if rings > 1:

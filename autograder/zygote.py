@@ -16,6 +16,7 @@ from . import protocol, sandbox, scratch
 from .places import Place
 from .protocol import Frame
 
+SPARES = 2  # workers that are forked ahead: to end one and fork the next takes longer than to grade a small notebook
 ROOT = Path(__file__).resolve().parent.parent
 # The package's folder comes last on the path, so that nothing beside it can stand in for an installed module.
 PROGRAM = """
@@ -64,7 +65,7 @@ class Zygote:
         )
         theirs.close()
         self.owed: deque[Spawned | None] = deque()  # replies that are to come: of a worker, or None of one that ended
-        self.spare: Spawned | None = None
+        self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
 
     def spawn(self, limits: sandbox.Limits, folder: str, place: Place | None = None) -> tuple[int, socket.socket, int]:
@@ -80,7 +81,8 @@ class Zygote:
                 worker = self.request(limits, self.folder.name, place)
             else:
                 worker = self.take_spare(limits) or self.request(limits, self.folder.name)
-                self.spare = self.request(limits, self.folder.name)
+                while len(self.spares) < SPARES:
+                    self.spares.append(self.request(limits, self.folder.name))
             while not worker.pid:
                 self.collect()
         except (OSError, protocol.Closed) as error:
@@ -89,11 +91,12 @@ class Zygote:
         return worker.pid, worker.sock, worker.clock
 
     def take_spare(self, limits: sandbox.Limits) -> Spawned | None:
-        spare, self.spare = self.spare, None
-        if spare and spare.limits != limits:
+        while self.spares:
+            spare = self.spares.popleft()
+            if spare.limits == limits:
+                return spare
             self.discard(spare)
-            return None
-        return spare
+        return None
 
     def request(self, limits: sandbox.Limits, folder: str, place: Place | None = None) -> Spawned:
         """Ask for a worker, and do not wait for it."""
@@ -141,10 +144,10 @@ class Zygote:
 
     def give_up(self, worker: Spawned | None) -> None:
         """The zygote has ended: let go of what it owes."""
-        for lost in (worker, self.spare, *self.owed):
+        for lost in (worker, *self.spares, *self.owed):
             if lost:
                 lost.sock.close()
-        self.spare = None
+        self.spares.clear()
         self.owed.clear()
 
     def discard(self, worker: Spawned) -> None:
@@ -156,8 +159,8 @@ class Zygote:
 
     def close(self) -> None:
         with contextlib.suppress(OSError, protocol.Closed):  # it may have ended by itself
-            if self.spare:
-                self.discard(self.spare)
+            while self.spares:
+                self.discard(self.spares.popleft())
             while self.owed:
                 self.collect()
         self.sock.close()
