@@ -32,8 +32,8 @@ class WireComm(Communicator):
     def clock(self):
         return self._operate("clock")
 
-    def accumulate(self, out, x):
-        super().accumulate(out, x)
+    def accumulate(self, out, x, weight=1.0):
+        super().accumulate(out, x, weight)
         self._operate("accumulate", torch.empty(out.numel(), dtype=out.dtype))
 
     def compute(self, seconds):
