@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from hpcdl.collectives import ALL_REDUCE, broadcast
+from hpcdl.collectives import ALL_REDUCE, broadcast, recursive_doubling_all_reduce
 from hpcdl.comm.background import Foreground
 from hpcdl.ddp.agreement import outline, require_same
 from hpcdl.ddp.bucketed import Bucket, make_buckets
@@ -68,6 +68,7 @@ class DistributedDataParallel(nn.Module):
         params = [param for param in module.parameters() if param.requires_grad]
         cap = bucket_mb * 2**20
         self.buckets = [Bucket(group, cap) for group in make_buckets(params, cap)]  # 4
+        self._buffer_names = [name for name, _ in module.named_buffers()]
         self.spans: list[Span] = []
         self.waited = 0.0
         self._lane = comm.background() if overlap else Foreground(comm)
@@ -181,9 +182,9 @@ class DistributedDataParallel(nn.Module):
 
     def _settle(self, ballot: torch.Tensor, comm) -> None:
         """Sum up the ballot, and give all ranks rank 0's buffers, those of one dtype in one message."""
-        self.all_reduce(ballot, comm)
+        recursive_doubling_all_reduce(ballot, comm)  # a few numbers: what counts is the number of rounds
         alike: dict[tuple, list[torch.Tensor]] = {}
-        for buffer in self.module.buffers():
+        for buffer in map(self.module.get_buffer, self._buffer_names):
             alike.setdefault((buffer.dtype, buffer.device), []).append(buffer.detach())
         for buffers in alike.values():
             flat = torch.cat([buffer.reshape(-1) for buffer in buffers])
