@@ -32,6 +32,7 @@ OURS = {"hpcdl BF16": BF16, "hpcdl FP16": FP16, "hpcdl FP8_E4M3": FP8_E4M3, "hpc
 PROMISES = [
     ("BF16 / copy", "hpcdl BF16", "copy", 4.0, "<="),
     ("plain torch / BF16", "plain torch BF16", "hpcdl BF16", 10.0, ">="),
+    ("frugal torch / BF16", "frugal torch BF16", "hpcdl BF16", 10.0, ">="),
     ("qtorch / BF16", "qtorch BF16", "hpcdl BF16", 30.0, ">="),
     ("fixed / copy", "hpcdl fixed", "copy", 5.0, "<="),
     ("qtorch / fixed", "qtorch fixed", "hpcdl fixed", 20.0, ">="),
@@ -56,6 +57,7 @@ def competitors(n: int) -> tuple[dict[str, Callable[[], object]], list[str]]:
     calls["fallback BF16"] = lambda: round_into(x, out, BF16, 1, 0)
     calls["fallback fixed"] = lambda: round_into(x, out, WORD, 1, 0)
     calls["plain torch BF16"] = lambda: plain_torch(x)
+    calls["frugal torch BF16"] = lambda: frugal_torch(x)
     peers, absent = find_peers(x)
     return calls | peers, absent
 
@@ -64,6 +66,13 @@ def plain_torch(x: torch.Tensor) -> torch.Tensor:
     """What one writes first: torch's own random integers, added below the cut."""
     r = torch.randint(0, 1 << 16, x.shape, dtype=torch.int32)
     return ((x.view(torch.int32) + r) & -0x10000).view(torch.float32)
+
+
+def frugal_torch(x: torch.Tensor) -> torch.Tensor:
+    """What one writes last: four elements share a draw of 64 bits, and every step is done in place."""
+    draws = torch.empty(x.numel() // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    r = draws.view(torch.uint16).to(torch.int32)
+    return r.add_(x.view(torch.int32)).bitwise_and_(-0x10000).view(torch.float32)
 
 
 def find_peers(x: torch.Tensor) -> tuple[dict[str, Callable[[], object]], list[str]]:
