@@ -182,12 +182,13 @@ def five_loops(folder: Path) -> float:
     looping = list(lab.exercises.values())[:5]
     names = [name for exercise in looping for name in exercise.functions]
     code = "\n".join(f"def {name}(*args, **kwargs):\n    while True:\n        pass" for name in names)
+    solved, loops = folder / "solved.ipynb", folder / "loops.ipynb"
+    solved.write_text(build.write(notebook))
     notebook.cells.append(nbformat.v4.new_code_cell(code))
-    path = folder / "loops.ipynb"
-    path.write_text(build.write(notebook))
+    loops.write_text(build.write(notebook))
     with batch.Lane(SECRET, lab, Store(None)) as lane:
-        lane.grade(Submission("warm", path.with_name("none.ipynb")))
-        seconds, score = graded(lane, path)
+        graded(lane, solved)
+        seconds, score = graded(lane, loops)
     assert score == lab.points - sum(exercise.points for exercise in looping), score
     return seconds
 
