@@ -4,6 +4,8 @@ Later checks get a part of their limit, and whatever else fifty times what the r
 slow keeps its points. Where the reference is not at hand every check keeps its limit.
 """
 
+import itertools
+
 from . import build, scratch, source
 from .authoring import Check, Exercise, Lab
 from .remote import RemoteSession
@@ -40,5 +42,10 @@ def _measure(lab: Lab, zygote: Zygote) -> dict[str, float]:
     cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(solved)]
     statements, _ = source.needed(cells, [name for exercise in lab.exercises.values() for name in exercise.functions])
     with scratch.Folder() as folder, RemoteSession(zygote, statements, folder) as session:
-        results = run_lab(lab, session, seeds(b"", "reference"))
-    return {f"{result.name}.{check.name}": check.seconds for result in results for check in result.checks}
+        rounds = [run_lab(lab, session, seeds(b"", "reference")) for _ in range(2)]  # the first warms up
+    found: dict[str, float] = {}
+    for result in itertools.chain(*rounds):
+        for check in result.checks:
+            name = f"{result.name}.{check.name}"
+            found[name] = min(check.seconds, found.get(name, check.seconds))
+    return found
