@@ -124,6 +124,8 @@ _here = _Process()  # the lane of this process, where it is one of several
 
 def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool) -> None:
     sandbox.end_with_parent()
+    if not multiprocessing.parent_process().is_alive():
+        os._exit(1)  # it was killed while this process began: nobody would end it
     _here.lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi).__enter__()
 
 
