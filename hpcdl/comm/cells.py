@@ -21,6 +21,8 @@ _INVITATION = struct.Struct("16sqq")  # token, process, file descriptor: where a
 _PLACE = struct.Struct("16sqq")  # token, cell, bytes: where a message is
 _HEAD = mmap.PAGESIZE  # before the cells: the token, and a byte per cell, 1 while it holds a message
 
+_KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cells
+
 # A cell is handed over by a byte written after it, which other processors than these may show in another order.
 POSSIBLE = hasattr(os, "memfd_create") and platform.machine() in ("x86_64", "AMD64")
 
@@ -51,6 +53,20 @@ class Arrived:
 
     def free(self) -> None:
         self._memory.full[self._cell] = 0
+
+
+def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
+    """The cells of this rank on `mpi`, the same for all that use it; with `own` some for one thread alone.
+
+    Threads that belong together on all ranks find each other's where they ask for them in the same order.
+    """
+    known = mpi.Get_attr(_KEY)
+    if known is None:
+        known = [Cells(mpi, mpi.Get_attr(MPI.TAG_UB))]
+        mpi.Set_attr(_KEY, known)
+    if own:
+        known.append(Cells(mpi, mpi.Get_attr(MPI.TAG_UB) - len(known)))
+    return known[-1] if own else known[0]
 
 
 class Cells:

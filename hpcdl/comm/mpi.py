@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from hpcdl.comm.background import Foreground
 from hpcdl.comm.base import CommError, Communicator, Request, describe, disagreement, size_of
-from hpcdl.comm.cells import LONGEST, SHORTEST, Cells
+from hpcdl.comm.cells import LONGEST, SHORTEST, cells_of
 
 DATATYPES = {  # what all_reduce can add
     torch.float32: MPI.FLOAT,
@@ -60,7 +60,7 @@ class MPIComm(Communicator):
         self.timeout, self.check = timeout, check
         self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
         self._waits = 0  # so many times this rank has begun to wait
-        self._cells = self._new_cells()
+        self._cells = cells_of(self.mpi)
 
     def clock(self) -> float:
         return time.perf_counter()
@@ -72,7 +72,7 @@ class MPIComm(Communicator):
     def for_thread(self):
         twin = copy.copy(self)
         twin.threaded = True
-        twin._cells = twin._new_cells()
+        twin._cells = cells_of(self.mpi, own=True)
         return twin
 
     def situation(self) -> dict | None:
@@ -100,7 +100,7 @@ class MPIComm(Communicator):
             if message.comm is self:
                 message.comm = before
         self.mpi, self._waiting = mpi, None
-        self._cells = self._new_cells()
+        self._cells = cells_of(mpi)
 
     def finish(self, mpi: MPI.Request, op: str) -> None:
         """Wait for a request of MPI's own, in a way that can be interrupted."""
@@ -110,9 +110,6 @@ class MPIComm(Communicator):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
         incoming.sum = out, weight
         self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
-
-    def _new_cells(self) -> Cells:
-        return Cells(self.mpi, self.mpi.Get_attr(MPI.TAG_UB) - self.threaded)
 
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)
@@ -142,23 +139,17 @@ class MPIComm(Communicator):
     def _land(self, request: _Message, nbytes: int) -> None:
         """Bring a message where it belongs, of which `nbytes` came over MPI."""
         arrived = self._cells.find(request.x, request.peer, nbytes)
-        if arrived is None:
-            if nbytes != request.x.nbytes:
+        try:
+            if (nbytes := arrived.nbytes if arrived else nbytes) != request.x.nbytes:
                 raise self._misfit(request, f"{nbytes} bytes")
             if request.sum is not None:
                 out, weight = request.sum
-                self.accumulate(out, request.x, weight)
-            return
-        try:
-            if arrived.nbytes != request.x.nbytes:
-                raise self._misfit(request, f"{arrived.nbytes} bytes")
-            if request.sum is None:
+                self.accumulate(out, arrived.view(out.dtype) if arrived else request.x, weight)
+            elif arrived:
                 arrived.copy_to(request.x)
-            else:
-                out, weight = request.sum
-                self.accumulate(out, arrived.view(out.dtype), weight)
         finally:
-            arrived.free()
+            if arrived:
+                arrived.free()
 
     def _broadcast(self, x, root):
         self._agree(x, "broadcast", f"root={root}")

@@ -8,6 +8,7 @@ START = r"""
 import os
 import sys
 import torch
+from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import CommError, MPIComm, TracingComm, cells
 from hpcdl.comm.cells import CELLS, LONGEST, SHORTEST, Cells
 
@@ -80,6 +81,21 @@ for machine in (comm, traced):
         comm.barrier()
 assert [event.op for event in traced.trace] == ["send", "recv", "accumulate"] * 6
 assert [event.nbytes for event in traced.trace][:2] == [12, 12]
+
+# Two on one MPI communicator, and threads beside them, do not take each other's messages for their own.
+other, lanes = MPIComm(comm.mpi), [comm.background(), comm.background()]
+sums = [torch.full((2 * SHORTEST,), float(rank + i)) for i in range(4)]
+for lane, x in zip(lanes * 2, sums):
+    lane.start(lambda comm, x=x: ring_all_reduce(x, comm))
+    lane.wait()
+    for machine in (other, comm):
+        out = torch.zeros(SHORTEST)
+        machine.sendrecv(torch.full((SHORTEST,), float(rank)), after, out, before)
+        assert (out == before).all()
+for i, x in enumerate(sums):
+    assert (x == sum(range(p)) + p * i).all()
+for lane in lanes:
+    lane.close()
 
 # Numbers that could be taken for a place are none: it starts with a token.
 out = torch.zeros(32, dtype=torch.uint8)
