@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -55,24 +56,37 @@ def wait_for(condition, seconds=90):
         time.sleep(0.02)
 
 
+def grader(folder, out) -> subprocess.Popen:
+    """`autograder grade` on two lanes, in a process of its own."""
+    command = [sys.executable, "-m", "autograder", "grade", folder, "--out", out, "--lanes", "2", "--allow-weak"]
+    return subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def imports_torch(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any("libtorch" in mapped.path for mapped in process.memory_maps())
+    return False
+
+
+def test_lanes_whose_grader_is_killed_while_they_begin_end_too(tmp_path, write_notebook):
+    for name in ("ada", "ben"):
+        write_notebook(f"{name}.ipynb", "x = 1", hpcdl={"lab": "gradient_descent"})
+    process = grader(tmp_path / "submissions", tmp_path / "results")
+    try:
+        wait_for(lambda: any(map(imports_torch, psutil.Process(process.pid).children())))
+        started = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_for(lambda: not psutil.wait_procs(started, timeout=0)[1])
+
+
 def test_a_batch_that_is_killed_resumes_and_gives_the_grades_of_an_undisturbed_one(tmp_path, write_notebook, graded):
     students = [f"s{i:02}" for i in range(12)]
     for i, name in enumerate(students):
         write_notebook(f"{name}.ipynb", ANSWER if i % 2 else "x = 1", hpcdl={"lab": "gradient_descent"})
     folder, killed, whole = (tmp_path / name for name in ("submissions", "killed", "whole"))
-    command = [
-        sys.executable,
-        "-m",
-        "autograder",
-        "grade",
-        str(folder),
-        "--out",
-        str(killed),
-        "--lanes",
-        "2",
-        "--allow-weak",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = grader(folder, killed)
     try:
         wait_for(lambda: len(list(killed.glob(".cache/*.json"))) >= 3)
     finally:
