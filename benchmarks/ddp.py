@@ -1,6 +1,6 @@
 """Data-parallel steps on two ranks: ours beside torch's DistributedDataParallel, an all-reduce per tensor, one process.
 
-    python benchmarks/ddp.py                 # a minute and a half; prints tables, writes benchmarks/results/ddp.json
+    python benchmarks/ddp.py                 # three minutes; prints tables, writes benchmarks/results/ddp.json
     python benchmarks/ddp.py --quick         # seconds: to see that it works, not to be quoted
 
 Every competitor trains its own copy of the same model in the same two processes, one thread each, in turns that rotate.
@@ -282,7 +282,7 @@ def main(
     console = Console()
     machine = describe() | {"mpi": find_launcher().mpi}
     console.print_json(json.dumps(machine))
-    found = pair.run(__file__, *((2, 2) if quick else (7, 4)))
+    found = pair.run(__file__, *((2, 2) if quick else (25, 4)))
     rows, curve = ratios(found["steps"]), predictions(found)
     kept = promises(rows, curve)
     for model, times in found["steps"].items():

@@ -32,7 +32,6 @@ OURS = {"hpcdl BF16": BF16, "hpcdl FP16": FP16, "hpcdl FP8_E4M3": FP8_E4M3, "hpc
 PROMISES = [
     ("BF16 / copy", "hpcdl BF16", "copy", 4.0, "<="),
     ("plain torch / BF16", "plain torch BF16", "hpcdl BF16", 10.0, ">="),
-    ("frugal torch / BF16", "frugal torch BF16", "hpcdl BF16", 10.0, ">="),
     ("qtorch / BF16", "qtorch BF16", "hpcdl BF16", 30.0, ">="),
     ("fixed / copy", "hpcdl fixed", "copy", 5.0, "<="),
     ("qtorch / fixed", "qtorch fixed", "hpcdl fixed", 20.0, ">="),

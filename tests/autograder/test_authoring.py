@@ -3,6 +3,7 @@
 import importlib
 import inspect
 
+from autograder import exercises
 from autograder.authoring import BANK
 
 
@@ -13,8 +14,10 @@ def test_each_of_many_classes_of_one_name_keeps_its_own_source():
     assert len({answer.source for answer in duals}) == len(duals)
 
 
-def test_a_wrong_answers_source_is_its_definition_without_the_decorator():
-    importlib.import_module("autograder.bank.calculus")
-    assert all(answer.source.startswith(("def ", "class ")) and "@wrong" not in answer.source for answer in BANK)
+def test_a_wrong_answers_source_is_its_definition_without_our_decorator():
+    for slug in exercises.LABS:
+        importlib.import_module(f"autograder.bank.{slug}")
+    assert all(answer.source.startswith(("def ", "class ", "@triton.jit\ndef ")) for answer in BANK)
+    assert not any("@wrong" in answer.source for answer in BANK)
     for answer in BANK:
         compile(answer.source, answer.mistake, "exec")
