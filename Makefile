@@ -10,7 +10,7 @@ TORCH_cpu := --extra-index-url https://download.pytorch.org/whl/cpu
 
 help:
 	@echo "make lab        open the labs in JupyterLab (without an NVIDIA card: make lab TORCH=cpu)"
-	@echo "make test       run all tests (about 10 minutes on 2 cores)"
+	@echo "make test       run all tests (about 15 minutes on 2 cores)"
 	@echo "make test-long  run the long tests"
 	@echo "make lint       check style"
 	@echo "make labs       rebuild labs/*.ipynb from labs/source"
