@@ -14,6 +14,20 @@ from hpcdl.collectives import ALL_REDUCE
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
+def run(*command, **options) -> str:
+    """What the benchmark prints."""
+    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=250, **options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def quick(name: str, folder: Path) -> tuple[dict, str]:
+    """What the benchmark's short run writes, and what it prints."""
+    file = folder / f"{name}.json"
+    said = run(BENCHMARKS / f"{name}.py", "--quick", "--out", file)
+    return json.loads(file.read_text()), said
+
+
 def test_the_page_of_benchmarks_says_what_the_results_say(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import report
@@ -24,26 +38,20 @@ def test_the_page_of_benchmarks_says_what_the_results_say(monkeypatch):
 @pytest.mark.long
 @pytest.mark.mpi
 def test_the_collectives_are_measured_beside_their_peers(tmp_path):
-    file = tmp_path / "collectives.json"
-    command = [sys.executable, BENCHMARKS / "collectives.py", "--quick", "--out", file]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = json.loads(file.read_text())
+    found, said = quick("collectives", tmp_path)
     assert {"processor", "cores", "torch", "mpi", "load", "time"} <= set(found["machine"])
     for malloc in ("default", "raised"):
         assert set(found["seconds"][malloc]) == {*ALL_REDUCE, "MPI_Allreduce", "gloo"}
     assert found["simulator"][0]["messages"] == 2 * 255 * 256
-    assert "kept" in ended.stdout
+    assert "kept" in said
 
 
 @pytest.mark.long
 def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(tmp_path):
     file = tmp_path / "convolution.json"
     for layer in ("ResNet 512@7", "ResNet 256@14"):
-        command = [sys.executable, BENCHMARKS / "convolution.py", "--layers", layer, "--seconds", "0.1", "--out", file]
-        environment = {**os.environ, "HPCDL_DATA": str(tmp_path)}
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        options = ("--layers", layer, "--seconds", "0.1", "--out", file)
+        run(BENCHMARKS / "convolution.py", *options, env={**os.environ, "HPCDL_DATA": str(tmp_path)})
     found = json.loads(file.read_text())
     assert set(found) == {"1", "2"}
     for part in found.values():
@@ -58,25 +66,17 @@ def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(t
 @pytest.mark.long
 @pytest.mark.mpi
 def test_data_parallel_steps_are_measured_beside_their_peers(tmp_path):
-    file = tmp_path / "ddp.json"
-    command = [sys.executable, BENCHMARKS / "ddp.py", "--quick", "--out", file]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = json.loads(file.read_text())
+    found, said = quick("ddp", tmp_path)
     assert {"processor", "cores", "torch", "mpi", "load", "time"} <= set(found["machine"])
     assert set(found["steps"]) == {"LeNet", "MLP", "ResNet"}
     for times in found["steps"].values():
         assert {"local", "two local", "torch DDP", "per tensor", "0.1 MB", "25 MB"} <= set(times)
-    assert "Promises" in ended.stdout
+    assert "Promises" in said
 
 
 @pytest.mark.long
 def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
-    file = tmp_path / "rounding.json"
-    command = [sys.executable, BENCHMARKS / "rounding.py", "--quick", "--out", file]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = json.loads(file.read_text())
+    found, _ = quick("rounding", tmp_path)
     assert {"processor", "cores", "torch", "load", "time"} <= set(found["machine"])
     for threads in ("1", "2"):
         seconds = found["threads"][threads]["seconds"]
@@ -88,18 +88,14 @@ def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
 
 @pytest.mark.long
 def test_training_in_few_bits_is_measured_with_its_spread(tmp_path):
-    file = tmp_path / "low_precision.json"
-    command = [sys.executable, BENCHMARKS / "low_precision.py", "--quick", "--out", file]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = json.loads(file.read_text())
+    found, said = quick("low_precision", tmp_path)
     assert [(name, len(values)) for name, values in found["accuracies"].items()] == [
         ("float32", 1),
         ("nearest", 1),
         ("stochastic", 1),
     ]
     assert [row["promised"] for row in found["promises"]] == 3 * ["shown"] + [">= 20", "<= 2"]
-    assert {"mean", "least", "most"} <= set(re.findall(r"\w+", ended.stdout))
+    assert {"mean", "least", "most"} <= set(re.findall(r"\w+", said))
 
 
 def test_results_name_the_machine_and_none_of_its_paths():

@@ -10,19 +10,19 @@ from hpcdl.widgets.style import STYLE
 
 @pytest.fixture
 def draws_its_corners():
-    """Combinations of the controls' values, about `most` of them, are drawn with a caption that fits.
+    """Combinations of the controls' values, about `most` of them or all, are drawn with a caption that fits.
 
     The last of them is what axes that matplotlib itself has cleared show too: nothing of the others has stayed.
     """
 
-    def check(make, values: dict, most: int) -> None:
+    def check(make, values: dict, most: int | None = None) -> None:
         picture = make().picture
         corners = list(itertools.product(*values.values()))
-        for corner in corners[:: max(1, len(corners) // most)]:
+        for corner in corners[:: max(1, len(corners) // (most or len(corners)))]:
             picture.render(dict(zip(values, corner, strict=True)))
             assert picture.caption
-            assert "cannot be drawn" not in picture.caption
-            assert len(picture.figure.texts[0].get_text().splitlines()) <= 2
+            assert "cannot be drawn" not in picture.caption, (corner, picture.caption)
+            assert len(picture.figure.texts[0].get_text().splitlines()) <= 2, picture.caption
             assert picture.figure.texts[0].get_window_extent().width < picture.figure.bbox.width
         after_others = picture.image.value
         with matplotlib.rc_context(STYLE):

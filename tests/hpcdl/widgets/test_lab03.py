@@ -1,7 +1,5 @@
 """The explorables of lab 03: clicks, steps and every corner of their controls; what the pictures claim is true."""
 
-import itertools
-
 import pytest
 import torch
 
@@ -23,14 +21,8 @@ modules = pytest.mark.parametrize("module", PICTURES, ids=lambda module: module.
 
 
 @modules
-def test_every_corner_of_the_controls_is_drawn_with_a_sentence_that_fits(module):
-    picture, values = module.explorable().picture, PICTURES[module]
-    for corner in itertools.product(*values.values()):
-        picture.render(dict(zip(values, corner, strict=True)))
-        assert picture.caption
-        assert "cannot be drawn" not in picture.caption, picture.caption
-        assert len(picture.figure.texts[0].get_text().splitlines()) <= 2, picture.caption
-        assert picture.figure.texts[0].get_window_extent().width < picture.figure.bbox.width
+def test_every_corner_of_the_controls_is_drawn_with_a_sentence_that_fits(module, draws_its_corners):
+    draws_its_corners(module.explorable, PICTURES[module])
 
 
 @pytest.mark.parametrize(
