@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A part may import from its own level's parts and from any level below it.
 LEVELS = [
     {"labs"},
-    {"autograder", "hpcdl.widgets", "hpcdl.cli", "hpcdl.doctor", "hpcdl.submit", "hpcdl.__main__"},
+    {"autograder", "hpcdl.widgets", "hpcdl.jupyter", "hpcdl.cli", "hpcdl.doctor", "hpcdl.submit", "hpcdl.__main__"},
     {"hpcdl.ddp", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.numerics", "hpcdl.data"},

@@ -176,18 +176,22 @@ class Explorable:
         self.after(lambda: self.sliders[slider].press(key))
 
     def milliseconds(self, slider: int = 0, keys=("ArrowLeft",), moves: int = 20) -> float:
-        """From a key press to the next picture, the median of `moves`, timed inside the page."""
+        """From a key press to the next picture, the median of `moves`, timed inside the page, which is not polled."""
         self.sliders[slider].focus()
         self.picture.evaluate(
             """image => {
                 window.moves = [];
                 document.addEventListener("keydown", () => { window.pressed = performance.now(); }, true);
-                image.addEventListener("load", () => { window.moves.push(performance.now() - window.pressed); });
+                image.addEventListener("load", () => {
+                    window.moves.push(performance.now() - window.pressed);
+                    window.arrived();
+                });
             }"""
         )
         for count in range(moves):
-            self.sliders[slider].press(keys[count % len(keys)])
-            self.lab.page.wait_for_function(f"window.moves.length > {count}", timeout=10_000)
+            self.lab.page.evaluate("() => { window.next = new Promise(arrived => { window.arrived = arrived; }); }")
+            self.lab.page.keyboard.press(keys[count % len(keys)])
+            self.lab.page.evaluate("window.next")
         return statistics.median(self.lab.page.evaluate("window.moves"))
 
     def _source(self) -> str | None:
