@@ -22,7 +22,7 @@ def test_lab_06_runs_and_each_of_its_pictures_answers(open_lab):
         print(f"{name}: slider to picture {milliseconds:.0f} ms, median of 20 moves")
     button = explorable.cell.get_by_role("button", name="Train now")
     explorable.after(button.click)
-    lab.page.wait_for_timeout(15_000)
+    lab._wait(button.is_enabled, 60, "the training to end")
     lab.screenshot("06_train_now")
     for text, name in (
         ("with LiveFigure(draw_curves)", "06_live"),
