@@ -64,7 +64,7 @@ class Canvas:
 
 
 def _clear(axes, ticks) -> None:
-    """`axes.clear()`, several times as fast: that makes every tick anew, here they stay unless they lost their looks."""
+    """`axes.clear()`, several times as fast: it makes every tick anew, here they stay unless they lost their looks."""
     if axes.name != "rectilinear":
         return axes.clear()
     for artist in _artists(axes):
