@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jupyter_server.extension.manager import ExtensionPackage
@@ -50,7 +51,8 @@ def answer(change) -> list:
         await server.close_all_connections()
         return said
 
-    return asyncio.run(asyncio.wait_for(talk(), 20))
+    with ThreadPoolExecutor() as pool:  # Playwright leaves a loop running in this thread when it shares the process
+        return pool.submit(asyncio.run, asyncio.wait_for(talk(), 20)).result()
 
 
 def test_a_kernels_messages_leave_at_once_and_the_connection_stays_what_it_was():
