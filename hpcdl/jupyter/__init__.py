@@ -8,8 +8,8 @@ def _jupyter_server_extension_points() -> list[dict]:
 def _load_jupyter_server_extension(app) -> None:
     """Switch Nagle's algorithm off on the connections between kernels and pages.
 
-    It holds a small message back until the one before it is acknowledged, and a browser on the same machine
-    acknowledges after 40 ms: a picture that follows a slider would come that much later. Source: RFC 1122, 4.2.3.
+    It holds a small message back until the one before it is acknowledged, and the other side takes its time to
+    acknowledge (40 ms in Linux): a picture that follows a slider would come that much later. Source: RFC 1122, 4.2.3.
     """
     settings = app.web_app.settings
 

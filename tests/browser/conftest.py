@@ -74,11 +74,18 @@ def _address(server: subprocess.Popen, log: Path, seconds: float = 60) -> str:
 class Lab:
     """One notebook in the browser, with the few gestures a student makes."""
 
-    def __init__(self, page, address: str, name: str):
+    def __init__(self, page, address: str, name: str, by_map: bool = False):
         self.page, self.name = page, name
         server, token = re.fullmatch(r"(http://[^/]+)/.*token=(\w+)", address).groups()
         self.api = f"{server}/api/sessions?token={token}"
-        page.goto(f"{server}/lab/tree/{name}?token={token}&reset", wait_until="domcontentloaded")
+        if by_map:
+            page.goto(address, wait_until="domcontentloaded")
+            link = page.get_by_role("link", name=name.removesuffix(".ipynb").replace("_", " ", 1))
+            link.wait_for(timeout=60_000)
+            self.screenshot("map")
+            link.click()
+        else:
+            page.goto(f"{server}/lab/tree/{name}?token={token}&reset", wait_until="domcontentloaded")
         page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
         self._wait(lambda: self.kernel_state() == "idle", 60, "the kernel to start")
         page.wait_for_timeout(500)  # the page learns of its kernel a moment after the server
@@ -118,6 +125,24 @@ class Lab:
         cell = self.page.locator(".jp-Notebook .jp-Cell", has=self.page.locator(".jp-InputArea", has_text=text)).first
         cell.scroll_into_view_if_needed()
         return cell
+
+    def run_cell(self, text: str, seconds: float = 30):
+        """Click into the cell and press Shift+Enter; its outputs once it has its new number."""
+        cell = self.cell(text)
+        prompt = cell.locator(".jp-InputPrompt")
+        before = prompt.inner_text()
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+        self._wait(lambda: prompt.inner_text() not in (before, "[*]:"), seconds, f"the cell with {text!r} to run")
+        return cell.locator(".jp-OutputArea-output")
+
+    def write(self, text: str, code: str) -> None:
+        """Replace what stands in the cell, key by key, as one types; \\b is Backspace."""
+        self.cell(text).locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        for key in code:
+            self.page.keyboard.press({"\n": "Enter", "\b": "Backspace"}.get(key, key))
+        self.page.keyboard.press("Escape")
 
     def run_new_cell(self, code: str):
         """Add a cell at the end, type one line of code into it and run it; returns the cell."""
@@ -189,7 +214,12 @@ class Explorable:
             }"""
         )
         for count in range(moves):
-            self.lab.page.evaluate("() => { window.next = new Promise(arrived => { window.arrived = arrived; }); }")
+            self.lab.page.evaluate(
+                """() => { window.next = new Promise((arrived, late) => {
+                    window.arrived = arrived;
+                    setTimeout(late, 10_000, "no new picture within 10 s of a key press");
+                }); }"""
+            )
             self.lab.page.keyboard.press(keys[count % len(keys)])
             self.lab.page.evaluate("window.next")
         return statistics.median(self.lab.page.evaluate("window.moves"))
@@ -200,16 +230,17 @@ class Explorable:
 
 @pytest.fixture
 def open_lab(browser, jupyter):
-    """Open a solved notebook by file name in a fresh page of 1400x900; its kernel ends with the server."""
+    """Open a solved notebook by file name in a fresh page of 1400x900, or the blank one as a stranger: from the map."""
     address, labs = jupyter
     opened = []
 
-    def open_(name: str, width: int = 1400, height: int = 900) -> Lab:
+    def open_(name: str, width: int = 1400, height: int = 900, stranger: bool = False) -> Lab:
         slug = name.removesuffix(".ipynb").split("_", 1)[1]
         if slug in map(build.slug_of, build.sources()):
-            (labs / name).write_text(build.write(build.solved(slug)), encoding="utf-8")
+            notebook = (build.student if stranger else build.solved)(slug)
+            (labs / name).write_text(build.write(notebook), encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": height})
-        opened.append(Lab(context.new_page(), address, name))
+        opened.append(Lab(context.new_page(), address, name, by_map=stranger))
         return opened[-1]
 
     yield open_
