@@ -36,8 +36,12 @@ def chromium() -> str | None:
 def pytest_collection_modifyitems(items):
     """The longest files begin first, so that on several processes none is left with one of them at the end.
 
-    What tests/browser does in a page anyway is a long test where there is a browser.
+    What tests/browser does in a page anyway is a long test where there is a browser. `make test` takes two labs from
+    end to end, `make test-labs` the other six.
     """
+    for item in items:
+        if item.get_closest_marker("each_lab") and item.callspec.params["slug"] not in FIRST:
+            item.add_marker("labs")
     if chromium():
         for item in items:
             if item.get_closest_marker("without_page"):
@@ -45,6 +49,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
 
 
+FIRST = {"gradient_descent", "ddp"}  # one lab on one machine, one on four engines
 LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
 
 

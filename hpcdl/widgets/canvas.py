@@ -6,8 +6,9 @@ import zlib
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from hpcdl.widgets.renderer import LineCanvas
 
 
 class Canvas:
@@ -20,7 +21,7 @@ class Canvas:
     def __init__(self, figsize, layout=None, *, bottom: float = 0.0, **mosaic):
         self.figure = Figure(figsize=figsize, layout="constrained")
         self.figure.get_layout_engine().set(rect=(0, bottom, 1, 1 - bottom))
-        self.canvas = FigureCanvasAgg(self.figure)
+        self.canvas = LineCanvas(self.figure)
         self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
         self._ticks = {axes: _tick_looks(axes) for axes in self.figure.axes}
         self._laid_out, self._frame, self._pixels = False, None, None

@@ -104,13 +104,13 @@ class Lab:
     def assert_solved(self) -> None:
         """What tests/labs asks of a solved notebook without a page: nothing red, and the full total."""
         red = self.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']")
-        assert not red.count(), red.first.inner_text()
+        assert not red.count(), red.first.text_content()
         points = exercises.load(self.name.removesuffix(".ipynb").split("_", 1)[1]).points
-        shown = self.page.locator(".jp-OutputArea-output").all_inner_texts()
+        shown = self.page.locator(".jp-OutputArea-output").all_text_contents()
         assert any(f"{points:g} / {points:g}" in text for text in shown), "the last check shows the full total"
 
     def _finished(self) -> bool:
-        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
+        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
         return bool(prompts) and all(re.fullmatch(r"\[\d+\]:", prompt.strip()) for prompt in prompts)
 
     def _wait(self, condition, seconds: float, what: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(240)]
 
 
 def test_lab_01_runs_and_each_of_its_pictures_answers(open_lab):

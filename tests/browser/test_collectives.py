@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
 def test_lab_08_runs_its_pictures_move_and_a_deadlock_is_explained(open_lab):

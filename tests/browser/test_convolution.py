@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(300)]
 
 FLIPPED = (
     "conv_direct = lambda x, w, stride=1, padding=0: functional.conv2d(x, w.flip(2, 3), stride=stride, padding=padding)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(240)]
 
 
 def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):

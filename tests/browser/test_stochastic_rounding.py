@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(280)]
 
 PICTURES = ("number_line", "running_mean", "stalling_sum", "low_precision_training")
 

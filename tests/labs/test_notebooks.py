@@ -54,6 +54,7 @@ def solved(tmp_path_factory):
 
 
 @pytest.mark.without_page
+@pytest.mark.each_lab
 @pytest.mark.parametrize("slug", LABS)
 def test_the_solved_lab_runs_top_to_bottom(slug, solved):
     notebook, seconds = solved(slug)
@@ -62,6 +63,7 @@ def test_the_solved_lab_runs_top_to_bottom(slug, solved):
 
 
 @pytest.mark.without_page
+@pytest.mark.each_lab
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_every_check_of_the_solved_lab_passes(slug, solved):
     notebook, _ = solved(slug)
@@ -71,6 +73,7 @@ def test_every_check_of_the_solved_lab_passes(slug, solved):
     assert any(f"{lab.points:g} / {lab.points:g}" in text for text in shown), "the last check shows the full total"
 
 
+@pytest.mark.each_lab
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
     notebook = execute(build.student(slug), tmp_path, allow_errors=True)

@@ -149,4 +149,4 @@ os._exit(0)  # a message that nobody sent is still posted
 def test_over_mpi_the_background_is_a_thread(mpiexec):
     code, printed = mpiexec(3, "-c", f"import runpy; globals().update(runpy.run_path({__file__!r}))\n{PROGRAM}")
     assert code == 0, printed
-    assert printed.split() == ["right"] * 3
+    assert printed.count("right") == 3, printed  # the launcher may join the lines of two ranks
