@@ -18,15 +18,20 @@ help:
 	@echo "make docs       build the site into docs/_build"
 	@echo "make bench      measure, beside the peers"
 
-.venv/.installed: pyproject.toml constraints.txt
+# pip compiles what it installed file by file: afterwards, on all cores, is twice as fast.
+define INSTALL
 	@echo "Preparing .venv (the first time this takes a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(PIP) $(TORCH_$(TORCH)) -e .
+	@$(PIP) --no-compile $(TORCH_$(TORCH)) -e '.$(1)'
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@
+endef
 
-.venv/.installed-test: .venv/.installed
-	@$(PIP) $(TORCH_$(TORCH)) -e '.[test]'
-	@touch $@
+.venv/.installed: pyproject.toml constraints.txt
+	$(call INSTALL)
+
+.venv/.installed-test: pyproject.toml constraints.txt
+	$(call INSTALL,[test])
 
 lab: .venv/.installed
 	@$(BIN)/hpcdl lab

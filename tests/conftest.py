@@ -34,22 +34,20 @@ def chromium() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The longest files begin first, so that on several processes none is left with one of them at the end.
+    """Each tier gets its labs, as the marker `each_lab` says; the longest files begin first.
 
-    What tests/browser does in a page anyway is a long test where there is a browser. `make test` takes two labs from
-    end to end, `make test-labs` the other six.
+    What tests/browser does in a page anyway is a long test where there is a browser.
     """
     for item in items:
-        if item.get_closest_marker("each_lab") and item.callspec.params["slug"] not in FIRST:
+        slug = item.callspec.params.get("slug") if hasattr(item, "callspec") else None
+        each = item.get_closest_marker("each_lab")
+        if each and slug not in each.args:
             item.add_marker("labs")
-    if chromium():
-        for item in items:
-            if item.get_closest_marker("without_page"):
+            if item.get_closest_marker("without_page") and chromium():
                 item.add_marker("long")
     items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
 
 
-FIRST = {"gradient_descent", "ddp"}  # one lab on one machine, one on four engines
 LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
 
 

@@ -12,7 +12,7 @@ def zygote():
         yield zygote
 
 
-@pytest.mark.each_lab
+@pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_the_reference_the_blank_and_every_wrong_answer_get_what_they_deserve(slug, zygote):
     findings = list(selfcheck.selfcheck(slug, zygote))

@@ -130,10 +130,10 @@ class Lab:
         """Click into the cell and press Shift+Enter; its outputs once it has its new number."""
         cell = self.cell(text)
         prompt = cell.locator(".jp-InputPrompt")
-        before = prompt.inner_text()
+        before = prompt.text_content()
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Shift+Enter")
-        self._wait(lambda: prompt.inner_text() not in (before, "[*]:"), seconds, f"the cell with {text!r} to run")
+        self._wait(lambda: prompt.text_content() not in (before, "[*]:"), seconds, f"the cell with {text!r} to run")
         return cell.locator(".jp-OutputArea-output")
 
     def write(self, text: str, code: str) -> None:

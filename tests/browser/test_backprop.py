@@ -19,7 +19,7 @@ def test_lab_04_runs_and_each_of_its_pictures_answers(open_lab):
         operate(lab, text, name, clicks)
     verdict = lab.cell('check("backprop.backward")').locator(".jp-OutputArea-output").first
     verdict.scroll_into_view_if_needed()
-    assert "15 / 15" in verdict.inner_text()
+    assert "15 / 15" in verdict.text_content()
     lab.screenshot("04_check")
     lab.assert_solved()
 

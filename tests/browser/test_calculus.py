@@ -13,7 +13,7 @@ def test_lab_01_runs_and_each_of_its_pictures_answers(open_lab):
         operate(lab, name)
     verdict = lab.cell('check("calculus.Dual")').locator(".jp-OutputArea-output").first
     verdict.scroll_into_view_if_needed()
-    assert "25 / 25" in verdict.inner_text()
+    assert "25 / 25" in verdict.text_content()
     lab.assert_solved()
 
 

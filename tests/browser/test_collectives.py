@@ -40,14 +40,14 @@ def test_lab_08_runs_its_pictures_move_and_a_deadlock_is_explained(open_lab):
     lab.cell("def tree_all_reduce").locator("img.widget-image").first.scroll_into_view_if_needed()
     lab.screenshot("08_measured")
     verdict = lab.cell('check("collectives.cost")').locator(".jp-OutputArea-output").first
-    assert "15 / 15" in verdict.inner_text()
+    assert "15 / 15" in verdict.text_content()
 
     mistake = "recursive_doubling_all_reduce = lambda x, comm: comm.send(x, comm.rank ^ 1) if comm.size > 1 else None"
     check = 'check("collectives.recursive_doubling_all_reduce")'
     wrong = lab.run_new_cell(f"{mistake}; {check}").locator(".jp-OutputArea-output").first
     wrong.wait_for()
-    assert "a deadlock" in wrong.inner_text()
-    assert "rank 1 waits in send(dest=0)" in wrong.inner_text()
+    assert "a deadlock" in wrong.text_content()
+    assert "rank 1 waits in send(dest=0)" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
     lab.page.wait_for_timeout(300)
     lab.screenshot("08_deadlock")

@@ -37,12 +37,12 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
         lab.page.wait_for_timeout(300)
         lab.screenshot(f"05_{name}")
     verdict = lab.cell('check("convolution.conv_kernel")').locator(".jp-OutputArea-output").first
-    assert "10 / 10" in verdict.inner_text()
+    assert "10 / 10" in verdict.text_content()
     lab.assert_solved()
 
     wrong = lab.run_new_cell(f'{FLIPPED}; check("convolution.conv_direct")').locator(".jp-OutputArea-output").first
     wrong.wait_for()
-    assert "which this exercise forbids" in wrong.inner_text()
+    assert "which this exercise forbids" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
     lab.screenshot("05_forbidden")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.mpi, pytest.mark.timeout(290)]
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(290)]
 
 
 def test_lab_07_runs_its_pictures_move_and_the_dashboard_obeys(open_lab):
@@ -37,12 +37,12 @@ def test_lab_07_runs_its_pictures_move_and_the_dashboard_obeys(open_lab):
     milliseconds = lab.explorable("ring_passing.explorable()").milliseconds(keys=("ArrowRight", "ArrowLeft"))
     print(f"{milliseconds:.0f} ms from key to picture on the ring")
     verdict = lab.cell('check("ddp.OverlappedDDP")').locator(".jp-OutputArea-output").first
-    assert "20 / 20" in verdict.inner_text()
+    assert "20 / 20" in verdict.text_content()
     lab.cell("fastest_ms(1, 256)")
     lab.screenshot("07_scaling_table")
     lab.assert_solved()
     printed = lab.run_new_cell("print('AT THE END', engines, accuracy, replicas_identical)")
-    engines, accuracy, identical = printed.locator(".jp-OutputArea-output").inner_text().split()[-3:]
+    engines, accuracy, identical = printed.locator(".jp-OutputArea-output").text_content().split()[-3:]
     assert (int(engines), identical) == (4, "True")
     assert float(accuracy) >= 0.95
 

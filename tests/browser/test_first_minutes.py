@@ -25,7 +25,7 @@ def test_from_the_map_to_the_file_that_is_handed_in(open_lab, jupyter):
         verdict = lab.run_cell(f'check("gradient_descent.{name}")').first
         verdict.scroll_into_view_if_needed()
         lab.screenshot(f"first_{picture}")
-        return verdict.inner_text()
+        return verdict.text_content()
 
     lab.run_cell("import math")
     lab.run_cell("descent_path.explorable()")

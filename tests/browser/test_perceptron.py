@@ -57,7 +57,7 @@ def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):
 
     verdict = lab.cell('check("perceptron.mlp_xor")').locator(".jp-OutputArea-output").first
     verdict.scroll_into_view_if_needed()
-    assert "20 / 20" in verdict.inner_text()
+    assert "20 / 20" in verdict.text_content()
     lab.screenshot("03_check")
     lab.assert_solved()
 

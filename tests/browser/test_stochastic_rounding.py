@@ -31,5 +31,5 @@ def test_lab_06_runs_and_each_of_its_pictures_answers(open_lab):
         cell = lab.cell(text)
         cell.locator(".jp-OutputArea-output").last.scroll_into_view_if_needed()
         lab.screenshot(name)
-    assert "10 / 10" in cell.locator(".jp-OutputArea-output").first.inner_text()
+    assert "10 / 10" in cell.locator(".jp-OutputArea-output").first.text_content()
     lab.assert_solved()

@@ -1,7 +1,7 @@
 """Every lab runs top to bottom: solved without an error, blank without anything worse than an open exercise.
 
 Where there is a Chromium, tests/browser runs the solved labs in a page and asks the same of them; here they are then
-left to the long tests.
+left to the long tests, but for the one that trains on engines.
 """
 
 import os
@@ -54,7 +54,7 @@ def solved(tmp_path_factory):
 
 
 @pytest.mark.without_page
-@pytest.mark.each_lab
+@pytest.mark.each_lab("ddp")
 @pytest.mark.parametrize("slug", LABS)
 def test_the_solved_lab_runs_top_to_bottom(slug, solved):
     notebook, seconds = solved(slug)
@@ -63,7 +63,7 @@ def test_the_solved_lab_runs_top_to_bottom(slug, solved):
 
 
 @pytest.mark.without_page
-@pytest.mark.each_lab
+@pytest.mark.each_lab("ddp")
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_every_check_of_the_solved_lab_passes(slug, solved):
     notebook, _ = solved(slug)
@@ -73,7 +73,7 @@ def test_every_check_of_the_solved_lab_passes(slug, solved):
     assert any(f"{lab.points:g} / {lab.points:g}" in text for text in shown), "the last check shows the full total"
 
 
-@pytest.mark.each_lab
+@pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
     notebook = execute(build.student(slug), tmp_path, allow_errors=True)
@@ -81,7 +81,6 @@ def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
     assert not errors, f"{errors[0].ename}: {errors[0].evalue}"
 
 
-@pytest.mark.without_page
 @pytest.mark.mpi
 def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(solved):
     notebook, _ = solved("ddp")

@@ -9,6 +9,8 @@ import torch
 from hpcdl.widgets import secant, step_error, style, surface
 from hpcdl.widgets.curves import CURVES
 
+pytestmark = pytest.mark.labs
+
 PICTURES = {
     secant: {
         "curve": ("eˣ", "1 / x", "|x|"),

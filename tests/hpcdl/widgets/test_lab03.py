@@ -7,6 +7,8 @@ from hpcdl.widgets import perceptron_lift, perceptron_mlp, perceptron_plane
 from hpcdl.widgets.clicks import data_position
 from hpcdl.widgets.perceptron_plane import DATA, MAX_EPOCHS, MAX_POINTS, STARTS, Plane, run
 
+pytestmark = pytest.mark.labs
+
 PICTURES = {
     perceptron_plane: {
         "points": (*DATA.values(), ((0.0, 0.0, -1),), ((1.0, 1.0, 1), (1.0, 1.0, -1)), ((2.9, -2.9, 1),)),

@@ -10,6 +10,8 @@ from hpcdl.widgets import backprop, backprop_steps, gradient_norms, style, value
 from hpcdl.widgets.backprop_steps import STAGES, STEP, passes, short
 from hpcdl.widgets.stepper import Stepper
 
+pytestmark = pytest.mark.labs
+
 CORNERS = {
     backprop: {
         "stage": range(STEP + 1),

@@ -14,6 +14,8 @@ from hpcdl.widgets import convolution_race, sliding_window, winograd_products
 from hpcdl.widgets.convolution_race import KERNELS
 from hpcdl.widgets.sliding_window import Sliding
 
+pytestmark = pytest.mark.labs
+
 
 def race(**runs):
     """The race of functions that are over at once: pictures are tested here, not speed."""

@@ -10,6 +10,8 @@ from hpcdl.widgets import low_precision_runs, low_precision_training, number_lin
 from hpcdl.widgets.number_formats import numbers
 from hpcdl.widgets.style import Alarm
 
+pytestmark = pytest.mark.labs
+
 SOME = ("fixed point ⟨4, 4⟩", "FP8 E4M3", "float16")
 PICTURES = {
     "number_line": (number_line, {"format": SOME, "x": (-10.0, -0.3, 0.0, 1.25, 10.0), "width": (0.002, 1.0, 20.0)}),

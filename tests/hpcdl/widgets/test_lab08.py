@@ -9,6 +9,8 @@ from hpcdl.cost import collectives as cost
 from hpcdl.widgets import best_algorithm, message_cost, topology
 from hpcdl.widgets.style import Alarm
 
+pytestmark = pytest.mark.labs
+
 SIZES = 4.0 * 8 ** np.arange(8)
 MEASURED = {
     "one message": (np.tile(SIZES, 2), np.concatenate([8e-6 + SIZES * 2e-10, 3 * (8e-6 + SIZES * 2e-10)])),
