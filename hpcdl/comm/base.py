@@ -139,6 +139,12 @@ class Communicator(ABC):
         """Wait until every rank has come here."""
         self._barrier()
 
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def empty(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """A new flat tensor of any content, where it is best sent from: neighbours may read it without a copy."""
+        return torch.empty(numel, dtype=dtype, device=self.devices[0])
+
     # -- work -------------------------------------------------------------------------------------------------------
 
     def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:

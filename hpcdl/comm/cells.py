@@ -1,58 +1,49 @@
 """Long messages between ranks on one machine: they lie in memory that both see, and MPI carries only where.
 
 MPI copies such a message page by page through the kernel, or twice. Here the sender copies it into one of a few cells
-of the receiver's memory, and the receiver adds from there at once, while the processor's caches have it.
-The memory has no name in the file system: the kernel frees it with the last of the two processes, however they end.
+of the receiver's memory, and the receiver adds from there at once, while the processor's caches have it. A tensor of
+`hpcdl.comm.shared` is not copied at all: the receiver adds from the tensor, and the sender waits until it has.
 """
 
 import ctypes
-import mmap
-import os
-import platform
 import struct
-import weakref
 
 import torch
 from mpi4py import MPI
 
-SHORTEST, LONGEST = 1 << 15, 1 << 22  # bytes of a message that takes this way
+from hpcdl.comm import shared
+from hpcdl.comm.memory import INVITATION, Memory, accept, create
+from hpcdl.comm.shared import Loan
+
+SHORTEST, LONGEST = shared.SHORTEST, 1 << 22  # bytes of a message that takes this way; a loan may be longer
 CELLS = 4  # messages that may wait for the receiver; those beyond go through MPI
-_INVITATION = struct.Struct("16sqq")  # token, process, file descriptor: where a rank's cells are
 _PLACE = struct.Struct("16sqq")  # token, cell, bytes: where a message is
-_HEAD = mmap.PAGESIZE  # before the cells: the token, and a byte per cell, 1 while it holds a message
+_NOTE = struct.Struct(f"16sqqq{INVITATION}s")  # token, the loan's byte, offset, bytes, where the tensor is
+NOTICE = max(_PLACE.size, _NOTE.size)  # bytes of what comes over MPI in a message's place, at most
+
+# What the two tell each other in the first page: a byte per cell, 1 while it holds a message; then whether the
+# receiver can read the sender's memory, and an invitation to try it with.
+_ANSWER = CELLS
+_UNASKED, _ASKED, _YES, _NO = range(4)
+_CARD = slice(_ANSWER + 1, _ANSWER + 1 + INVITATION)
 
 _KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cells
 
-# A cell is handed over by a byte written after it, which other processors than these may show in another order.
-POSSIBLE = hasattr(os, "memfd_create") and platform.machine() in ("x86_64", "AMD64")
-
-
-class _Memory:
-    """The cells that one rank fills and another empties, seen from either."""
-
-    def __init__(self, file: int):
-        self.bytes = mmap.mmap(file, _HEAD + CELLS * LONGEST)
-        self.token = self.bytes[:16]
-        self.full = memoryview(self.bytes)[16 : 16 + CELLS]
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.bytes)) + _HEAD
-
 
 class Arrived:
-    """A message in its cell; `free()` when it has been read."""
+    """A message that lies in memory; `free()` when it has been read."""
 
-    def __init__(self, memory: _Memory, cell: int, nbytes: int):
-        self._memory, self._cell, self.nbytes = memory, cell, nbytes
+    def __init__(self, memory: Memory, byte: int, offset: int, nbytes: int):
+        self._memory, self._byte, self._offset, self.nbytes = memory, byte, offset, nbytes
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
-        return torch.frombuffer(
-            self._memory.bytes, dtype=dtype, count=self.nbytes // dtype.itemsize, offset=_HEAD + self._cell * LONGEST
-        )
+        return self._memory.view(dtype, self._offset, self.nbytes)
 
     def copy_to(self, out: torch.Tensor) -> None:
-        ctypes.memmove(out.data_ptr(), self._memory.address + self._cell * LONGEST, self.nbytes)
+        ctypes.memmove(out.data_ptr(), self._memory.address + self._offset, self.nbytes)
 
     def free(self) -> None:
-        self._memory.full[self._cell] = 0
+        self._memory.told[self._byte] = 0
 
 
 def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
@@ -73,74 +64,81 @@ class Cells:
     """This rank's ways to its neighbours, over `mpi`: a receiver invites, and the sender comes if it can.
 
     An invitation (a message with `tag`) goes to the sender with the first long `recv` from it. Only a process of this
-    machine that may open the memory finds the right token in it; all others send through MPI.
+    machine that may open the memory finds the right token in it; all others send through MPI. The sender who has come
+    leaves an invitation to its own memory, and lends once the receiver has followed it.
     """
 
     def __init__(self, mpi: MPI.Comm, tag: int):
         self._mpi, self._tag = mpi, tag
-        self._from: dict[int, _Memory | None] = {}
-        self._to: dict[int, _Memory | None] = {}
-        self._invitations: list[bytes] = []
+        self._from: dict[int, Memory | None] = {}
+        self._to: dict[int, Memory | None] = {}
 
     def invite(self, source: int) -> None:
         """Let `source` put its long messages into cells from now on."""
         if source in self._from:
             return
-        self._from[source] = None
-        if not POSSIBLE:
-            return
-        try:
-            file = os.memfd_create("hpcdl")
-        except OSError:  # forbidden here
-            return
-        weakref.finalize(self, os.close, file)
-        os.ftruncate(file, _HEAD + CELLS * LONGEST)
-        os.pwrite(file, os.urandom(16), 0)
-        memory = self._from[source] = _Memory(file)
-        invitation = _INVITATION.pack(memory.token, os.getpid(), file)
-        self._mpi.Isend(invitation, source, self._tag).Free()
-        self._invitations.append(invitation)  # it must outlive its message, for which nobody waits
+        memory = self._from[source] = create(CELLS * LONGEST)
+        if memory is not None:  # the invitation outlives its message, for which nobody waits: `_from` has it
+            self._mpi.Isend(memory.invitation, source, self._tag).Free()
+
+    def invited(self, source: int) -> bool:
+        return self._from.get(source) is not None
 
     def put(self, x: torch.Tensor, dest: int) -> bytes | None:
         """Copy `x` into a cell of `dest`'s; what to send in its place, None where `x` itself must be sent."""
-        memory = self._to[dest] if dest in self._to else self._accept(dest)
-        if memory is None:
-            return None
-        cell = bytes(memory.full).find(0)
+        memory = self._reached(dest)
+        cell = bytes(memory.told[:CELLS]).find(0) if memory is not None and x.nbytes <= LONGEST else -1
         if cell < 0:
             return None
         ctypes.memmove(memory.address + cell * LONGEST, x.data_ptr(), x.nbytes)
-        memory.full[cell] = 1
+        memory.told[cell] = 1
         return _PLACE.pack(memory.token, cell, x.nbytes)
 
-    def find(self, out: torch.Tensor, source: int, nbytes: int) -> Arrived | None:
-        """Where the message is of which `nbytes` came into `out`; None where that was the message itself."""
+    def lend(self, x: torch.Tensor, dest: int) -> tuple[bytes, Loan] | None:
+        """Let `dest` read `x` where it is: what to send in its place, and the loan; None where that cannot be."""
+        owner = shared.owner(x)
+        memory = None if owner is None else self._reached(dest)
+        if memory is None or not _can_read(memory) or (loan := owner.lend(x)) is None:
+            return None
+        return _NOTE.pack(memory.token, loan.byte, loan.offset, loan.nbytes, owner.memory.invitation), loan
+
+    def find(self, inbox: int, source: int, nbytes: int) -> Arrived | None:
+        """Where the message is of which `nbytes` came to the address `inbox`; None where that was the message itself.
+
+        Raises ConnectionError where it is in memory that this process cannot open, though it could open other.
+        """
         memory = self._from.get(source)
-        if memory is None or nbytes != _PLACE.size:
+        if memory is None:
             return None
-        token, cell, length = _PLACE.unpack(ctypes.string_at(out.data_ptr(), nbytes))
-        return Arrived(memory, cell, length) if token == memory.token else None
+        if memory.told[_ANSWER] == _ASKED:
+            memory.told[_ANSWER] = _NO if accept(bytes(memory.told[_CARD])) is None else _YES
+        if nbytes == _PLACE.size:
+            token, cell, length = _PLACE.unpack(ctypes.string_at(inbox, nbytes))
+            return Arrived(memory, cell, cell * LONGEST, length) if token == memory.token else None
+        if nbytes == _NOTE.size:
+            token, byte, offset, length, invitation = _NOTE.unpack(ctypes.string_at(inbox, nbytes))
+            return Arrived(_opened(invitation), byte, offset, length) if token == memory.token else None
+        return None
 
-    def _accept(self, dest: int) -> _Memory | None:
+    def _reached(self, dest: int) -> Memory | None:
         """`dest`'s memory when its invitation has come."""
-        if not POSSIBLE or not self._mpi.Iprobe(dest, self._tag):
-            return None
-        invitation = bytearray(_INVITATION.size)
-        self._mpi.Recv(invitation, dest, self._tag)
-        self._to[dest] = _open(*_INVITATION.unpack(invitation))
-        return self._to[dest]
+        if dest not in self._to and self._mpi.Iprobe(dest, self._tag):
+            invitation = bytearray(INVITATION)
+            self._mpi.Recv(invitation, dest, self._tag)
+            self._to[dest] = accept(bytes(invitation))
+        return self._to.get(dest)
 
 
-def _open(token: bytes, process: int, file: int) -> _Memory | None:
-    """The memory of another process on this machine; None where the kernel refuses, or it is another machine's."""
-    try:
-        descriptor = os.open(f"/proc/{process}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        memory = _Memory(descriptor)
-    except (OSError, ValueError):
-        return None
-    finally:
-        os.close(descriptor)
-    return memory if memory.token == token else None
+def _can_read(memory: Memory) -> bool:
+    """Whether the receiver that invited to `memory` can read what this rank shares; it is asked first."""
+    if memory.told[_ANSWER] == _UNASKED and (card := shared.card()) is not None:
+        memory.told[_CARD] = card.invitation
+        memory.told[_ANSWER] = _ASKED
+    return memory.told[_ANSWER] == _YES
+
+
+def _opened(invitation: bytes) -> Memory:
+    memory = shared.reach(invitation)
+    if memory is None:
+        raise ConnectionError("the sender's tensor cannot be opened; are too many files open here? see `ulimit -n`")
+    return memory

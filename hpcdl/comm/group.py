@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import torch
+
 from hpcdl.comm.base import Communicator
 
 
@@ -23,6 +25,9 @@ class Group(Communicator):
 
     def clock(self) -> float:
         return self.comm.clock()
+
+    def empty(self, numel, dtype=torch.float32):
+        return self.comm.empty(numel, dtype)
 
     def background(self):
         from hpcdl.comm.background import Through  # has a Group itself

@@ -5,6 +5,8 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+
 from hpcdl.comm.background import Through
 from hpcdl.comm.base import Communicator, Request
 
@@ -98,6 +100,9 @@ class TracingComm(Communicator):
 
     def clock(self) -> float:
         return self.comm.clock()
+
+    def empty(self, numel, dtype=torch.float32):
+        return self.comm.empty(numel, dtype)
 
     def background(self):
         return Through(self.comm.background(), self._traced)

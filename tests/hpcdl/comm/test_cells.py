@@ -9,7 +9,7 @@ import os
 import sys
 import torch
 from hpcdl.collectives import ring_all_reduce
-from hpcdl.comm import CommError, MPIComm, TracingComm, cells
+from hpcdl.comm import CommError, MPIComm, TracingComm, memory
 from hpcdl.comm.cells import CELLS, LONGEST, SHORTEST, Cells
 
 torch.set_num_threads(1)
@@ -133,7 +133,7 @@ def refuse(*_):
 if CASE == "no memory":
     os.memfd_create = refuse
 elif CASE == "walls":
-    cells.os.open = refuse
+    memory.os.open = refuse
 elif CASE == "another machine":  # there the same number may be another process's file
     invite = Cells.invite
     def elsewhere(self, source):

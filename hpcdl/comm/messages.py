@@ -1,0 +1,232 @@
+"""Messages over MPI between the ranks of one communicator, and the waits for them.
+
+A wait polls `Test` in place of MPI's blocking call, because Python runs no signal handler while it sits inside MPI:
+polling is what lets a time limit or Ctrl-C raise inside the rank, at its line.
+"""
+
+import copy
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from mpi4py import MPI
+
+from hpcdl.comm.base import CommError, Communicator, Request, describe
+from hpcdl.comm.cells import NOTICE, SHORTEST, cells_of
+
+SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
+
+NAP_BESIDE_WORK = 50e-6  # seconds between polls of a background, while the rank computes
+
+# What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
+# message is under way would be overwritten when it arrives.
+under_way: set = set()
+
+
+class Message(Request):
+    """A message and `mpi`, the request of MPI's own.
+
+    `inbox` is where MPI writes it, `sum` (out, weight) where it is only to be added, `error` what was wrong with it
+    when it came; `loan` tells of one that is sent when the receiver has read `x`.
+    """
+
+    __slots__ = ("error", "inbox", "loan", "mpi", "sum")
+
+    def __init__(self, *what):
+        super().__init__(*what)
+        self.error = self.loan = self.sum = None
+        self.inbox = self.x
+
+
+class Messages(Communicator):
+    """Sends, receives and waits of `MPIComm`."""
+
+    threaded = False  # whether this is the twin that `background()` uses
+
+    def __init__(self, mpi: MPI.Intracomm, timeout: float | None):
+        self.mpi, self.timeout = mpi, timeout
+        self.rank, self.size = mpi.Get_rank(), mpi.Get_size()
+        self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
+        self._waits = 0  # so many times this rank has begun to wait
+        self._cells = cells_of(mpi)
+
+    def for_thread(self):
+        twin = copy.copy(self)
+        twin.threaded = True
+        twin._cells = cells_of(self.mpi, own=True)
+        return twin
+
+    def renew(self, mpi: MPI.Intracomm) -> None:
+        """Go on over `mpi`; messages that are still under way stay with a copy of what this was."""
+        before = copy.copy(self)
+        for message in tuple(under_way):
+            if message.comm is self:
+                message.comm = before
+        self.mpi, self._waiting = mpi, None
+        self._cells = cells_of(mpi)
+
+    def finish(self, mpi: MPI.Request, op: str) -> None:
+        """Wait for a request of MPI's own, in a way that can be interrupted."""
+        self._poll(mpi.Test, (op,))
+
+    def situation(self) -> dict | None:
+        """What this rank waits for now, None while it does not wait; another thread may ask.
+
+        `text`, `ranks` it waits for as (side, rank), the `number` of this wait, whether it is `alone`: one message,
+        and no other of this communicator under way.
+        """
+        waiting, number = self._waiting, self._waits
+        if waiting is None:
+            return None
+        pending = [request for request in (waiting[1] if len(waiting) > 1 else ()) if not request.done]
+        open_messages = [message for message in tuple(under_way) if message.comm is self and not message.done]
+        return {
+            "text": describe(*waiting),
+            "ranks": [(request.side, request.peer) for request in pending],
+            "number": number,
+            "alone": len(pending) == len(open_messages) == 1,
+        }
+
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
+        incoming = self._irecv("sendrecv_add", scratch, source, tag)
+        incoming.sum = out, weight
+        self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
+
+    def _isend(self, op, x, dest, tag):
+        message = Message(self, op, "dest", x, dest, tag)
+        place = self._place(message) if x.nbytes >= SHORTEST else None
+        message.mpi = self.mpi.Isend(as_bytes(x) if place is None else place, dest, tag)
+        under_way.add(message)
+        return message
+
+    def _place(self, message: Message) -> bytes | None:
+        """Where a long message lies for its receiver; None where it must be sent itself."""
+        lent = self._cells.lend(message.x, message.peer)
+        if lent is None:
+            return self._cells.put(message.x, message.peer)
+        place, message.loan = lent
+        return place
+
+    def _irecv(self, op, out, source, tag):
+        message = Message(self, op, "source", out, source, tag)
+        if out.nbytes >= SHORTEST:
+            self._cells.invite(source)
+        elif out.nbytes < NOTICE and self._cells.invited(source):
+            message.inbox = torch.empty(NOTICE, dtype=torch.uint8)  # a longer message has its sender wait to be read
+        message.mpi = self.mpi.Irecv(as_bytes(message.inbox), source, tag)
+        under_way.add(message)
+        return message
+
+    def _wait(self, op, *requests):
+        pending = tuple(request for request in requests if not request.done)
+        what = op, pending
+        for request in pending:
+            if not request.done and request.error is None:  # the wait for another may have brought it in
+                self._complete(request, what)
+            if request.error is not None:
+                _close(request)
+                raise request.error
+        for request in pending:
+            if request.loan is not None:
+                self._poll(request.loan.over, what)
+                request.loan.end()
+                _close(request)
+
+    def _complete(self, request: Message, what: tuple) -> None:
+        """Wait until MPI is through with `request`, and bring in what it received."""
+        status = MPI.Status() if request.side == "source" else None
+        self._poll(partial(request.mpi.Test, status), what, request)
+        if status is not None:
+            self._land(request, status.Get_count(MPI.BYTE))
+        elif request.loan is None:
+            _close(request)
+
+    def _bring_in(self, awaited: Message | None) -> None:
+        """What has come for other receives: their senders wait for it, and this rank may wait for those."""
+        for message in tuple(under_way):
+            if message.comm is self and message.side == "source" and message is not awaited and message.error is None:
+                status = MPI.Status()
+                try:
+                    if message.mpi.Test(status):
+                        self._land(message, status.Get_count(MPI.BYTE))
+                except MPI.Exception as error:
+                    message.error = self._failure(error, (message.op, (message,)), message)
+
+    def _land(self, request: Message, nbytes: int) -> None:
+        """Bring a message where it belongs, of which `nbytes` came over MPI; what is wrong with it is its `error`."""
+        _close(request)
+        try:
+            self._unpack(request, nbytes)
+        except CommError as error:
+            request.error, request.done = error, False  # for its own wait to raise
+
+    def _unpack(self, request: Message, nbytes: int) -> None:
+        try:
+            arrived = self._cells.find(request.inbox.data_ptr(), request.peer, nbytes)
+        except ConnectionError as error:
+            raise CommError(f"rank {self.rank}: {describe(request.op, (request,))}: {error}") from None
+        try:
+            if (nbytes := arrived.nbytes if arrived else nbytes) != request.x.nbytes:
+                raise self._misfit(request, f"{nbytes} bytes")
+            if arrived and request.sum is None:
+                arrived.copy_to(request.x)
+            elif request.inbox is not request.x:
+                ctypes.memmove(request.x.data_ptr(), request.inbox.data_ptr(), nbytes)
+            if request.sum is not None:
+                out, weight = request.sum
+                self.accumulate(out, arrived.view(out.dtype) if arrived else request.x, weight)
+        finally:
+            if arrived:
+                arrived.free()
+
+    def _poll(self, test: Callable[[], bool], what: tuple, request: Message | None = None) -> None:
+        """Return when `test()` is true, of `request` where it is one's."""
+        self._waits += 1
+        self._waiting = what
+        try:
+            polls, start = 0, None
+            while not test():
+                polls += 1
+                if polls > SPIN:
+                    start = start or time.perf_counter()
+                    self._bring_in(request)
+                    self._let_others_run(time.perf_counter() - start, what)
+        except MPI.Exception as error:
+            raise self._failure(error, what, request) from error
+        self._waiting = None
+
+    def _failure(self, error: MPI.Exception, what: tuple, request: Message | None) -> CommError:
+        if request is not None and error.Get_error_class() == MPI.ERR_TRUNCATE:
+            return self._misfit(request, "more")
+        return CommError(f"rank {self.rank}: {describe(*what)}: {error}")
+
+    def _let_others_run(self, waited: float, what: tuple) -> None:
+        if self.timeout is not None and waited > self.timeout:
+            raise TimeoutError(f"rank {self.rank} waited {self.timeout:g} s in {describe(*what)}")
+        if self.given_up:
+            raise CommError(f"rank {self.rank}: {describe(*what)} was given up")
+        if self.threaded and self.patient:
+            time.sleep(NAP_BESIDE_WORK)
+        elif waited > NAP_AFTER:
+            time.sleep(0.0005)  # a long wait must not take a core from the ranks it waits for
+        else:
+            os.sched_yield()
+
+    def _misfit(self, request: Request, got: str) -> CommError:
+        return CommError(
+            f"rank {self.rank}: {describe(request.op, (request,))}: out has {request.x.nbytes} bytes, "
+            f"the message {got}; both sides need the same dtype and number of elements"
+        )
+
+
+def _close(request: Message) -> None:
+    request.done = True
+    under_way.discard(request)
+
+
+def as_bytes(x: torch.Tensor) -> list:
+    """The memory of `x` as MPI takes it; `x` must outlive the message."""
+    return [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), MPI.BYTE]
