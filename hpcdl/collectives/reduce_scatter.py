@@ -28,4 +28,5 @@ def add_round(pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm, weigh
         pieces[rank - 1].mul_(weight)
     for step in range(1, p):
         mine, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
-        comm.sendrecv_add(mine, (rank + 1) % p, target, (rank - 1) % p, scratch[: target.numel()], weight)
+        arriving = scratch if scratch.numel() == target.numel() else scratch[: target.numel()]  # a view costs 1 us
+        comm.sendrecv_add(mine, (rank + 1) % p, target, (rank - 1) % p, arriving, weight)

@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -104,7 +105,7 @@ class _Links(NamedTuple):
 
 
 class _Message(Request):
-    __slots__ = ("awaited", "completed", "posted")
+    __slots__ = ("completed", "posted", "waiter")  # the turn that waits for it, None while none does
 
 
 class _Machine:
@@ -117,7 +118,8 @@ class _Machine:
         self.bytes_sent = [0] * p
         self.owners = list(range(p))  # the rank of each turn: ranks first, then what they do in the background
         self.waiting: list[tuple | None] = [None] * p  # what each turn waits for, as `describe` takes it
-        self.unmatched = {"dest": defaultdict(deque), "source": defaultdict(deque)}
+        self.missing = [0] * p  # how many of the messages that each turn waits for are not complete
+        self.unmatched = defaultdict(deque)  # (source, dest, tag) -> messages that one of the two sides has posted
         self.port_free = {"dest": [0.0] * p, "source": [0.0] * p}
         self.collective: dict[int, tuple] = {}  # rank -> (operation, tensor) of those that have arrived
 
@@ -136,16 +138,16 @@ class _Machine:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def post(self, message: _Message, other_side: str, channel: tuple[int, int, int]) -> _Message:
+    def post(self, message: _Message, channel: tuple[int, int, int]) -> _Message:
         """Match a message with the earliest of the other side on (source, dest, tag), or leave it to be matched."""
-        message.posted, message.awaited = message.comm.clock(), False
-        partners = self.unmatched[other_side][channel]
-        if not partners:
-            self.unmatched[message.side][channel].append(message)
+        message.posted, message.waiter = message.comm.clock(), None
+        unmatched = self.unmatched[channel]
+        if not unmatched or unmatched[0].side == message.side:
+            unmatched.append(message)
         elif message.side == "dest":
-            self.transfer(message, partners.popleft())
+            self.transfer(message, unmatched.popleft())
         else:
-            self.transfer(partners.popleft(), message)
+            self.transfer(unmatched.popleft(), message)
         return message
 
     def transfer(self, sent: _Message, received: _Message) -> None:
@@ -165,25 +167,31 @@ class _Machine:
         self.bytes_sent[source] += nbytes
         self.trace.record(sent.posted, end, source, "send", dest, nbytes, sent.tag)
         self.trace.record(received.posted, end, dest, "recv", source, nbytes, received.tag)
-        for message in (sent, received):
-            message.done, message.completed = True, end
-            if message.awaited:
-                self.resume_if_complete(message.comm.number)
+        self.complete(sent, end)
+        self.complete(received, end)
+
+    def complete(self, message: _Message, end: float) -> None:
+        message.done, message.completed = True, end
+        waiter, clocks = message.waiter, self.turns.clocks
+        if waiter is not None:
+            clocks[waiter] = max(clocks[waiter], end)
+            self.missing[waiter] -= 1
+            if not self.missing[waiter]:
+                self.resume(waiter, clocks[waiter])
 
     def wait(self, rank: int, op: str, requests: tuple[_Message, ...]) -> None:
-        if not all(request.done for request in requests):
-            for request in requests:
-                request.awaited = True
-            self.waiting[rank] = (op, requests)
+        clock, missing = self.turns.clocks[rank], 0
+        for request in requests:
+            if request.done:
+                clock = max(clock, request.completed)
+            else:
+                request.waiter = rank
+                missing += 1
+        if missing:
+            self.turns.clocks[rank], self.missing[rank], self.waiting[rank] = clock, missing, (op, requests)
             self.turns.pause(rank)
-            return
-        self.turns.advance(rank, max(0.0, max(r.completed for r in requests) - self.turns.clocks[rank]))
-
-    def resume_if_complete(self, rank: int) -> None:
-        op_and_requests = self.waiting[rank]
-        if op_and_requests and all(request.done for request in op_and_requests[1]):
-            completed = max(request.completed for request in op_and_requests[1])
-            self.resume(rank, max(self.turns.clocks[rank], completed))
+        else:
+            self.turns.advance(rank, clock - self.turns.clocks[rank])
 
     def resume(self, rank: int, clock: float) -> None:
         self.waiting[rank] = None
@@ -257,14 +265,14 @@ class _Machine:
         return failure
 
     def check_nothing_lost(self) -> None:
-        for side, verb in (("dest", "sent"), ("source", "expected")):
-            for messages in self.unmatched[side].values():
-                for message in messages:
-                    raise CommError(
-                        f"rank {message.comm.rank} {verb} a message of {size_of(message.x)} with "
-                        f"{describe(message.op, (message,)).removesuffix('.wait()')}, and rank {message.peer} returned "
-                        f"without {'receiving' if side == 'dest' else 'sending'} it"
-                    )
+        lost = min(chain.from_iterable(self.unmatched.values()), key=lambda message: message.side, default=None)
+        if lost:
+            did, undone = ("sent", "receiving") if lost.side == "dest" else ("expected", "sending")
+            raise CommError(
+                f"rank {lost.comm.rank} {did} a message of {size_of(lost.x)} with "
+                f"{describe(lost.op, (lost,)).removesuffix('.wait()')}, and rank {lost.peer} returned "
+                f"without {undone} it"
+            )
 
 
 class SimulatedComm(Communicator):
@@ -295,11 +303,11 @@ class SimulatedComm(Communicator):
 
     def _isend(self, op, x, dest, tag):
         message = _Message(self, op, "dest", x, dest, tag)
-        return self.machine.post(message, "source", (self.rank, dest, tag))
+        return self.machine.post(message, (self.rank, dest, tag))
 
     def _irecv(self, op, out, source, tag):
         message = _Message(self, op, "source", out, source, tag)
-        return self.machine.post(message, "dest", (source, self.rank, tag))
+        return self.machine.post(message, (source, self.rank, tag))
 
     def _wait(self, op, *requests):
         self.machine.wait(self.number, op, requests)
@@ -329,6 +337,7 @@ class _Beside:
         self.number = self.turns.spawn(self.live)
         self.machine.owners.append(comm.rank)
         self.machine.waiting.append(None)
+        self.machine.missing.append(0)
 
     def start(self, f):
         self.calls.append((f, self.comm.clock()))
@@ -369,7 +378,9 @@ def _copy(out, x):
     """The elements of `x` into `out`, in order, whatever their shapes."""
     if out.shape != x.shape:
         x = x.detach().view(out.shape)
-    out.detach().copy_(x.detach())
+    if x.requires_grad or out.requires_grad:
+        x, out = x.detach(), out.detach()
+    out.copy_(x)
 
 
 def _copy_from(root, tensors):

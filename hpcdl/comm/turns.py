@@ -161,7 +161,12 @@ def _current_core() -> int | None:
 
 
 def _stay_on(core: int | None) -> None:
-    """Keep this thread on `core`: a turn handed over within one core costs half of what it costs between two."""
-    if core is not None:
-        with suppress(OSError, AttributeError):
+    """Keep this thread on `core`, and let it sleep on when it is woken until the one that woke it sleeps.
+
+    A turn handed over within one core costs half of what it costs between two; and half of that again where the thread
+    that gets it does not start up to find that the one that gives it still has the interpreter's lock.
+    """
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        if core is not None:
             os.sched_setaffinity(0, {core})
