@@ -1,5 +1,7 @@
 """Agg that writes a line of text in one call: matplotlib 3.11 draws glyph by glyph in Python, a third of a picture."""
 
+from functools import lru_cache
+
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg, get_hinting_flag
 from matplotlib.font_manager import findfont, get_font
@@ -10,23 +12,15 @@ class LineRenderer(RendererAgg):
 
     def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None):
         """Write the line `s` from (x, y) on, in pixels from the top left; y is the baseline's."""
-        font = get_font(findfont(prop))
-        if ismath or angle or not all(font.get_char_index(ord(character)) for character in s):
+        path = findfont(prop)
+        if ismath or angle or not _has_all(path, s):
             return super().draw_text(gc, x, y, s, prop, angle, ismath, mtext)
-        cover = self._cover(font, prop.get_size_in_points(), s, gc.get_antialiased())
+        cover, descent = _line(path, prop.get_size_in_points(), self.dpi, s, gc.get_antialiased())
         red, green, blue, alpha = gc.get_rgb()
         ink = np.empty((*cover.shape, 4), np.uint8)
         ink[..., :3] = np.round(255 * np.array([red, green, blue]))
         ink[..., 3] = np.round(cover * alpha)
-        self.draw_image(gc, round(x), round(self.height - y - font.get_descent() / 64), ink[::-1])
-
-    def _cover(self, font, size: float, line: str, antialiased: bool) -> np.ndarray:
-        """How much of each pixel the line covers, 0 to 255, from the top row down."""
-        font.clear()  # other texts were drawn with it
-        font.set_size(size, self.dpi)
-        font.set_text(line, 0, flags=get_hinting_flag())
-        font.draw_glyphs_to_bitmap(antialiased=antialiased)
-        return np.asarray(font.get_image())
+        self.draw_image(gc, round(x), round(self.height - y - descent), ink[::-1])
 
 
 class LineCanvas(FigureCanvasAgg):
@@ -39,3 +33,21 @@ class LineCanvas(FigureCanvasAgg):
         if self.renderer is None:
             self.renderer = LineRenderer(*self.get_width_height(physical=True), self.figure.dpi)
         return self.renderer
+
+
+@lru_cache(maxsize=512)
+def _has_all(path: str, line: str) -> bool:
+    """Whether the font has every character."""
+    font = get_font(path)
+    return all(font.get_char_index(ord(character)) for character in line)
+
+
+@lru_cache(maxsize=512)  # a megabyte or two: labels come again with each picture
+def _line(path: str, size: float, dpi: float, line: str, antialiased: bool) -> tuple[np.ndarray, float]:
+    """How much of each pixel the line covers, 0 to 255, from the top row down; pixels below its baseline."""
+    font = get_font(path)
+    font.clear()  # other texts were drawn with it
+    font.set_size(size, dpi)
+    font.set_text(line, 0, flags=get_hinting_flag())
+    font.draw_glyphs_to_bitmap(antialiased=antialiased)
+    return np.array(font.get_image()), font.get_descent() / 64
