@@ -6,6 +6,7 @@
     comm.sendrecv_add(x, dest, out, source, scratch, weight=1.0)
     comm.broadcast(x, root=0)              comm.all_reduce(x)             comm.barrier()
     comm.accumulate(out, x)                comm.compute(seconds)          comm.clock()
+    comm.empty(numel, dtype=torch.float32)
     comm.background() -> .start(f), .wait(), .close()
 
 The contract, kept by every machine:
@@ -14,6 +15,9 @@ The contract, kept by every machine:
 - Messages from one rank to another with one tag arrive in the order in which they were sent.
 - A correct program does not rely on buffering: `send` may wait until the receiver has posted its `recv`
   (the simulated machine always waits; MPI may). What `isend` was given must not change before `wait()`.
+- `empty` is a flat tensor of any content in memory that the machine sends from best, with all its views: over MPI,
+  ranks of one machine read it where it is, without a copy. A message from it is received as any other; it is sent when
+  its receiver waits, for this message or another. Ranks need not agree on where a tensor comes from.
 - `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch, weight)`; what `scratch` holds afterwards
   is left open, since a machine may add from where the message lies.
 - `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in

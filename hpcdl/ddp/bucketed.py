@@ -31,17 +31,18 @@ def _fits(bucket: list[torch.Tensor], param: torch.Tensor, cap_bytes: float) -> 
 class Bucket:
     """Parameters whose gradients are summed over the ranks together, in messages of up to `piece_bytes`.
 
-    Several gradients become views of one flat buffer when they come in. One that has the bucket to itself stays where
-    backward put it: to copy 16 MB takes longer than to send it to a neighbour on the same machine.
+    Several gradients become views of one flat buffer when they come in, which `comm` made to send from. One that has
+    the bucket to itself stays where backward put it: to copy 16 MB takes longer than to send it to a neighbour on the
+    same machine.
     """
 
-    def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float):
+    def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float, comm):
         self.params = list(params)
         self.nbytes = sum(param.nbytes for param in self.params)
         self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
         self.flat: torch.Tensor | None = None
         if len(self.params) > 1:
-            self._lay_out(torch.zeros(self.nbytes // self.params[0].element_size()).to(self.params[0]))
+            self._lay_out(_buffer(self.nbytes // self.params[0].element_size(), self.params[0], comm).zero_())
         self.clear()
 
     def clear(self) -> None:
@@ -102,3 +103,9 @@ class Bucket:
         self.flat = flat
         pieces = flat.split([param.numel() for param in self.params])
         self.views = [piece.view(param.shape) for piece, param in zip(pieces, self.params, strict=True)]
+
+
+def _buffer(numel: int, like: torch.Tensor, comm) -> torch.Tensor:
+    if like.device.type == comm.devices[0]:
+        return comm.empty(numel, like.dtype).to(like.device)
+    return torch.empty(numel, dtype=like.dtype, device=like.device)

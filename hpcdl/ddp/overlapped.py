@@ -67,7 +67,7 @@ class DistributedDataParallel(nn.Module):
             broadcast_state(state.detach(), comm)  # 2-3
         params = [param for param in module.parameters() if param.requires_grad]
         cap = bucket_mb * 2**20
-        self.buckets = [Bucket(group, cap) for group in make_buckets(params, cap)]  # 4
+        self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
         self._buffer_names = [name for name, _ in module.named_buffers()]
         self.spans: list[Span] = []
         self.waited = 0.0

@@ -35,22 +35,28 @@ def test_two_dtypes_do_not_share_a_bucket():
 
 
 def test_gradients_become_views_of_one_buffer_and_a_large_one_stays_where_it_is():
-    together, alone = params(3, 4), params(9)
-    for param in together + alone:
-        param.grad = torch.ones_like(param)
-    grad = alone[0].grad
-    small, large = Bucket(together, 100), Bucket(alone, 100)
-    small.take_rest()
-    large.take_rest()
-    assert [p.grad.data_ptr() for p in together] == [small.flat.data_ptr(), small.flat.data_ptr() + 12]
-    assert large.flat.data_ptr() == grad.data_ptr() == alone[0].grad.data_ptr()
+    def rank(comm):
+        made = []
+        comm.empty = lambda numel, dtype: made.append(torch.empty(numel, dtype=dtype)) or made[-1]
+        together, alone = params(3, 4), params(9)
+        for param in together + alone:
+            param.grad = torch.ones_like(param)
+        grad = alone[0].grad
+        small, large = Bucket(together, 100, comm), Bucket(alone, 100, comm)
+        small.take_rest()
+        large.take_rest()
+        assert [flat.data_ptr() for flat in made] == [small.flat.data_ptr()]
+        assert [p.grad.data_ptr() for p in together] == [small.flat.data_ptr(), small.flat.data_ptr() + 12]
+        assert large.flat.data_ptr() == grad.data_ptr() == alone[0].grad.data_ptr()
+
+    simulate(rank, 1)
 
 
 def test_a_bucket_travels_in_pieces_of_the_cap():
     lengths = []
 
     def rank(comm):
-        bucket = Bucket(params(10), 16)
+        bucket = Bucket(params(10), 16, comm)
         bucket.params[0].grad = torch.arange(10.0)
         bucket.take_rest()
         bucket.reduce(0.5, lambda x, comm: lengths.append(len(x)), comm)
@@ -63,7 +69,7 @@ def test_a_bucket_travels_in_pieces_of_the_cap():
 
 def test_with_weight_0_nothing_counts_not_even_nan():
     def rank(comm):
-        bucket = Bucket(params(2), 16)
+        bucket = Bucket(params(2), 16, comm)
         bucket.params[0].grad = torch.full((2,), torch.nan)
         bucket.take_rest()
         bucket.reduce(0.0, lambda x, comm: None, comm)
