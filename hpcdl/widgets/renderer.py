@@ -15,12 +15,12 @@ class LineRenderer(RendererAgg):
         path = findfont(prop)
         if ismath or angle or not _has_all(path, s):
             return super().draw_text(gc, x, y, s, prop, angle, ismath, mtext)
-        cover, descent = _line(path, prop.get_size_in_points(), self.dpi, s, gc.get_antialiased())
+        cover, left, below = _line(path, prop.get_size_in_points(), self.dpi, s, gc.get_antialiased())
         red, green, blue, alpha = gc.get_rgb()
         ink = np.empty((*cover.shape, 4), np.uint8)
         ink[..., :3] = np.round(255 * np.array([red, green, blue]))
         ink[..., 3] = np.round(cover * alpha)
-        self.draw_image(gc, round(x), round(self.height - y - descent), ink[::-1])
+        self.draw_image(gc, round(x + left), round(self.height - y - below), ink[::-1])
 
 
 class LineCanvas(FigureCanvasAgg):
@@ -43,11 +43,12 @@ def _has_all(path: str, line: str) -> bool:
 
 
 @lru_cache(maxsize=512)  # a megabyte or two: labels come again with each picture
-def _line(path: str, size: float, dpi: float, line: str, antialiased: bool) -> tuple[np.ndarray, float]:
-    """How much of each pixel the line covers, 0 to 255, from the top row down; pixels below its baseline."""
+def _line(path: str, size: float, dpi: float, line: str, antialiased: bool) -> tuple[np.ndarray, float, float]:
+    """How much of each pixel the line covers, 0 to 255, from the top row down; pixels right of and below its origin."""
     font = get_font(path)
     font.clear()  # other texts were drawn with it
     font.set_size(size, dpi)
     font.set_text(line, 0, flags=get_hinting_flag())
     font.draw_glyphs_to_bitmap(antialiased=antialiased)
-    return np.array(font.get_image()), font.get_descent() / 64
+    below = font.get_descent() / 64 + 1  # the image ends with an empty row
+    return np.array(font.get_image()), font.get_bitmap_offset()[0] / 64, below

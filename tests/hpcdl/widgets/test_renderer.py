@@ -39,7 +39,7 @@ def test_a_text_stands_where_matplotlib_puts_it_with_the_same_ink(text):
     for axis in (0, 1):
         places = [np.flatnonzero(pixels.sum(axis=axis) > 40) for pixels in (theirs, ours)]
         ends = [place[[0, -1]] if len(place) else np.zeros(2) for place in places]
-        assert np.abs(ends[0] - ends[1]).max() <= 2  # pixels: a line begins at a whole one
+        assert np.abs(ends[0] - ends[1]).max() <= 1  # pixel: a line begins at a whole one
 
 
 def test_a_character_that_the_font_lacks_is_left_to_matplotlib_and_its_fallbacks():
