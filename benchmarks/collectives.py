@@ -3,8 +3,9 @@
     python benchmarks/collectives.py            # minutes; prints tables, writes benchmarks/results/collectives.json
     python benchmarks/collectives.py --quick    # seconds: to see that it works, not to be quoted
 
-Every competitor runs in the same two processes, in turns that rotate, on the same tensor. A measurement is the time of
-the slower rank, of as many calls as fill a few milliseconds. MPI_Allreduce allocates memory for each large call, which
+Every competitor runs in the same two processes, in turns that rotate, on the same tensor: first on a plain one, then on
+one of `comm.empty`, which the two ranks share, where it is long enough for that. A measurement is the time of the
+slower rank, of as many calls as fill a few milliseconds. MPI_Allreduce allocates memory for each large call, which
 glibc by default fetches from the kernel and gives back each time: so the processes run twice, in turns, with default
 and with raised malloc thresholds.
 """
@@ -33,41 +34,49 @@ QUICK = [4, 65_536, 4_194_304]
 RAISED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**27)}
 MALLOC = {"default": {}, "raised": RAISED}
 PEERS = ("MPI_Allreduce", "gloo")
+TENSORS = ("plain", "shared")
 FILL_SECONDS = 0.005  # of calls in one measurement
 SIMULATED = {256: 5.0, 1024: 90.0}  # ranks, and the seconds that are promised
 
 Times = dict[str, dict[int, list[float]]]  # competitor -> bytes -> seconds per call
+Everything = dict[str, dict[str, Times]]  # tensor -> malloc setting -> times
 
 
 # -- in each of the two processes -------------------------------------------------------------------------------------
 
 
-def work(sizes: list[int], repeats: int) -> Times:
-    """Measure every competitor at every size: the times, of the slower rank."""
-    from mpi4py import MPI
-
-    mpi = MPI.COMM_WORLD
-    competitors = _competitors(mpi)
-    times: Times = {name: {} for name in competitors}
-    for nbytes in sizes:
-        x = torch.zeros(nbytes // 4)
-        calls = {name: _calls_to_fill(mpi, f, x) for name, f in competitors.items()}
-        for name, f in competitors.items():
-            _check(name, f, x, mpi)
-            times[name][nbytes] = []
-        names = list(competitors)
-        for repeat in range(repeats):
-            for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
-                times[name][nbytes].append(_measure(mpi, competitors[name], x, calls[name]))
-    return times
-
-
-def _competitors(mpi) -> dict:
+def work(sizes: list[int], repeats: int) -> dict[str, Times]:
+    """Measure every competitor at every size, by tensor: the times, of the slower rank."""
     from mpi4py import MPI
 
     from hpcdl.comm import MPIComm
 
+    mpi = MPI.COMM_WORLD
     comm = MPIComm(mpi)
+    competitors = _competitors(mpi, comm)
+    times = {tensor: {name: {} for name in competitors} for tensor in TENSORS}
+    for nbytes in sizes:
+        x = torch.zeros(nbytes // 4)
+        _compete(mpi, competitors, x, repeats, times["plain"])
+        x = comm.empty(nbytes // 4).zero_()
+        if comm.lends(x):
+            _compete(mpi, competitors, x, repeats, times["shared"])
+    return times
+
+
+def _compete(mpi, competitors: dict, x: torch.Tensor, repeats: int, times: Times) -> None:
+    calls = {name: _calls_to_fill(mpi, f, x) for name, f in competitors.items()}
+    for name, f in competitors.items():
+        _check(name, f, x, mpi)
+        times[name][x.nbytes] = []
+    names = list(competitors)
+    for repeat in range(repeats):
+        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            times[name][x.nbytes].append(_measure(mpi, competitors[name], x, calls[name]))
+
+
+def _competitors(mpi, comm) -> dict:
+    from mpi4py import MPI
 
     def mpi_allreduce(x):
         buffer = MPI.buffer.fromaddress(x.data_ptr(), x.nbytes)
@@ -94,31 +103,35 @@ def _measure(mpi, f, x, calls: int) -> float:
 
 
 def _check(name, f, x, mpi) -> None:
-    y = torch.arange(x.numel(), dtype=x.dtype) % 1000 + mpi.rank
-    expected = mpi.size * (y - mpi.rank) + sum(range(mpi.size))
-    f(y)
-    if not torch.equal(y, expected):
+    values = torch.arange(x.numel(), dtype=x.dtype) % 1000
+    f(x.copy_(values + mpi.rank))
+    if not torch.equal(x, mpi.size * values + sum(range(mpi.size))):
         raise AssertionError(f"{name} is wrong for {x.nbytes} bytes")
+    x.zero_()
 
 
 # -- here -------------------------------------------------------------------------------------------------------------
 
 
-def run_pair(malloc: str, sizes: list[int], repeats: int) -> Times:
-    """The times of one pair of processes."""
-    times = pair.run(__file__, sizes, repeats, env={**os.environ, **MALLOC[malloc]})
-    return {name: {int(nbytes): values for nbytes, values in column.items()} for name, column in times.items()}
+def run_pair(malloc: str, sizes: list[int], repeats: int) -> dict[str, Times]:
+    """The times of one pair of processes, by tensor."""
+    found = pair.run(__file__, sizes, repeats, env={**os.environ, **MALLOC[malloc]})
+    return {
+        tensor: {name: {int(nbytes): values for nbytes, values in column.items()} for name, column in times.items()}
+        for tensor, times in found.items()
+    }
 
 
-def measure(sizes: list[int], rounds: int, repeats: int, console: Console) -> dict[str, Times]:
-    """All times by malloc setting: pairs of processes with each setting in turn, `rounds` times."""
-    everything: dict[str, Times] = {malloc: {} for malloc in MALLOC}
+def measure(sizes: list[int], rounds: int, repeats: int, console: Console) -> Everything:
+    """All times by tensor and malloc setting: pairs of processes with each setting in turn, `rounds` times."""
+    everything: Everything = {tensor: {malloc: {} for malloc in MALLOC} for tensor in TENSORS}
     for number in range(rounds):
         for malloc in MALLOC:
             console.print(f"round {number + 1} of {rounds}, malloc thresholds {malloc} ...", style="dim")
-            for name, column in run_pair(malloc, sizes, repeats).items():
-                for nbytes, values in column.items():
-                    everything[malloc].setdefault(name, {}).setdefault(nbytes, []).extend(values)
+            for tensor, times in run_pair(malloc, sizes, repeats).items():
+                for name, column in times.items():
+                    for nbytes, values in column.items():
+                        everything[tensor][malloc].setdefault(name, {}).setdefault(nbytes, []).extend(values)
     return everything
 
 
@@ -133,22 +146,24 @@ def simulator() -> list[dict]:
     return rows
 
 
-def ratios(times: dict[str, Times]) -> list[dict]:
+def ratios(everything: Everything) -> list[dict]:
     """How many times faster the ring is than each peer, by size: of the medians and of the minima."""
     rows = []
-    for malloc, columns in times.items():
-        for peer in PEERS:
-            for nbytes, theirs in columns[peer].items():
-                ours = columns["ring"][nbytes]
-                rows.append(
-                    {
-                        "malloc": malloc,
-                        "peer": peer,
-                        "bytes": nbytes,
-                        "median": statistics.median(theirs) / statistics.median(ours),
-                        "min": min(theirs) / min(ours),
-                    }
-                )
+    for tensor, settings in everything.items():
+        for malloc, columns in settings.items():
+            for peer in PEERS:
+                for nbytes, theirs in columns.get(peer, {}).items():
+                    ours = columns["ring"][nbytes]
+                    rows.append(
+                        {
+                            "tensor": tensor,
+                            "malloc": malloc,
+                            "peer": peer,
+                            "bytes": nbytes,
+                            "median": statistics.median(theirs) / statistics.median(ours),
+                            "min": min(theirs) / min(ours),
+                        }
+                    )
     return rows
 
 
@@ -162,17 +177,20 @@ def promises(rows: list[dict]) -> list[dict]:
     ]
     found = []
     for text, promised, malloc, peer, smallest in wanted:
-        mine = [row for row in rows if (row["malloc"], row["peer"]) == (malloc, peer) and row["bytes"] >= smallest]
-        if mine:
-            found.append({"what": text, "promised": promised, "measured": min(row["median"] for row in mine)})
+        for tensor in TENSORS:
+            setting = tensor, malloc, peer
+            mine = [row for row in rows if (row["tensor"], row["malloc"], row["peer"]) == setting]
+            medians = [row["median"] for row in mine if row["bytes"] >= smallest]
+            if medians:
+                found.append({"what": f"{text}, {tensor} tensor", "promised": promised, "measured": min(medians)})
     return found
 
 
 # -- shown ------------------------------------------------------------------------------------------------------------
 
 
-def table_of_times(malloc: str, columns: Times) -> Table:
-    table = Table(title=f"All-reduce of float32 on 2 ranks, microseconds: min / median (malloc thresholds {malloc})")
+def table_of_times(setting: str, columns: Times) -> Table:
+    table = Table(title=f"All-reduce of float32 on 2 ranks, microseconds: min / median ({setting})")
     table.add_column("size", justify="right")
     for name in columns:
         table.add_column(name, justify="right")
@@ -182,14 +200,15 @@ def table_of_times(malloc: str, columns: Times) -> Table:
     return table
 
 
-def table_of_ratios(rows: list[dict]) -> Table:
+def table_of_ratios(rows: list[dict], tensor: str) -> Table:
     kinds = [(malloc, peer) for malloc in MALLOC for peer in PEERS]
-    table = Table(title="Ring: how many times faster than its peer, of medians (of minima)")
+    table = Table(title=f"Ring: how many times faster than its peer, of medians (of minima), {tensor} tensor")
     table.add_column("size", justify="right")
     for malloc, peer in kinds:
         table.add_column(f"{peer}, {malloc}", justify="right")
-    found = {(row["malloc"], row["peer"], row["bytes"]): f"{row['median']:.2f} ({row['min']:.2f})" for row in rows}
-    for nbytes in sorted({row["bytes"] for row in rows}):
+    mine = [row for row in rows if row["tensor"] == tensor]
+    found = {(row["malloc"], row["peer"], row["bytes"]): f"{row['median']:.2f} ({row['min']:.2f})" for row in mine}
+    for nbytes in sorted({row["bytes"] for row in mine}):
         table.add_row(_size(nbytes), *(found[malloc, peer, nbytes] for malloc, peer in kinds))
     return table
 
@@ -233,9 +252,10 @@ def main(
     times = measure(QUICK, 1, 3, console) if quick else measure(SIZES, 4, 9, console)
     rows, simulated = ratios(times), simulator()
     kept = promises(rows)
-    for malloc, columns in times.items():
-        console.print(table_of_times(malloc, columns))
-    console.print(table_of_ratios(rows))
+    for tensor, settings in times.items():
+        for malloc, columns in settings.items():
+            console.print(table_of_times(f"{tensor} tensor, malloc thresholds {malloc}", columns))
+        console.print(table_of_ratios(rows, tensor))
     console.print(table_of_promises(kept, simulated))
     findings = {"machine": machine, "seconds": times, "ratios": rows, "promises": kept, "simulator": simulated}
     out.parent.mkdir(parents=True, exist_ok=True)

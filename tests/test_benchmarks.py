@@ -40,8 +40,12 @@ def test_the_page_of_benchmarks_says_what_the_results_say(monkeypatch):
 def test_the_collectives_are_measured_beside_their_peers(tmp_path):
     found, said = quick("collectives", tmp_path)
     assert {"processor", "cores", "torch", "mpi", "load", "time"} <= set(found["machine"])
-    for malloc in ("default", "raised"):
-        assert set(found["seconds"][malloc]) == {*ALL_REDUCE, "MPI_Allreduce", "gloo"}
+    for tensor, sizes in (("plain", ["4", "65536", "4194304"]), ("shared", ["65536", "4194304"])):
+        for malloc in ("default", "raised"):
+            times = found["seconds"][tensor][malloc]
+            assert set(times) == {*ALL_REDUCE, "MPI_Allreduce", "gloo"}
+            assert all(list(column) == sizes for column in times.values())
+    assert [row["what"].rsplit(", ")[-1] for row in found["promises"]] == 2 * ["plain tensor", "shared tensor"]
     assert found["simulator"][0]["messages"] == 2 * 255 * 256
     assert "kept" in said
 

@@ -145,6 +145,10 @@ class Communicator(ABC):
         """A new flat tensor of any content, where it is best sent from: neighbours may read it without a copy."""
         return torch.empty(numel, dtype=dtype, device=self.devices[0])
 
+    def lends(self, x: torch.Tensor) -> bool | None:
+        """Whether neighbours may read `x` where it is; None on a machine where they never do."""
+        return None
+
     # -- work -------------------------------------------------------------------------------------------------------
 
     def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:

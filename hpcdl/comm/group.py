@@ -29,6 +29,9 @@ class Group(Communicator):
     def empty(self, numel, dtype=torch.float32):
         return self.comm.empty(numel, dtype)
 
+    def lends(self, x):
+        return self.comm.lends(x)
+
     def background(self):
         from hpcdl.comm.background import Through  # has a Group itself
 

@@ -44,6 +44,9 @@ class MPIComm(Messages):
     def empty(self, numel, dtype=torch.float32):
         return shared.empty(numel, dtype)
 
+    def lends(self, x):
+        return shared.owner(x) is not None
+
     def background(self):
         # Two threads never call MPI at once here, unless the rank itself communicates meanwhile.
         return super().background() if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else Foreground(self)

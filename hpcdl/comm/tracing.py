@@ -104,6 +104,9 @@ class TracingComm(Communicator):
     def empty(self, numel, dtype=torch.float32):
         return self.comm.empty(numel, dtype)
 
+    def lends(self, x):
+        return self.comm.lends(x)
+
     def background(self):
         return Through(self.comm.background(), self._traced)
 
