@@ -18,10 +18,13 @@ def reduce_scatter(x: torch.Tensor, comm) -> torch.Tensor:
     return pieces[comm.rank]
 
 
-def add_round(pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm, weight: float = 1.0) -> None:
+def add_round(
+    pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm, weight: float = 1.0, back: bool = False
+) -> None:
     """Sum `weight` * piece r over the ranks on rank r, for all r; messages may arrive in `scratch`, as long as any.
 
     What is added to is weighted in the same pass over memory; only the piece that leaves first needs one of its own.
+    With `back` on two ranks, each gets the other's sum too.
     """
     p, rank = comm.size, comm.rank
     if weight != 1:
@@ -29,4 +32,4 @@ def add_round(pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm, weigh
     for step in range(1, p):
         mine, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
         arriving = scratch if scratch.numel() == target.numel() else scratch[: target.numel()]  # a view costs 1 us
-        comm.sendrecv_add(mine, (rank + 1) % p, target, (rank - 1) % p, arriving, weight)
+        comm.sendrecv_add(mine, (rank + 1) % p, target, (rank - 1) % p, arriving, weight, back=back)

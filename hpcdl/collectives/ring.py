@@ -19,5 +19,8 @@ def ring_all_reduce(x: torch.Tensor, comm, weight: float = 1.0) -> None:
     parts = blocks(x, comm)
     scratch = torch.empty_like(parts[0][0])
     for pieces in parts:
-        add_round(pieces, scratch, comm, weight)
-        pass_round(pieces, comm)
+        if comm.size == 2:  # both neighbours are one rank: the sums go back to where they came from
+            add_round(pieces, scratch, comm, weight, back=True)
+        else:
+            add_round(pieces, scratch, comm, weight)
+            pass_round(pieces, comm)

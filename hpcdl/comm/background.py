@@ -77,6 +77,9 @@ class Apart(Group):
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         super()._sendrecv_add(x, dest, out, source, scratch, weight, tag + APART)
 
+    def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
+        super()._sendrecv_add_back(x, dest, out, source, scratch, weight, tag + APART)
+
     def _isend(self, op, x, dest, tag):
         return super()._isend(op, x, dest, tag + APART)
 

@@ -109,11 +109,18 @@ class Communicator(ABC):
         scratch: torch.Tensor,
         weight: float = 1.0,
         tag: int = 0,
+        back: bool = False,
     ) -> None:
-        """Send `x` to `dest`; `out = weight * out +` what `source` sends, maybe through `scratch`, of the same size."""
+        """Send `x` to `dest`; `out = weight * out +` what `source` sends, maybe through `scratch`, of the same size.
+
+        With `back`, on both sides, the sums go back in a second message: `x` becomes `dest`'s `out`.
+        """
         dest = self._check("sendrecv_add", "x", x, "dest", dest, tag)
         source = self._check("sendrecv_add", "scratch", scratch, "source", source, tag)
-        self._sendrecv_add(x, dest, out, source, scratch, weight, tag)
+        if back:
+            self._sendrecv_add_back(x, dest, out, source, scratch, weight, tag)
+        else:
+            self._sendrecv_add(x, dest, out, source, scratch, weight, tag)
 
     def isend(self, x: torch.Tensor, dest: int, tag: int = 0) -> Request:
         """Begin to send `x`; leave it unchanged until the request's `wait()` returns."""
@@ -187,6 +194,10 @@ class Communicator(ABC):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
         self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
         self.accumulate(out, scratch, weight)
+
+    def _sendrecv_add_back(self, x, dest: int, out, source: int, scratch, weight: float, tag: int) -> None:
+        self._sendrecv_add(x, dest, out, source, scratch, weight, tag)
+        self.sendrecv(out, source, x, dest, tag)
 
     @abstractmethod
     def _wait(self, op: str, *requests: Request) -> None:

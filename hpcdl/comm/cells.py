@@ -31,10 +31,10 @@ _KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cel
 
 
 class Arrived:
-    """A message that lies in memory; `free()` when it has been read."""
+    """A message that lies in memory, in a cell or `lent` by its sender; `free()` when it has been read."""
 
-    def __init__(self, memory: Memory, byte: int, offset: int, nbytes: int):
-        self._memory, self._byte, self._offset, self.nbytes = memory, byte, offset, nbytes
+    def __init__(self, memory: Memory, byte: int, offset: int, nbytes: int, lent: bool):
+        self._memory, self._byte, self._offset, self.nbytes, self.lent = memory, byte, offset, nbytes, lent
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
         return self._memory.view(dtype, self._offset, self.nbytes)
@@ -114,10 +114,10 @@ class Cells:
             memory.told[_ANSWER] = _NO if accept(bytes(memory.told[_CARD])) is None else _YES
         if nbytes == _PLACE.size:
             token, cell, length = _PLACE.unpack(ctypes.string_at(inbox, nbytes))
-            return Arrived(memory, cell, cell * LONGEST, length) if token == memory.token else None
+            return Arrived(memory, cell, cell * LONGEST, length, False) if token == memory.token else None
         if nbytes == _NOTE.size:
             token, byte, offset, length, invitation = _NOTE.unpack(ctypes.string_at(inbox, nbytes))
-            return Arrived(_opened(invitation), byte, offset, length) if token == memory.token else None
+            return Arrived(_opened(invitation), byte, offset, length, True) if token == memory.token else None
         return None
 
     def _reached(self, dest: int) -> Memory | None:

@@ -46,6 +46,9 @@ class Group(Communicator):
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         self.comm._sendrecv_add(x, self.ranks[dest], out, self.ranks[source], scratch, weight, tag)
 
+    def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
+        self.comm._sendrecv_add_back(x, self.ranks[dest], out, self.ranks[source], scratch, weight, tag)
+
     def _isend(self, op, x, dest, tag):
         return self.comm._isend(op, x, self.ranks[dest], tag)
 

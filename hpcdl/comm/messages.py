@@ -15,10 +15,11 @@ import torch
 from mpi4py import MPI
 
 from hpcdl.comm.base import CommError, Communicator, Request, describe
-from hpcdl.comm.cells import NOTICE, SHORTEST, cells_of
+from hpcdl.comm.cells import NOTICE, SHORTEST, Arrived, cells_of
 
 SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
 
+AT_ONCE = 1 << 18  # bytes that stay in the cache while they are added and go back
 NAP_BESIDE_WORK = 50e-6  # seconds between polls of a background, while the rank computes
 
 # What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
@@ -29,11 +30,12 @@ under_way: set = set()
 class Message(Request):
     """A message and `mpi`, the request of MPI's own.
 
-    `inbox` is where MPI writes it, `sum` (out, weight) where it is only to be added, `error` what was wrong with it
-    when it came; `loan` tells of one that is sent when the receiver has read `x`.
+    `inbox` is where MPI writes it, `error` what was wrong with it when it came; `sum` is (out, weight, back) where it
+    is only to be added, and `returned` whether the sum is back in the sender's `x`; `loan` tells of one that is sent
+    when the receiver has read `x`.
     """
 
-    __slots__ = ("error", "inbox", "loan", "mpi", "sum")
+    __slots__ = ("error", "inbox", "loan", "mpi", "returned", "sum")
 
     def __init__(self, *what):
         super().__init__(*what)
@@ -92,8 +94,18 @@ class Messages(Communicator):
 
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
-        incoming.sum = out, weight
+        incoming.sum = out, weight, False
         self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
+
+    def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
+        incoming = self._irecv("sendrecv_add", scratch, source, tag)
+        incoming.sum = out, weight, True
+        outgoing = self._isend("sendrecv_add", x, dest, tag)
+        self._wait("sendrecv_add", outgoing, incoming)
+        # What was lent has the sum already; what was sent waits for it.
+        answers = [] if outgoing.loan is not None else [self._irecv("sendrecv_add", x, dest, tag)]
+        answers += [] if incoming.returned else [self._isend("sendrecv_add", out, source, tag)]
+        self._wait("sendrecv_add", *answers)
 
     def _isend(self, op, x, dest, tag):
         message = Message(self, op, "dest", x, dest, tag)
@@ -176,11 +188,21 @@ class Messages(Communicator):
             elif request.inbox is not request.x:
                 ctypes.memmove(request.x.data_ptr(), request.inbox.data_ptr(), nbytes)
             if request.sum is not None:
-                out, weight = request.sum
-                self.accumulate(out, arrived.view(out.dtype) if arrived else request.x, weight)
+                self._add(request, arrived)
         finally:
             if arrived:
                 arrived.free()
+
+    def _add(self, request: Message, arrived: Arrived | None) -> None:
+        out, weight, back = request.sum
+        theirs = arrived.view(out.dtype).view(out.shape) if arrived else request.x
+        request.returned = back and arrived is not None and arrived.lent
+        if not request.returned:
+            self.accumulate(out, theirs, weight)
+            return
+        for mine, its in zip(*(x.view(-1).split(AT_ONCE // x.itemsize) for x in (out, theirs)), strict=True):
+            self.accumulate(mine, its, weight)
+            its.copy_(mine)  # the processor's cache has both: back into the lender's tensor costs no second reading
 
     def _poll(self, test: Callable[[], bool], what: tuple, request: Message | None = None) -> None:
         """Return when `test()` is true, of `request` where it is one's."""

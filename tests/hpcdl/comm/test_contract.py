@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hpcdl.comm import TracingComm, simulate
+from hpcdl.comm import Group, TracingComm, simulate
 
 x = torch.zeros(4)
 BAD = {
@@ -41,3 +41,27 @@ def test_neighbouring_chunks_and_empty_tensors_do_not_overlap():
         return chunks[1].tolist()
 
     assert simulate(rank, 1).results == [[0.0, 1.0, 2.0]]
+
+
+@pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm, lambda comm: Group(comm, [2, 0, 1])])
+def test_sums_go_back_to_where_their_parts_came_from(wrap):
+    def rank(comm):
+        comm = wrap(comm)
+        mine, total = torch.tensor([10.0 * comm.rank]), torch.tensor([2.0])
+        comm.sendrecv_add(
+            mine, (comm.rank + 1) % 3, total, (comm.rank - 1) % 3, torch.empty(1), weight=0.5, tag=4, back=True
+        )
+        return total.item(), mine.item()
+
+    results = simulate(rank, 3).results
+    assert sorted(results) == [(1.0, 11.0), (11.0, 21.0), (21.0, 1.0)]
+
+
+@pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm, lambda comm: Group(comm, [1, 0])])
+def test_a_machine_without_memory_to_share_has_ordinary_tensors(wrap):
+    def rank(comm):
+        tensor = wrap(comm).empty(5, torch.int16)
+        assert wrap(comm).lends(tensor) is None
+        return tensor.shape, tensor.dtype
+
+    assert simulate(rank, 2).results == [((5,), torch.int16)] * 2
