@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from hpcdl.comm.base import Communicator
 from hpcdl.comm.group import Group
 
 APART = 1 << 14  # added to tags, so that messages beside the rank's work meet none of its own
+
+ATTEND = 0.01  # seconds after which a rank that waits for its background looks after messages of its own
 
 
 class Foreground:
@@ -32,7 +34,7 @@ class Background:
     """
 
     def __init__(self, comm: Communicator):
-        self._machine = comm.for_thread()
+        self._comm, self._machine = comm, comm.for_thread()
         self._calls, self._ended, self._under_way = SimpleQueue(), SimpleQueue(), 0
         work = (Apart(self._machine), self._calls, self._ended)
         threading.Thread(target=_work, args=work, name=f"background of rank {comm.rank}", daemon=True).start()
@@ -45,12 +47,19 @@ class Background:
         self._machine.patient = False  # this thread has nothing to do: the other may have its core
         try:
             while self._under_way:
-                error = self._ended.get()
+                error = self._next()
                 self._under_way -= 1
                 if error is not None:
                     raise error
         finally:
             self._machine.patient = True
+
+    def _next(self) -> BaseException | None:
+        while True:
+            try:
+                return self._ended.get(timeout=ATTEND)
+            except Empty:
+                self._comm.attend()
 
     def close(self) -> None:
         self._machine.given_up = True

@@ -178,6 +178,9 @@ class Communicator(ABC):
         """This machine for another thread of this rank."""
         return self
 
+    def attend(self) -> None:  # noqa: B027 - most machines do nothing here
+        """While this rank waits elsewhere: bring in what has come for its receives, since senders may wait for that."""
+
     @abstractmethod
     def clock(self) -> float:
         """Seconds since some moment in the past, virtual in the simulated machine."""

@@ -92,6 +92,9 @@ class Messages(Communicator):
             "alone": len(pending) == len(open_messages) == 1,
         }
 
+    def attend(self) -> None:
+        self._bring_in(None)
+
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
         incoming.sum = out, weight, False

@@ -158,6 +158,20 @@ elif rank == 1:
     assert (out == 0).all()
 else:
     comm.barrier()
+
+# So does the wait for the background.
+lane, total = comm.background(), torch.ones(4)
+if rank == 0:
+    comm.send(x, 1)
+elif rank == 1:
+    request = comm.irecv(out.fill_(7), 0)
+lane.start(lambda comm: ring_all_reduce(total, comm))
+lane.wait()
+lane.close()
+assert (total == p).all()
+if rank == 1:
+    request.wait()
+    assert (out == 0).all()
 """
 
 MISFIT = r"""
