@@ -18,6 +18,8 @@ BRAIN, FIXED, FLOAT = (tl.constexpr(kind) for kind in range(3))
 M0, M1, STEP0, STEP1 = (tl.constexpr(c) for c in (*MULTIPLIERS, *KEY_STEPS))
 ROUNDS = tl.constexpr(ROUNDS_OF_PHILOX)
 HALF = tl.constexpr(HALF_BELOW)
+ANCHOR = tl.constexpr(1.5 * 2**23)  # a float that counts in ones: an integer added to its word is added to it
+ANCHOR_WORD = tl.constexpr(0x4B400000)
 
 
 @triton.jit
@@ -37,13 +39,16 @@ def philox(seed, c0, c1):
 
 @triton.jit
 def random_bits(seed, call, program, BLOCK: tl.constexpr):
-    """The 16 random bits, int32, of the elements of a program; its counters have one upper word (see `launches`)."""
+    """The random bits of a program's elements, in the upper half of uint32, so that they count in 2^-16 of a gap.
+
+    All its counters have one upper word (see `launches`).
+    """
     call = tl.to_tensor(call).to(tl.uint64)
     first = call.to(tl.uint32) + program.to(tl.uint32) * (BLOCK // 8)
     c0 = first + tl.arange(0, BLOCK // 8).to(tl.uint32)
     w0, w1, w2, w3 = philox(tl.to_tensor(seed).to(tl.uint64), c0, (call >> 32).to(tl.uint32))
     words = tl.join(tl.join(w0, w2), tl.join(w1, w3))  # [call, a, b] is word 2a + b
-    return tl.reshape(tl.join(words & 0xFFFF, words >> 16), [BLOCK]).to(tl.int32)
+    return tl.reshape(tl.join(words << 16, words & 0xFFFF0000), [BLOCK])
 
 
 @triton.jit
@@ -53,8 +58,14 @@ def nearest(y, dtype: tl.constexpr):
 
 
 @triton.jit
+def drawn(r):
+    """Random bits as integers from 0 to 65535."""
+    return (r >> 16).to(tl.int32)
+
+
+@triton.jit
 def round_brain(x, r, dtype: tl.constexpr):
-    word = tl.where(x == x, x.to(tl.int32, bitcast=True) + r, 0x7FC00000)
+    word = tl.where(x == x, x.to(tl.int32, bitcast=True) + drawn(r), 0x7FC00000)
     if dtype == tl.float32:
         return (word & -65536).to(tl.float32, bitcast=True)
     else:
@@ -64,24 +75,55 @@ def round_brain(x, r, dtype: tl.constexpr):
 @triton.jit
 def round_fixed(x, r, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, dtype: tl.constexpr):
     inside = tl.minimum(tl.maximum(x, LOW), HIGH) * (65536 / GAP)
-    if dtype == tl.float32:
-        LONG: tl.constexpr = HIGH > 32768 * GAP  # than 16 bits is the word, so that with 16 more it takes 64
-        word = (nearest(inside, tl.int64 if LONG else tl.int32) + r) >> 16
-        return tl.where(x == x, word.to(tl.float32) * GAP, float("nan"))
-    else:
-        word = tl.where(x == x, nearest(inside, tl.int32), 0) + r
+    if dtype != tl.float32:
+        word = tl.where(x == x, nearest(inside, tl.int32), 0) + drawn(r)
         return (word >> 16).to(dtype)
+    else:
+        LONG: tl.constexpr = HIGH > 32768 * GAP  # than 16 bits is the word, so that with 16 more it takes 64
+        word = (nearest(inside, tl.int64 if LONG else tl.int32) + drawn(r)) >> 16
+        return tl.where(x == x, scaled_long(word, GAP) if LONG else scaled(word, GAP), float("nan"))
+
+
+@triton.jit
+def scaled_long(word, GAP: tl.constexpr):
+    return word.to(tl.float32) * GAP
+
+
+@triton.jit
+def scaled(word, GAP: tl.constexpr):
+    """As `scaled_long` for words of up to 23 bits; compiled, an instruction less."""
+    return (word + ANCHOR_WORD).to(tl.float32, bitcast=True) * GAP - ANCHOR * GAP
+
+
+@triton.jit
+def cut_few(size, power, r, MANTISSA: tl.constexpr):
+    """q floor((n + r) / 2^16) for `size` in [0, 2^(E+1)) and the gap q = 2^(E - MANTISSA), `power` being 2^E's word.
+
+    In the sum with 2^(E+1) a gap has 2^(16 + SHIFT) parts, SHIFT > 0: so the word of the sum takes r and the half that
+    n is rounded up with. What is added lies half a part lower, lest rounding the sum should lift it over such a half.
+    """
+    SHIFT: tl.constexpr = 6 - MANTISSA
+    word = (size + (power | 0x7FFFFF).to(tl.float32, bitcast=True)).to(tl.int32, bitcast=True)
+    word += tl.umulhi(r | 0x8000, 1 << (16 + SHIFT)).to(tl.int32)  # a shift would be taken apart, at more instructions
+    return (word & -(1 << (16 + SHIFT))).to(tl.float32, bitcast=True) - 2 * power.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def cut_many(size, power, r, MANTISSA: tl.constexpr):
+    """As `cut_few`, where float32 has too few bits for such a sum."""
+    parts = (((254 + 16 + MANTISSA) << 23) - power).to(tl.float32, bitcast=True)  # a gap has 65536 parts
+    base = (power + ((23 - MANTISSA) << 23)).to(tl.int32, bitcast=True)  # of a float that counts in gaps
+    word = base + ((nearest(size * parts, tl.int32) + drawn(r)) >> 16)
+    return word.to(tl.float32, bitcast=True) - base.to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def round_float(x, r, HIGH: tl.constexpr, MANTISSA: tl.constexpr, LEAST: tl.constexpr, SATURATES: tl.constexpr):
     size = tl.minimum(tl.abs(x), HIGH if SATURATES else 2 * HIGH)
-    exponent = tl.maximum(size.to(tl.uint32, bitcast=True) & 0x7F800000, LEAST << 23)
-    parts = (((254 + 16 + MANTISSA) << 23) - exponent).to(tl.float32, bitcast=True)  # a gap has 65536 parts
-    gap = (exponent - (MANTISSA << 23)).to(tl.float32, bitcast=True)
-    size = ((nearest(size * parts, tl.int32) + r) >> 16).to(tl.float32) * gap
+    power = tl.maximum(size.to(tl.uint32, bitcast=True) & 0x7F800000, LEAST << 23)
+    size = cut_few(size, power, r, MANTISSA) if MANTISSA < 6 else cut_many(size, power, r, MANTISSA)
     if not SATURATES:
-        size = tl.where(size > HIGH, float("inf"), size)
+        size = size * 2.0 ** (LEAST - 1) * 2.0 ** (1 - LEAST)  # what follows HIGH becomes 2^128, which is infinite
     rounded = size.to(tl.int32, bitcast=True) | (x.to(tl.int32, bitcast=True) & -2147483648)
     return tl.where(x == x, rounded.to(tl.float32, bitcast=True), float("nan"))
 
