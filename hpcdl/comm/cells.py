@@ -81,8 +81,10 @@ class Cells:
         if memory is not None:  # the invitation outlives its message, for which nobody waits: `_from` has it
             self._mpi.Isend(memory.invitation, source, self._tag).Free()
 
-    def invited(self, source: int) -> bool:
-        return self._from.get(source) is not None
+    def borrows(self, source: int) -> bool:
+        """Whether `source` may lend its messages to this rank by now."""
+        memory = self._from.get(source)
+        return memory is not None and memory.told[_ANSWER] == _YES
 
     def put(self, x: torch.Tensor, dest: int) -> bytes | None:
         """Copy `x` into a cell of `dest`'s; what to send in its place, None where `x` itself must be sent."""

@@ -129,8 +129,8 @@ class Messages(Communicator):
         message = Message(self, op, "source", out, source, tag)
         if out.nbytes >= SHORTEST:
             self._cells.invite(source)
-        elif out.nbytes < NOTICE and self._cells.invited(source):
-            message.inbox = torch.empty(NOTICE, dtype=torch.uint8)  # a longer message has its sender wait to be read
+        elif out.nbytes < NOTICE and self._cells.borrows(source):
+            message.inbox = torch.empty(NOTICE, dtype=torch.uint8)  # even where it does not fit its sender must hear
         message.mpi = self.mpi.Irecv(as_bytes(message.inbox), source, tag)
         under_way.add(message)
         return message
