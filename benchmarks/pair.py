@@ -45,6 +45,10 @@ def answer(worker: str, work: Callable) -> None:
     folder, *order = json.loads(worker)
     torch.set_num_threads(1)
     rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+    if size != 2:
+        raise RuntimeError(
+            f"{size} rank of 2: mpiexec and mpi4py belong to different MPIs; `hpcdl doctor` says which is which"
+        )
     store = torch.distributed.FileStore(f"{folder}/store", size)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=size)
     found = work(*order)
