@@ -23,15 +23,27 @@ ANCHOR_WORD = tl.constexpr(0x4B400000)
 
 
 @triton.jit
+def halves(c, FACTOR: tl.constexpr, APART: tl.constexpr):
+    """The upper and the lower word of a product: both by one instruction, or APART, by two."""
+    if APART:
+        return tl.umulhi(c, FACTOR), c * FACTOR
+    else:
+        product = c.to(tl.uint64) * FACTOR
+        return (product >> 32).to(tl.uint32), product.to(tl.uint32)
+
+
+@triton.jit
 def philox(seed, c0, c1):
-    """The four words of each counter (c0, c1, 0, 0). Products of 64 bits: both their halves for one instruction."""
+    """The four words of each counter (c0, c1, 0, 0)."""
     k0, k1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
     c2 = c1 * 0
     c3 = c2
-    for _ in tl.static_range(ROUNDS):
-        p0, p1 = c0.to(tl.uint64) * M0, c2.to(tl.uint64) * M1
-        c0, c1 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0, p1.to(tl.uint32)
-        c2, c3 = (p0 >> 32).to(tl.uint32) ^ c3 ^ k1, p0.to(tl.uint32)
+    for i in tl.static_range(ROUNDS):
+        # One round apart: or LLVM pairs products of different rounds as vectors, and then takes most of them apart.
+        high0, low0 = halves(c0, M0, i == ROUNDS // 2)
+        high1, low1 = halves(c2, M1, i == ROUNDS // 2)
+        c0, c1 = high1 ^ c1 ^ k0, low1
+        c2, c3 = high0 ^ c3 ^ k1, low0
         k0 = tl.add(k0, STEP0, sanitize_overflow=False)
         k1 = tl.add(k1, STEP1, sanitize_overflow=False)
     return c0, c1, c2, c3

@@ -158,14 +158,14 @@ def test_eight_elements_share_a_call_of_philox(reports, kernels):
 @pytest.mark.parametrize(
     ("case", "most"),
     [
-        ("BF16, stored", 16),
-        ("BF16", 16),
-        ("fixed, stored", 16),
+        ("BF16, stored", 12.5),
+        ("BF16", 15),
+        ("fixed, stored", 15.5),
         ("fixed", 18),
         ("FP8_E4M3", 21),
-        ("FP8_E5M2", 23.5),
+        ("FP8_E5M2", 23),
         ("FP16", 24),
-        ("step", 18),
+        ("step", 17.75),
     ],
 )
 def test_the_code_is_short(reports, kernels, case, most):
