@@ -6,6 +6,7 @@ The sender lends a part of such a tensor: a byte in the memory's first page is 1
 import mmap
 import os
 import weakref
+from contextlib import suppress
 from functools import cache
 from operator import index
 
@@ -90,4 +91,5 @@ def _give_back(address: int, process: int) -> None:
     memory = _own.pop(address).memory
     if os.getpid() == process:  # a fork's copy of the tensor may go first
         memory.told[_RETURNED] = 1
-        memory.bytes.madvise(mmap.MADV_REMOVE, HEAD)  # now, though neighbours may have it open for a while
+        with suppress(OSError):  # else it is free when the last neighbour lets go of it
+            memory.bytes.madvise(mmap.MADV_REMOVE, HEAD)
