@@ -1,6 +1,6 @@
 """Drawing one move of a slider: our pictures beside matplotlib's two ways, in turns, the same draw function in each.
 
-    python benchmarks/pictures.py            # about a minute; prints a table, writes benchmarks/results/pictures.json
+    python benchmarks/pictures.py            # two minutes; prints a table, writes benchmarks/results/pictures.json
     python benchmarks/pictures.py --quick    # seconds: to see that it works
 
 `anew` makes a figure for each move, as `interact` with pyplot does; `cleared` keeps one figure, clears its axes and
@@ -43,6 +43,7 @@ PICTURES = {  # module: the control that is moved
     "gradient_norms": "scale",
 }
 WAYS = ("ours", "cleared", "anew")
+WARM = 3  # moves before those that count
 
 
 class Cleared:
@@ -109,7 +110,7 @@ def measure(name: str, moves: int) -> dict:
     ways = dict(zip(WAYS, (picture, Cleared(picture), Anew(picture)), strict=True))
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     shown = states(explorable, PICTURES[name])
-    for state in itertools.islice(itertools.cycle(shown), len(shown) + moves):  # the first round warms up
+    for state in itertools.islice(itertools.cycle(shown), WARM + moves):
         for way, drawn in ways.items():
             begin = time.perf_counter()
             drawn.render(state)
@@ -130,7 +131,7 @@ def promise(name: str, row: dict) -> dict:
 
 def main(names: Annotated[list[str] | None, typer.Argument()] = None, quick: bool = False, out: Path = OUT) -> None:
     """Measure, print, write."""
-    machine, moves = describe(), 5 if quick else 40
+    machine, moves = describe(), 5 if quick else 20
     chosen = names or list(PICTURES)[: 2 if quick else None]
     found = {name: measure(name, moves) for name in track(chosen, "Drawing")}
     table = Table("picture", *(f"{way}, ms: min / median" for way in WAYS))
