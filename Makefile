@@ -23,7 +23,7 @@ define INSTALL
 	@echo "Preparing .venv (the first time this takes a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(PIP) --no-compile $(TORCH_$(TORCH)) -e '.$(1)'
-	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/testing/' .venv/lib || true
 	@touch $@
 endef
 

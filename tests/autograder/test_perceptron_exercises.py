@@ -9,6 +9,8 @@ import torch
 from autograder import build, exercises
 from hpcdl.nn.perceptron import with_bias
 
+pytestmark = pytest.mark.labs
+
 LAB = exercises.load("perceptron")
 
 

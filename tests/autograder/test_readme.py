@@ -15,6 +15,8 @@ from autograder.local import LocalSession
 from autograder.outputs.cli import app as export
 from autograder.run import run_exercise, seeds
 
+pytestmark = pytest.mark.labs
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
 FILES = re.compile(r"```python\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)

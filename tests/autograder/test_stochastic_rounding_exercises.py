@@ -18,6 +18,8 @@ from hpcdl.numerics import rounding
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Float
 from hpcdl.numerics.rounding.philox import random_bits
 
+pytestmark = pytest.mark.labs
+
 LAB = exercises.load("stochastic_rounding")
 ML = {
     BF16: ml_dtypes.bfloat16,

@@ -7,6 +7,8 @@ from autograder import build
 from hpcdl.data import digits
 from hpcdl.nn.mlp import initial
 
+pytestmark = pytest.mark.labs
+
 
 @pytest.fixture(scope="module")
 def lab():

@@ -10,6 +10,8 @@ from hpcdl.nn.networks import NETWORKS
 from hpcdl.widgets import bucket_timeline, ring_passing
 from hpcdl.widgets.style import Alarm
 
+pytestmark = pytest.mark.labs
+
 
 def library(model, comm, cap_bytes):
     return DistributedDataParallel(model, comm, cap_bytes / 2**20)

@@ -13,6 +13,8 @@ from hpcdl.widgets import training_scaling
 from hpcdl.widgets.training import TrainingFigure, dashboard, draw, fresh, smooth, take
 from hpcdl.widgets.training_dashboard import short
 
+pytestmark = pytest.mark.labs
+
 SPANS = [("load", 0, 0.001), ("forward", 0.001, 0.003), ("backward", 0.003, 0.008), ("bucket 0", 0.005, 0.009)]
 LIVE = [["loss", "accuracy", "rate"], ["timeline"] * 3]
 
