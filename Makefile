@@ -11,14 +11,14 @@ TORCH_cpu := --extra-index-url https://download.pytorch.org/whl/cpu
 help:
 	@echo "make lab        open the labs in JupyterLab (without an NVIDIA card: make lab TORCH=cpu)"
 	@echo "make test       run the tests (under 10 minutes on 2 cores)"
-	@echo "make test-labs  run every lab: each picture in Chromium, each wrong answer of its bank (5 minutes)"
+	@echo "make test-labs  run every lab: each picture in Chromium, each wrong answer of its bank (8 minutes)"
 	@echo "make test-long  run the long tests"
 	@echo "make lint       check style"
 	@echo "make labs       rebuild labs/*.ipynb from labs/source"
 	@echo "make docs       build the site into docs/_build"
 	@echo "make bench      measure, beside the peers"
 
-# pip compiles what it installed file by file: afterwards, on all cores, is twice as fast.
+# pip compiles what it installs on one core: here all do it. Some packages hold files for other Pythons: never mind.
 define INSTALL
 	@echo "Preparing .venv (the first time this takes a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -32,6 +32,7 @@ endef
 
 .venv/.installed-test: pyproject.toml constraints.txt
 	$(call INSTALL,[test])
+	@touch .venv/.installed
 
 lab: .venv/.installed
 	@$(BIN)/hpcdl lab

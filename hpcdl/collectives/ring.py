@@ -19,8 +19,6 @@ def ring_all_reduce(x: torch.Tensor, comm, weight: float = 1.0) -> None:
     parts = blocks(x, comm)
     scratch = torch.empty_like(parts[0][0])
     for pieces in parts:
-        if comm.size == 2:  # both neighbours are one rank: the sums go back to where they came from
-            add_round(pieces, scratch, comm, weight, back=True)
-        else:
-            add_round(pieces, scratch, comm, weight)
+        add_round(pieces, scratch, comm, weight, back=comm.size == 2)  # one neighbour: it gets the sum at once
+        if comm.size > 2:
             pass_round(pieces, comm)

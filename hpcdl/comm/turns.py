@@ -168,5 +168,6 @@ def _stay_on(core: int | None) -> None:
     """
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        if core is not None:
+    if core is not None:
+        with suppress(OSError, AttributeError):
             os.sched_setaffinity(0, {core})

@@ -1,4 +1,4 @@
-"""Agg that writes a line of text in one call: matplotlib 3.11 draws glyph by glyph in Python, a third of a picture."""
+"""Agg that writes a line of text in one call of FreeType: matplotlib 3.11 draws it glyph by glyph, in Python."""
 
 from functools import lru_cache
 
@@ -42,7 +42,7 @@ def _has_all(path: str, line: str) -> bool:
     return all(font.get_char_index(ord(character)) for character in line)
 
 
-@lru_cache(maxsize=512)  # a megabyte or two: labels come again with each picture
+@lru_cache(maxsize=512)  # 7 MB of long captions at most: labels come again with each picture
 def _line(path: str, size: float, dpi: float, line: str, antialiased: bool) -> tuple[np.ndarray, float, float]:
     """How much of each pixel the line covers, 0 to 255, from the top row down; pixels right of and below its origin."""
     font = get_font(path)
