@@ -39,8 +39,8 @@ class Rule(NamedTuple):
     beyond: np.float32  # what becomes of a size above `high`
     gap: np.float32  # of fixed point
     parts: np.float32  # of a gap in 1
-    mantissa: np.int32
-    least: np.int32  # the smallest exponent field, that of the subnormal numbers
+    least: np.float32  # the smallest normal number of floating point
+    lost: np.int32  # the bits that float32 has and the format has not
 
 
 def rule_of(fmt: Format) -> Rule:
@@ -48,10 +48,10 @@ def rule_of(fmt: Format) -> Rule:
     low, high = np.float32(fmt.min), np.float32(fmt.max)
     if isinstance(fmt, Fixed):
         kind, gap, parts = FIXED if fmt.wl <= 16 else LONG, np.float32(fmt.eps), np.float32(PARTS / fmt.eps)
-        return Rule(kind, low, high, high, gap, parts, np.int32(0), np.int32(0))
+        return Rule(kind, low, high, high, gap, parts, np.float32(0), np.int32(0))
     beyond = np.float32(np.inf) if fmt.has_infinity else high
     kind, one = BRAIN if fmt.exponent_bits == 8 else FLOAT, np.float32(1)
-    return Rule(kind, low, high, beyond, one, one, np.int32(fmt.mantissa_bits), np.int32(fmt.min_exponent + 127))
+    return Rule(kind, low, high, beyond, one, one, np.float32(2.0**fmt.min_exponent), np.int32(fmt.random_bits))
 
 
 def compiled(kernel: Callable) -> Callable:
@@ -79,7 +79,7 @@ def as_bits(typing, x):
 
 @njit
 def cut(parts, r):
-    """floor((n + r) / 2^16), n the integer nearest to `parts`, as `_cut` in torch."""
+    """floor((n + r) / 2^16), n the integer nearest to `parts`, as `_round_fixed` in torch."""
     return np.float32((np.int32(np.floor(parts + HALF_BELOW)) + np.int32(r)) >> 16)
 
 
@@ -112,18 +112,29 @@ def round_long(x, r, out, rule):
 
 
 @njit
+def turn(words, turned):
+    """32 random bits for each element: its own half of a word, and then the other."""
+    for i in range(words.size):
+        turned[2 * i] = (words[i] << np.uint32(16)) | (words[i] >> np.uint32(16))
+        turned[2 * i + 1] = words[i]
+
+
+@njit
 def round_float(x, r, out, rule):
+    """As `_round_float` in torch."""
+    rest, mask = np.uint32(32 - rule.lost), np.int32(-1) << rule.lost
     for j in range(x.size):
-        size = min(abs(x[j]), rule.high + rule.high)
-        field = max(as_bits(size) >> 23, rule.least)
-        gap, parts = as_float((field - rule.mantissa) << 23), as_float((254 + 16 + rule.mantissa - field) << 23)
-        size = cut(size * parts, r[j]) * gap
+        size = abs(x[j])
+        added = rule.least if size < rule.least else np.float32(0)
+        size = as_float((as_bits(size + added) + np.int32(r[j] >> rest)) & mask) - added
         size = rule.beyond if size > rule.high else size
         out[j] = as_float(as_bits(size) | (as_bits(x[j]) & SIGN)) if x[j] == x[j] else NAN
 
 
 @njit
-def round_block(x, r, out, rule):
+def round_block(x, words, place, out, rule):
+    """Round a block from the element `place` on; the random bits of all of it are in `words`."""
+    r = words.view(np.uint16)[place:]
     if rule.kind == BRAIN:
         round_brain(x, r, out)
     elif rule.kind == FIXED:
@@ -131,7 +142,9 @@ def round_block(x, r, out, rule):
     elif rule.kind == LONG:
         round_long(x, r, out, rule)
     else:
-        round_float(x, r, out, rule)
+        turned = np.empty(BLOCK, np.uint32)
+        turn(words.view(np.uint32), turned)
+        round_float(x, turned[place:], out, rule)
 
 
 @njit
@@ -161,25 +174,23 @@ def descend(w, g, v, out, rule, lr, momentum):
 def round_blocks(x, out, rule, first, last, skip, call, k0, k1):
     """Round the blocks `first` to `last - 1`; block 0 begins `skip` elements before x, with number `call` of Philox."""
     words = np.empty(2 * CALLS, np.uint64)
-    random = words.view(np.uint16)
     for block in range(first, last):
         begin = block * BLOCK - skip
         low, high = max(begin, 0), min(begin + BLOCK, x.size)
         fill(words, call + np.uint64(block * CALLS), k0, k1, (after(x, high), after(out, high)))
-        round_block(x[low:high], random[low - begin :], out[low:high], rule)
+        round_block(x[low:high], words, low - begin, out[low:high], rule)
 
 
 @compiled
 def store_blocks(x, out, rule, first, last, skip, call, k0, k1):
     """As `round_blocks`, where `out` keeps what the format stores."""
     words, values = np.empty(2 * CALLS, np.uint64), np.empty(BLOCK, np.float32)
-    random = words.view(np.uint16)
     for block in range(first, last):
         begin = block * BLOCK - skip
         low, high = max(begin, 0), min(begin + BLOCK, x.size)
         fill(words, call + np.uint64(block * CALLS), k0, k1, (after(x, high), after(out, high)))
         rounded = values[: high - low]
-        round_block(x[low:high], random[low - begin :], rounded, rule)
+        round_block(x[low:high], words, low - begin, rounded, rule)
         store(rounded, out[low:high], rule)
 
 
@@ -187,14 +198,13 @@ def store_blocks(x, out, rule, first, last, skip, call, k0, k1):
 def sgd_blocks(w, g, v, rule, lr, momentum, first, last, skip, call, k0, k1):
     """The step of `hpcdl.numerics.rounding.sgd_step` on these blocks."""
     words, values = np.empty(2 * CALLS, np.uint64), np.empty(BLOCK, np.float32)
-    random = words.view(np.uint16)
     for block in range(first, last):
         begin = block * BLOCK - skip
         low, high = max(begin, 0), min(begin + BLOCK, w.size)
         fill(words, call + np.uint64(block * CALLS), k0, k1, (after(w, high), after(g, high), after(v, high)))
         updated = values[: high - low]
         descend(w[low:high], g[low:high], v[low:high], updated, rule, lr, momentum)
-        round_block(updated, random[low - begin :], updated, rule)
+        round_block(updated, words, low - begin, updated, rule)
         store(updated, w[low:high], rule)
 
 

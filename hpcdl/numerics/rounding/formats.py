@@ -61,6 +61,11 @@ class Fixed:
         """The integers that store the words k."""
         return torch.int8 if self.wl <= 8 else torch.int16 if self.wl <= 16 else torch.int32
 
+    @property
+    def random_bits(self) -> int:
+        """The bits that decide a stochastic rounding."""
+        return 16
+
     def quantum(self, x: Tensor) -> Tensor:
         """The gap between the neighbours around each `x`, float64."""
         return torch.full_like(x, self.eps, dtype=torch.float64)
@@ -105,6 +110,11 @@ class Float:
     def min(self) -> float:
         """The most negative number."""
         return -self.max
+
+    @property
+    def random_bits(self) -> int:
+        """The bits that decide a stochastic rounding: as many as float32 has that this format has not."""
+        return 23 - self.mantissa_bits
 
     def quantum(self, x: Tensor) -> Tensor:
         """The gap between the neighbours around each `x`, float64; beyond `max`, that of the largest numbers."""

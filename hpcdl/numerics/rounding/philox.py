@@ -6,6 +6,8 @@ Nothing is carried from one call to the next: any element's bits can be had alon
 Element number p takes 16 of the 128 bits of one call. Its key is the seed, low 32 bits first; its counter is (g mod
 2^32, g div 2^32, 0, 0) with g = p // 8; of the four words that come back p has word (p mod 8) // 2, the low half where
 p is even, the high half where it is odd. In little-endian memory the bits of the elements thus lie one after another.
+An element that needs more than 16 bits goes on with those that its neighbour begins with: the two depend on each other
+only where the first 16 leave the choice open, once in 2^16 times.
 
 Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -45,8 +47,13 @@ def philox(first: int, calls: int, seed: int, device: torch.device | str = "cpu"
     return torch.stack(tuple(words), dim=1).view(torch.uint32)  # twenty times as fast as words.T.contiguous()
 
 
-def random_bits(seed: int, first: int, n: int, device: torch.device | str = "cpu") -> Tensor:
-    """The 16 random bits, int32 in 0 to 65535, of the elements `first` to `first + n - 1`."""
+def random_bits(seed: int, first: int, n: int, device: torch.device | str = "cpu", bits: int = 16) -> Tensor:
+    """Up to 31 random bits, int32 in 0 to 2^bits - 1, of each of the elements `first` to `first + n - 1`."""
     group, skip = divmod(first, PER_CALL)
     words = philox(group, (first + n - 1) // PER_CALL + 1 - group, seed, device)
-    return words.view(torch.uint16).view(-1)[skip : skip + n].to(torch.int32)
+    halves = words.view(torch.uint16).view(-1, 2).to(torch.int32)
+    if bits > 16:
+        halves = (halves << bits - 16) | (halves.flip(1) >> 32 - bits)
+    elif bits < 16:
+        halves >>= 16 - bits
+    return halves.view(-1)[skip : skip + n]

@@ -15,7 +15,7 @@ from hpcdl.numerics.rounding.threads import one_thread
 CHUNK = 1 << 17  # elements: what a chunk needs stays in the cache
 COMPILED_FROM = 1 << 16  # elements: for fewer it is not worth while to load Numba; once there, it serves all
 STORED = (torch.float32, torch.bfloat16, torch.int16)  # what kernels write at once
-PARTS = 1 << 16  # of a gap, between which random bits choose
+PARTS = 1 << 16  # of a gap of fixed point, between which random bits choose
 LAST = 1 << 63  # elements that one seed can number
 HALF_BELOW = 0.5 - 2.0**-25  # the largest float32 below 1/2: floor(y + it) is nearest to y where y + 1/2 has rounded up
 
@@ -23,12 +23,13 @@ HALF_BELOW = 0.5 - 2.0**-25  # the largest float32 below 1/2: floor(y + it) is n
 def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out: Tensor | None = None) -> Tensor:
     """Each `x` rounded to one of its neighbours in `fmt`, at random, so that E[result] = x; float32.
 
-    With the gap q, and n the integer nearest to 2^16 x/q: result = q floor((n + r) / 2^16) in fixed point, and so for
-    |x| in floating point, with the sign of x. r is the 16 bits of Philox4x32-10 that belong to (`seed`, the element's
-    row-major index + `offset`), as `hpcdl.numerics.rounding.philox` says: the same on every machine, for any number of
-    threads. x goes to the outer (in fixed point, the upper) neighbour with the probability f = x/q - floor(x/q)
-    rounded to a multiple of 2^-16: exactly f for float32 to BF16 and to FP16's normal numbers, whose f have 16 bits or
-    fewer; elsewhere off by at most 2^-17, a bias of at most 2^-17 q.
+    With the gap q, and n the integer nearest to 2^B x/q: result = q floor((n + r) / 2^B) in fixed point, and so for |x|
+    in floating point, with the sign of x. r is B = `fmt.random_bits` bits of Philox4x32-10 that belong to (`seed`, the
+    element's row-major index + `offset`), as `hpcdl.numerics.rounding.philox` says: the same on every machine, for any
+    number of threads. x goes to the outer (in fixed point, the upper) neighbour with the probability f = x/q -
+    floor(x/q) rounded to a multiple of 2^-B. Floating-point formats take as many bits as float32 has more than they: so
+    there the probability is f exactly, but for their subnormal numbers. In fixed point B is 16. The bias is at most
+    2^-(B+1) q.
 
     What belongs to the format stays. NaN stays NaN; beyond the range as `round_nearest` has it, where a number between
     the largest and the next that would be takes either. No gradient passes.
@@ -74,18 +75,17 @@ def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> N
     with one_thread():
         for start in range(0, x.numel(), CHUNK):
             part = x[start : start + CHUNK]
-            r = random_bits(seed, offset + start, part.numel(), x.device)
+            r = random_bits(seed, offset + start, part.numel(), x.device, fmt.random_bits)
             rounded = round_with(part, r, fmt)
             out[start : start + CHUNK] = rounded if out.dtype == torch.float32 else encode(rounded, fmt)
 
 
 def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
-    """`x` rounded with given random bits `r`, int32 in 0 to 65535."""
+    """`x` rounded with given random bits `r`, int32 in 0 to 2^`fmt.random_bits` - 1."""
     if isinstance(fmt, Fixed):
-        parts = x.clamp(fmt.min, fmt.max).mul_(PARTS / fmt.eps)
-        rounded = _cut(parts, r, torch.int32 if fmt.wl <= 16 else torch.int64).mul_(fmt.eps)
+        rounded = _round_fixed(x, r, fmt)
     elif fmt.exponent_bits == 8:  # the exponents of float32: the code is the upper half of the word
-        rounded = (x.view(torch.int32) + r).bitwise_and_(-0x10000).view(torch.float32)
+        rounded = _cut(x, r, fmt)
     else:
         rounded = _round_float(x, r, fmt)
     # A sum shows whether there may be NaN (or infinities of both signs): to look at each would take as long as Philox.
@@ -94,18 +94,23 @@ def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:
     return rounded
 
 
-def _cut(parts: Tensor, r: Tensor, integers: torch.dtype = torch.int32) -> Tensor:
-    """floor((n + r) / 2^16) as float32, n the integer nearest to `parts`, which it spoils; floats have too few bits."""
-    nearest = parts.add_(HALF_BELOW).floor_().to(integers)
-    return nearest.add_(r).bitwise_right_shift_(16).float()
+def _round_fixed(x: Tensor, r: Tensor, fmt: Fixed) -> Tensor:
+    """In integers, since floats have too few bits for such sums."""
+    n = x.clamp(fmt.min, fmt.max).mul_(PARTS / fmt.eps).add_(HALF_BELOW).floor_()
+    n = n.to(torch.int32 if fmt.wl <= 16 else torch.int64)
+    return n.add_(r).bitwise_right_shift_(16).float().mul_(fmt.eps)
+
+
+def _cut(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
+    """The bits of float32 that `fmt` has not cut off, after random ones were added to them."""
+    return (x.view(torch.int32) + r).bitwise_and_(-1 << fmt.random_bits).view(torch.float32)
 
 
 def _round_float(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
-    """The gap is 2^(E - 127 - mantissa_bits) with the exponent field E of float32, but never below the subnormals'."""
-    size = x.abs().clamp_(max=2 * fmt.max)  # all that lies beyond rounds beyond, and this far integers reach
-    field = (size.view(torch.int32) >> 23).clamp_(min=fmt.min_exponent + 127)
-    gap = (field - fmt.mantissa_bits).bitwise_left_shift_(23).view(torch.float32)
-    size = _cut(size.div_(gap).mul_(PARTS), r).mul_(gap)
+    """As for BF16, once a number is added to x that is subnormal in `fmt` that makes it normal, with the same gap."""
+    size, least = x.abs(), 2.0**fmt.min_exponent
+    added = (size < least).float().mul_(least)
+    size = _cut(size.add_(added), r, fmt).sub_(added)
     return fmt.bounded(size).copysign_(x)
 
 

@@ -48,21 +48,25 @@ def test_the_oracle_gives_the_known_answers_of_random123():
     assert philox_in_integers(pi, [0xA4093822, 0x299F31D0]) == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
 
 
-def expected_bits(seed: int, p: int) -> int:
+def expected_bits(seed: int, p: int, bits: int) -> int:
     call, within = divmod(p, 8)
     words = philox_in_integers([call % 2**32, call >> 32, 0, 0], [seed % 2**32, seed >> 32])
-    return words[within // 2] >> 16 * (within % 2) & 0xFFFF
+    low, high = words[within // 2] % 2**16, words[within // 2] >> 16
+    own, other = (high, low) if within % 2 else (low, high)
+    return (own << 16 | other) >> 32 - bits
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 40), st.integers(1, 40))
-def test_each_element_has_the_bits_of_its_number(seed, first, n):
-    assert random_bits(seed, first, n).tolist() == [expected_bits(seed, p) for p in range(first, first + n)]
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 40), st.integers(1, 40), st.integers(1, 31))
+def test_each_element_has_the_bits_of_its_number(seed, first, n, bits):
+    found = random_bits(seed, first, n, bits=bits).tolist()
+    assert found == [expected_bits(seed, p, bits) for p in range(first, first + n)]
 
 
-def test_neighbours_and_seeds_are_uncorrelated():
+@pytest.mark.parametrize("bits", [16, 21])
+def test_neighbours_and_seeds_are_uncorrelated(bits):
     n = 1 << 21
-    r, other = (random_bits(seed, 0, n).double() - 32767.5 for seed in (5, 6))
-    variance = (2**32 - 1) / 12
+    r, other = (random_bits(seed, 0, n, bits=bits).double() - (2**bits - 1) / 2 for seed in (5, 6))
+    variance = (4**bits - 1) / 12
     assert abs(r.mean()) < 5 * (variance / n) ** 0.5
     for lag in range(1, 9):
         assert abs((r[lag:] * r[:-lag]).sum()) < 5 * variance * (n - lag) ** 0.5, f"lag {lag}"
@@ -91,13 +95,15 @@ def anything(n: int = 20_000) -> torch.Tensor:
 def test_each_element_goes_where_the_definition_sends_it(fmt):
     x = anything()
     x = x[(x > fmt.min) & (x < fmt.max)]
-    r = torch.randint(0, 65536, x.shape, generator=torch.Generator().manual_seed(1)).to(torch.int32)
+    parts = 2**fmt.random_bits
+    r = torch.randint(0, parts, x.shape, generator=torch.Generator().manual_seed(1)).to(torch.int32)
     lower, upper = neighbours(x, fmt)
     inner, outer = lower, upper
     if not isinstance(fmt, Fixed):
         inner, outer = torch.where(x < 0, upper, lower), torch.where(x < 0, lower, upper)
     f = ((x.double() - inner) / (outer.double() - inner)).nan_to_num(0.0)
-    expected = torch.where(f + (r + 0.5) / 65536 >= 1, outer, inner)
+    n = torch.floor(f * parts + 0.5) if isinstance(fmt, Fixed) else torch.round(f * parts)  # the second: ties to even
+    expected = torch.where(n + r >= parts, outer, inner)
     assert torch.equal(round_with(x, r, fmt).view(torch.int32), expected.view(torch.int32))
 
 
@@ -121,13 +127,24 @@ def test_one_nan_among_many_numbers_stays_one(fmt, ends):
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 @pytest.mark.parametrize("f", [0.0, 2**-16, 0.01, 0.25, 0.5, 0.9, 1 - 2**-16, 2**-18, 3 * 2**-18])
 def test_of_all_random_bits_the_right_share_goes_up(fmt, f):
-    gap = fmt.quantum(torch.tensor(1.0)).item()
-    x = torch.full((65536,), 1 + f * gap)
+    gap, parts = fmt.quantum(torch.tensor(1.0)).item(), 2**fmt.random_bits
+    x = torch.full((parts,), 1 + f * gap)
     f = (x[0].double().item() - 1) / gap  # as float32 has it
-    up = (round_with(x, torch.arange(65536, dtype=torch.int32), fmt) > 1).sum().item()
-    assert up == int(f * 65536 + 0.5)  # so |P(up) - f| <= 2^-17, the stated bound
-    if fmt in (BF16, FP16):
-        assert up == f * 65536
+    up = (round_with(x, torch.arange(parts, dtype=torch.int32), fmt) > 1).sum().item()
+    if isinstance(fmt, Fixed):
+        assert up == int(f * parts + 0.5)  # so |P(up) - f| <= 2^-17, the stated bound
+    else:
+        assert up == f * parts
+
+
+@pytest.mark.parametrize("fmt", [FP16, FP8_E4M3, FP8_E5M2], ids=str)
+@pytest.mark.parametrize("f", [0.0, 0.01, 1 / 3, 0.5, 0.9, 2**-10 + 2**-30])
+def test_subnormal_numbers_go_up_as_often_as_their_bits_allow(fmt, f):
+    least, parts = 2.0 ** (fmt.min_exponent - fmt.mantissa_bits), 2**fmt.random_bits
+    x = torch.full((parts,), (1 + f) * least)
+    ups = (round_with(x, torch.arange(parts, dtype=torch.int32), fmt) > least).sum().item()
+    assert abs(ups / parts - f) <= 0.5 / parts
+    assert ups == (round_with(-x, torch.arange(parts, dtype=torch.int32), fmt) < -least).sum()
 
 
 def test_every_midpoint_of_bf16_goes_up_for_exactly_half_of_the_random_bits():
