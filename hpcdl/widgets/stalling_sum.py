@@ -35,7 +35,9 @@ def explorable() -> Explorable:
 def sums(fmt: Format) -> tuple[np.ndarray, np.ndarray]:
     """Sums `(STEPS + 1, terms, 1)` to nearest and `(STEPS + 1, terms, SUMS)` at random, rounded after each addition."""
     terms = torch.tensor(TERMS)[:, None]
-    random = random_bits(seed=1, first=0, n=STEPS * len(TERMS) * SUMS).view(STEPS, len(TERMS), SUMS)
+    random = random_bits(seed=1, first=0, n=STEPS * len(TERMS) * SUMS, bits=fmt.random_bits).view(
+        STEPS, len(TERMS), SUMS
+    )
     nearest, stochastic = torch.zeros(STEPS + 1, len(TERMS), 1), torch.zeros(STEPS + 1, len(TERMS), SUMS)
     for step in range(STEPS):  # all sizes of a term at once: moving that slider then costs nothing
         nearest[step + 1] = round_nearest(nearest[step] + terms, fmt)
