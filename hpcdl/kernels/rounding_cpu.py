@@ -8,7 +8,6 @@ The first call compiles, for a few seconds; Numba keeps the result on disk, in N
 the user's cache folder, whichever can be written.
 """
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from hpcdl.numerics.rounding import stochastic
 from hpcdl.numerics.rounding.formats import Fixed, Format
 from hpcdl.numerics.rounding.philox import PER_CALL
 from hpcdl.numerics.rounding.stochastic import PARTS
+from hpcdl.numerics.rounding.threads import in_rows
 
 NAN, HALF_BELOW = np.float32(np.nan), np.float32(stochastic.HALF_BELOW)
 SIGN, REST, INFINITY = np.int32(-0x80000000), np.int32(0x7FFFFFFF), np.int32(0x7F800000)
@@ -229,18 +229,9 @@ def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset
 
 
 def in_threads(work: Callable, n: int, seed: int, offset: int) -> None:
-    """Call `work(first, last, skip, call, k0, k1)` for rows of the blocks of n elements, a thread for each row.
-
-    Threads of our own, not Numba's: those are lost in a forked process, and clash with the OpenMP of torch.
-    """
+    """Call `work(first, last, skip, call, k0, k1)` for rows of the blocks of n elements, a thread for each row."""
     call, skip = divmod(offset, PER_CALL)
     key = np.uint64(call), np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
     blocks = -(-(skip + n) // BLOCK)
     rows = max(1, min(torch.get_num_threads(), blocks // 16))
-    ends = [blocks * row // rows for row in range(rows + 1)]
-    threads = [threading.Thread(target=work, args=(*ends[i : i + 2], skip, *key)) for i in range(1, rows)]
-    for thread in threads:
-        thread.start()
-    work(*ends[:2], skip, *key)
-    for thread in threads:
-        thread.join()
+    in_rows(lambda first, last: work(first, last, skip, *key), blocks, rows)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hpcdl.numerics.rounding.formats import Fixed, Float, Format, checked, encode
 from hpcdl.numerics.rounding.philox import random_bits
-from hpcdl.numerics.rounding.threads import one_thread
+from hpcdl.numerics.rounding.threads import in_rows, one_thread
 
-CHUNK = 1 << 17  # elements: what a chunk needs stays in the cache
+CHUNK = 1 << 18  # elements: what a chunk needs stays in the cache
 COMPILED_FROM = 1 << 16  # elements: for fewer it is not worth while to load Numba; once there, it serves all
 STORED = (torch.float32, torch.bfloat16, torch.int16)  # what kernels write at once
 PARTS = 1 << 16  # of a gap of fixed point, between which random bits choose
@@ -69,15 +69,22 @@ def _installed(module: str) -> bool:
 def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> None:
     """The rounding itself, of flat tensors, in plain torch and chunk by chunk; `out` in float32 or as `fmt` stores.
 
-    On one thread: a hundred operations of microseconds each, and threads that wait for each other after every one of
-    them take longer than one alone, a hundred times longer where another program has the second core.
+    Each thread has chunks of its own: they are a hundred operations of microseconds each, and threads that wait for
+    each other after every one of them take longer than one alone, a hundred times longer where another program has the
+    second core.
     """
-    with one_thread():
-        for start in range(0, x.numel(), CHUNK):
+
+    def round_chunks(first: int, last: int) -> None:
+        for start in range(CHUNK * first, min(CHUNK * last, x.numel()), CHUNK):
             part = x[start : start + CHUNK]
             r = random_bits(seed, offset + start, part.numel(), x.device, fmt.random_bits)
             rounded = round_with(part, r, fmt)
             out[start : start + CHUNK] = rounded if out.dtype == torch.float32 else encode(rounded, fmt)
+
+    chunks = -(-x.numel() // CHUNK)
+    rows = min(torch.get_num_threads(), chunks) if x.device.type == "cpu" else 1
+    with one_thread():
+        in_rows(round_chunks, chunks, max(1, rows))
 
 
 def round_with(x: Tensor, r: Tensor, fmt: Format) -> Tensor:

@@ -22,6 +22,7 @@ from hpcdl.numerics.rounding import (
 from hpcdl.numerics.rounding import stochastic as module
 from hpcdl.numerics.rounding.philox import random_bits
 from hpcdl.numerics.rounding.stochastic import round_with
+from hpcdl.numerics.rounding.threads import in_rows
 
 FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(8, 8), Fixed(8, 16)]
 DRAWS = 1 << 24
@@ -278,3 +279,17 @@ def test_a_step_on_unfit_tensors_is_refused():
         sgd_step(w, g, torch.zeros(8)[::2], BF16, lr=0.1, seed=0)
     with pytest.raises(ValueError, match="seed is -3"):
         sgd_step(w, g, g.clone(), BF16, lr=0.1, seed=-3)
+
+
+@pytest.mark.parametrize("broken", [0, 5])  # a row of the caller's thread, and one of another
+def test_what_is_raised_in_a_row_reaches_the_caller(broken):
+    done = []
+
+    def work(first, last):
+        if first == broken:
+            raise ValueError(f"row from {first}")
+        done.append((first, last))
+
+    with pytest.raises(ValueError, match=f"row from {broken}"):
+        in_rows(work, n=10, rows=2)
+    assert done == [(5 - broken, 10 - broken)]
