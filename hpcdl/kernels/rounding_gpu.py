@@ -55,7 +55,7 @@ def random_bits(keys, call, program, BLOCK: tl.constexpr):
 
     All its counters have one upper word (see `launches`).
     """
-    call = tl.to_tensor(call).to(tl.uint64)
+    call = tl.cast(call, tl.uint64)
     first = call.to(tl.uint32) + program.to(tl.uint32) * (BLOCK // 8)
     c0 = first + tl.arange(0, BLOCK // 8).to(tl.uint32)
     w0, w1, w2, w3 = philox(keys, c0, (call >> 32).to(tl.uint32))
