@@ -24,10 +24,10 @@ def add_round(
     """Sum `weight` * piece r over the ranks on rank r, for all r; messages may arrive in `scratch`, as long as any.
 
     What is added to is weighted in the same pass over memory; only the piece that leaves first needs one of its own.
-    With `back` on two ranks, each gets the other's sum too.
+    With `back` on two ranks, each gets the other's sum too, and the machine weights.
     """
     p, rank = comm.size, comm.rank
-    if weight != 1:
+    if weight != 1 and not back:
         pieces[rank - 1].mul_(weight)
     for step in range(1, p):
         mine, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]

@@ -19,8 +19,8 @@ The contract, kept by every machine:
   ranks of one machine read it where it is, without a copy. A message from it is received as any other; it is sent when
   its receiver waits, for this message or another. Ranks need not agree on where a tensor comes from.
 - `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch, weight)`; what `scratch` holds afterwards
-  is left open, since a machine may add from where the message lies. With `back=True`, on every rank,
-  `sendrecv(out, source, x, dest)` follows.
+  is left open, since a machine may add from where the message lies. With `back=True`, on every rank, `x *= weight`
+  comes first, and `sendrecv(out, source, x, dest)` last.
 - `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in
   the same order. The course's own are in `hpcdl.collectives`.
 - `accumulate(out, x, weight=1.0)` is `out = weight * out + x`, and `compute(seconds)` is work of a known length: the

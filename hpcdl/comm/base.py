@@ -113,7 +113,7 @@ class Communicator(ABC):
     ) -> None:
         """Send `x` to `dest`; `out = weight * out +` what `source` sends, maybe through `scratch`, of the same size.
 
-        With `back`, on both sides, the sums go back in a second message: `x` becomes `dest`'s `out`.
+        With `back`, on both sides, `weight * x` is sent and becomes `dest`'s `out`: the sums go back.
         """
         dest = self._check("sendrecv_add", "x", x, "dest", dest, tag)
         source = self._check("sendrecv_add", "scratch", scratch, "source", source, tag)
@@ -199,6 +199,8 @@ class Communicator(ABC):
         self.accumulate(out, scratch, weight)
 
     def _sendrecv_add_back(self, x, dest: int, out, source: int, scratch, weight: float, tag: int) -> None:
+        if weight != 1:
+            x.mul_(weight)
         self._sendrecv_add(x, dest, out, source, scratch, weight, tag)
         self.sendrecv(out, source, x, dest, tag)
 

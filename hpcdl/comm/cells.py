@@ -21,8 +21,9 @@ _PLACE = struct.Struct("16sqq")  # token, cell, bytes: where a message is
 _NOTE = struct.Struct(f"16sqqq{INVITATION}s")  # token, the loan's byte, offset, bytes, where the tensor is
 NOTICE = max(_PLACE.size, _NOTE.size)  # bytes of what comes over MPI in a message's place, at most
 
-# What the two tell each other in the first page: a byte per cell, 1 while it holds a message; then whether the
-# receiver can read the sender's memory, and an invitation to try it with.
+# What the two tell each other in the first page: a byte per cell; then whether the receiver can read the sender's
+# memory, and an invitation to try it with.
+_FREE, _FULL, _LENT, _BACK = range(4)  # a cell: with a message; with one whose sender waits for a sum; with the sum
 _ANSWER = CELLS
 _UNASKED, _ASKED, _YES, _NO = range(4)
 _CARD = slice(_ANSWER + 1, _ANSWER + 1 + INVITATION)
@@ -31,10 +32,14 @@ _KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cel
 
 
 class Arrived:
-    """A message that lies in memory, in a cell or `lent` by its sender; `free()` when it has been read."""
+    """A message that lies in memory, in a cell or `lent` by its sender; `free()` when it has been read.
 
-    def __init__(self, memory: Memory, byte: int, offset: int, nbytes: int, lent: bool):
-        self._memory, self._byte, self._offset, self.nbytes, self.lent = memory, byte, offset, nbytes, lent
+    The sender of what is lent waits for that, and has what was written there; `byte` becomes `after`.
+    """
+
+    def __init__(self, memory: Memory, byte: int, offset: int, nbytes: int, lent: bool, after: int = _FREE):
+        self._memory, self._byte, self._offset, self._after = memory, byte, offset, after
+        self.nbytes, self.lent = nbytes, lent
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
         return self._memory.view(dtype, self._offset, self.nbytes)
@@ -43,7 +48,21 @@ class Arrived:
         ctypes.memmove(out.data_ptr(), self._memory.address + self._offset, self.nbytes)
 
     def free(self) -> None:
-        self._memory.told[self._byte] = 0
+        self._memory.told[self._byte] = self._after
+
+
+class Deposit:
+    """A loan of `x` by way of a cell: what the receiver leaves there comes into `x` at the end."""
+
+    def __init__(self, x: torch.Tensor, memory: Memory, cell: int):
+        self._x, self._memory, self._cell = x, memory, cell
+
+    def over(self) -> bool:
+        return self._memory.told[self._cell] == _BACK
+
+    def end(self) -> None:
+        ctypes.memmove(self._x.data_ptr(), self._memory.address + self._cell * LONGEST, self._x.nbytes)
+        self._memory.told[self._cell] = _FREE
 
 
 def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
@@ -88,13 +107,27 @@ class Cells:
 
     def put(self, x: torch.Tensor, dest: int) -> bytes | None:
         """Copy `x` into a cell of `dest`'s; what to send in its place, None where `x` itself must be sent."""
-        memory = self._reached(dest)
-        cell = bytes(memory.told[:CELLS]).find(0) if memory is not None and x.nbytes <= LONGEST else -1
-        if cell < 0:
+        memory, cell = self._free_cell(x, dest)
+        if memory is None:
             return None
         ctypes.memmove(memory.address + cell * LONGEST, x.data_ptr(), x.nbytes)
-        memory.told[cell] = 1
+        memory.told[cell] = _FULL
         return _PLACE.pack(memory.token, cell, x.nbytes)
+
+    def deposit(self, x: torch.Tensor, dest: int, weight: float) -> tuple[bytes, Deposit] | None:
+        """Put `weight * x` into a cell of `dest`'s, for the sum to come back there: as `lend` otherwise."""
+        memory, cell = self._free_cell(x, dest)
+        if memory is None:
+            return None
+        place, x = memory.view(x.dtype, cell * LONGEST, x.nbytes), x.detach().view(-1)
+        place.copy_(x) if weight == 1 else torch.mul(x, weight, out=place)
+        memory.told[cell] = _LENT
+        return _PLACE.pack(memory.token, cell, x.nbytes), Deposit(x, memory, cell)
+
+    def _free_cell(self, x: torch.Tensor, dest: int) -> tuple[Memory | None, int]:
+        memory = self._reached(dest)
+        cell = bytes(memory.told[:CELLS]).find(_FREE) if memory is not None and x.nbytes <= LONGEST else -1
+        return (None if cell < 0 else memory), cell
 
     def lend(self, x: torch.Tensor, dest: int) -> tuple[bytes, Loan] | None:
         """Let `dest` read `x` where it is: what to send in its place, and the loan; None where that cannot be."""
@@ -116,7 +149,10 @@ class Cells:
             memory.told[_ANSWER] = _NO if accept(bytes(memory.told[_CARD])) is None else _YES
         if nbytes == _PLACE.size:
             token, cell, length = _PLACE.unpack(ctypes.string_at(inbox, nbytes))
-            return Arrived(memory, cell, cell * LONGEST, length, False) if token == memory.token else None
+            if token != memory.token:
+                return None
+            lent = memory.told[cell] == _LENT
+            return Arrived(memory, cell, cell * LONGEST, length, lent, _BACK if lent else _FREE)
         if nbytes == _NOTE.size:
             token, byte, offset, length, invitation = _NOTE.unpack(ctypes.string_at(inbox, nbytes))
             return Arrived(_opened(invitation), byte, offset, length, True) if token == memory.token else None

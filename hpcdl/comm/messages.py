@@ -103,22 +103,36 @@ class Messages(Communicator):
     def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
         incoming.sum = out, weight, True
-        outgoing = self._isend("sendrecv_add", x, dest, tag)
+        outgoing = self._isend_back(x, dest, tag, weight)
         self._wait("sendrecv_add", outgoing, incoming)
         # What was lent has the sum already; what was sent waits for it.
         answers = [] if outgoing.loan is not None else [self._irecv("sendrecv_add", x, dest, tag)]
         answers += [] if incoming.returned else [self._isend("sendrecv_add", out, source, tag)]
         self._wait("sendrecv_add", *answers)
 
+    def _isend_back(self, x, dest, tag, weight):
+        """Send `weight * x`; where `x` is not to be read itself, a cell saves a pass over it and the way back."""
+        message = Message(self, "sendrecv_add", "dest", x, dest, tag)
+        if x.nbytes >= SHORTEST and not self.lends(x) and (deposit := self._cells.deposit(x, dest, weight)):
+            place, message.loan = deposit
+            return self._post(message, place)
+        if weight != 1:
+            x.mul_(weight)
+        return self._post(message, self._place(message))
+
     def _isend(self, op, x, dest, tag):
         message = Message(self, op, "dest", x, dest, tag)
-        place = self._place(message) if x.nbytes >= SHORTEST else None
-        message.mpi = self.mpi.Isend(as_bytes(x) if place is None else place, dest, tag)
+        return self._post(message, self._place(message))
+
+    def _post(self, message: Message, place: bytes | None) -> Message:
+        message.mpi = self.mpi.Isend(as_bytes(message.x) if place is None else place, message.peer, message.tag)
         under_way.add(message)
         return message
 
     def _place(self, message: Message) -> bytes | None:
         """Where a long message lies for its receiver; None where it must be sent itself."""
+        if message.x.nbytes < SHORTEST:
+            return None
         lent = self._cells.lend(message.x, message.peer)
         if lent is None:
             return self._cells.put(message.x, message.peer)
@@ -198,12 +212,15 @@ class Messages(Communicator):
 
     def _add(self, request: Message, arrived: Arrived | None) -> None:
         out, weight, back = request.sum
-        theirs = arrived.view(out.dtype).view(out.shape) if arrived else request.x
+        out = out.view(-1)
+        theirs = arrived.view(out.dtype) if arrived else request.x.view(-1)
         request.returned = back and arrived is not None and arrived.lent
         if not request.returned:
             self.accumulate(out, theirs, weight)
             return
-        for mine, its in zip(*(x.view(-1).split(AT_ONCE // x.itemsize) for x in (out, theirs)), strict=True):
+        step = AT_ONCE // out.itemsize
+        for i in range(0, out.numel(), step):
+            mine, its = out[i : i + step], theirs[i : i + step]
             self.accumulate(mine, its, weight)
             its.copy_(mine)  # the processor's cache has both: back into the lender's tensor costs no second reading
 

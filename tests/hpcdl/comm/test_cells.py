@@ -13,15 +13,20 @@ from hpcdl.comm import CommError, MPIComm, TracingComm, memory
 from hpcdl.comm.cells import CELLS, LONGEST, SHORTEST, Cells
 
 torch.set_num_threads(1)
-ways = {"cell": 0, "MPI": 0}
-put = Cells.put
+ways = {"cell": 0, "MPI": 0, "back": 0}
+put, deposit = Cells.put, Cells.deposit
 
 def counted(self, x, dest):
     place = put(self, x, dest)
     ways["MPI" if place is None else "cell"] += 1
     return place
 
-Cells.put = counted
+def counted_back(self, x, dest, weight):
+    found = deposit(self, x, dest, weight)
+    ways["back"] += found is not None
+    return found
+
+Cells.put, Cells.deposit = counted, counted_back
 comm = MPIComm(timeout=20)
 p, rank = comm.size, comm.rank
 after, before = (rank + 1) % p, (rank - 1) % p
@@ -81,6 +86,21 @@ for machine in (comm, traced):
         comm.barrier()
 assert [event.op for event in traced.trace] == ["send", "recv", "accumulate"] * 6
 assert [event.nbytes for event in traced.trace][:2] == [12, 12]
+
+# To add, and have the sum back: from the cell where the message lay, or in another message where all cells are full.
+n, used = SHORTEST // 4, ways["back"]
+for full in (False, True):
+    others = [comm.isend(torch.ones(n), after, tag) for tag in range(1, 1 + full * CELLS)]
+    for dtype, weight in ((torch.float32, 0.5), (torch.float32, 1), (torch.int64, 1)):
+        x, total = torch.full((n,), 2 * (rank + 1), dtype=dtype), torch.full((n,), 4, dtype=dtype)
+        comm.sendrecv_add(x, after, total, before, torch.empty_like(x), weight, back=True)
+        assert (total == weight * (4 + 2 * (before + 1))).all()
+        assert (x == weight * (4 + 2 * (rank + 1))).all()
+    assert ways["back"] == used + 3
+    for request in others:
+        comm.recv(torch.zeros(n), before, request.tag)
+        request.wait()
+    comm.barrier()
 
 # Two on one MPI communicator, and threads beside them, do not take each other's messages for their own.
 other, lanes = MPIComm(comm.mpi), [comm.background(), comm.background()]

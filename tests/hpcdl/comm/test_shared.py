@@ -83,8 +83,8 @@ for machine in (comm, TracingComm(comm), Group(comm, list(range(p))[::-1])):
             x = machine.empty(n) if machine.rank in lending else torch.empty(n)
             total = torch.arange(n, dtype=torch.float32).add_(machine.rank).view(1, n)
             machine.sendrecv_add(x.fill_(2), right, total, left, torch.empty(1, n), weight=0.5, back=True)
-            assert torch.equal(total, torch.arange(n).add(machine.rank).mul(0.5).add(2).view(1, n))
-            assert torch.equal(x, torch.arange(n).add(right).mul(0.5).add(2))
+            assert torch.equal(total, torch.arange(n).add(machine.rank).mul(0.5).add(1).view(1, n))
+            assert torch.equal(x, torch.arange(n).add(right).mul(0.5).add(1))
 
 # What was sent may be changed at once, and was not read after that; a matrix, a parameter and another type of its bits.
 x, out = new(torch.zeros(4 * SHORTEST)), torch.zeros(4 * SHORTEST)
