@@ -40,6 +40,7 @@ class Bucket:
         self.params = list(params)
         self.nbytes = sum(param.nbytes for param in self.params)
         self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
+        self.direct = self.params[0].device.type in comm.devices  # messages can leave from where the gradients are
         self.flat: torch.Tensor | None = None
         if len(self.params) > 1:
             self._lay_out(_buffer(self.nbytes // self.params[0].element_size(), self.params[0], comm).zero_())
@@ -52,16 +53,16 @@ class Bucket:
 
     def take(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, zeros where it has none."""
-        param = self.params[i]
-        self.present[i] = param.grad is not None
+        param, grad = self.params[i], self.params[i].grad
+        self.present[i] = grad is not None
         self.missing -= 1
         if len(self.params) == 1:
-            grad = torch.zeros_like(param) if param.grad is None else param.grad
+            grad = torch.zeros_like(param) if grad is None else grad
             self._lay_out(grad.detach().contiguous().view(-1))
-        elif param.grad is None:
+        elif grad is None:
             self.views[i].zero_()
-        elif param.grad is not self.views[i]:
-            self.views[i].copy_(param.grad)
+        elif grad is not self.views[i]:
+            self.views[i].copy_(grad)
         if self.present[i]:
             param.grad = self.views[i]
 
@@ -83,8 +84,8 @@ class Bucket:
             all_reduce = partial(all_reduce, weight=weight)
         else:
             self.flat.mul_(weight)
-        for piece in self.flat.split(self.piece):
-            message = piece if piece.device.type in comm.devices else piece.to(comm.devices[0])
+        for piece in self.pieces:
+            message = piece if self.direct else piece.to(comm.devices[0])
             all_reduce(message, comm)
             if message is not piece:
                 piece.copy_(message)
@@ -96,13 +97,14 @@ class Bucket:
         for param, view, was_used in zip(self.params, self.views, used, strict=True):
             param.grad = view if was_used else None
         if len(self.params) == 1:
-            self.flat, self.views = None, []  # the memory is free for the next gradient when `zero_grad` drops this one
+            # The memory is free for the next gradient when `zero_grad` drops this one.
+            self.flat, self.pieces, self.views = None, (), ()
         self.clear()
 
     def _lay_out(self, flat: torch.Tensor) -> None:
-        self.flat = flat
-        pieces = flat.split([param.numel() for param in self.params])
-        self.views = [piece.view(param.shape) for piece, param in zip(pieces, self.params, strict=True)]
+        self.flat, self.pieces = flat, flat.split(self.piece)
+        parts = flat.split([param.numel() for param in self.params])
+        self.views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
 
 
 def _buffer(numel: int, like: torch.Tensor, comm) -> torch.Tensor:
