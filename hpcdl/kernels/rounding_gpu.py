@@ -18,8 +18,10 @@ BLOCK = 4096  # elements of a program: 32 for each of 128 threads, so that what 
 STRETCH = PER_CALL << 32  # elements between two of which the upper word of Philox's counter changes
 M0, M1 = (tl.constexpr(m) for m in MULTIPLIERS)
 ROUNDS = tl.constexpr(ROUNDS_OF_PHILOX)
-KEY = tl.uint32  # the key words a and b of each round come from the host, not each from another addition here;
-KEYS = [f"{word}{i}" for i in range(ROUNDS_OF_PHILOX) for word in "ab"]  # one kernel serves them, whatever divides them
+U32 = tl.uint32
+# The key words a and b of each round come from the host: here each would take an addition. One compiled kernel serves
+# all of these numbers, whether or not 16 divides them.
+PLAIN = ["call", "above", *(f"{name}{i}" for i in range(ROUNDS_OF_PHILOX) for name in "ab")]
 HALF = tl.constexpr(HALF_BELOW)
 ANCHOR = tl.constexpr(1.5 * 2**23)  # a float that counts in ones: an integer added to its word is added to it
 ANCHOR_WORD = tl.constexpr(0x4B400000)
@@ -41,24 +43,23 @@ def philox(keys, c0, c1):
     c2 = c1 * 0
     c3 = c2
     for i in tl.static_range(ROUNDS):
-        # Two rounds apart: or LLVM pairs products of different rounds as vectors, and then takes most of them apart.
-        high0, low0 = halves(c0, M0, (i == 3) | (i == 7))
-        high1, low1 = halves(c2, M1, (i == 3) | (i == 7))
+        # Some apart: or LLVM pairs products of different rounds as vectors, and then takes most of them apart.
+        high0, low0 = halves(c0, M0, i == 4)
+        high1, low1 = halves(c2, M1, i % 4 == 0)
         c0, c1 = high1 ^ c1 ^ keys[2 * i].to(tl.uint32), low1
         c2, c3 = high0 ^ c3 ^ keys[2 * i + 1].to(tl.uint32), low0
     return c0, c1, c2, c3
 
 
 @triton.jit
-def random_bits(keys, call, program, BLOCK: tl.constexpr):
+def random_bits(keys, call, above, program, BLOCK: tl.constexpr):
     """The random bits of a program's elements: each has the 16 that are its own first, and then its neighbour's.
 
     All its counters have one upper word (see `launches`).
     """
-    call = tl.cast(call, tl.uint64)
-    first = call.to(tl.uint32) + program.to(tl.uint32) * (BLOCK // 8)
+    first = tl.cast(call, tl.uint32) + program.to(tl.uint32) * (BLOCK // 8)
     c0 = first + tl.arange(0, BLOCK // 8).to(tl.uint32)
-    w0, w1, w2, w3 = philox(keys, c0, (call >> 32).to(tl.uint32))
+    w0, w1, w2, w3 = philox(keys, c0, tl.cast(above, tl.uint32))
     words = tl.join(tl.join(w0, w2), tl.join(w1, w3))  # [call, a, b] is word 2a + b
     return tl.reshape(tl.join((words << 16) | (words >> 16), words), [BLOCK])
 
@@ -138,17 +139,17 @@ def round_block(
         return (rounded.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(dtype, bitcast=True)
 
 
-@triton.jit(do_not_specialize=KEYS)
+@triton.jit(do_not_specialize=PLAIN)
 def round_kernel(
-    x, out, n, call, skip, a0: KEY, b0: KEY, a1: KEY, b1: KEY, a2: KEY, b2: KEY, a3: KEY, b3: KEY,
-    a4: KEY, b4: KEY, a5: KEY, b5: KEY, a6: KEY, b6: KEY, a7: KEY, b7: KEY, a8: KEY, b8: KEY, a9: KEY, b9: KEY,
+    x, out, n, skip, call: U32, above: U32, a0: U32, b0: U32, a1: U32, b1: U32, a2: U32, b2: U32, a3: U32, b3: U32,
+    a4: U32, b4: U32, a5: U32, b5: U32, a6: U32, b6: U32, a7: U32, b7: U32, a8: U32, b8: U32, a9: U32, b9: U32,
     FIXED: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, LOST: tl.constexpr,
     LEAST: tl.constexpr, SATURATES: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
 ):  # fmt: skip
-    """Element 0 is the one numbered `skip` in number `call` of Philox. WHOLE: blocks are full and `skip` is 0."""
+    """Element 0 is the one numbered `skip` in Philox's call (call, above). WHOLE: blocks are full and `skip` is 0."""
     program = tl.program_id(0).to(tl.int64)
     keys = (a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7, a8, b8, a9, b9)
-    r = random_bits(keys, call, program, BLOCK)
+    r = random_bits(keys, call, above, program, BLOCK)
     start = program * BLOCK if WHOLE else program * BLOCK - skip
     j = tl.arange(0, BLOCK)
     inside = None if WHOLE else (start + j >= 0) & (start + j < n)
@@ -157,17 +158,18 @@ def round_kernel(
     tl.store(out + start + j, v, inside)
 
 
-@triton.jit(do_not_specialize=KEYS)
+@triton.jit(do_not_specialize=PLAIN)
 def sgd_kernel(
-    w, g, v, n, lr, momentum, call, skip, a0: KEY, b0: KEY, a1: KEY, b1: KEY, a2: KEY, b2: KEY, a3: KEY, b3: KEY,
-    a4: KEY, b4: KEY, a5: KEY, b5: KEY, a6: KEY, b6: KEY, a7: KEY, b7: KEY, a8: KEY, b8: KEY, a9: KEY, b9: KEY,
+    w, g, v, n, lr, momentum, skip, call: U32, above: U32,
+    a0: U32, b0: U32, a1: U32, b1: U32, a2: U32, b2: U32, a3: U32, b3: U32,
+    a4: U32, b4: U32, a5: U32, b5: U32, a6: U32, b6: U32, a7: U32, b7: U32, a8: U32, b8: U32, a9: U32, b9: U32,
     FIXED: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, LOST: tl.constexpr,
     LEAST: tl.constexpr, SATURATES: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
 ):  # fmt: skip
     """v <- momentum v + g, w <- R(w - lr v) for stored `w`; places as in `round_kernel`."""
     program = tl.program_id(0).to(tl.int64)
     keys = (a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7, a8, b8, a9, b9)
-    r = random_bits(keys, call, program, BLOCK)
+    r = random_bits(keys, call, above, program, BLOCK)
     start = program * BLOCK if WHOLE else program * BLOCK - skip
     j = tl.arange(0, BLOCK)
     inside = None if WHOLE else (start + j >= 0) & (start + j < n)
@@ -194,8 +196,7 @@ def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offse
     """`hpcdl.numerics.rounding.stochastic.round_into` on a GPU, or in Triton's interpreter."""
     keys = tuple(chain.from_iterable(round_keys(seed)))
     for start, stop, grid, whole in launches(x.numel(), offset):
-        call, skip = divmod(offset + start, PER_CALL)
-        arguments = x[start:stop], bits(out[start:stop]), stop - start, call, skip, *keys
+        arguments = x[start:stop], bits(out[start:stop]), stop - start, *place(offset + start), *keys
         round_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole)
 
 
@@ -203,10 +204,15 @@ def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset
     """`hpcdl.numerics.rounding.sgd.sgd_into` on a GPU; products and sums are not fused, as on the CPU."""
     keys = tuple(chain.from_iterable(round_keys(seed)))
     for start, stop, grid, whole in launches(w.numel(), offset):
-        call, skip = divmod(offset + start, PER_CALL)
         w_, g_, v_ = (tensor[start:stop] for tensor in (w, g, v))
-        arguments = bits(w_), g_, v_, stop - start, float(lr), float(momentum), call, skip, *keys
+        arguments = bits(w_), g_, v_, stop - start, float(lr), float(momentum), *place(offset + start), *keys
         sgd_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole, enable_fp_fusion=False)
+
+
+def place(p: int) -> tuple[int, int, int]:
+    """An element's number within its call of Philox, and the two words of that call's counter."""
+    call, skip = divmod(p, PER_CALL)
+    return skip, call & 0xFFFFFFFF, call >> 32
 
 
 def launches(n: int, offset: int):
