@@ -12,6 +12,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,17 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcdl.kernels import rounding_cpu
-from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP16, Fixed, encode, round_nearest, sgd_step, stochastic_round
+from hpcdl.numerics.rounding import (
+    BF16,
+    FP8_E4M3,
+    FP8_E5M2,
+    FP16,
+    Fixed,
+    encode,
+    round_nearest,
+    sgd_step,
+    stochastic_round,
+)
 from hpcdl.numerics.rounding.stochastic import round_into
 
 RESULTS = Path(__file__).parent / "results" / "rounding.json"
@@ -38,6 +49,16 @@ PROMISES = [
     ("fallback / Numba, BF16", "fallback BF16", "hpcdl BF16", 2.0, "<="),
     ("fallback / Numba, fixed", "fallback fixed", "hpcdl fixed", 2.0, "<="),
 ]
+CARD = "sm_90"
+COMPILED = {  # what -> the format, and the type that a kernel writes
+    "BF16, stored": (BF16, "*bf16:16"),
+    "fixed, stored": (WORD, "*i16:16"),
+    "BF16": (BF16, "*fp32:16"),
+    "fixed": (WORD, "*fp32:16"),
+    "FP16": (FP16, "*fp32:16"),
+    "FP8_E4M3": (FP8_E4M3, "*fp32:16"),
+    "FP8_E5M2": (FP8_E5M2, "*fp32:16"),
+}
 GPU_PROMISES = [("bandwidth of a copy", 0.90), ("one call per element / one per eight", 1.4)]
 
 Times = dict[str, list[float]]  # competitor -> seconds per round
@@ -132,6 +153,18 @@ def ratios(times: Times) -> list[dict]:
     return rows
 
 
+def instructions() -> list[dict]:
+    """Of a thread for each element, by compiling ahead of time for a card that need not be there."""
+    from hpcdl.kernels.ahead_of_time import compile_ahead
+    from hpcdl.kernels.rounding_gpu import BLOCK, on_whole_blocks
+
+    reports = compile_ahead(on_whole_blocks(fmt, out, CARD) for fmt, out in COMPILED.values())
+    return [
+        {"what": what, "promised": "<= 16", "measured": report.per_element(BLOCK), "registers": report.registers}
+        for what, report in zip(COMPILED, reports, strict=True)
+    ]
+
+
 def on_gpu(n: int, rounds: int) -> dict | str:
     """Bytes per second beside a copy's, and the time beside a kernel that calls Philox for every element."""
     if not torch.cuda.is_available():
@@ -177,6 +210,13 @@ def table_of_promises(rows: list[dict], threads: int) -> Table:
     return table
 
 
+def table_of_instructions(rows: list[dict]) -> Table:
+    table = Table("kernel", "promised", "instructions", "registers", title=f"Each element on {CARD}, ahead of time")
+    for row in rows:
+        table.add_row(row["what"], row["promised"], f"{row['measured']:.2f}", str(row["registers"]))
+    return table
+
+
 def main(
     quick: Annotated[bool, typer.Option(help="2^20 elements, two rounds.")] = False,
     rounds: Annotated[int, typer.Option(help="Rounds for each number of threads.")] = 7,
@@ -188,6 +228,10 @@ def main(
     check()
     calls, absent = competitors(n)
     findings = {"machine": describe(), "elements": n, "absent": absent, "threads": {}, "gpu": on_gpu(n, rounds)}
+    if find_spec("triton"):
+        rows = instructions()
+        findings[f"instructions of each element on {CARD}"] = {"promises": rows}
+        console.print(table_of_instructions(rows))
     for threads in (1, 2):
         times = measure(calls, rounds, threads)
         rows = ratios(times)

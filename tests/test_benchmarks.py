@@ -88,6 +88,7 @@ def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
     for peer in ("torchao", "qtorch"):  # measured, or a sentence says why not
         assert any(name.startswith(peer) for name in seconds) != any(peer in line for line in found["absent"])
     assert isinstance(found["gpu"], dict) or found["gpu"].startswith("not measured")
+    assert all(row["measured"] <= 16 for row in found["instructions of each element on sm_90"]["promises"])
 
 
 @pytest.mark.long

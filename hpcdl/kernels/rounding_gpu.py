@@ -8,6 +8,7 @@ from itertools import chain
 
 import torch
 
+from hpcdl.kernels.ahead_of_time import Build
 from hpcdl.kernels.gpu import bits, tl, triton, widen
 from hpcdl.numerics.rounding.formats import Fixed, Format
 from hpcdl.numerics.rounding.philox import MULTIPLIERS, PER_CALL, round_keys
@@ -213,6 +214,12 @@ def place(p: int) -> tuple[int, int, int]:
     """An element's number within its call of Philox, and the two words of that call's counter."""
     call, skip = divmod(p, PER_CALL)
     return skip, call & 0xFFFFFFFF, call >> 32
+
+
+def on_whole_blocks(fmt: Format, out: str, target: str) -> Build:
+    """What nearly all of a large tensor is rounded by: `round_kernel` for an `out` of a type such as "*fp32:16"."""
+    types = {"x": "*fp32:16", "out": out, "n": "i32:16", "skip": "i32:16"} | dict.fromkeys(PLAIN, "u32")
+    return Build(f"{__name__}:round_kernel", types, constants(fmt) | {"WHOLE": True}, target)
 
 
 def launches(n: int, offset: int):

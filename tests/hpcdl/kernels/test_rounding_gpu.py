@@ -116,27 +116,25 @@ def test_what_is_stored_and_the_fused_step_have_the_bits_of_the_cpu(kernels, fmt
 # -- ahead of time ----------------------------------------------------------------------------------------------------
 
 CASES = {
-    "BF16, stored": (BF16, "*bf16"),
-    "BF16": (BF16, "*fp32"),
-    "fixed, stored": (Fixed(4, 12), "*i16"),
-    "fixed": (Fixed(4, 12), "*fp32"),
-    "FP16": (FP16, "*fp32"),
-    "FP8_E4M3": (FP8_E4M3, "*fp32"),
-    "FP8_E5M2": (FP8_E5M2, "*fp32"),
+    "BF16, stored": (BF16, "*bf16:16"),
+    "BF16": (BF16, "*fp32:16"),
+    "fixed, stored": (Fixed(4, 12), "*i16:16"),
+    "fixed": (Fixed(4, 12), "*fp32:16"),
+    "FP16": (FP16, "*fp32:16"),
+    "FP8_E4M3": (FP8_E4M3, "*fp32:16"),
+    "FP8_E5M2": (FP8_E5M2, "*fp32:16"),
 }
-SCALARS = {"n": "i32:16", "skip": "i32:16"}
 
 
 @pytest.fixture(scope="module")
 def reports(kernels):
     """Of launches on whole blocks, as they are for large tensors."""
-    builds, keys = {}, dict.fromkeys(kernels.PLAIN, "u32")
+    builds = {}
     for target in TARGETS:
         for case, (fmt, out) in CASES.items():
-            types = {"x": "*fp32:16", "out": f"{out}:16", **SCALARS, **keys}
-            constants = kernels.constants(fmt) | {"WHOLE": True}
-            builds[case, target] = Build("hpcdl.kernels.rounding_gpu:round_kernel", types, constants, target)
-    types = {"w": "*bf16:16", "g": "*fp32:16", "v": "*fp32:16", "lr": "fp32", "momentum": "fp32", **SCALARS, **keys}
+            builds[case, target] = kernels.on_whole_blocks(fmt, out, target)
+    types = {"w": "*bf16:16", "g": "*fp32:16", "v": "*fp32:16", "lr": "fp32", "momentum": "fp32", "n": "i32:16"}
+    types |= {"skip": "i32:16"} | dict.fromkeys(kernels.PLAIN, "u32")
     constants = kernels.constants(BF16) | {"WHOLE": True}
     builds["step", "sm_90"] = Build("hpcdl.kernels.rounding_gpu:sgd_kernel", types, constants, "sm_90")
     return dict(zip(builds, compile_ahead(builds.values()), strict=True))
