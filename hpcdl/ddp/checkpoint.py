@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 
+from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.momentum import Momentum
-from hpcdl.ddp.overlapped import DistributedDataParallel, broadcast_state
+from hpcdl.ddp.overlapped import DistributedDataParallel
 
 
 def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> None:

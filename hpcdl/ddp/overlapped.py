@@ -15,10 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from hpcdl.collectives import ALL_REDUCE, broadcast, recursive_doubling_all_reduce
+from hpcdl.collectives import ALL_REDUCE, recursive_doubling_all_reduce
 from hpcdl.comm.background import Foreground
 from hpcdl.ddp.agreement import outline, require_same
 from hpcdl.ddp.bucketed import Bucket, make_buckets
+from hpcdl.ddp.buffers import all_buffers, broadcast_state
 
 
 class Span(NamedTuple):
@@ -73,7 +74,7 @@ class DistributedDataParallel(nn.Module):
         params = [param for param in module.parameters() if param.requires_grad]
         cap = bucket_mb * 2**20
         self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
-        self._buffer_names = [name for name, _ in module.named_buffers()]
+        self._buffers_alike = all_buffers(module)
         self.spans: list[Span] = []
         self.waited = 0.0
         self._lane = comm.background() if overlap else Foreground(comm)
@@ -186,24 +187,10 @@ class DistributedDataParallel(nn.Module):
         return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
 
     def _settle(self, ballot: torch.Tensor, comm) -> None:
-        """Sum up the ballot, and give all ranks rank 0's buffers, those of one dtype in one message."""
+        """Sum up the ballot, and give all ranks rank 0's buffers."""
         recursive_doubling_all_reduce(ballot, comm)  # a few numbers: what counts is the number of rounds
-        alike: dict[tuple, list[torch.Tensor]] = {}
-        for buffer in map(self.module.get_buffer, self._buffer_names):
-            alike.setdefault((buffer.dtype, buffer.device), []).append(buffer.detach())
-        for buffers in alike.values():
-            flat = torch.cat([buffer.reshape(-1) for buffer in buffers])
-            broadcast_state(flat, comm)
-            for buffer, new in zip(buffers, flat.split([buffer.numel() for buffer in buffers]), strict=True):
-                buffer.copy_(new.view(buffer.shape))
-
-
-def broadcast_state(x: torch.Tensor, comm) -> None:
-    """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
-    message = x.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else x.contiguous()
-    broadcast(message, comm)
-    if message is not x:
-        x.copy_(message)
+        for buffers in self._buffers_alike:
+            buffers.spread(comm)
 
 
 def _collective(all_reduce: str | Callable) -> Callable:

@@ -240,6 +240,33 @@ def test_buffers_are_rank_0s_after_every_step():
     assert [replicas for *_, replicas in results] == [3, 3, 3]
 
 
+class Counting(nn.Module):
+    """Puts new tensors in its buffers' places: a count and a strided matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.register_buffer("seen", torch.tensor(0))
+        self.register_buffer("sums", torch.zeros(3, 2).T)
+
+    def forward(self, x):
+        self.seen = self.seen + len(x)
+        self.sums = self.sums + torch.arange(6.0).view(3, 2).T * len(x)
+        return self.layer(x)
+
+
+def test_buffers_that_a_module_replaces_are_rank_0s_too():
+    def rank(comm):
+        net = nn.Sequential(nn.Linear(2, 2), Counting())
+        ddp = DistributedDataParallel(net, comm)
+        for _ in range(3):
+            ddp(torch.ones(2 + comm.rank, 2)).sum().backward()
+            ddp.synchronize()
+        return net[1].seen.item(), net[1].sums.tolist()
+
+    assert simulate(rank, 3).results == [(6, [[0.0, 12.0, 24.0], [6.0, 18.0, 30.0]])] * 3
+
+
 def test_replicas_agree_to_the_last_bit_after_1000_steps():
     def rank(comm):
         net = build(lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2)), seed=comm.rank).float()

@@ -1,0 +1,55 @@
+"""Buffers, such as a batch norm's running means: after every step all ranks have rank 0's."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from hpcdl.collectives import broadcast
+
+
+class Buffers:
+    """Buffers of one dtype on one device, which travel in one message.
+
+    Each is a name in its module, and looked up there in every step: modules put new tensors in their place.
+    """
+
+    def __init__(self, places: Sequence[tuple[nn.Module, str]]):
+        self.places = places
+        tensors = self._tensors()
+        self.flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        parts = self.flat.split([tensor.numel() for tensor in tensors])
+        self.views = [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+    def spread(self, comm) -> None:
+        """Overwrite the buffers on every rank with rank 0's."""
+        if comm.rank == 0:
+            _copy(self._tensors(), self.views)
+        broadcast_state(self.flat, comm)
+        if comm.rank:
+            _copy(self.views, self._tensors())
+
+    def _tensors(self) -> list[torch.Tensor]:
+        return [getattr(module, name).detach() for module, name in self.places]
+
+
+def all_buffers(module: nn.Module) -> list[Buffers]:
+    """The buffers of `module` and all inside it, those alike together."""
+    alike: dict[tuple, list[tuple[nn.Module, str]]] = {}
+    for path, buffer in module.named_buffers():
+        owner, _, name = path.rpartition(".")
+        alike.setdefault((buffer.dtype, buffer.device), []).append((module.get_submodule(owner), name))
+    return [Buffers(places) for places in alike.values()]
+
+
+def broadcast_state(x: torch.Tensor, comm) -> None:
+    """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
+    message = x.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else x.contiguous()
+    broadcast(message, comm)
+    if message is not x:
+        x.copy_(message)
+
+
+def _copy(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        target.copy_(source)
