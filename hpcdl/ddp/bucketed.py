@@ -31,7 +31,7 @@ def _fits(bucket: list[torch.Tensor], param: torch.Tensor, cap_bytes: float) -> 
 class Bucket:
     """Parameters whose gradients are summed over the ranks together, in messages of up to `piece_bytes`.
 
-    Several gradients become views of one flat buffer when they come in, which `comm` made to send from. One that has
+    Several gradients become views of one flat buffer when they are put in, which `comm` made to send from. One that has
     the bucket to itself stays where backward put it: to copy 16 MB takes longer than to send it to a neighbour on the
     same machine.
     """
@@ -48,7 +48,8 @@ class Bucket:
 
     def clear(self) -> None:
         """Before a step: no gradient is in."""
-        self.present: list[bool | None] = [None] * len(self.params)
+        self.announced = [False] * len(self.params)  # by backward
+        self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
 
     def take(self, i: int) -> None:

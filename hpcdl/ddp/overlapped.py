@@ -150,13 +150,14 @@ class DistributedDataParallel(nn.Module):
     def _gradient_is_in(self, bucket: Bucket, i: int) -> None:  # 12-14
         if not self._syncing:
             return
-        if bucket.present[i] is not None:
+        if bucket.announced[i]:
             raise RuntimeError(
                 "a second backward came before synchronize(); call synchronize() after each, or put all but the last "
                 "under `with ddp.no_sync():`"
             )
-        bucket.take(i)  # 15-16
-        if self.overlap:
+        bucket.announced[i] = True
+        if self.overlap:  # else all at once later: between two layers no line of this is in a cache
+            bucket.take(i)  # 15-16
             self._launch()
 
     def _launch(self) -> None:

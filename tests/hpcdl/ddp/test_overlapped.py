@@ -379,13 +379,15 @@ def test_a_step_without_a_single_sample_is_an_error():
         run_ranks(2, lambda ddp, comm: ddp.synchronize())
 
 
-def test_a_second_backward_before_synchronize_is_an_error():
-    def body(ddp, comm):
+@pytest.mark.parametrize("overlap", [True, False], ids=["overlapped", "bucketed"])
+def test_a_second_backward_before_synchronize_is_an_error(overlap):
+    def rank(comm):
+        ddp = DistributedDataParallel(nn.Linear(3, 2), comm, overlap=overlap)
         for _ in range(2):
             ddp(torch.ones(2, 3)).sum().backward()
 
     with pytest.raises(RankError, match="second backward came before synchronize"):
-        run_ranks(2, body)
+        simulate(rank, 2)
 
 
 def test_a_forward_past_the_wrapper_is_an_error():
