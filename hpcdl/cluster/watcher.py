@@ -56,15 +56,16 @@ class Watcher:
         self._on = threading.Event()
         self._box = black_box(self.directory, name())
         self._last = None
+        self._writing, self._ended = threading.Lock(), False
 
     def install(self) -> None:
         """Take the signal and os._exit, and start to watch; called in the main thread, once."""
         signal.signal(SIGNAL, self._interrupt)
-        exit_process = os._exit
+        exit_process, process = os._exit, os.getpid()
 
         def recorded_exit(status):
-            # Nothing else could tell later at which line the process ended itself.
-            if self._run is not None:
+            # Nothing else could tell later at which line the process ended itself. A forked one has no box of its own.
+            if self._run is not None and os.getpid() == process:
                 self._write(sys._getframe(1), f"os._exit({status})")
             exit_process(status)
 
@@ -104,9 +105,11 @@ class Watcher:
 
     def _write(self, frame, end=None):
         state = json.dumps({"stack": frames_of(frame), "waiting": self.waiting(), "end": end})
-        if state != self._last:
-            self._last = state
-            draft = self._box.with_suffix(".draft" if end is None else ".last")
+        with self._writing:
+            if state == self._last or self._ended:  # nothing is written over how it ended
+                return
+            self._last, self._ended = state, end is not None
+            draft = self._box.with_suffix(".draft")
             draft.write_text(state)
             draft.replace(self._box)  # whoever reads sees the old or the new, nothing between
 

@@ -32,6 +32,9 @@ class Span(NamedTuple):
     end: float
 
 
+_OF_A_STEP = {"spans", "waited", "_samples", "_next", "_usual", "_syncing"}
+
+
 class DistributedDataParallel(nn.Module):
     """`module` with the same weights on every rank of `comm`, and gradients of the batches of all of them together.
 
@@ -49,8 +52,10 @@ class DistributedDataParallel(nn.Module):
     names, shapes, dtypes or in what is frozen.
     """
 
-    # A module's own looks for parameters in every value: 10 us each in the midst of a step, when it is in no cache.
-    __setattr__ = object.__setattr__
+    def __setattr__(self, name: str, value) -> None:
+        """A step's own numbers pass by the module's, which looks for parameters: 10 us each, when it is in no cache."""
+        setter = object.__setattr__ if name in _OF_A_STEP else nn.Module.__setattr__
+        setter(self, name, value)
 
     def __init__(
         self,
@@ -61,8 +66,7 @@ class DistributedDataParallel(nn.Module):
         all_reduce: str | Callable = "ring",
     ):
         super().__init__()
-        self.add_module("module", module)
-        self.comm, self.overlap = comm, overlap
+        self.module, self.comm, self.overlap = module, comm, overlap
         self.all_reduce = _collective(all_reduce)
         if not bucket_mb > 0:
             raise ValueError(f"bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1")

@@ -204,6 +204,22 @@ def test_the_same_error_on_every_rank_is_said_once(cluster):
     assert line(work, "@") in message
 
 
+@pytest.mark.long
+def test_the_end_of_a_forked_process_is_not_taken_for_the_ranks_own(pair):
+    def work(comm):
+        if comm.rank == 1:
+            child = os.fork()
+            if not child:
+                os._exit(0)  # as a worker of multiprocessing ends
+            os.waitpid(child, 0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+
+    message, _ = failure(pair, work)
+    assert "killed from outside" in message
+    assert "os._exit" not in message
+
+
 @pytest.mark.long  # the faults on a notebook's kernel end a process too
 def test_a_rank_that_ends_its_process_is_named_with_its_line(pair):
     def work(comm):
