@@ -78,7 +78,7 @@ class Watcher:
         self._crash = crash_report(self.directory, name()).open("w")
         faulthandler.enable(file=self._crash)
         self.deadline = time.monotonic() + timeout
-        self.comm, self._run = None, run
+        self.comm, self._run, self._ended = None, run, False  # an os._exit may have been interrupted
         self._on.set()
         try:
             yield

@@ -35,8 +35,7 @@ print(len(family()), cluster.directory)
 FAULTS = {
     "raise": ("raise ValueError('weights')", ["rank {bad} raised ValueError: weights at Cell In["]),
     "exit": ("os._exit(7)", ["rank {bad} died (os._exit(7)) at Cell In["]),
-    # Of such a signal mpiexec hears in two ways; by one of them it ends the other rank as well, and both are named.
-    "kill": ("os.kill(os.getpid(), 9)", ["died (its process was killed from outside"]),
+    "kill": ("os.kill(os.getpid(), 9)", ["rank {bad} died (its process was killed from outside"]),
     "loop": ("while True: pass", ["did not return within 1 s", "while True: pass"]),
     "collective": (
         "comm.all_reduce(torch.ones(3))",
