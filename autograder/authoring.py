@@ -1,13 +1,17 @@
 """How an author declares a lab's exercises, their checks and the wrong answers they must catch.
 
-    lab = Lab("gradient_descent", number=2, title="One step at a time, then in parallel")
+    # exercises/gradient_descent/mse_grad.py: one exercise, its checks, its oracles
+    exercise = Exercise("mse_grad", points=10, minutes=8, functions=("mse_loss", "mse_grad"))
 
-    mse = lab.exercise("mse_grad", points=10, minutes=8, functions=("mse_loss", "mse_grad"))
-
-    @mse.check(points=5)
+    @exercise.check(points=5)
     def mean_not_sum(student, rng):
         "The loss is the mean of the squared errors."
         ...                       # call student.mse_loss(...), compare with autograder.checks
+
+    # exercises/gradient_descent/__init__.py: the lab, its exercises in order
+    lab = Lab("gradient_descent", number=2, title="...", exercises=(descent.exercise, mse_grad.exercise))
+
+A lab of one file declares each with `lab.exercise("mse_grad", points=10, minutes=8)`.
 
 A check receives `student`, whose attributes are the student's functions and classes, and `rng`, a
 `torch.Generator` seeded for this student and this check. It returns nothing; it raises `CheckFailure`
@@ -16,7 +20,7 @@ A check receives `student`, whose attributes are the student's functions and cla
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 
@@ -38,17 +42,30 @@ class Check:
 
 @dataclass
 class Exercise:
-    """A few lines to write: one or more functions, graded by checks whose points sum to `points`."""
+    """A few lines to write: one or more functions, graded by checks whose points sum to `points`.
 
-    lab: "Lab"
+    `functions` are the names that the student defines (default: just `name`). `forbid` names calls that an answer may
+    not make, as `("aten::convolution", "scipy.signal")`; `instead` is the sentence that says what to do in their place.
+    `uses` names earlier exercises whose functions an answer calls: where those are wrong, this one is graded with the
+    reference's. Raises TypeError where `forbid` or `uses` is one string.
+    """
+
     name: str
     points: float
     minutes: int
-    functions: tuple[str, ...]
-    forbid: tuple[str, ...] = ()  # calls that an answer may not make: see `forbidden`
-    instead: str = ""  # what to do in their place, in a sentence
-    uses: tuple[str, ...] = ()  # earlier exercises whose functions an answer calls: see `follow`
-    checks: dict[str, Check] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()  # see `forbidden`
+    instead: str = ""
+    uses: tuple[str, ...] = ()  # see `follow`
+    lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
+    checks: dict[str, Check] = field(default_factory=dict, init=False)
+
+    def __post_init__(self):
+        for option, given in {"forbid": self.forbid, "uses": self.uses}.items():
+            if isinstance(given, str):
+                raise TypeError(f"{self.name}: {option} is {given!r}, not a tuple: write {option}=({given!r},)")
+        self.functions = tuple(self.functions) or (self.name,)
+        self.forbid, self.uses = tuple(self.forbid), tuple(self.uses)
 
     @property
     def id(self) -> str:
@@ -61,10 +78,10 @@ class Exercise:
             name = function.__name__
             needed = (needs,) if isinstance(needs, str) else tuple(needs)
             if name in self.checks:
-                raise ValueError(f"{self.id}: check {name!r} is defined twice; give each check its own name")
+                raise ValueError(f"{self.name}: check {name!r} is defined twice; give each check its own name")
             for other in needed:
                 if other not in self.checks:
-                    raise ValueError(f"{self.id}: check {name!r} needs {other!r}, which is not defined before it")
+                    raise ValueError(f"{self.name}: check {name!r} needs {other!r}, which is not defined before it")
             self.checks[name] = Check(name, function, points, needed, hidden, seconds)
             return function
 
@@ -74,43 +91,31 @@ class Exercise:
 class Lab:
     """A lab: its slug (the identity), its number (the order) and its exercises in order."""
 
-    def __init__(self, slug: str, *, number: int, title: str):
+    def __init__(self, slug: str, *, number: int, title: str, exercises: Iterable[Exercise] = ()):
         self.slug, self.number, self.title = slug, number, title
         self.exercises: dict[str, Exercise] = {}
+        for exercise in exercises:
+            self.add(exercise)
 
     @property
     def points(self) -> float:
         return sum(exercise.points for exercise in self.exercises.values())
 
-    def exercise(
-        self,
-        name: str,
-        *,
-        points: float,
-        minutes: int,
-        functions: tuple[str, ...] = (),
-        forbid: tuple[str, ...] = (),
-        instead: str = "",
-        uses: tuple[str, ...] = (),
-    ) -> Exercise:
-        """Declare the next exercise; `functions` are the names the student defines (default: just `name`).
-
-        `forbid` names calls that an answer may not make, as `("aten::convolution", "scipy.signal")`; `instead` is the
-        sentence that says what to do in their place. `uses` names earlier exercises whose functions an answer calls:
-        where those are wrong, this one is graded with the reference's.
-        """
+    def add(self, exercise: Exercise) -> Exercise:
+        """Make `exercise` the lab's last one; ValueError for a name that is taken, or `uses` of what is not before."""
+        name = exercise.name
         if name in self.exercises:
             raise ValueError(f"{self.slug}: exercise {name!r} is declared twice; give each exercise its own name")
-        for option, given in {"forbid": forbid, "uses": uses}.items():
-            if isinstance(given, str):
-                raise TypeError(f"{self.slug}.{name}: {option} is {given!r}, not a tuple: write {option}=({given!r},)")
-        for other in uses:
+        for other in exercise.uses:
             if other not in self.exercises:
                 raise ValueError(f"{self.slug}.{name}: uses {other!r}, which is no exercise before it")
-        functions = tuple(functions) or (name,)
-        exercise = Exercise(self, name, points, minutes, functions, tuple(forbid), instead, tuple(uses))
+        exercise.lab = self
         self.exercises[name] = exercise
         return exercise
+
+    def exercise(self, name: str, *, points: float, minutes: int, **options) -> Exercise:
+        """Declare the next exercise of a lab that stands in one file; `options` are those of `Exercise`."""
+        return self.add(Exercise(name, points, minutes, **options))
 
     def find(self, name: str) -> Exercise | None:
         """The exercise of that name, or the one in which a function of that name is defined."""
