@@ -15,7 +15,7 @@ LEVELS = [
     {"autograder", "hpcdl.widgets", "hpcdl.jupyter", "hpcdl.cli", "hpcdl.doctor", "hpcdl.submit", "hpcdl.__main__"},
     {"hpcdl.ddp", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
-    {"hpcdl.comm", "hpcdl.kernels", "hpcdl.numerics", "hpcdl.data"},
+    {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},
     {"hpcdl.lazy", "hpcdl.machine"},
 ]
 LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}

@@ -1,7 +1,9 @@
-"""Real data for the labs: `digits` comes with scikit-learn, larger sets are fetched once and checked."""
+"""Data for the labs: digits, text and sparse rows need no download; MNIST and CIFAR-10 are fetched once and checked."""
 
 from hpcdl.data.cifar10 import cifar10
 from hpcdl.data.digits import Split, digits
 from hpcdl.data.mnist import mnist
+from hpcdl.data.sparse import SparseRows, rcv1_like
+from hpcdl.data.text import Characters, corpus, windows
 
-__all__ = ["Split", "cifar10", "digits", "mnist"]
+__all__ = ["Characters", "SparseRows", "Split", "cifar10", "corpus", "digits", "mnist", "rcv1_like", "windows"]

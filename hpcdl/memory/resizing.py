@@ -1,0 +1,39 @@
+"""Notice of `storage.resize_`, which no dispatch mode sees: it is how a sharded parameter's memory comes and goes."""
+
+import functools
+import threading
+from collections.abc import Callable
+
+import torch
+
+Watcher = Callable[[torch.UntypedStorage], None]
+
+_original = torch.UntypedStorage.resize_
+_watchers: list[Watcher] = []
+_lock = threading.Lock()
+
+
+@functools.wraps(_original)
+def _resize_and_tell(storage: torch.UntypedStorage, size: int):
+    result = _original(storage, size)
+    for watcher in tuple(_watchers):
+        watcher(storage)
+    return result
+
+
+def watch_resizes(watcher: Watcher) -> Callable[[], None]:
+    """Call `watcher(storage)` after each `resize_`, in whatever thread; returns what ends that.
+
+    torch's method is wrapped while anyone watches, and its own again afterwards.
+    """
+    with _lock:
+        _watchers.append(watcher)
+        torch.UntypedStorage.resize_ = _resize_and_tell
+    return functools.partial(_end, watcher)
+
+
+def _end(watcher: Watcher) -> None:
+    with _lock:
+        _watchers.remove(watcher)
+        if not _watchers:
+            torch.UntypedStorage.resize_ = _original
