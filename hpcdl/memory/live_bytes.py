@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcdl.memory.resizing import watch_resizes
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer states", "activations", "temporaries", "others")
-PLAIN = (torch.Tensor, nn.Parameter)
+PLAIN = (torch.Tensor, nn.Parameter, FakeTensor)
 
 
 class Bytes(dict[str, int]):
@@ -187,9 +188,11 @@ def _tensors(values: Iterable) -> Iterator[torch.Tensor]:
 
 
 def _storages(tensor: torch.Tensor) -> tuple[torch.UntypedStorage, ...]:
-    """The memory behind a tensor: one storage, those of its parts where it is sparse, none on the meta device."""
+    """The memory behind a tensor: one storage, those of its parts where it is sparse, none where it is but a shape."""
+    if tensor.is_meta or isinstance(tensor, FakeTensor):
+        return ()
     if tensor.layout is torch.strided:
-        return () if tensor.is_meta else (tensor.untyped_storage(),)
+        return (tensor.untyped_storage(),)
     if tensor.layout is torch.sparse_coo:
         return tensor._indices().untyped_storage(), tensor._values().untyped_storage()
     if tensor.layout is torch.sparse_csr:
