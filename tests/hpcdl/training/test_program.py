@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hpcdl.comm import simulate
-from hpcdl.ddp.devices import choose
-from hpcdl.ddp.train import train
+from hpcdl.training.devices import choose
+from hpcdl.training.train import train
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_hpcdl_train_runs_under_mpiexec(mpiexec, weights):
 
 
 def test_the_module_runs_under_torchrun_to_the_same_bits(weights):
-    code, printed = torchrun("-m", "hpcdl.ddp.train", "--epochs", "1")
+    code, printed = torchrun("-m", "hpcdl.training", "--epochs", "1")
     assert code == 0, printed
     if not torch.cuda.is_available():
         assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
@@ -68,7 +68,7 @@ import signal
 import sys
 import torch
 from hpcdl.comm import MPIComm
-from hpcdl.ddp.train import train
+from hpcdl.training.train import train
 
 torch.set_num_threads(1)
 comm = MPIComm()
@@ -90,21 +90,21 @@ def test_a_run_whose_rank_is_killed_resumes_to_the_bits_of_an_undisturbed_one(mp
     assert code != 0, printed
     assert "signal 9" in printed
     assert torch.load(file, weights_only=True)["step"] == 10
-    code, printed = mpiexec(2, "-m", "hpcdl.ddp.train", "--epochs", "1", "--checkpoint", str(file), seconds=100)
+    code, printed = mpiexec(2, "-m", "hpcdl.training", "--epochs", "1", "--checkpoint", str(file), seconds=100)
     assert code == 0, printed
     assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
 
 
 @pytest.mark.mpi
 def test_a_mistake_is_one_line_and_the_end_of_all_ranks(mpiexec):
-    code, printed = mpiexec(2, "-m", "hpcdl.ddp.train", "--lr", "1e30", seconds=100)
+    code, printed = mpiexec(2, "-m", "hpcdl.training", "--lr", "1e30", seconds=100)
     assert code != 0
     assert printed.count("FloatingPointError: step 1: the mean loss of all ranks is nan") == 1
     assert "Traceback" not in printed
 
 
 def test_under_torchrun_a_mistake_is_told_once_too():
-    code, printed = torchrun("-m", "hpcdl.ddp.train", "--all-reduce", "star")
+    code, printed = torchrun("-m", "hpcdl.training", "--all-reduce", "star")
     assert code != 0
     assert printed.count("ValueError: all_reduce is 'star'; it is a function of (x, comm) or one of naive, ring") == 1
 
@@ -130,8 +130,8 @@ PLACED = """
 import sys
 import torch
 from hpcdl.comm import MPIComm, TorchComm
-from hpcdl.ddp.devices import placed
-from hpcdl.ddp.train import train
+from hpcdl.training.devices import placed
+from hpcdl.training.train import train
 
 torch.set_num_threads(1)
 mpi = MPIComm()
@@ -154,7 +154,7 @@ def test_engines_on_one_gpu_talk_over_gloo(mpiexec, weights):
 
 def test_another_mpis_launcher_is_detected():
     run = subprocess.run(
-        [sys.executable, "-m", "hpcdl.ddp.train", "--epochs", "1"],
+        [sys.executable, "-m", "hpcdl.training", "--epochs", "1"],
         env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2"},
         capture_output=True,
         text=True,

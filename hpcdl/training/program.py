@@ -1,4 +1,4 @@
-"""The training as a program, alike under mpiexec, torchrun and Slurm; what its options mean is in `hpcdl.ddp.train`."""
+"""The training as a program, alike under mpiexec, torchrun and Slurm; `hpcdl.training.train` explains its options."""
 
 import os
 import sys
@@ -26,11 +26,11 @@ def train(
 
     mpiexec -n 4 hpcdl train          (MPI, processors)
 
-    torchrun --nproc-per-node 4 -m hpcdl.ddp.train          (NCCL with a GPU per rank, else gloo)
+    torchrun --nproc-per-node 4 -m hpcdl.training          (NCCL with a GPU per rank, else gloo)
     """
     options = dict(locals())
     with ranks() as (comm, device):
-        from hpcdl.ddp import train as training
+        from hpcdl.training import train as training
 
         trained = training.train(comm, Progress(comm), device=device, **options)
         if comm.rank == 0:
@@ -73,7 +73,7 @@ def _torchrun():
     import torch
 
     from hpcdl.comm import TorchComm
-    from hpcdl.ddp.devices import choose
+    from hpcdl.training.devices import choose
 
     rank, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     backend, device, remark = choose(rank, here, torch.cuda.device_count())
@@ -116,8 +116,3 @@ def _say(error: Exception, rank: int) -> None:
     if not isinstance(error, (ValueError, FloatingPointError, OSError)):
         traceback.print_exception(error)
     print(f"rank {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-
-
-def program() -> None:
-    """`python -m hpcdl.ddp.train`."""
-    typer.run(train)

@@ -1,8 +1,4 @@
-"""Train LeNet-5 data-parallel: on a notebook's engines, or as a program (`hpcdl.ddp.program`).
-
-mpiexec -n 4 hpcdl train --epochs 15
-torchrun --nproc-per-node 4 -m hpcdl.ddp.train --epochs 15
-"""
+"""Train LeNet-5 data-parallel: on a notebook's engines, or as a program (`hpcdl.training.program`)."""
 
 import hashlib
 import math
@@ -16,14 +12,14 @@ from torch.nn.functional import cross_entropy
 
 from hpcdl.collectives import naive_all_reduce
 from hpcdl.data import Split, cifar10, digits, mnist
-from hpcdl.ddp import checkpoint as checkpoints
 from hpcdl.ddp.agreement import require_same
-from hpcdl.ddp.devices import placed
-from hpcdl.ddp.momentum import Momentum
 from hpcdl.ddp.naive import fingerprint, identical_replicas
 from hpcdl.ddp.overlapped import DistributedDataParallel, Span
 from hpcdl.ddp.sampler import ShardedSampler
 from hpcdl.nn.lenet import lenet5
+from hpcdl.training import checkpoint as checkpoints
+from hpcdl.training.devices import placed
+from hpcdl.training.momentum import Momentum
 
 DATA = {"digits": lambda: digits(size=28), "mnist": mnist, "cifar10": cifar10}
 
@@ -189,9 +185,3 @@ def accuracy(model: nn.Module, images: Split, comm) -> float:
     right = right.to(comm.devices[0])
     naive_all_reduce(right, comm)
     return right.item() / len(images.y_held_out)
-
-
-if __name__ == "__main__":
-    from hpcdl.ddp.program import program
-
-    program()

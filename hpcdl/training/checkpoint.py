@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 from hpcdl.ddp.buffers import broadcast_state
-from hpcdl.ddp.momentum import Momentum
 from hpcdl.ddp.overlapped import DistributedDataParallel
+from hpcdl.training.momentum import Momentum
 
 
 def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> None:

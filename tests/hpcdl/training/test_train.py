@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-import hpcdl.ddp.train as training
+import hpcdl.training.train as training
 from hpcdl.comm import Group, RankError, simulate
 from hpcdl.data import Split, digits
-from hpcdl.ddp import checkpoint
-from hpcdl.ddp.momentum import Momentum
-from hpcdl.ddp.train import train
+from hpcdl.training import checkpoint
+from hpcdl.training.momentum import Momentum
+from hpcdl.training.train import train
 
 
 def nothing(record):
