@@ -129,6 +129,7 @@ class Cluster:
             file for person in people if person["host"] == here for file in person["shared_memory"]
         }
         self._check_one_world(people)
+        self._processes.engines.confirm()
         self._known |= set(ids)
         self._warming_up = [view.apply_async(engine.warm_up) for view in views]
         order = sorted(range(self.n), key=lambda i: people[i]["rank"])

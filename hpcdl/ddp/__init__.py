@@ -10,7 +10,7 @@ The way of one gradient, from `loss.backward()` to a message between two process
 1. `ddp/overlapped.py`: `DistributedDataParallel` wraps the model, counts samples in `forward`, and owns a `Reducer`.
 2. `ddp/reducer.py`: autograd calls the hook of a parameter when its gradient is final (`_gradient_is_in`);
    `_launch` hands every bucket that is now full to the background.
-3. `ddp/bucketed.py`: `Bucket.take` copies the gradient into the bucket's flat buffer; `Bucket.reduce` calls the
+3. `ddp/bucketed.py`: `Bucket.put_in` copies the gradient into the bucket's flat buffer; `Bucket.reduce` calls the
    all-reduce on that buffer.
 4. `comm/background.py`: a thread calls `Reducer._reduce` for one bucket after another, while backward goes on.
 5. `collectives/ring.py`: the all-reduce: 2 (p - 1) steps, each a `sendrecv_add` with the neighbours.

@@ -53,7 +53,7 @@ class Bucket:
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
 
-    def take(self, i: int) -> None:
+    def put_in(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, zeros where it has none."""
         param, grad = self.params[i], self.params[i].grad
         if grad is not None and grad.requires_grad:
@@ -73,11 +73,11 @@ class Bucket:
         if self.present[i]:
             param.grad = self.views[i]
 
-    def take_rest(self) -> None:
+    def put_in_rest(self) -> None:
         """Put in what has not come in: gradients from before, or zeros."""
         for i, present in enumerate(self.present):
             if present is None:
-                self.take(i)
+                self.put_in(i)
 
     def reduce(self, weight: float, all_reduce: Callable, comm: Communicator) -> None:
         """Replace the gradients by the sum over ranks of weight * gradient.

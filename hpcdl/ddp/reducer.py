@@ -72,7 +72,7 @@ class Reducer:
         """Send what has not left, wait for all, hand out the means; the mean of the ranks' `loss`."""
         begin = self.comm.clock()
         for bucket in self.buckets:
-            bucket.take_rest()  # 10: what has no gradient by now is unused, so no walk through the graph is needed
+            bucket.put_in_rest()  # 10: what has no gradient by now is unused: no walk through the graph is needed
         self._launch()
         ballot = self._ballot(loss)
         self.lane.start(partial(_settle, ballot, buffers))
@@ -109,7 +109,7 @@ class Reducer:
             )
         bucket.announced[i] = True
         if self.overlap:  # else all at once later: between two layers no line of this is in a cache
-            bucket.take(i)  # 15-16
+            bucket.put_in(i)  # 15-16
             self._launch()
 
     def _launch(self) -> None:

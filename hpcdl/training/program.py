@@ -34,7 +34,8 @@ def train(
 
         trained = training.train(comm, Progress(comm), device=device, **options)
         if comm.rank == 0:
-            print(f"{comm.size} ranks, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
+            who = f"{comm.size} rank{'s' * (comm.size > 1)}"
+            print(f"{who}, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
             print(f"{trained.replicas} of {comm.size} replicas agree to the last bit ({trained.fingerprint[:12]})")
 
 
@@ -91,18 +92,59 @@ def _torchrun():
         os._exit(1)  # torchrun ends the others; to part from a group whose ranks have gone would take minutes
 
 
+# How a launcher says how many processes it started, and which of them this is. What Open MPI's leaves for its own
+# library, MPICH may take for its own and abort: so MPI must not start before this has been read.
+LAUNCHERS = {
+    "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    "MPICH": ("PMI_SIZE", "PMI_RANK"),
+    "Intel": ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+}
+
+
+def foreign_launcher(library: str) -> tuple[int, int] | None:
+    """Processes and rank as another MPI's launcher counts them, where the `library` that mpi4py loads knows neither.
+
+    Intel's MPI is a relative of MPICH, and each understands the other's launcher.
+    """
+    ours = "Open MPI" if library.startswith("Open MPI") else "MPICH"
+    if LAUNCHERS[ours][0] in os.environ:
+        return None
+    for size, rank in LAUNCHERS.values():
+        if int(os.environ.get(size, 1)) > 1:
+            return int(os.environ[size]), int(os.environ.get(rank, 0))
+    return None
+
+
+def _require_own_launcher(library: str) -> None:
+    """End this process, the first with a sentence, where another MPI's mpiexec started it: each would be alone."""
+    found = foreign_launcher(library)
+    if found is None:
+        return
+    from hpcdl.cluster import find_launcher
+
+    processes, rank = found
+    if rank == 0:
+        print(
+            f"{processes} processes were started by the mpiexec of another MPI, each alone; use {find_launcher()}",
+            file=sys.stderr,
+        )
+    sys.exit(1)
+
+
 @contextmanager
 def _mpi():
+    import mpi4py
+
+    mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     from mpi4py import MPI
+
+    _require_own_launcher(MPI.Get_library_version())
+    if not MPI.Is_initialized():
+        MPI.Init_thread()
 
     from hpcdl.comm import MPIComm
 
     comm = MPIComm()
-    started = max(int(os.environ.get(name, 1)) for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"))
-    if comm.size == 1 < started:
-        from hpcdl.cluster import find_launcher
-
-        sys.exit(f"{started} processes were started by the mpiexec of another MPI, each alone; use {find_launcher()}")
     try:
         yield comm, "cpu"
     except Exception as error:

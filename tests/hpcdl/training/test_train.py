@@ -175,6 +175,12 @@ def test_an_unknown_data_set_is_refused_with_those_there_are():
         run(1, data="imagenet")
 
 
+@pytest.mark.parametrize(("option", "value"), [("epochs", 0), ("epochs", -1), ("every", 0)])
+def test_a_number_below_1_is_refused(option, value):
+    with pytest.raises(RankError, match=f"{option} is {value}; it is a number of times, 1 or more"):
+        run(2, **{option: value})
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_come_in_lenets_size_with_mean_0_and_deviation_1(monkeypatch, channels):
     x = torch.rand(20, channels, 32, 32)
