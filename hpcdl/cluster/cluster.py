@@ -155,7 +155,7 @@ class Cluster:
             if len(ids) >= self.n:
                 return ids
             if reason := engines.why_ended():
-                raise ClusterError(f"{reason} before the engines were up:\n{self._processes.log('engines')}")
+                raise ClusterError(f"{reason}\n{self._processes.log('engines')}".rstrip())
         log = self._processes.log("engines")
         raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
 

@@ -52,7 +52,7 @@ class MpiexecEngines:
 
     def why_ended(self) -> str | None:
         """What there is to say about engines that have ended by themselves, None while they may still come."""
-        return None if self.process.poll() is None else f"{self} ended"
+        return None if self.process.poll() is None else f"{self} ended before the engines were up"
 
     def stop(self) -> None:
         if self.process is not None:
@@ -124,7 +124,12 @@ exec {mpiexec} -n {n} {program_and_args}
         self._asked, before, self._state = time.monotonic(), self._state, self.state()
         if self._state.startswith("PENDING") and self._state not in (before, "PENDING (None)"):
             print(f"Slurm's job {self.job.job_id} waits: {self._state}")
-        return None if self._state else f"{self} ended"
+        if self._state.startswith("PENDING") and any(reason in self._state for reason in HOPELESS):
+            return (
+                f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: its partition cannot give "
+                f"{self.n} engines a core each; take fewer, or name another partition in the profile's ipcluster_config.py"
+            )
+        return None if self._state else f"{self} ended before the engines were up"
 
     def stop(self) -> None:
         """Let the engines end by themselves, so that they clean up on their nodes, then cancel the job."""

@@ -92,10 +92,8 @@ def test_a_job_that_waits_in_the_queue_is_said_and_can_be_given_up(in_slurm, pro
 
 def test_more_engines_than_the_partition_has_cores_is_said_at_once(in_slurm):
     n = 4 * os.cpu_count() + 1  # the partition lets four jobs share a core
-    begin = time.monotonic()
-    with pytest.raises(ClusterError, match=rf"{n} engines|Slurm"):
+    with pytest.raises(ClusterError, match=rf"PartitionConfig\): its partition cannot give {n} engines a core each"):
         Cluster(n, profile="slurm").start()
-    assert time.monotonic() - begin < 60
     assert jobs() == []
 
 
