@@ -127,7 +127,7 @@ exec {mpiexec} -n {n} {program_and_args}
         if self._state.startswith("PENDING") and any(reason in self._state for reason in HOPELESS):
             return (
                 f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: its partition cannot give "
-                f"{self.n} engines a core each; take fewer, or name another partition in the profile's ipcluster_config.py"
+                f"{self.n} engines a core each; take fewer, or name another partition in ipcluster_config.py"
             )
         return None if self._state else f"{self} ended before the engines were up"
 

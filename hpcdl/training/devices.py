@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import torch
 
-from hpcdl.comm import Communicator, TorchComm
+from hpcdl.comm import Communicator
 
 
 def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
@@ -47,6 +47,8 @@ def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
 @contextmanager
 def _group(comm: Communicator, backend: str) -> Iterator:
     """The ranks of `comm`, an MPIComm, over torch.distributed."""
+    from hpcdl.comm import TorchComm  # only where there is a GPU: it brings torch.distributed
+
     port = _free_port() if comm.rank == 0 else None
     host, port = comm.mpi.bcast((socket.gethostname(), port))
     store = torch.distributed.TCPStore(host, port, comm.size, comm.rank == 0, timeout=timedelta(seconds=60))

@@ -4,10 +4,14 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hpcdl.comm import Communicator
 
 
 def train(
@@ -42,7 +46,7 @@ def train(
 class Progress:
     """Rank 0 prints a line per epoch: the loss, the speed of all ranks, and the share of time it stood still."""
 
-    def __init__(self, comm):
+    def __init__(self, comm: "Communicator"):
         self.comm, self.images, self.seconds, self.waited = comm, 0, 0.0, 0.0
 
     def __call__(self, record: dict) -> None:
@@ -60,7 +64,7 @@ class Progress:
 
 
 @contextmanager
-def ranks():
+def ranks() -> "Iterator[tuple[Communicator, str]]":
     """The communicator and the device of this process, as its launcher started it; an error ends all ranks."""
     import torch
 
