@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 
 from hpcdl.cluster.cluster import Cluster
+from hpcdl.cluster.processes import OversubscribedWarning
 from hpcdl.cluster.profiles import write_profile
 from hpcdl.comm import Communicator
 
@@ -44,6 +45,7 @@ def try_cluster(n: int, profile: str | None) -> dict:
 def _noted() -> Iterator[None]:
     """A warning is a line for people, without the path of the code that gives it."""
     with warnings.catch_warnings():
+        warnings.simplefilter("always", OversubscribedWarning)
         warnings.showwarning = lambda message, *_: print(f"Note: {message}.", file=sys.stderr)
         yield
 
