@@ -158,7 +158,7 @@ def _mpi():
 
 def _say(error: Exception, rank: int) -> None:
     """The error once, in a line where it says all there is to know: when all ranks have it, rank 0 is first."""
-    time.sleep(0.5 if rank else 0)
+    time.sleep(2 if rank else 0)  # in which the launcher ends the others for rank 0's sake
     if not isinstance(error, (ValueError, FloatingPointError, OSError)):
         traceback.print_exception(error)
     print(f"rank {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
