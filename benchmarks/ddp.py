@@ -30,8 +30,8 @@ from hpcdl.collectives import ring_all_reduce
 from hpcdl.cost import alpha_beta, collectives
 from hpcdl.cost.scaling import Gradient, capped, iteration
 from hpcdl.ddp import DistributedDataParallel
-from hpcdl.ddp.momentum import Momentum
 from hpcdl.nn.lenet import lenet5
+from hpcdl.training.momentum import Momentum
 
 MB = 2**20
 BUCKETS = (0.1, 0.25, 1.0, 4.0, 25.0)  # MB

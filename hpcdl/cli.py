@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import hpcdl
-from hpcdl.ddp.program import train
+from hpcdl.training.program import train
 
 app = typer.Typer(
     help="hpcdl: high-performance deep learning, live in a notebook.",

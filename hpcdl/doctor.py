@@ -9,6 +9,10 @@ import platform
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpcdl.comm import Communicator
 
 PIP = f"{sys.executable} -m pip install"
 
@@ -130,7 +134,7 @@ def start_engines() -> Finding:
     return Finding("engines", "ok", f"two engines were ready after {ready:.1f} s and summed over MPI")
 
 
-def _sum_of_ranks(comm):
+def _sum_of_ranks(comm: "Communicator") -> float:
     import torch
 
     x = torch.tensor([float(comm.rank)])

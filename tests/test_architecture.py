@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LEVELS = [
     {"labs"},
     {"autograder", "hpcdl.widgets", "hpcdl.jupyter", "hpcdl.cli", "hpcdl.doctor", "hpcdl.submit", "hpcdl.__main__"},
+    {"hpcdl.training"},
     {"hpcdl.ddp", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},

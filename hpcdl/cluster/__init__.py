@@ -18,9 +18,9 @@ Elsewhere than on this machine: `Cluster(8, profile="slurm")`, see docs/cluster.
 
 How it hangs together: `cluster` drives, `run` follows one run to its end, `cells` makes a run of a `%%px` cell,
 `processes` starts and ends the controller, `engine_sets` the engines, `profiles` reads how they start on a cluster of
-machines, `engine` is what runs in each of them, `watcher` is the thread that interrupts a rank and knows where it
-stands, `lifeline` ends a process with the kernel, `deadlock` sees ranks that wait for each other,
-`diagnosis` writes the error.
+machines, `engine` is what runs in each of them, under `engine.sh`, so that mpiexec does not hear of one that dies and
+spares the others; `watcher` is the thread that interrupts a rank and knows where it stands, `lifeline` ends a process
+with the kernel, `deadlock` sees ranks that wait for each other, `diagnosis` writes the error.
 """
 
 from hpcdl.lazy import exports

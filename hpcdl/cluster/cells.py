@@ -3,8 +3,12 @@
 import ast
 import shlex
 import weakref
+from typing import TYPE_CHECKING
 
 from IPython import get_ipython
+
+if TYPE_CHECKING:
+    from hpcdl.comm import Communicator
 
 _comm = None  # on an engine: the cells' communicator, the same object from cell to cell
 _epoch = None  # on an engine: how many runs had failed when `_comm` was made
@@ -46,7 +50,7 @@ def _timeout(line: str) -> float:
     raise ValueError(f"%%px: it says {line!r}; it takes --timeout SECONDS and nothing else")
 
 
-def execute(comm, code: str, name: str, epoch: int) -> None:
+def execute(comm: "Communicator", code: str, name: str, epoch: int) -> None:
     """On an engine: run `code` in the engine's own namespace, print the value of a last expression."""
     from IPython.lib.pretty import pretty
 
@@ -61,7 +65,7 @@ def execute(comm, code: str, name: str, epoch: int) -> None:
             print(pretty(value))
 
 
-def _lasting(comm, epoch):
+def _lasting(comm: "Communicator", epoch: int) -> "Communicator":
     """The cells' communicator: objects of earlier cells hold it, so it stays, with new channels after a failed run."""
     global _comm, _epoch
     from hpcdl.cluster import engine

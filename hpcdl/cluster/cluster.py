@@ -52,7 +52,7 @@ class Cluster:
         self._mpiexec, self._profile = mpiexec, profile
         self._processes: Processes | None = None
         self._client = None
-        self._known: set[int] = set()  # ipyparallel's ids of all engines there ever were
+        self._known: set[int] = set()  # ipyparallel's ids of engines that were started before
         self._warming_up: list = []
         self._runs = 0
         self._closed = False
@@ -129,6 +129,7 @@ class Cluster:
             file for person in people if person["host"] == here for file in person["shared_memory"]
         }
         self._check_one_world(people)
+        self._processes.engines.confirm()
         self._known |= set(ids)
         self._warming_up = [view.apply_async(engine.warm_up) for view in views]
         order = sorted(range(self.n), key=lambda i: people[i]["rank"])
@@ -147,11 +148,14 @@ class Cluster:
         """ipyparallel's ids of the engines that were started last."""
         engines, ids = self._processes.engines, []
         for _ in until(engines.patience):
-            ids = [i for i in self._client.ids if i not in self._known]
+            present = self._client.ids
+            # Minutes after an engine died the controller forgets it, and gives its number to another.
+            self._known.intersection_update(present)
+            ids = [i for i in present if i not in self._known]
             if len(ids) >= self.n:
                 return ids
             if reason := engines.why_ended():
-                raise ClusterError(f"{reason} before the engines were up:\n{self._processes.log('engines')}")
+                raise ClusterError(f"{reason}\n{self._processes.log('engines')}".rstrip())
         log = self._processes.log("engines")
         raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
 

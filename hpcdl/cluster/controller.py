@@ -1,21 +1,35 @@
 """The controller process: ipyparallel's, which ends with the kernel."""
 
+import contextlib
 import os
 import shutil
+import subprocess
 import time
+from pathlib import Path
 
 from hpcdl.cluster import lifeline
+from hpcdl.cluster.engine_sets import JOB_FILE
 from hpcdl.cluster.watcher import DIRECTORY
 
 
-def remove_directory() -> None:
+def clean_up() -> None:
     """Remove the cluster's directory, once the engines, which write in it, have had the time to end too."""
+    directory = Path(os.environ[DIRECTORY])
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        cancel_pending(directory)
     time.sleep(1)
-    shutil.rmtree(os.environ[DIRECTORY], ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def cancel_pending(directory: Path) -> None:
+    """Take the cluster's job out of Slurm's queue; one that runs ends by itself, with its lease."""
+    job = directory / JOB_FILE
+    if job.exists():
+        subprocess.run(["scancel", "--state=PENDING", job.read_text()], timeout=30, check=False)
 
 
 if __name__ == "__main__":
-    lifeline.hold(remove_directory)
+    lifeline.hold(clean_up)
     from ipyparallel.controller.app import main
 
     main()

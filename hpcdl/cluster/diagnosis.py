@@ -58,17 +58,17 @@ class Report:
         return cls(rank, "died", stack=_user_part(stack), waiting=box.get("waiting"), error=cause)
 
     @property
-    def place(self) -> Place | None:
+    def location(self) -> Place | None:
         """The innermost line that is the user's own, else the innermost of all."""
-        own = [place for place in self.stack if not place.file.startswith(_LIBRARIES)]
+        own = [line for line in self.stack if not line.file.startswith(_LIBRARIES)]
         return (own or self.stack or [None])[-1]
 
 
 def _user_part(stack) -> list[Place]:
     """The stack from the user's function inwards."""
-    places = [Place(*place) for place in stack]
-    entries = [i for i, place in enumerate(places) if place.file == _ENTRY and place.function == "call"]
-    return places[entries[-1] + 1 :] if entries else places
+    lines = [Place(*line) for line in stack]
+    entries = [i for i, line in enumerate(lines) if line.file == _ENTRY and line.function == "call"]
+    return lines[entries[-1] + 1 :] if entries else lines
 
 
 def _crash_stack(text: str) -> list[Place]:
@@ -119,10 +119,10 @@ def _failure(report: Report) -> str:
     if report.end == "raised":
         text = f"raised {report.error}{_at(report)}"
         inner = report.stack[-1] if report.stack else None
-        return text + (f"\n    raised in {inner}, {inner.function}" if inner and inner != report.place else "")
+        return text + (f"\n    raised in {inner}, {inner.function}" if inner and inner != report.location else "")
     if report.error:
         return f"died ({report.error}){_at(report)}"
-    seen = f"; it was last seen at {report.place.shown()}" if report.place else ""
+    seen = f"; it was last seen at {report.location.shown()}" if report.location else ""
     return f"died (its process was killed from outside, for lack of memory perhaps){seen}"
 
 
@@ -133,15 +133,15 @@ def _activity(report: Report) -> str:
 
 
 def _at(report: Report) -> str:
-    return f" at {report.place.shown()}" if report.place else ""
+    return f" at {report.location.shown()}" if report.location else ""
 
 
 def _stack_of(report: Report) -> str:
     """The calls that led there, where there was more than one."""
-    own = [place for place in report.stack if not place.file.startswith(_LIBRARIES)]
+    own = [line for line in report.stack if not line.file.startswith(_LIBRARIES)]
     if len(own) < 2:
         return ""
-    return "".join(f"\n    {place}, in {place.function}: {place.source}" for place in own[-SHOWN:])
+    return "".join(f"\n    {line}, in {line.function}: {line.source}" for line in own[-SHOWN:])
 
 
 def _ranks(reports: list[Report]) -> str:

@@ -4,10 +4,14 @@ import os
 import sys
 import time
 import traceback
+from typing import TYPE_CHECKING
 
 from hpcdl.cluster import lifeline, watcher
 from hpcdl.cluster.watcher import Interrupted, Watcher
 from hpcdl.comm.location import frames_of_traceback
+
+if TYPE_CHECKING:
+    from hpcdl.comm import Communicator
 
 _watcher: Watcher | None = None
 _previous = None  # the communicator of the last run
@@ -104,7 +108,7 @@ def _fresh_comm(clean):
     return MPIComm(duplicate)
 
 
-def follow(comm) -> None:
+def follow(comm: "Communicator") -> None:
     """Let the watcher tell what `comm` waits for."""
     _watcher.comm = comm
 

@@ -11,7 +11,13 @@ from hpcdl.cluster.diagnosis import ClusterError
 from hpcdl.cluster.launcher import Launcher
 from hpcdl.cluster.processes import cores, end, environment, start, until
 
-ENGINE = ("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False")
+ENGINE = (
+    *("/bin/sh", str(Path(__file__).with_name("engine.sh")), sys.executable),
+    *("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
+)
+# Slurm's reasons for which a job would wait for ever; "Resources" is none of them: others may only be using the nodes.
+HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints")
+JOB_FILE = "slurm-job"  # in the cluster's directory: the number of the job, for whoever outlives the kernel
 
 
 class MpiexecEngines:
@@ -34,15 +40,19 @@ class MpiexecEngines:
             "engines",
             directory,
             [str(self.mpiexec.path), *self.mpiexec.options, *self.options, "-n", str(self.n)],
-            [sys.executable, *ENGINE, f"--profile-dir={directory}"],
+            [*ENGINE, f"--profile-dir={directory}"],
             OMP_NUM_THREADS=threads,
             MKL_NUM_THREADS=threads,
             **lifeline.holding(self.lease),
         )
 
+    def confirm(self) -> None:
+        """All engines are up: from now on one that dies is for the notebook to find."""
+        lifeline.confirm(self.lease)
+
     def why_ended(self) -> str | None:
         """What there is to say about engines that have ended by themselves, None while they may still come."""
-        return None if self.process.poll() is None else f"{self} ended"
+        return None if self.process.poll() is None else f"{self} ended before the engines were up"
 
     def stop(self) -> None:
         if self.process is not None:
@@ -79,7 +89,7 @@ exec {mpiexec} -n {n} {program_and_args}
             work_dir=str(directory),
             profile_dir=str(directory),
             output_file=str(directory / "engines.log"),
-            engine_cmd=[sys.executable, *ENGINE],
+            engine_cmd=[*ENGINE],
             engine_args=[f"--profile-dir={directory}"],
             environment=environment(directory) | lifeline.holding(self.lease),
         )
@@ -90,6 +100,11 @@ exec {mpiexec} -n {n} {program_and_args}
         except (OSError, subprocess.SubprocessError) as error:
             raise ClusterError(f"Slurm did not take the job {job.batch_file}: {error}") from error
         self.job = job
+        (directory / JOB_FILE).write_text(f"{job.job_id}")
+
+    def confirm(self) -> None:
+        """All engines are up: from now on one that dies is for the notebook to find."""
+        lifeline.confirm(self.lease)
 
     def state(self) -> str:
         """Slurm's word for the job ("PENDING (Resources)", "RUNNING (None)"), empty when it is over."""
@@ -109,7 +124,12 @@ exec {mpiexec} -n {n} {program_and_args}
         self._asked, before, self._state = time.monotonic(), self._state, self.state()
         if self._state.startswith("PENDING") and self._state not in (before, "PENDING (None)"):
             print(f"Slurm's job {self.job.job_id} waits: {self._state}")
-        return None if self._state else f"{self} ended"
+        if self._state.startswith("PENDING") and any(reason in self._state for reason in HOPELESS):
+            return (
+                f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: its partition cannot give "
+                f"{self.n} engines a core each; take fewer, or name another partition in ipcluster_config.py"
+            )
+        return None if self._state else f"{self} ended before the engines were up"
 
     def stop(self) -> None:
         """Let the engines end by themselves, so that they clean up on their nodes, then cancel the job."""

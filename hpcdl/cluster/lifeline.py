@@ -1,6 +1,7 @@
 """Engines and controller live as long as the kernel that started them, however it ends.
 
 Engines hold a lease besides: a file that is removed when they are to end, which also reaches those on other machines.
+It is empty until all of them are up: from then on `engine.sh` keeps mpiexec from hearing of a rank that dies.
 """
 
 import contextlib
@@ -31,6 +32,11 @@ def lease(directory: Path) -> Path:
     return Path(path)
 
 
+def confirm(lease: Path) -> None:
+    """All engines that hold `lease` are up."""
+    lease.write_text("all engines are up\n")
+
+
 def holding(lease: Path) -> dict[str, str]:
     """What an engine needs in its environment to hold `lease`."""
     return {LEASE: str(lease)}
@@ -44,10 +50,10 @@ def hold(clean_up: Callable = lambda: None) -> None:
     threading.Thread(target=_watch, args=(clean_up,), name="lifeline", daemon=True).start()
 
 
-def shared_memory() -> list[str]:
-    """The files in /dev/shm through which this process talks to the other ranks; MPI forgets them when it is killed."""
+def shared_memory(pid: int | str = "self") -> list[str]:
+    """The files in /dev/shm through which a process talks to the other ranks; MPI forgets them when it is killed."""
     with contextlib.suppress(OSError):
-        return sorted(set(re.findall(r"(/dev/shm/mpich\S+)$", Path("/proc/self/maps").read_text(), re.MULTILINE)))
+        return sorted(set(re.findall(r"(/dev/shm/mpich\S+)$", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)))
     return []
 
 

@@ -1,14 +1,19 @@
 """`hpcdl cluster`: whether engines start where a profile says, and where each rank then runs."""
 
 import contextlib
+import signal
 import sys
 import time
+import warnings
+from collections.abc import Iterator
 
 from hpcdl.cluster.cluster import Cluster
+from hpcdl.cluster.processes import OversubscribedWarning
 from hpcdl.cluster.profiles import write_profile
+from hpcdl.comm import Communicator
 
 
-def place_and_sum(comm):
+def identify_and_sum(comm: Communicator) -> dict:
     """What one rank says about itself: its machine, its threads, the sum over all ranks (each gives 1)."""
     import os
     import socket
@@ -22,27 +27,46 @@ def place_and_sum(comm):
 
 
 def try_cluster(n: int, profile: str | None) -> dict:
-    """Start `n` engines, run `place_and_sum`, stop; seconds and what each rank said. Raises ClusterError."""
+    """Start `n` engines, run `identify_and_sum`, stop; seconds and what each rank said. Raises ClusterError."""
     settings = str(write_profile(profile)) if profile else None
     if settings:
         print(f"Settings: {settings}", file=sys.stderr)
     begin = time.perf_counter()
     # What the cluster says meanwhile is not part of the findings.
-    with contextlib.redirect_stdout(sys.stderr), Cluster(n, profile=profile) as cluster:
+    with contextlib.redirect_stdout(sys.stderr), _noted(), _ended_by_sigterm(), Cluster(n, profile=profile) as cluster:
         ready = time.perf_counter()
-        ranks = cluster.run(place_and_sum)
+        ranks = cluster.run(identify_and_sum)
         done = time.perf_counter()
     seconds = {"start": ready - begin, "first run": done - ready, "stop": time.perf_counter() - done}
     return {"profile": profile, "settings": settings, "n": n, "seconds": seconds, "ranks": ranks}
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[None]:
+    """A warning is a line for people, without the path of the code that gives it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OversubscribedWarning)
+        warnings.showwarning = lambda message, *_: print(f"Note: {message}.", file=sys.stderr)
+        yield
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the program as an error would: engines are stopped, a job that waits leaves the queue."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def describe(findings: dict) -> str:
     """The findings for people, with the line for the notebook."""
     n, profile = findings["n"], findings["profile"]
     lines = [
-        f"rank {rank}: {place['host']}, {place['threads']} thread{'s' * (place['threads'] > 1)}"
-        + (f", Slurm job {place['slurm_job']}" if place["slurm_job"] else "")
-        for rank, place in enumerate(findings["ranks"])
+        f"rank {rank}: {said['host']}, {said['threads']} thread{'s' * (said['threads'] > 1)}"
+        + (f", Slurm job {said['slurm_job']}" if said["slurm_job"] else "")
+        for rank, said in enumerate(findings["ranks"])
     ]
     lines.append(f"All {n} talk to each other: the sum of 1 over all ranks is {findings['ranks'][0]['sum']:g}.")
     lines.append(", ".join(f"{name} {seconds:.1f} s" for name, seconds in findings["seconds"].items()))

@@ -6,7 +6,7 @@ One set of assumptions for all rows, stated in `ASSUMPTIONS`; where they do not 
 from typing import NamedTuple
 
 from hpcdl.cost import memory, pipeline
-from hpcdl.cost.scaling import Cluster, Link, Training, fused, layerwise
+from hpcdl.cost.scaling import Link, Nodes, Training, fused, layerwise
 from hpcdl.cost.tensor_parallel import Transformer, step
 from hpcdl.nn.networks import inception_v3, resnet50, resnet101, vgg16
 
@@ -110,7 +110,7 @@ def gpipe() -> list[Row]:
 
 def goyal(spread: float = SPREAD) -> list[Row]:
     within = Link(RDMA, 1 / (NVLINK_P100 * USABLE))
-    servers = Cluster(8, within, _network(TCP, 50), "rabenseifner", pipelined=True)
+    servers = Nodes(8, within, _network(TCP, 50), "rabenseifner", pipelined=True)
     training = Training(resnet50(), forward=0.060, backward=0.120, spread=spread)
     efficiency = 100 * training.efficiency(servers, 256, layerwise, start=8)
     seconds = training.on(servers, 256, layerwise).seconds
@@ -122,7 +122,7 @@ def goyal(spread: float = SPREAD) -> list[Row]:
 
 def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES_PER_SECOND) -> list[Row]:
     # Within a server the ring is no slower than between servers, so the link there does not matter.
-    servers = Cluster(4, Link(0.0, 0.0), _network(RDMA, 25), "ring", pipelined=True)
+    servers = Nodes(4, Link(0.0, 0.0), _network(RDMA, 25), "ring", pipelined=True)
     networks = {"Inception V3": (inception_v3, 90), "ResNet-101": (resnet101, 90), "VGG-16": (vgg16, 68)}
     rows = []
     for name, (layers, published) in networks.items():
@@ -135,7 +135,7 @@ def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES
 
 def megatron(usable: float = USABLE) -> list[Row]:
     published = {1: (100, 96), 2: (95, 83), 4: (82, 79), 8: (77, 74)}
-    server = Cluster(16, Link(RDMA, 1 / (NVLINK_V100 * usable)), Link(RDMA, 1 / (100e9 * usable)))
+    server = Nodes(16, Link(RDMA, 1 / (NVLINK_V100 * usable)), Link(RDMA, 1 / (100e9 * usable)))
 
     def timed(ways, rate):
         all_reduce = server.all_reduce(ways)
@@ -158,7 +158,7 @@ def megatron(usable: float = USABLE) -> list[Row]:
 def case_study() -> list[Row]:
     """The lecture's ResNet-50 on 1,024 and 2,048 P40, 8 to a node, 100 Gb/s."""
     batch = 64 / 218
-    nodes = Cluster(8, Link(0.0, 0.0), _network(RDMA, 100), "ring", pipelined=True)
+    nodes = Nodes(8, Link(0.0, 0.0), _network(RDMA, 100), "ring", pipelined=True)
     training = Training(resnet50(), forward=batch / 3, backward=batch * 2 / 3, itemsize=2, spread=SPREAD)
     efficiency = 100 * training.efficiency(nodes, 1024, fused, start=8)
     doubled = 2 * training.on(nodes, 1024, fused).seconds / training.on(nodes, 2048, fused).seconds

@@ -155,7 +155,7 @@ class Link(NamedTuple):
     beta: float
 
 
-class Cluster(NamedTuple):
+class Nodes(NamedTuple):
     """Nodes of `per_node` ranks: `within` a node a link per rank, `between` nodes one per node, shared by its ranks."""
 
     per_node: int
@@ -204,9 +204,9 @@ class Training(NamedTuple):
     spread: float = 0.0  # relative deviation of the computing times of ranks
     input_seconds: float = 0.0
 
-    def on(self, cluster: Cluster, p: int, buckets: Callable = merged, *, overlap: bool = True) -> Iteration:
+    def on(self, nodes: Nodes, p: int, buckets: Callable = merged, *, overlap: bool = True) -> Iteration:
         """One iteration over `p` ranks; `buckets` is `layerwise`, `single`, `capped`, `fused` or `merged`."""
-        late, all_reduce = slowest(p, self.spread), cluster.all_reduce(p)
+        late, all_reduce = slowest(p, self.spread), nodes.all_reduce(p)
         ready = gradients(self.layers, self.backward * late, self.itemsize)
         return iteration(
             self.forward * late,
@@ -216,6 +216,6 @@ class Training(NamedTuple):
             input_seconds=self.input_seconds,
         )
 
-    def efficiency(self, cluster: Cluster, p: int, buckets: Callable = merged, *, start: int = 1) -> float:
+    def efficiency(self, nodes: Nodes, p: int, buckets: Callable = merged, *, start: int = 1) -> float:
         """Weak scaling: what a rank achieves among `p`, over what it achieves among `start` of them."""
-        return self.on(cluster, start, buckets).seconds / self.on(cluster, p, buckets).seconds
+        return self.on(nodes, start, buckets).seconds / self.on(nodes, p, buckets).seconds

@@ -2,12 +2,28 @@
 
 `naive` is the plain step: after backward, one all-reduce averages all gradients. `bucketed` puts gradients together in
 messages of a size of your choice; `overlapped` sends them while backward goes on: `DistributedDataParallel`.
-`train` trains LeNet-5 with it, from a notebook's engines or as a program (`mpiexec -n 4 hpcdl train`).
+`agreement` compares models before the first step, `buffers` keeps running means alike, `sampler` deals out the data.
+Trainings made of these are in `hpcdl.training`.
+
+The way of one gradient, from `loss.backward()` to a message between two processes:
+
+1. `ddp/overlapped.py`: `DistributedDataParallel` wraps the model, counts samples in `forward`, and owns a `Reducer`.
+2. `ddp/reducer.py`: autograd calls the hook of a parameter when its gradient is final (`_gradient_is_in`);
+   `_launch` hands every bucket that is now full to the background.
+3. `ddp/bucketed.py`: `Bucket.put_in` copies the gradient into the bucket's flat buffer; `Bucket.reduce` calls the
+   all-reduce on that buffer.
+4. `comm/background.py`: a thread calls `Reducer._reduce` for one bucket after another, while backward goes on.
+5. `collectives/ring.py`: the all-reduce: 2 (p - 1) steps, each a `sendrecv_add` with the neighbours.
+6. `comm/base.py`: `sendrecv_add`, the contract that every communicator keeps.
+7. `comm/messages.py`: what it is over MPI, and 8. `comm/cells.py`: the bytes go through memory that both ranks share.
+
+And back: `synchronize()` waits for the background, sums the numbers of samples, and `Bucket.release` gives each
+parameter its mean.
 """
 
 from hpcdl.lazy import exports
 
-# Imported when first used: the command line knows the program's options without torch.
+# Imported when first used: a program that only simulates pays for what it uses.
 __all__, __getattr__, __dir__ = exports(
     __name__, {"DistributedDataParallel": "overlapped", "ShardedSampler": "sampler"}
 )

@@ -1,11 +1,14 @@
 """What must be the same on every rank, compared before the work begins: one sentence now, not a hang later."""
 
+from itertools import chain
+
 import torch
 
 from hpcdl.collectives import broadcast, naive_all_reduce
+from hpcdl.comm import Communicator
 
 
-def require_same(what: str, lines: list[str], comm, advice: str) -> None:
+def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -> None:
     """Raise ValueError on every rank unless all have rank 0's `lines`; it names the first rank that differs, and where.
 
     `what` names the lines, as in "another model"; `advice` says what to do.
@@ -20,7 +23,7 @@ def require_same(what: str, lines: list[str], comm, advice: str) -> None:
         raise ValueError(f"rank {rank} has {what} than rank 0: {where}; {advice}")
 
 
-def _lines_of(rank: int, lines: list[str], comm) -> list[str]:
+def _lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
     text = "\n".join(lines).encode()
     length = torch.tensor([len(text)], device=comm.devices[0])
     broadcast(length, comm, rank)
@@ -28,7 +31,7 @@ def _lines_of(rank: int, lines: list[str], comm) -> list[str]:
     if comm.rank == rank:
         letters.copy_(torch.tensor(list(text), dtype=torch.uint8))
     broadcast(letters, comm, rank)
-    return bytes(letters.tolist()).decode().split("\n")
+    return bytes(letters.tolist()).decode().split("\n") if len(letters) else []
 
 
 def _first_difference(theirs: list[str], first: list[str]) -> str:
@@ -40,9 +43,10 @@ def _first_difference(theirs: list[str], first: list[str]) -> str:
 
 
 def outline(module: torch.nn.Module) -> list[str]:
-    """A model's parameters and buffers in order, one line each: name, shape, dtype, and whether it is frozen."""
-    frozen = {name for name, param in module.named_parameters(remove_duplicate=False) if not param.requires_grad}
+    """A model's parameters, then its buffers, one line each: name, shape, dtype, and whether it is frozen."""
+    buffers = [(name, buffer, False) for name, buffer in module.named_buffers(remove_duplicate=False)]
+    params = [(name, p, not p.requires_grad) for name, p in module.named_parameters(remove_duplicate=False)]
     return [
-        f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}" + " frozen" * (name in frozen)
-        for name, value in module.state_dict(keep_vars=True).items()
+        f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}" + " frozen" * frozen
+        for name, value, frozen in chain(params, buffers)
     ]

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from hpcdl.collectives import ring_all_reduce
+from hpcdl.comm import Communicator
 
 
 def make_buckets(params: Iterable[torch.Tensor], cap_bytes: float) -> list[list[torch.Tensor]]:
@@ -36,7 +37,7 @@ class Bucket:
     same machine.
     """
 
-    def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float, comm):
+    def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float, comm: Communicator):
         self.params = list(params)
         self.nbytes = sum(param.nbytes for param in self.params)
         self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
@@ -52,9 +53,14 @@ class Bucket:
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
 
-    def take(self, i: int) -> None:
+    def put_in(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, zeros where it has none."""
         param, grad = self.params[i], self.params[i].grad
+        if grad is not None and grad.requires_grad:
+            raise RuntimeError(
+                "backward(create_graph=True) under DistributedDataParallel: the mean over ranks keeps no graph; take "
+                "the inner gradients by torch.autograd.grad(..., create_graph=True), then call backward() without it"
+            )
         self.present[i] = grad is not None
         self.missing -= 1
         if len(self.params) == 1:
@@ -67,13 +73,13 @@ class Bucket:
         if self.present[i]:
             param.grad = self.views[i]
 
-    def take_rest(self) -> None:
+    def put_in_rest(self) -> None:
         """Put in what has not come in: gradients from before, or zeros."""
         for i, present in enumerate(self.present):
             if present is None:
-                self.take(i)
+                self.put_in(i)
 
-    def reduce(self, weight: float, all_reduce: Callable, comm) -> None:
+    def reduce(self, weight: float, all_reduce: Callable, comm: Communicator) -> None:
         """Replace the gradients by the sum over ranks of weight * gradient.
 
         The ring weights while it adds; for the others each piece is weighted before it leaves. With weight 0 nothing of
@@ -108,7 +114,7 @@ class Bucket:
         self.views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
 
 
-def _buffer(numel: int, like: torch.Tensor, comm) -> torch.Tensor:
+def _buffer(numel: int, like: torch.Tensor, comm: Communicator) -> torch.Tensor:
     if like.device.type == comm.devices[0]:
         return comm.empty(numel, like.dtype).to(like.device)
     return torch.empty(numel, dtype=like.dtype, device=like.device)

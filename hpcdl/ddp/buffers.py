@@ -6,22 +6,43 @@ import torch
 from torch import nn
 
 from hpcdl.collectives import broadcast
+from hpcdl.comm import Communicator
 
 
-class Buffers:
+class BufferBroadcast:
+    """Gives all ranks rank 0's buffers of `module` and all inside it, also of those that are registered later on."""
+
+    def __init__(self, module: nn.Module):
+        self.module = module
+        self._tables = [inner._buffers for inner in module.modules()]
+        self._group()
+
+    def run(self, comm: Communicator) -> None:
+        """Overwrite the buffers on every rank with rank 0's."""
+        if self._registered != sum(map(len, self._tables)):
+            self._group()
+        for group in self.groups:
+            group.broadcast(comm)
+
+    def _group(self) -> None:
+        self.groups = group_buffers(self.module)
+        self._registered = sum(map(len, self._tables))
+
+
+class BufferGroup:
     """Buffers of one dtype on one device, which travel in one message.
 
     Each is a name in its module, and looked up there in every step: modules put new tensors in their place.
     """
 
-    def __init__(self, places: Sequence[tuple[nn.Module, str]]):
-        self.places = places
+    def __init__(self, owners: Sequence[tuple[nn.Module, str]]):
+        self.owners = owners
         tensors = self._tensors()
         self.flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         parts = self.flat.split([tensor.numel() for tensor in tensors])
         self.views = [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
-    def spread(self, comm) -> None:
+    def broadcast(self, comm: Communicator) -> None:
         """Overwrite the buffers on every rank with rank 0's."""
         if comm.rank == 0:
             _copy(self._tensors(), self.views)
@@ -30,19 +51,19 @@ class Buffers:
             _copy(self.views, self._tensors())
 
     def _tensors(self) -> list[torch.Tensor]:
-        return [getattr(module, name).detach() for module, name in self.places]
+        return [getattr(module, name).detach() for module, name in self.owners]
 
 
-def all_buffers(module: nn.Module) -> list[Buffers]:
-    """The buffers of `module` and all inside it, those alike together."""
+def group_buffers(module: nn.Module) -> list[BufferGroup]:
+    """The buffers of `module` and all inside it, those of one dtype and device together."""
     alike: dict[tuple, list[tuple[nn.Module, str]]] = {}
     for path, buffer in module.named_buffers():
         owner, _, name = path.rpartition(".")
         alike.setdefault((buffer.dtype, buffer.device), []).append((module.get_submodule(owner), name))
-    return [Buffers(places) for places in alike.values()]
+    return [BufferGroup(owners) for owners in alike.values()]
 
 
-def broadcast_state(x: torch.Tensor, comm) -> None:
+def broadcast_state(x: torch.Tensor, comm: Communicator) -> None:
     """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
     message = x.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else x.contiguous()
     broadcast(message, comm)

@@ -11,15 +11,18 @@ import torch
 from torch import nn
 
 from hpcdl.collectives import broadcast, ring_all_reduce
+from hpcdl.comm import Communicator
 
 
-def broadcast_parameters(params: Iterable[torch.Tensor], comm, root: int = 0) -> None:
+def broadcast_parameters(params: Iterable[torch.Tensor], comm: Communicator, root: int = 0) -> None:
     """Overwrite `params` on every rank with those of rank `root`, in place."""
     for param in params:
         comm.broadcast(param.detach(), root)
 
 
-def average_gradients(grads: list[torch.Tensor], local_n: int, comm, all_reduce: Callable = ring_all_reduce) -> int:
+def average_gradients(
+    grads: list[torch.Tensor], local_n: int, comm: Communicator, all_reduce: Callable = ring_all_reduce
+) -> int:
     """Replace `grads`, means over this rank's `local_n` samples, by means over all ranks'; return N.
 
     Ranks may have different numbers of samples, 0 too. One message carries all: the weighted gradients, and n_r itself.
@@ -43,14 +46,14 @@ def train_step(
     x: torch.Tensor,
     y: torch.Tensor,
     optimizer,
-    comm,
+    comm: Communicator,
     all_reduce: Callable = ring_all_reduce,
 ) -> float:
     """One step on the global batch of which `x (n_r, ...)`, `y (n_r, ...)` are this rank's part; returns its own loss.
 
     `loss_fn(outputs, y)` is a mean over samples; `optimizer` is one of torch.optim's or has its `zero_grad()` and
-    `step()`. Shared and frozen parameters are right; a parameter that no rank used
-    keeps no gradient, so that the optimizer leaves it alone as it would on one machine. NaN where n_r = 0.
+    `step()`. Shared and frozen parameters are right; a parameter that no rank used keeps no gradient, so that the
+    optimizer leaves it alone as it would on one machine. The loss is NaN where n_r = 0.
     """
     optimizer.zero_grad()
     loss = torch.tensor(torch.nan)
@@ -67,7 +70,7 @@ def train_step(
     return loss.item()
 
 
-def identical_replicas(model: nn.Module, comm) -> int:
+def identical_replicas(model: nn.Module, comm: Communicator) -> int:
     """How many ranks have rank 0's model to the last bit; the same answer on every rank."""
     device = comm.devices[0]
     mine = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=device)
@@ -81,6 +84,7 @@ def identical_replicas(model: nn.Module, comm) -> int:
 def fingerprint(model: nn.Module) -> str:
     """The SHA-256 of all parameters and buffers: equal for two replicas exactly if they agree to the last bit."""
     digest = hashlib.sha256()
-    for name, value in model.state_dict().items():
+    tensors = ((name, x) for name, x in model.state_dict().items() if isinstance(x, torch.Tensor))
+    for name, value in tensors:
         digest.update(name.encode() + value.detach().contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -6,7 +6,7 @@ import ipywidgets as widgets
 import traitlets
 
 from hpcdl.nn.low_precision import MODES
-from hpcdl.widgets import low_precision_runs as runs
+from hpcdl.training import low_precision_runs as runs
 from hpcdl.widgets import style
 from hpcdl.widgets.explorable import Explorable, choice, slider, stops
 from hpcdl.widgets.style import Alarm

@@ -131,7 +131,7 @@ class TrainingFigure(LiveFigure):
         self.state = fresh(epochs)
 
     def add(self, record) -> None:
-        """Take in one `Record` of `hpcdl.ddp.train`, and redraw now and then."""
+        """Take in one `Record` of `hpcdl.training.train`, and redraw now and then."""
         take(self.state, record)
         self.update(self.state)
 

@@ -7,7 +7,8 @@ import ipywidgets as widgets
 
 from hpcdl.cluster import ClusterError
 from hpcdl.collectives import ALL_REDUCE
-from hpcdl.ddp.live import Hand, Settings, train_live
+from hpcdl.training import scaling
+from hpcdl.training.live import Hand, Settings, train_live
 from hpcdl.widgets import training, training_scaling
 from hpcdl.widgets.explorable import LiveFigure, Picture, checkbox, choice, slider, stops
 from hpcdl.widgets.names import Names
@@ -153,7 +154,7 @@ class Dashboard:
     def _scale(self, weak: bool) -> None:
         state = {"points": [], "weak": weak}
         self._scaling.render(state)
-        for point in training_scaling.measure(self.cluster, self.settings, weak, self._path):
+        for point in scaling.measure(self.cluster, self.settings, weak, self._path):
             state["points"].append(point)
             self._scaling.render(state)
             if self._stopping.is_set():

@@ -29,8 +29,8 @@ from torch.nn.functional import cross_entropy
 
 from autograder import check
 from hpcdl.comm import simulate
-from hpcdl.ddp.train import load
 from hpcdl.nn.lenet import lenet5
+from hpcdl.training.train import load
 from hpcdl.widgets import bucket_timeline, ring_passing, style, training, when_solved
 
 torch.set_num_threads(1)
@@ -820,7 +820,7 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from hpcdl.comm import MPIComm
-from hpcdl.ddp.train import load
+from hpcdl.training.train import load
 from hpcdl.nn.lenet import lenet5
 
 CAP, publish = {CAP}, None
@@ -847,7 +847,7 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
 # | backend | carries | started by |
 # |---|---|---|
 # | MPI | tensors in a processor's memory; some builds a GPU's, too | `mpiexec -n 4 hpcdl train` |
-# | gloo | tensors in a processor's memory, over TCP | `torchrun --nproc-per-node 4 -m hpcdl.ddp.train` without GPUs |
+# | gloo | tensors in a processor's memory, over TCP | `torchrun --nproc-per-node 4 -m hpcdl.training` without GPUs |
 # | NCCL | tensors in GPUs, directly from one to the other | the same command, with a GPU for each rank |
 
 # %%

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 import zipfile
 
 import nbformat
@@ -44,6 +46,14 @@ def test_a_complete_lab_becomes_one_file_with_hash_and_environment(lab):
     assert about["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (about["lab"], about["open_exercises"], about["error"]) == ("tiny", [], "")
     assert {"hpcdl", "python", "torch"} <= set(about["environment"])
+
+
+def test_nothing_but_its_own_words_is_printed(lab):
+    """The kernel writes to the terminal by itself, so a program is asked and not a function."""
+    command = [sys.executable, "-m", "hpcdl", "submit", str(lab(WRITTEN))]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
 
 
 def test_an_open_exercise_is_named_and_nothing_is_written_unless_asked(lab):

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import cloudpickle
 import psutil
@@ -430,6 +431,22 @@ def test_stopping_leaves_no_process_no_folder_and_no_shared_memory(cluster):
     assert not any(path.exists() for path in mine)
     with pytest.raises(ClusterError, match="this cluster was stopped"):
         other.run(who)
+
+
+def test_an_engine_may_get_the_number_of_one_that_died_minutes_ago():
+    """ipyparallel's controller forgets a dead engine when its heart has been silent for long."""
+    seen = iter([[0, 1, 2, 3], [2, 3], [2, 3, 0], [2, 3, 0, 1]])
+
+    class Client:
+        @property
+        def ids(self):
+            return next(seen)
+
+    cluster = Cluster(2)
+    engines = SimpleNamespace(patience=5, why_ended=lambda: None)
+    cluster._processes, cluster._client = SimpleNamespace(engines=engines), Client()
+    cluster._known = {0, 1, 2, 3}
+    assert cluster._wait_for_ids() == [0, 1]
 
 
 HOST = """

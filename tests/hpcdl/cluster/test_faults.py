@@ -1,11 +1,19 @@
 """Random faults, one after another, on the engines of one notebook kernel."""
 
+import os
 import random
+import signal
+import sys
+import warnings
+from pathlib import Path
 
+import cloudpickle
 import psutil
 import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
+
+from hpcdl.cluster import Cluster, ClusterError, OversubscribedWarning
 
 pytestmark = pytest.mark.mpi
 
@@ -89,6 +97,29 @@ def test_each_fault_is_one_readable_error_after_which_the_cluster_works_and_noth
     assert notebook.cells[-1].outputs[0].text.strip() == "[]"
     left = [p.pid for p in psutil.process_iter() if directory in " ".join(_command(p))]
     assert not left
+
+
+def test_a_killed_rank_is_named_alone_whichever_it_is():
+    """mpiexec hears nothing of it, and so ends no other for its sake."""
+
+    def die(comm, bad):
+        if comm.rank == bad:
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OversubscribedWarning)
+        cluster = Cluster(3).start()
+    with cluster:
+        for bad in (2, 0, 1):
+            with pytest.raises(ClusterError, match=f"^rank {bad} died .its process was killed from outside") as caught:
+                cluster.run(die, bad)
+            ends = {report.rank: report.end for report in caught.value.reports}
+            assert [rank for rank, end in ends.items() if end == "died"] == [bad], ends
+        files = set(cluster._processes.shared_memory)
+        assert files, "the ranks share memory"
+    assert not any(Path(file).exists() for file in files)
 
 
 def _command(process) -> list[str]:

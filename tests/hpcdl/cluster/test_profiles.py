@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -86,6 +87,30 @@ def test_a_job_that_waits_in_the_queue_is_said_and_can_be_given_up(in_slurm, pro
     with pytest.raises(ClusterError, match="0 of 2 engines started within 3 s"):
         cluster.start()
     assert "waits: PENDING (PartitionTimeLimit)" in capsys.readouterr().out
+    assert jobs() == []
+
+
+def test_more_engines_than_the_partition_has_cores_is_said_at_once(in_slurm):
+    n = 4 * os.cpu_count() + 1  # the partition lets four jobs share a core
+    with pytest.raises(ClusterError, match=rf"PartitionConfig\): its partition cannot give {n} engines a core each"):
+        Cluster(n, profile="slurm").start()
+    assert jobs() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_job_that_waits_leaves_the_queue_with_the_command_that_asked_for_it(in_slurm, profiles, how):
+    settings = profiles / "profile_slurm" / "ipcluster_config.py"
+    settings.write_text(settings.read_text() + "c.SlurmEngineSetLauncher.timelimit = '30-00'\n")
+    command = [sys.executable, "-m", "hpcdl", "cluster", "--profile", "slurm", "-n", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while "waits: PENDING" not in process.stdout.readline():
+            assert process.poll() is None
+        assert jobs() == ["hpcdl PENDING"]
+        process.send_signal(how)
+        process.communicate(timeout=60)
+    deadline = time.monotonic() + 20
+    while jobs() and time.monotonic() < deadline:
+        time.sleep(0.2)
     assert jobs() == []
 
 

@@ -14,9 +14,9 @@ from hpcdl import collectives
 from hpcdl.comm import simulate
 from hpcdl.cost.collectives import rabenseifner, ring
 from hpcdl.cost.scaling import (
-    Cluster,
     Gradient,
     Link,
+    Nodes,
     Training,
     capped,
     finished,
@@ -160,19 +160,19 @@ FAST, SLOW = Link(1e-6, 1e-11), Link(1e-5, 1e-9)
 
 
 def test_within_one_node_only_its_links_count():
-    assert Cluster(8, FAST, SLOW).all_reduce(4)(4000) == pytest.approx(ring(4, 4000, *FAST))
-    assert Cluster(8, FAST, SLOW).all_reduce(1)(4000) == 0
+    assert Nodes(8, FAST, SLOW).all_reduce(4)(4000) == pytest.approx(ring(4, 4000, *FAST))
+    assert Nodes(8, FAST, SLOW).all_reduce(1)(4000) == 0
 
 
 def test_between_nodes_the_phases_add_up_or_hide_behind_each_other():
     inside, between = ring(8, 1 << 20, *FAST), rabenseifner(4, 1 << 20, *SLOW)
-    cluster = Cluster(8, FAST, SLOW, "rabenseifner")
+    cluster = Nodes(8, FAST, SLOW, "rabenseifner")
     assert cluster.all_reduce(32)(1 << 20) == pytest.approx(inside + between)
     assert cluster._replace(pipelined=True).all_reduce(32)(1 << 20) == pytest.approx(max(inside, between))
 
 
 def test_groups_of_one_node_share_its_link():
-    cluster = Cluster(8, FAST, SLOW)
+    cluster = Nodes(8, FAST, SLOW)
     expected = ring(2, 1 << 20, *FAST) + ring(16, 1 << 20, SLOW.alpha, 4 * SLOW.beta)
     assert cluster.all_reduce(32, groups=4)(1 << 20) == pytest.approx(expected)
     with pytest.raises(ValueError, match="groups is 9; a node has 8 ranks"):
@@ -189,7 +189,7 @@ def test_the_slowest_rank_is_as_slow_as_sampling_says(p):
 
 def test_an_iteration_over_2048_gpus_is_computed_in_a_tenth_of_a_second():
     training = Training(resnet50(), forward=0.06, backward=0.12, spread=0.02)
-    cluster = Cluster(8, FAST, SLOW)
+    cluster = Nodes(8, FAST, SLOW)
     times = []
     for _ in range(3):
         begin = time.perf_counter()
@@ -200,7 +200,7 @@ def test_an_iteration_over_2048_gpus_is_computed_in_a_tenth_of_a_second():
 
 def test_efficiency_falls_with_ranks_and_rises_with_the_network_between_them():
     training = Training(vgg16(), forward=0.1, backward=0.2)
-    cluster, faster = Cluster(8, FAST, SLOW), Cluster(8, FAST, Link(SLOW.alpha, SLOW.beta / 4))
+    cluster, faster = Nodes(8, FAST, SLOW), Nodes(8, FAST, Link(SLOW.alpha, SLOW.beta / 4))
     ranks = [8, 64, 512, 4096]
     falling = [training.efficiency(cluster, p) for p in ranks]
     assert falling == sorted(falling, reverse=True)
@@ -210,6 +210,6 @@ def test_efficiency_falls_with_ranks_and_rises_with_the_network_between_them():
 
 def test_half_the_bytes_cost_half_the_exposed_time_where_bandwidth_rules():
     full, half = (Training(vgg16(), 0.0, 1e-9, itemsize=itemsize) for itemsize in (4, 2))
-    cluster = Cluster(1, FAST, Link(0.0, 1e-9))
+    cluster = Nodes(1, FAST, Link(0.0, 1e-9))
     exposed = [training.on(cluster, 64, single).exposed for training in (full, half)]
     assert exposed[0] == pytest.approx(2 * exposed[1], rel=1e-6)

@@ -43,8 +43,8 @@ def test_gradients_become_views_of_one_buffer_and_a_large_one_stays_where_it_is(
             param.grad = torch.ones_like(param)
         grad = alone[0].grad
         small, large = Bucket(together, 100, comm), Bucket(alone, 100, comm)
-        small.take_rest()
-        large.take_rest()
+        small.put_in_rest()
+        large.put_in_rest()
         assert [flat.data_ptr() for flat in made] == [small.flat.data_ptr()]
         assert [p.grad.data_ptr() for p in together] == [small.flat.data_ptr(), small.flat.data_ptr() + 12]
         assert large.flat.data_ptr() == grad.data_ptr() == alone[0].grad.data_ptr()
@@ -58,7 +58,7 @@ def test_a_bucket_travels_in_pieces_of_the_cap():
     def rank(comm):
         bucket = Bucket(params(10), 16, comm)
         bucket.params[0].grad = torch.arange(10.0)
-        bucket.take_rest()
+        bucket.put_in_rest()
         bucket.reduce(0.5, lambda x, comm: lengths.append(len(x)), comm)
         bucket.release(4.0, [True])
         return bucket.params[0].grad.tolist()
@@ -71,7 +71,7 @@ def test_with_weight_0_nothing_counts_not_even_nan():
     def rank(comm):
         bucket = Bucket(params(2), 16, comm)
         bucket.params[0].grad = torch.full((2,), torch.nan)
-        bucket.take_rest()
+        bucket.put_in_rest()
         bucket.reduce(0.0, lambda x, comm: None, comm)
         return bucket.flat.tolist()
 

@@ -383,8 +383,8 @@ def test_a_step_without_a_single_sample_is_an_error():
 def test_a_second_backward_before_synchronize_is_an_error(overlap):
     def rank(comm):
         ddp = DistributedDataParallel(nn.Linear(3, 2), comm, overlap=overlap)
-        for _ in range(2):
-            ddp(torch.ones(2, 3)).sum().backward()
+        for loss in [ddp(torch.ones(2, 3)).sum() for _ in range(2)]:
+            loss.backward()
 
     with pytest.raises(RankError, match="second backward came before synchronize"):
         simulate(rank, 2)

@@ -1,8 +1,12 @@
 """Every sample once an epoch, whatever n, p and the batch; the same order everywhere, a new one each epoch."""
 
+from functools import partial
+
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from hpcdl.ddp import ShardedSampler
 
@@ -53,3 +57,24 @@ def test_a_later_start_goes_on_where_an_earlier_one_would_be(first):
 def test_no_samples_or_no_batch_is_refused(n, batch):
     with pytest.raises(ValueError, match=f"batch is {batch} and n is {n}"):
         ShardedSampler(n, batch, 0, 1)
+
+
+def test_it_is_a_batch_sampler_of_torch_with_the_same_order():
+    loader_of = partial(DataLoader, TensorDataset(torch.arange(23)))
+    for rank in range(3):
+        sampler = ShardedSampler(23, 5, rank, 3, seed=4)
+        assert isinstance(sampler, Sampler)
+        assert len(sampler) == len(loader_of(batch_sampler=sampler)) == sampler.steps == 5
+        for epoch in (0, 2, 1):
+            sampler.set_epoch(epoch)
+            loaded = [x.tolist() for (x,) in loader_of(batch_sampler=sampler)]
+            first = epoch * sampler.steps
+            assert loaded == [mine.tolist() for _, mine in sampler.shares(first, first + 5)]
+            assert loaded == list(sampler), "a second iteration is over the same epoch"
+
+
+def test_an_empty_share_is_a_step_too():
+    sampler = ShardedSampler(5, 4, 1, 2)
+    assert [len(mine) for mine in sampler] == [2, 0]
+    loader = DataLoader(TensorDataset(torch.arange(5)), batch_sampler=sampler, collate_fn=len)
+    assert list(loader) == [2, 0]

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from hpcdl.cluster import Cluster, ClusterError, Record
-from hpcdl.ddp.live import Settings
+from hpcdl.training import scaling
 from hpcdl.widgets import training_scaling
 from hpcdl.widgets.training import TrainingFigure, dashboard, draw, fresh, smooth, take
 from hpcdl.widgets.training_dashboard import short
@@ -89,31 +89,13 @@ def test_what_went_wrong_is_one_sentence():
     assert short(error) == "rank 1 died (its process was killed from outside)."
 
 
-# The cost model's prediction
-
-
-def records(total):
-    spans = [("load", 0, 0.0), ("forward", 0.0, 0.3 * total), ("backward", 0.3 * total, 0.9 * total)]
-    return [{"total": total, "spans": [*spans, ("wait", 0.9 * total, total)]}] * 3
-
-
-def test_the_prediction_is_the_ranks_own_time_where_messages_cost_nothing(monkeypatch):
-    monkeypatch.setattr(training_scaling, "cores", lambda: 2)
-    free = training_scaling.Fit(0.0, 0.0, 0.0)
-    for p, turns in ((1, 1), (2, 1), (4, 2)):
-        assert training_scaling.predicted(p, records(0.01), Settings(), free) == pytest.approx(turns * 0.01)
-
-
-def test_messages_after_the_backward_pass_are_paid_in_full_without_overlap(monkeypatch):
-    monkeypatch.setattr(training_scaling, "cores", lambda: 2)
-    link, settings = training_scaling.Fit(0.001, 0.0, 0.0), Settings(overlap=False, bucket_mb=1.0)
-    assert training_scaling.predicted(2, records(0.01), settings, link) == pytest.approx(0.01 + 2 * 0.001)
+# Scaling
 
 
 def test_the_picture_of_scaling_grows_point_by_point():
     shown = []
     for count in range(3):
-        points = [training_scaling.Point(p, 64, 0.01 / p**0.5, 0.01 / p) for p in (1, 2)][:count]
+        points = [scaling.Point(p, 64, 0.01 / p**0.5, 0.01 / p) for p in (1, 2)][:count]
         axes = Figure().subplot_mosaic([["speed", "efficiency"]])
         shown.append(training_scaling.draw({"points": points, "weak": False}, axes))
     assert shown[0].startswith("Measuring")

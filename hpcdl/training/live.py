@@ -17,12 +17,12 @@ from torch import nn
 
 from hpcdl.cluster import publish
 from hpcdl.collectives import ALL_REDUCE
-from hpcdl.comm import Group
-from hpcdl.ddp.momentum import Momentum
+from hpcdl.comm import Communicator, Group
 from hpcdl.ddp.overlapped import DistributedDataParallel
 from hpcdl.ddp.sampler import ShardedSampler
-from hpcdl.ddp.train import accuracy, load, take_step
 from hpcdl.nn.lenet import lenet5
+from hpcdl.training.momentum import Momentum
+from hpcdl.training.train import accuracy, load, take_step
 
 NAP = 0.1  # seconds between two looks at the file while paused
 
@@ -75,10 +75,12 @@ class Slowed(nn.Module):
         return self.net(x)
 
 
-def train_live(comm, settings: Settings, path: str, report: Callable[[dict], None] = publish) -> float | None:
+def train_live(
+    comm: Communicator, settings: Settings, path: str, report: Callable[[dict], None] = publish
+) -> float | None:
     """Train LeNet-5 on the digits; the held-out accuracy at the end, None on engines that stand by.
 
-    Each step reports a record as `hpcdl.ddp.train.train` does, at the end of an epoch with `accuracy`. While paused, a
+    Each step reports a record as `training.train.train` does, at the end of an epoch with `accuracy`. While paused, a
     rank reports {"paused": True} now and then.
     """
     torch.set_num_threads(1)
@@ -114,7 +116,7 @@ def obey(path: str, rank: int, report: Callable[[dict], None]) -> Hand:
     return hand
 
 
-def all_reduce_seconds(comm, name: str, sizes: tuple[int, ...], repeats: int = 15) -> list[float]:
+def all_reduce_seconds(comm: Communicator, name: str, sizes: tuple[int, ...], repeats: int = 15) -> list[float]:
     """The median seconds of an all-reduce of so many bytes over all engines, for each of `sizes`."""
     torch.set_num_threads(1)
     medians = []

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from hpcdl.comm import simulate
-from hpcdl.ddp.devices import choose
-from hpcdl.ddp.train import train
+from hpcdl.training.devices import choose
+from hpcdl.training.program import LAUNCHERS, foreign_launcher
+from hpcdl.training.train import train
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_hpcdl_train_runs_under_mpiexec(mpiexec, weights):
 
 
 def test_the_module_runs_under_torchrun_to_the_same_bits(weights):
-    code, printed = torchrun("-m", "hpcdl.ddp.train", "--epochs", "1")
+    code, printed = torchrun("-m", "hpcdl.training", "--epochs", "1")
     assert code == 0, printed
     if not torch.cuda.is_available():
         assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
@@ -68,7 +69,7 @@ import signal
 import sys
 import torch
 from hpcdl.comm import MPIComm
-from hpcdl.ddp.train import train
+from hpcdl.training.train import train
 
 torch.set_num_threads(1)
 comm = MPIComm()
@@ -90,21 +91,21 @@ def test_a_run_whose_rank_is_killed_resumes_to_the_bits_of_an_undisturbed_one(mp
     assert code != 0, printed
     assert "signal 9" in printed
     assert torch.load(file, weights_only=True)["step"] == 10
-    code, printed = mpiexec(2, "-m", "hpcdl.ddp.train", "--epochs", "1", "--checkpoint", str(file), seconds=100)
+    code, printed = mpiexec(2, "-m", "hpcdl.training", "--epochs", "1", "--checkpoint", str(file), seconds=100)
     assert code == 0, printed
     assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
 
 
 @pytest.mark.mpi
 def test_a_mistake_is_one_line_and_the_end_of_all_ranks(mpiexec):
-    code, printed = mpiexec(2, "-m", "hpcdl.ddp.train", "--lr", "1e30", seconds=100)
+    code, printed = mpiexec(2, "-m", "hpcdl.training", "--lr", "1e30", seconds=100)
     assert code != 0
     assert printed.count("FloatingPointError: step 1: the mean loss of all ranks is nan") == 1
     assert "Traceback" not in printed
 
 
 def test_under_torchrun_a_mistake_is_told_once_too():
-    code, printed = torchrun("-m", "hpcdl.ddp.train", "--all-reduce", "star")
+    code, printed = torchrun("-m", "hpcdl.training", "--all-reduce", "star")
     assert code != 0
     assert printed.count("ValueError: all_reduce is 'star'; it is a function of (x, comm) or one of naive, ring") == 1
 
@@ -126,18 +127,18 @@ def test_a_rank_gets_a_gpu_of_its_own_where_there_are_enough(rank, ranks, gpus, 
     assert bool(remark) == bool(expected[2])
 
 
-PLACED = """
+ON_DEVICES = """
 import sys
 import torch
 from hpcdl.comm import MPIComm, TorchComm
-from hpcdl.ddp.devices import placed
-from hpcdl.ddp.train import train
+from hpcdl.training.devices import on_devices
+from hpcdl.training.train import train
 
 torch.set_num_threads(1)
 mpi = MPIComm()
-with placed(mpi, gpus=0) as found:
+with on_devices(mpi, gpus=0) as found:
     assert found == (mpi, "cpu", ""), found
-with placed(mpi, gpus=1) as (comm, device, remark):
+with on_devices(mpi, gpus=1) as (comm, device, remark):
     assert isinstance(comm, TorchComm) and (comm.rank, comm.size) == (mpi.rank, mpi.size)
     assert device == "cuda:0" and remark.startswith("2 ranks share 1 GPU: gloo"), (device, remark)
     sys.stdout.write(train(comm, epochs=1).fingerprint + "\\n")
@@ -147,19 +148,70 @@ with placed(mpi, gpus=1) as (comm, device, remark):
 @pytest.mark.mpi
 def test_engines_on_one_gpu_talk_over_gloo(mpiexec, weights):
     """The ranks find each other as they would on a machine with one GPU; the network stays on the processor here."""
-    code, printed = mpiexec(2, "-W", "ignore", "-c", PLACED, seconds=100)
+    code, printed = mpiexec(2, "-W", "ignore", "-c", ON_DEVICES, seconds=100)
     assert code == 0, printed
     assert [line for line in printed.splitlines() if "gloo" not in line.lower()] == [weights] * 2
 
 
-def test_another_mpis_launcher_is_detected():
-    run = subprocess.run(
-        [sys.executable, "-m", "hpcdl.ddp.train", "--epochs", "1"],
-        env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2"},
+def alone(*arguments, **environment):
+    """`python -m hpcdl.training` without a launcher of ours, and with what another leaves in the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "hpcdl.training", "--epochs", "1", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
+
+
+# What Open MPI 5 leaves for its own library; MPICH finds PMIx's part, and ends the process when nobody answers.
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "PMIX_NAMESPACE": "prterun-here-1@1",
+    "PMIX_SERVER_URI41": "prterun-here-1@0;tcp4://127.0.0.1:1",
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_another_mpis_launcher_is_detected_before_mpi_starts(rank):
+    run = alone(**OPEN_MPI, OMPI_COMM_WORLD_RANK=rank, PMIX_RANK=rank)
+    said = "2 processes were started by the mpiexec of another MPI, each alone; use"
     assert run.returncode == 1
-    assert "2 processes were started by the mpiexec of another MPI, each alone; use" in run.stderr
+    assert run.stderr.startswith(said if rank == "0" else "")
+    assert len(run.stderr.splitlines()) == (rank == "0"), "one sentence, from one process"
+
+
+@pytest.mark.parametrize(
+    ("library", "environment", "found"),
+    [
+        ("MPICH Version: 5.0", {}, None),
+        ("MPICH Version: 5.0", {"PMI_SIZE": "4", "PMI_RANK": "2"}, None),
+        ("Open MPI v5.0.8", {"PMI_SIZE": "4", "PMI_RANK": "2"}, (4, 2)),
+        ("Open MPI v5.0.8", {"OMPI_COMM_WORLD_SIZE": "4"}, None),
+        ("Open MPI v5.0.8", {"MPI_LOCALNRANKS": "2", "MPI_LOCALRANKID": "1"}, (2, 1)),
+        ("Intel(R) MPI Library 2021", {"OMPI_COMM_WORLD_SIZE": "3"}, (3, 0)),
+    ],
+)
+def test_who_started_the_processes_is_read_from_their_environment(library, environment, found, monkeypatch):
+    for names in LAUNCHERS.values():
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert foreign_launcher(library) == found
+
+
+@pytest.mark.mpi
+def test_one_rank_is_one_rank():
+    run = alone()
+    assert run.returncode == 0, run.stderr
+    assert "\n1 rank, " in run.stdout
+
+
+@pytest.mark.mpi
+def test_no_epoch_at_all_is_a_mistake():
+    run = alone("--epochs", "0")
+    assert run.returncode != 0
+    assert run.stderr.startswith("rank 0: ValueError: epochs is 0; it is a number of times, 1 or more\n")

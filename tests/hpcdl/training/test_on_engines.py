@@ -8,7 +8,7 @@ import cloudpickle
 import pytest
 
 from hpcdl.cluster import Cluster, ClusterError, publish
-from hpcdl.ddp.train import train_on_devices
+from hpcdl.training.train import train_on_devices
 
 pytestmark = pytest.mark.mpi
 

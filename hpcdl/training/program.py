@@ -1,13 +1,17 @@
-"""The training as a program, alike under mpiexec, torchrun and Slurm; what its options mean is in `hpcdl.ddp.train`."""
+"""The training as a program, alike under mpiexec, torchrun and Slurm; `hpcdl.training.train` explains its options."""
 
 import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hpcdl.comm import Communicator
 
 
 def train(
@@ -26,22 +30,23 @@ def train(
 
     mpiexec -n 4 hpcdl train          (MPI, processors)
 
-    torchrun --nproc-per-node 4 -m hpcdl.ddp.train          (NCCL with a GPU per rank, else gloo)
+    torchrun --nproc-per-node 4 -m hpcdl.training          (NCCL with a GPU per rank, else gloo)
     """
     options = dict(locals())
     with ranks() as (comm, device):
-        from hpcdl.ddp import train as training
+        from hpcdl.training import train as training
 
         trained = training.train(comm, Progress(comm), device=device, **options)
         if comm.rank == 0:
-            print(f"{comm.size} ranks, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
+            who = f"{comm.size} rank{'s' * (comm.size > 1)}"
+            print(f"{who}, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
             print(f"{trained.replicas} of {comm.size} replicas agree to the last bit ({trained.fingerprint[:12]})")
 
 
 class Progress:
     """Rank 0 prints a line per epoch: the loss, the speed of all ranks, and the share of time it stood still."""
 
-    def __init__(self, comm):
+    def __init__(self, comm: "Communicator"):
         self.comm, self.images, self.seconds, self.waited = comm, 0, 0.0, 0.0
 
     def __call__(self, record: dict) -> None:
@@ -59,7 +64,7 @@ class Progress:
 
 
 @contextmanager
-def ranks():
+def ranks() -> "Iterator[tuple[Communicator, str]]":
     """The communicator and the device of this process, as its launcher started it; an error ends all ranks."""
     import torch
 
@@ -73,7 +78,7 @@ def _torchrun():
     import torch
 
     from hpcdl.comm import TorchComm
-    from hpcdl.ddp.devices import choose
+    from hpcdl.training.devices import choose
 
     rank, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     backend, device, remark = choose(rank, here, torch.cuda.device_count())
@@ -91,18 +96,59 @@ def _torchrun():
         os._exit(1)  # torchrun ends the others; to part from a group whose ranks have gone would take minutes
 
 
+# How a launcher says how many processes it started, and which of them this is. What Open MPI's leaves for its own
+# library, MPICH may take for its own and abort: so MPI must not start before this has been read.
+LAUNCHERS = {
+    "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    "MPICH": ("PMI_SIZE", "PMI_RANK"),
+    "Intel": ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+}
+
+
+def foreign_launcher(library: str) -> tuple[int, int] | None:
+    """Processes and rank as another MPI's launcher counts them, where the `library` that mpi4py loads knows neither.
+
+    Intel's MPI is a relative of MPICH, and each understands the other's launcher.
+    """
+    ours = "Open MPI" if library.startswith("Open MPI") else "MPICH"
+    if LAUNCHERS[ours][0] in os.environ:
+        return None
+    for size, rank in LAUNCHERS.values():
+        if int(os.environ.get(size, 1)) > 1:
+            return int(os.environ[size]), int(os.environ.get(rank, 0))
+    return None
+
+
+def _require_own_launcher(library: str) -> None:
+    """End this process, the first with a sentence, where another MPI's mpiexec started it: each would be alone."""
+    found = foreign_launcher(library)
+    if found is None:
+        return
+    from hpcdl.cluster import find_launcher
+
+    processes, rank = found
+    if rank == 0:
+        print(
+            f"{processes} processes were started by the mpiexec of another MPI, each alone; use {find_launcher()}",
+            file=sys.stderr,
+        )
+    sys.exit(1)
+
+
 @contextmanager
 def _mpi():
+    import mpi4py
+
+    mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     from mpi4py import MPI
+
+    _require_own_launcher(MPI.Get_library_version())
+    if not MPI.Is_initialized():
+        MPI.Init_thread()
 
     from hpcdl.comm import MPIComm
 
     comm = MPIComm()
-    started = max(int(os.environ.get(name, 1)) for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"))
-    if comm.size == 1 < started:
-        from hpcdl.cluster import find_launcher
-
-        sys.exit(f"{started} processes were started by the mpiexec of another MPI, each alone; use {find_launcher()}")
     try:
         yield comm, "cpu"
     except Exception as error:
@@ -112,12 +158,7 @@ def _mpi():
 
 def _say(error: Exception, rank: int) -> None:
     """The error once, in a line where it says all there is to know: when all ranks have it, rank 0 is first."""
-    time.sleep(0.5 if rank else 0)
+    time.sleep(2 if rank else 0)  # in which the launcher ends the others for rank 0's sake
     if not isinstance(error, (ValueError, FloatingPointError, OSError)):
         traceback.print_exception(error)
     print(f"rank {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-
-
-def program() -> None:
-    """`python -m hpcdl.ddp.train`."""
-    typer.run(train)

@@ -1,8 +1,4 @@
-"""Train LeNet-5 data-parallel: on a notebook's engines, or as a program (`hpcdl.ddp.program`).
-
-mpiexec -n 4 hpcdl train --epochs 15
-torchrun --nproc-per-node 4 -m hpcdl.ddp.train --epochs 15
-"""
+"""Train LeNet-5 data-parallel: on a notebook's engines, or as a program (`hpcdl.training.program`)."""
 
 import hashlib
 import math
@@ -15,15 +11,16 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from hpcdl.collectives import naive_all_reduce
+from hpcdl.comm import Communicator
 from hpcdl.data import Split, cifar10, digits, mnist
-from hpcdl.ddp import checkpoint as checkpoints
 from hpcdl.ddp.agreement import require_same
-from hpcdl.ddp.devices import placed
-from hpcdl.ddp.momentum import Momentum
 from hpcdl.ddp.naive import fingerprint, identical_replicas
 from hpcdl.ddp.overlapped import DistributedDataParallel, Span
 from hpcdl.ddp.sampler import ShardedSampler
 from hpcdl.nn.lenet import lenet5
+from hpcdl.training import checkpoint as checkpoints
+from hpcdl.training.devices import on_devices
+from hpcdl.training.momentum import Momentum
 
 DATA = {"digits": lambda: digits(size=28), "mnist": mnist, "cifar10": cifar10}
 
@@ -41,7 +38,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    comm,
+    comm: Communicator,
     report: Callable[[dict], None] = lambda record: None,
     epochs: int = 15,
     batch: int = 64,
@@ -70,9 +67,10 @@ def train(
     - `spans`, a list of (name, start, end): "forward", "backward", "wait", "update" and "bucket 0", "bucket 1", ...,
       seconds since the step began.
 
-    Raises ValueError on every rank where their data or settings differ, FloatingPointError where the loss is not
-    finite, before the weights are spoilt.
+    Raises ValueError on every rank where their data or settings differ, or `epochs` or `every` is below 1, and
+    FloatingPointError where the loss is not finite, before the weights are spoilt.
     """
+    _require_positive(epochs=epochs, every=every)
     settings = {"data": data, "batch": batch, "lr": lr, "seed": seed, "ranks": comm.size}
     settings |= {"bucket_mb": bucket_mb, "all_reduce": all_reduce}  # they order the sums, and so decide the last bit
     images = load(data, device)
@@ -98,12 +96,20 @@ def train(
     return Trained(correct, seconds, fingerprint(model), identical_replicas(model, comm))
 
 
-def train_on_devices(comm, report: Callable[[dict], None] = lambda record: None, *args, **options) -> Trained:
+def _require_positive(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} is {count}; it is a number of times, 1 or more")
+
+
+def train_on_devices(
+    comm: Communicator, report: Callable[[dict], None] = lambda record: None, *args, **options
+) -> Trained:
     """`train` on the GPUs of the ranks' machines, NCCL or gloo between them; on processors where there is none.
 
     The same call from a notebook's engines, whatever the machine; rank 0 prints how GPUs are shared.
     """
-    with placed(comm) as (group, device, remark):
+    with on_devices(comm) as (group, device, remark):
         if remark and comm.rank == 0:
             print(remark, flush=True)
         return train(group, report, *args, device=device, **options)
@@ -182,16 +188,10 @@ def contents(images: Split) -> list[str]:
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, images: Split, comm) -> float:
+def accuracy(model: nn.Module, images: Split, comm: Communicator) -> float:
     """The fraction of held-out images that `model` gets right; each rank looks at its share."""
     mine = slice(comm.rank, None, comm.size)
     right = (model(images.x_held_out[mine]).argmax(1) == images.y_held_out[mine]).sum()
     right = right.to(comm.devices[0])
     naive_all_reduce(right, comm)
     return right.item() / len(images.y_held_out)
-
-
-if __name__ == "__main__":
-    from hpcdl.ddp.program import program
-
-    program()

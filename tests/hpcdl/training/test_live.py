@@ -4,7 +4,7 @@ import threading
 import time
 
 from hpcdl.comm import simulate
-from hpcdl.ddp.live import Hand, Settings, all_reduce_seconds, obey, train_live
+from hpcdl.training.live import Hand, Settings, all_reduce_seconds, obey, train_live
 
 
 def test_the_hands_file_is_read_as_it_was_written(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 from hpcdl.ddp.buffers import broadcast_state
-from hpcdl.ddp.momentum import Momentum
 from hpcdl.ddp.overlapped import DistributedDataParallel
+from hpcdl.training.momentum import Momentum
 
 
 def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> None:
@@ -17,6 +17,7 @@ def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: M
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {"step": step, "model": ddp.state_dict(), "velocities": optimizer.velocities, "settings": settings}
+    state["samples"] = ddp.reducer.total  # with another guess of N the same gradients may round differently
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as file:
         torch.save(state, file)
@@ -35,20 +36,21 @@ def resume(path: str | Path, ddp: DistributedDataParallel, optimizer: Momentum, 
         state = torch.load(path, map_location="cpu", weights_only=True)
         _require_settings(path, state["settings"], settings)
         ddp.load_state_dict(state["model"])
+        ddp.reducer.total = state["samples"]
         for mine, saved in zip(optimizer.velocities, state["velocities"], strict=True):
             mine.copy_(saved)
     return _share(ddp, optimizer, state["step"] if state else 0)
 
 
-def _share(ddp, optimizer, step: int) -> int:
-    numbers = torch.tensor([step, ddp.get_extra_state()], dtype=torch.float64)
+def _share(ddp: DistributedDataParallel, optimizer: Momentum, step: int) -> int:
+    numbers = torch.tensor([step, ddp.reducer.total], dtype=torch.float64)
     for tensor in (numbers, *ddp.module.parameters(), *ddp.module.buffers(), *optimizer.velocities):
         broadcast_state(tensor.detach(), ddp.comm)
-    ddp.set_extra_state(numbers[1].item())
+    ddp.reducer.total = numbers[1].item()
     return int(numbers[0])
 
 
-def _require_settings(path, saved: dict, settings: dict) -> None:
+def _require_settings(path: str | Path, saved: dict, settings: dict) -> None:
     for name, value in settings.items():
         if saved.get(name) != value:
             raise ValueError(

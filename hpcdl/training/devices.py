@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import torch
 
+from hpcdl.comm import Communicator
+
 
 def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
     """Backend of torch.distributed, device, and what the user should know, for rank `rank` of `ranks` on one machine.
@@ -23,7 +25,7 @@ def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
 
 
 @contextmanager
-def placed(comm, gpus: int | None = None) -> Iterator[tuple]:
+def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
     """`(comm, device, remark)` for an MPI rank, such as an engine: itself and "cpu" where no machine has a GPU.
 
     Else the same ranks over torch.distributed, on the GPUs of their machines, as `choose` says; rank 0 keeps the
@@ -43,9 +45,9 @@ def placed(comm, gpus: int | None = None) -> Iterator[tuple]:
 
 
 @contextmanager
-def _group(comm, backend: str) -> Iterator:
+def _group(comm: Communicator, backend: str) -> Iterator:
     """The ranks of `comm`, an MPIComm, over torch.distributed."""
-    from hpcdl.comm import TorchComm
+    from hpcdl.comm import TorchComm  # only where there is a GPU: it brings torch.distributed
 
     port = _free_port() if comm.rank == 0 else None
     host, port = comm.mpi.bcast((socket.gethostname(), port))

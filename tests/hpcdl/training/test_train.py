@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-import hpcdl.ddp.train as training
+import hpcdl.training.train as training
 from hpcdl.comm import Group, RankError, simulate
 from hpcdl.data import Split, digits
-from hpcdl.ddp import checkpoint
-from hpcdl.ddp.momentum import Momentum
-from hpcdl.ddp.train import train
+from hpcdl.training import checkpoint
+from hpcdl.training.momentum import Momentum
+from hpcdl.training.train import train
 
 
 def nothing(record):
@@ -173,6 +173,12 @@ def test_ranks_with_different_settings_are_told(few):
 def test_an_unknown_data_set_is_refused_with_those_there_are():
     with pytest.raises(RankError, match="data is 'imagenet'; the data sets are digits, mnist, cifar10"):
         run(1, data="imagenet")
+
+
+@pytest.mark.parametrize(("option", "value"), [("epochs", 0), ("epochs", -1), ("every", 0)])
+def test_a_number_below_1_is_refused(option, value):
+    with pytest.raises(RankError, match=f"{option} is {value}; it is a number of times, 1 or more"):
+        run(2, **{option: value})
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,6 +1,6 @@
 """LeNet trained on the digits in many fixed-point formats: runs made before, and runs made now.
 
-    python -m hpcdl.widgets.low_precision_runs         # makes the runs of low_precision_runs.json anew, in 6 minutes
+    python -m hpcdl.training.low_precision_runs        # makes the runs of low_precision_runs.json anew, in 6 minutes
 
 A run is a list of `Epoch`s. Made before are those of every word and fractional length in `LENGTHS`, to nearest and at
 random, and of float32, each with the seeds in `SEEDS`.

@@ -1,0 +1,157 @@
+"""Gradients summed over the ranks while backward still works: which bucket leaves when, and what a step adds up to.
+
+Numbers in comments are the lines of Algorithm 1 of Li et al. 2020, "PyTorch Distributed", as the lecture has it.
+"""
+
+import time
+import weakref
+from array import array
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+
+from hpcdl.collectives import recursive_doubling_all_reduce
+from hpcdl.comm import Communicator
+from hpcdl.comm.background import Foreground
+from hpcdl.ddp.bucketed import Bucket, make_buckets
+from hpcdl.ddp.buffers import BufferBroadcast
+
+
+class Span(NamedTuple):
+    """A bucket's way, by `comm.clock()`: `ready` when its last gradient was in, under way from `start` to `end`."""
+
+    bucket: int
+    nbytes: int
+    ready: float
+    start: float
+    end: float
+
+
+class Step:
+    """What one step has done so far: its own object, so that nothing of it survives into the next."""
+
+    def __init__(self):
+        self.samples: int | None = None  # of this rank; None before the first forward pass
+        self.launched = 0  # buckets that have left
+        self.spans: list[Span] = []
+        self.waited = 0.0  # seconds in which this rank stood still
+
+
+class Reducer:
+    """Hears of every gradient of `params`, and sums full buckets over the ranks of `comm`; arguments as in the class.
+
+    `step` is the step that is on, `last` the one before it. `total` is N, the samples of all ranks in the last step,
+    and the guess for this one: usually it is the same.
+    """
+
+    def __init__(
+        self, params: Iterable[torch.Tensor], comm: Communicator, bucket_mb: float, overlap: bool, all_reduce: Callable
+    ):
+        cap = bucket_mb * 2**20
+        self.comm, self.overlap, self.all_reduce = comm, overlap, all_reduce
+        self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
+        self.lane = comm.background() if overlap else Foreground(comm)
+        self.syncing, self.total = True, 1
+        self.step, self.last = Step(), Step()
+        self._listen()
+
+    def count(self, samples: int) -> None:
+        """A forward pass of so many samples begins."""
+        if any(True in bucket.announced for bucket in self.buckets):
+            raise RuntimeError(
+                "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
+                "ddp.synchronize() after each backward and before optimizer.step(), or put all but the last of "
+                "several under `with ddp.no_sync():`"
+            )
+        self.step.samples = (self.step.samples or 0) + samples
+
+    def finish(self, loss: float | None, buffers: BufferBroadcast) -> float | None:
+        """Send what has not left, wait for all, hand out the means; the mean of the ranks' `loss`."""
+        begin = self.comm.clock()
+        for bucket in self.buckets:
+            bucket.put_in_rest()  # 10: what has no gradient by now is unused: no walk through the graph is needed
+        self._launch()
+        ballot = self._ballot(loss)
+        self.lane.start(partial(_settle, ballot, buffers))
+        self.lane.wait()  # 20-21
+        total, losses, *used = ballot.tolist()
+        if not total:
+            raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
+        for bucket in self.buckets:
+            bucket.release(self.total / total, [used.pop(0) > 0 for _ in bucket.params])
+        self.total = total
+        self.last, self.step = self.step, Step()
+        self.last.waited = self.comm.clock() - begin
+        return None if loss is None else losses / total
+
+    def _listen(self) -> None:
+        """Be told of every gradient, for as long as this object lives."""
+        me, handles = weakref.ref(self), []
+        for bucket in self.buckets:
+            for i, param in enumerate(bucket.params):  # 5
+
+                def hook(param, bucket=bucket, i=i):
+                    me()._gradient_is_in(bucket, i)
+
+                handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
+        weakref.finalize(self, _end, handles, self.lane)
+
+    def _gradient_is_in(self, bucket: Bucket, i: int) -> None:  # 12-14
+        if not self.syncing:
+            return
+        if bucket.announced[i]:
+            raise RuntimeError(
+                "a second backward came before synchronize(); call synchronize() after each, or put all but the last "
+                "under `with ddp.no_sync():`"
+            )
+        bucket.announced[i] = True
+        if self.overlap:  # else all at once later: between two layers no line of this is in a cache
+            bucket.put_in(i)  # 15-16
+            self._launch()
+
+    def _launch(self) -> None:
+        """Send the buckets that are full, in order: every rank sums the same bucket at the same time."""
+        step = self.step
+        while step.launched < len(self.buckets) and not self.buckets[step.launched].missing:  # 17-18
+            ready = _clock(self.comm)()
+            self.lane.start(partial(self._reduce, step, step.launched, self._weight(), ready))  # 19
+            step.launched += 1
+
+    def _reduce(self, step: Step, number: int, weight: float, ready: float, comm: Communicator) -> None:
+        clock, bucket = _clock(comm), self.buckets[number]
+        start = clock()
+        bucket.reduce(weight, self.all_reduce, comm)
+        step.spans.append(Span(number, bucket.nbytes, ready, start, clock()))
+
+    def _weight(self) -> float:
+        """n_r / N, with last step's N: where this step's is another, `release` corrects the sums."""
+        if self.step.samples is None and any(any(bucket.present) for bucket in self.buckets):
+            raise RuntimeError("there are gradients, but ddp(x) was not called: call the wrapper, not its module")
+        return (self.step.samples or 0) / self.total
+
+    def _ballot(self, loss: float | None) -> torch.Tensor:
+        """What ranks must tell each other beside gradients: n_r, n_r times its loss, and which parameters it used."""
+        samples = self.step.samples or 0
+        used = chain.from_iterable(bucket.present for bucket in self.buckets)
+        numbers = [samples, samples * loss if loss is not None and samples else 0, *used]
+        return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
+
+
+def _settle(ballot: torch.Tensor, buffers: BufferBroadcast, comm: Communicator) -> None:
+    """Sum up the ballot, and give all ranks rank 0's buffers."""
+    recursive_doubling_all_reduce(ballot, comm)  # a few numbers: what counts is the number of rounds
+    buffers.run(comm)
+
+
+def _clock(comm: Communicator) -> Callable[[], float]:
+    """`comm.clock`; on GPUs the host's, since that of NCCL would wait for all that is queued."""
+    return comm.clock if "cpu" in comm.devices else time.perf_counter
+
+
+def _end(handles: list, lane) -> None:
+    for handle in handles:
+        handle.remove()
+    lane.close()

@@ -1,0 +1,12 @@
+"""Trainings that are ready to run, made of the strategies that spread one over ranks (such as `hpcdl.ddp`).
+
+`train` is LeNet-5 data-parallel, from start to accuracy, with its pieces `momentum`, `checkpoint` and `devices`;
+`program` is the same as a program: `mpiexec -n 4 hpcdl train`, `torchrun -m hpcdl.training`. `live` is a training that
+obeys while it runs: pause, slow down or kill a rank; `scaling` measures it on 1, 2, 4, ... ranks beside what the cost
+model predicts. `low_precision_runs` trains LeNet in fixed-point formats, and keeps the runs made before.
+"""
+
+from hpcdl.lazy import exports
+
+# Imported when first used: the command line knows the program's options without torch.
+__all__, __getattr__, __dir__ = exports(__name__, {"train_on_devices": "train", "Momentum": "momentum"})

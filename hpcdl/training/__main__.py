@@ -1,0 +1,7 @@
+"""`python -m hpcdl.training`, as torchrun starts it: the same as `hpcdl train`."""
+
+import typer
+
+from hpcdl.training.program import train
+
+typer.run(train)
