@@ -1,5 +1,4 @@
-"""What an author declares: a module for each exercise, its wrong answers in one of the same name, and the source of each
-is its own, also among many of one name."""
+"""What an author declares: each exercise and its bank in modules of one name, each wrong answer with its own source."""
 
 import importlib
 import inspect
