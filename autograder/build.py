@@ -155,7 +155,7 @@ def _exercise_blocks(path: Path, blocks: list[Block]) -> dict[str, Block]:
         if name in found:
             raise BuildError(path, line, f"exercise {name!r} stands twice, first at line {found[name].line}")
         if lab is None or name not in lab.exercises or not lab.exercises[name].checks:
-            raise BuildError(path, line, f"exercise {name!r} has no checks in autograder/exercises/{slug}.py")
+            raise BuildError(path, line, f"exercise {name!r} has no checks in autograder/exercises/{slug}")
         found[name] = block
     missing = [name for name in (lab.exercises if lab else {}) if name not in found]
     if missing:

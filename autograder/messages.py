@@ -7,6 +7,7 @@ import torch
 from . import checks, show
 
 FEW = range(1, 10)  # numbers of ranks that every sum is tried on; `decimals` can tell that many apart
+SECONDS = 15.0  # of a check over ranks: it makes some hundred messages between processes
 
 
 def over(student, name: str, xs: list[torch.Tensor], kwargs: dict | None = None, **machine):

@@ -17,7 +17,7 @@ class NewLabError(ValueError):
 
 
 def files(slug: str, number: int, title: str) -> dict[Path, str]:
-    """The three files of the lab, by path; NewLabError where a name or number does not do or is taken."""
+    """The five files of the lab, by path; NewLabError where a name or number does not do or is taken."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", slug):
         raise NewLabError(f"slug={slug!r}: a lab is named like a Python module, in small letters, such as averages")
     if not 0 < number < 100:
@@ -27,9 +27,11 @@ def files(slug: str, number: int, title: str) -> dict[Path, str]:
     if taken := [path.name for path in build.sources() if int(path.name[:2]) == number]:
         raise NewLabError(f"number={number}: {taken[0]} has it")
     places = {
-        "exercises": PACKAGE / "exercises" / f"{slug}.py",
+        "exercise": PACKAGE / "exercises" / slug / "ema.py",
+        "lab": PACKAGE / "exercises" / slug / "__init__.py",
         "source": build.LABS_DIR / "source" / f"{number:02d}_{slug}.py",
-        "bank": PACKAGE / "bank" / f"{slug}.py",
+        "wrong": PACKAGE / "bank" / slug / "ema.py",
+        "bank": PACKAGE / "bank" / slug / "__init__.py",
     }
     words = {"SLUG": slug, "NUMBER": str(number), "TITLE": title}
     return {path: filled(name, words) for name, path in places.items()}
@@ -46,6 +48,7 @@ def write(slug: str, number: int, title: str) -> list[Path]:
     if there := [path for path in made if path.exists()]:
         raise NewLabError(f"{there[0]} is there already: choose another slug, or remove it")
     for path, text in made.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     text = listed.read_text(encoding="utf-8")
     listed.write_text(LISTED.sub(lambda labs: f'LABS = ({labs[1]}, "{slug}")', text, count=1), encoding="utf-8")

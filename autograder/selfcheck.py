@@ -50,13 +50,20 @@ def reached(lab: Lab, cells: list[tuple[str, str]]) -> Lab:
 
 
 def bank(slug: str) -> list[WrongAnswer]:
-    """The wrong answers of a lab; none where it has no bank yet."""
+    """The wrong answers of a lab, in the order of its exercises; none where it has no bank yet."""
     try:
         importlib.import_module(f"autograder.bank.{slug}")
     except ModuleNotFoundError as error:
         if error.name != f"autograder.bank.{slug}":
             raise
-    return [answer for answer in BANK if answer.exercise.partition(".")[0] == slug]
+    return sorted((answer for answer in BANK if answer.exercise.partition(".")[0] == slug), key=place_in_the_course)
+
+
+def place_in_the_course(answer: WrongAnswer) -> int:
+    """The number of its exercise in its lab; one of no exercise, which `judge` tells of, comes last."""
+    slug, _, name = answer.exercise.partition(".")
+    names = list(exercises.load(slug).exercises)
+    return names.index(name) if name in names else len(names)
 
 
 def cells_of(content) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Every lab's exercises and checks, one module per slug; `LABS` maps each slug to where its `lab` is declared."""
+"""Every lab's exercises and checks: a package for each slug, which declares its `lab`, a module for each exercise."""
 
 import importlib
 

@@ -1,24 +1,56 @@
-"""What an author declares: the source of a wrong answer is its own, also among many of one name."""
+"""What an author declares: each exercise and its bank in modules of one name, each wrong answer with its own source."""
 
 import importlib
 import inspect
 import pkgutil
+import sys
 
-from autograder import bank
+import pytest
+
+from autograder import exercises, selfcheck
 from autograder.authoring import BANK
 
 
+def modules(package: str) -> set[str]:
+    """The names of the modules in a package, without those of packages in it."""
+    found = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return {module.name for module in found if not module.ispkg}
+
+
+def homes(slug: str) -> dict[str, str]:
+    """The name of each exercise's module, by the exercise's id."""
+    exercise_of = exercises.load(slug).exercises.values()
+    return {e.id: next(iter(e.checks.values())).function.__module__.rpartition(".")[2] for e in exercise_of}
+
+
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_an_exercise_has_a_module_of_its_own_and_its_bank_one_of_the_same_name(slug):
+    names = list(homes(slug).values())
+    assert len(set(names)) == len(names)
+    assert set(names) <= modules(f"autograder.exercises.{slug}")
+    assert set(names) <= modules(f"autograder.bank.{slug}")
+    for exercise in exercises.load(slug).exercises.values():
+        assert len({check.function.__module__ for check in exercise.checks.values()}) == 1
+
+
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_a_bank_is_whole_and_in_the_order_of_the_exercises(slug):
+    answers, ids = selfcheck.bank(slug), list(homes(slug))
+    assert [id for id in ids if any(answer.exercise == id for answer in answers)] == ids, "an exercise has no bank"
+    assert answers == sorted(answers, key=lambda answer: ids.index(answer.exercise))
+    assert all(f"autograder.bank.{slug}.{name}" in sys.modules for name in modules(f"autograder.bank.{slug}"))
+
+
 def test_each_of_many_classes_of_one_name_keeps_its_own_source():
-    calculus = importlib.import_module("autograder.bank.calculus")
+    dual = importlib.import_module("autograder.bank.calculus.dual")
     duals = [answer for answer in BANK if answer.exercise == "calculus.Dual"]
-    assert len(duals) == inspect.getsource(calculus).count("\nclass Dual(Dual):") > 5
+    assert len(duals) == inspect.getsource(dual).count("\nclass Dual(Dual):") > 5
     assert len({answer.source for answer in duals}) == len(duals)
 
 
 def test_a_wrong_answers_source_is_its_definition_without_our_decorator():
-    for module in pkgutil.iter_modules(bank.__path__):
-        importlib.import_module(f"autograder.bank.{module.name}")
-    assert all(answer.source.startswith(("def ", "class ", "@triton.jit\ndef ")) for answer in BANK)
-    assert not any("@wrong" in answer.source for answer in BANK)
-    for answer in BANK:
+    answers = [answer for slug in exercises.LABS for answer in selfcheck.bank(slug)]
+    assert all(answer.source.startswith(("def ", "class ", "@triton.jit\ndef ")) for answer in answers)
+    assert not any("@wrong" in answer.source for answer in answers)
+    for answer in answers:
         compile(answer.source, answer.mistake, "exec")

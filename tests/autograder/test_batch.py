@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 from typer.testing import CliRunner
 
-from autograder import batch, grade, store
+from autograder import batch, exercises, grade, store
 from autograder.cli import app
 from autograder.layouts import Submission
 
@@ -123,6 +124,15 @@ def test_a_key_depends_on_all_that_a_result_does(tmp_path, write_notebook, tiny,
     monkeypatch.setattr(store, "checks_and_versions", lambda: b"other")
     assert len({*keys, key()}) == 7
     assert key(path=tmp_path / "none") == ""
+
+
+def test_a_key_depends_on_every_file_of_every_labs_package(monkeypatch):
+    read = set()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.add(path) or b"")
+    store.checks_and_versions.__wrapped__()
+    files = set(Path(exercises.__file__).resolve().parent.rglob("*.py"))
+    assert len(files) > sum(len(exercises.load(slug).exercises) for slug in exercises.LABS)
+    assert files <= read
 
 
 def test_a_kept_result_that_is_damaged_is_made_again(tmp_path, write_notebook, graded):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder.authoring import Lab
 from autograder.cli import app
 from autograder.local import LocalSession
 from autograder.outputs.cli import app as export
@@ -33,7 +34,9 @@ def repository(tmp_path_factory):
     labs = root / "autograder" / "exercises" / "__init__.py"
     labs.write_text(re.sub(r"(LABS = \([^)]*?),?\s*\)", r'\1, "averages")', labs.read_text(), count=1))
     for match in FILES.finditer(README):
-        (root / match["path"]).write_text(match["text"], encoding="utf-8")
+        path = root / match["path"]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(match["text"], encoding="utf-8")
     run(root, "-m", "autograder.build")
     return root
 
@@ -55,9 +58,11 @@ def run(root, *arguments, code=(0,)):
 
 def test_the_readme_has_the_files_of_a_lab_and_students_get_no_solution(repository):
     assert [match["path"] for match in FILES.finditer(README)] == [
-        "autograder/exercises/averages.py",
+        "autograder/exercises/averages/ema.py",
+        "autograder/exercises/averages/__init__.py",
         "labs/source/90_averages.py",
-        "autograder/bank/averages.py",
+        "autograder/bank/averages/ema.py",
+        "autograder/bank/averages/__init__.py",
     ]
     notebook = (repository / "labs" / "90_averages.ipynb").read_text()
     assert "raise NotImplementedError" in notebook
@@ -74,7 +79,7 @@ def test_the_lab_of_the_readme_proves_itself(repository):
 def results(repository, tmp_path_factory, notebook_text):
     """The results of three submissions of that lab: right, wrong and blank."""
     tmp_path = tmp_path_factory.mktemp("class")
-    answer = FILES.findall(README)[1][1].partition("    # BEGIN SOLUTION\n")
+    answer = dict(FILES.findall(README))["labs/source/90_averages.py"].partition("    # BEGIN SOLUTION\n")
     head = answer[0][answer[0].rindex("def ema") :]
     right = head + answer[2].partition("    # END SOLUTION")[0]
     for student, code in {"ada": right, "ben": WRONG, "cyd": head + "    raise NotImplementedError\n"}.items():
@@ -130,7 +135,8 @@ def test_the_exercise_over_ranks_checks_what_it_says(change, points):
     declared, answer = {}, {}
     exec(code, declared)
     exec(SHIFT.replace(*change), answer)
-    assert run_exercise(declared["shift"], LocalSession(answer), seeds(b"", "ada")).points == points
+    lab = Lab("rotation", number=91, title="Once round the ring", exercises=(declared["exercise"],))
+    assert run_exercise(lab.exercises["shift"], LocalSession(answer), seeds(b"", "ada")).points == points
 
 
 def test_every_command_in_the_readme_exists():

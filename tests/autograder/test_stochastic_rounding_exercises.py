@@ -11,7 +11,7 @@ import torch
 from autograder import build, exercises, number_formats, source
 from autograder.decode import Reader
 from autograder.encode import Writer
-from autograder.exercises.stochastic_rounding import numbered_bits
+from autograder.exercises.stochastic_rounding.rounding_kernel import numbered_bits
 from autograder.protocol import Frame, ProtocolError
 from autograder.selfcheck import cells_of
 from hpcdl.numerics import rounding

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d
 
-from autograder.exercises.convolution_counts import counted
+from autograder.exercises.convolution.counts import counted
 from hpcdl.conv import Problem
 from hpcdl.cost import convolution as cost
 from hpcdl.widgets import convolution_race, sliding_window, winograd_products

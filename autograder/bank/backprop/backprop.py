@@ -1,0 +1,101 @@
+"""Wrong answers to `backprop`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+MEAN = ("the_mean_of_a_batch", "any_depth_and_width", "no_loop_over_samples")
+
+
+@wrong("backprop.backprop", "sum for mean", fails=MEAN, says="divide by N = len(X)")
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta = output_error(activations[-1], Y, zs[-1])
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.insert(0, delta.T @ activations[i])
+        bias_grads.insert(0, delta.sum(dim=0))
+        if i > 0:
+            delta = backpropagate_error(delta, weights[i], zs[i - 1])
+    return weight_grads, bias_grads
+
+
+@wrong("backprop.backprop", "biases summed, weights averaged", fails=MEAN, says="divide by N = len(X)")
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta = output_error(activations[-1], Y, zs[-1])
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.insert(0, delta.T @ activations[i] / len(X))
+        bias_grads.insert(0, delta.sum(dim=0))
+        if i > 0:
+            delta = backpropagate_error(delta, weights[i], zs[i - 1])
+    return weight_grads, bias_grads
+
+
+@wrong(
+    "backprop.backprop",
+    "σ' forgotten in the last layer only",
+    fails=("one_row", *MEAN),
+    says="missing in the error of the last layer",
+)
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta = activations[-1] - Y
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.insert(0, delta.T @ activations[i] / len(X))
+        bias_grads.insert(0, delta.mean(dim=0))
+        if i > 0:
+            delta = backpropagate_error(delta, weights[i], zs[i - 1])
+    return weight_grads, bias_grads
+
+
+@wrong(
+    "backprop.backprop",
+    "σ' forgotten in the hidden layers",
+    fails=("one_row", *MEAN),
+    says="missing in the errors of the hidden layers",
+)
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta = output_error(activations[-1], Y, zs[-1])
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.insert(0, delta.T @ activations[i] / len(X))
+        bias_grads.insert(0, delta.mean(dim=0))
+        delta = delta @ weights[i]
+    return weight_grads, bias_grads
+
+
+@wrong(
+    "backprop.backprop",
+    "gradients in backward order",
+    fails=("one_row", *MEAN),
+    says="from the last layer to the first",
+)
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta = output_error(activations[-1], Y, zs[-1])
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.append(delta.T @ activations[i] / len(X))
+        bias_grads.append(delta.mean(dim=0))
+        if i > 0:
+            delta = backpropagate_error(delta, weights[i], zs[i - 1])
+    return weight_grads, bias_grads
+
+
+@wrong("backprop.backprop", "a loop over samples", fails="no_loop_over_samples", says="goes through them one by one")
+def backprop(weights, biases, X, Y):
+    weight_sums = [torch.zeros_like(W) for W in weights]
+    bias_sums = [torch.zeros_like(b) for b in biases]
+    for x, y in zip(X, Y, strict=True):
+        zs, activations = feedforward(weights, biases, x)
+        deltas = [output_error(activations[-1], y, zs[-1])]
+        for i in range(len(weights) - 1, 0, -1):
+            deltas.insert(0, backpropagate_error(deltas[0], weights[i], zs[i - 1]))
+        weight_grads, bias_grads = gradients(deltas, activations)
+        for total, part in zip([*weight_sums, *bias_sums], [*weight_grads, *bias_grads], strict=True):
+            total += part / len(X)
+    return weight_sums, bias_sums

@@ -1,0 +1,27 @@
+"""Wrong answers to `backpropagate_error`."""
+
+from autograder.authoring import wrong
+from autograder.bank.backprop.later import BACKPROP, TRAIN
+from hpcdl.nn.mlp import sigma, sigma_prime
+
+BACK = ("one_layer_back", "a_batch_one_layer_back", "all_the_way_back")
+
+
+@wrong("backprop.backpropagate_error", "forgets σ'", fails=(*BACK, *BACKPROP, *TRAIN), says="multiply by the slope")
+def backpropagate_error(delta, w_next, z):
+    return delta @ w_next
+
+
+@wrong("backprop.backpropagate_error", "σ for σ'", fails=(*BACK, *BACKPROP, *TRAIN), says="σ(z) in place of σ'(z)")
+def backpropagate_error(delta, w_next, z):
+    return (delta @ w_next) * sigma(z)
+
+
+@wrong(
+    "backprop.backpropagate_error",
+    "not transposed",
+    fails=(*BACK, *BACKPROP, "backprop.leaves_parameters_alone", *TRAIN),
+    says="W is not transposed",
+)
+def backpropagate_error(delta, w_next, z):
+    return (delta @ w_next.T) * sigma_prime(z)

@@ -1,0 +1,45 @@
+"""Wrong answers to `best_step`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "calculus.best_step",
+    "always float64's step",
+    fails=("ordinary_functions_float32", "any_size_of_x", "quick_functions"),
+    says="It would suit float64",
+)
+def best_step(f, x, dtype):
+    return torch.finfo(torch.float64).eps ** (1 / 3) * max(abs(x), 1)
+
+
+@wrong(
+    "calculus.best_step",
+    "the forward difference's step",
+    fails=("ordinary_functions_float64", "ordinary_functions_float32", "any_size_of_x", "quick_functions"),
+    says="the central one wants the cube root",
+)
+def best_step(f, x, dtype):
+    return torch.finfo(dtype).eps ** (1 / 2) * max(abs(x), 1)
+
+
+@wrong(
+    "calculus.best_step",
+    "takes the smallest step there is",
+    fails=("ordinary_functions_float64", "ordinary_functions_float32", "any_size_of_x", "quick_functions"),
+    says="rounding drowns the difference",
+)
+def best_step(f, x, dtype):
+    return torch.finfo(dtype).eps
+
+
+@wrong(
+    "calculus.best_step",
+    "proportional to x, whatever f does",
+    fails=("any_size_of_x", "quick_functions"),
+    says="vanishes at x = 0",
+)
+def best_step(f, x, dtype):
+    return torch.finfo(dtype).eps ** (1 / 3) * abs(x)

@@ -1,0 +1,28 @@
+"""Wrong answers to `chain_gradient`."""
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "calculus.chain_gradient",
+    "the Jacobian transposed",
+    fails=("two_by_two", "any_sizes"),
+    says="by its rows",
+)
+def chain_gradient(df_dx, dx_ds):
+    return dx_ds @ df_dx
+
+
+@wrong("calculus.chain_gradient", "forgets the sum", fails=("two_by_two", "any_sizes"), says="Add them up over i")
+def chain_gradient(df_dx, dx_ds):
+    return df_dx[:, None] * dx_ds
+
+
+@wrong(
+    "calculus.chain_gradient",
+    "written for the lecture's two variables",
+    fails="any_sizes",
+    says="has shape",
+)
+def chain_gradient(df_dx, dx_ds):
+    return df_dx[0] * dx_ds[0, :2] + df_dx[-1] * dx_ds[-1, :2] * (len(df_dx) > 1)

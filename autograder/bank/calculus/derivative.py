@@ -1,0 +1,62 @@
+"""Wrong answers to `derivative`."""
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "calculus.derivative",
+    "forward difference",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="This is the forward difference",
+)
+def derivative(f, x, h=1e-5):
+    return (f(x + h) - f(x)) / h
+
+
+@wrong(
+    "calculus.derivative",
+    "divides by h for 2h",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="divide by 2h",
+)
+def derivative(f, x, h=1e-5):
+    return (f(x + h) - f(x - h)) / h
+
+
+@wrong(
+    "calculus.derivative",
+    "/ 2 * h without brackets",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="with brackets",
+)
+def derivative(f, x, h=1e-5):
+    return (f(x + h) - f(x - h)) / 2 * h
+
+
+@wrong(
+    "calculus.derivative",
+    "h fixed at 1e-12",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="does not depend on h",
+)
+def derivative(f, x, h=1e-5):
+    h = 1e-12
+    return (f(x + h) - f(x - h)) / (2 * h)
+
+
+@wrong(
+    "calculus.derivative",
+    "divides only the second value",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="put the whole difference in brackets",
+)
+def derivative(f, x, h=1e-5):
+    return f(x + h) - f(x - h) / (2 * h)
+
+
+@wrong("calculus.derivative", "moves x in place", fails="leaves_x_alone", says="changed its argument x")
+def derivative(f, x, h=1e-5):
+    x += h
+    up = f(x)
+    x -= 2 * h
+    return (up - f(x)) / (2 * h)

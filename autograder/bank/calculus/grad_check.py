@@ -1,0 +1,72 @@
+"""Wrong answers to `grad_check`."""
+
+import numpy as np
+import torch
+
+from autograder.authoring import wrong
+from hpcdl.numerics.derivatives import gradient as measured_gradient
+
+
+@wrong(
+    "calculus.grad_check",
+    "absolute tolerance only",
+    fails=("accepts_right_gradients", "rejects_wrong_gradients", "names_the_coordinate"),
+    says="an absolute tolerance alone",
+)
+def grad_check(f, grad, x):
+    error = (grad(x) - measured_gradient(f, x)).abs()
+    worst = np.unravel_index(int(error.argmax()), x.shape)
+    return bool(error.max() <= 1e-6), worst
+
+
+@wrong(
+    "calculus.grad_check",
+    "relative tolerance only",
+    fails="accepts_right_gradients",
+    says="0/0",
+)
+def grad_check(f, grad, x):
+    a, n = grad(x), measured_gradient(f, x)
+    error = (a - n).abs() / torch.maximum(a.abs(), n.abs())
+    worst = np.unravel_index(int(error.nan_to_num(0.0).argmax()), x.shape)
+    return bool((error <= 1e-4).all()), worst
+
+
+@wrong(
+    "calculus.grad_check",
+    "compares the norms of the whole gradient",
+    fails=("rejects_wrong_gradients", "names_the_coordinate"),
+    says="compare each coordinate with its own size",
+)
+def grad_check(f, grad, x):
+    a, n = grad(x), measured_gradient(f, x)
+    worst = np.unravel_index(int((a - n).abs().argmax()), x.shape)
+    return bool((a - n).norm() <= 1e-4 * (a.norm() + n.norm()) + 1e-9), worst
+
+
+@wrong(
+    "calculus.grad_check",
+    "names the largest entry, not the worst",
+    fails="names_the_coordinate",
+    says="worst_index",
+)
+def grad_check(f, grad, x):
+    a, n = grad(x), measured_gradient(f, x)
+    error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
+    worst = np.unravel_index(int(a.abs().nan_to_num(0.0).argmax()), x.shape)
+    return bool(error.max() <= 1), worst
+
+
+@wrong("calculus.grad_check", "a flat index", fails="names_the_coordinate", says="one int for each of the 1 dimensions")
+def grad_check(f, grad, x):
+    a, n = grad(x), measured_gradient(f, x)
+    error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
+    return bool(error.max() <= 1), int(error.argmax())
+
+
+@wrong("calculus.grad_check", "lets NaN through", fails="nan_is_not_agreement", says="NaN > tolerance is False")
+def grad_check(f, grad, x):
+    a, n = grad(x), measured_gradient(f, x)
+    error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
+    worst = np.unravel_index(int(error.argmax()), x.shape)
+    return not bool((error > 1).any()), worst

@@ -1,0 +1,71 @@
+"""Wrong answers to `gradient`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "calculus.gradient",
+    "moves all coordinates together",
+    fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
+    says="move one coordinate at a time",
+)
+def gradient(f, x, h=1e-5):
+    return torch.full_like(x, (f(x + h) - f(x - h)) / (2 * h))
+
+
+@wrong("calculus.gradient", "puts x back only up to rounding", fails="x_restored", says="x is not quite what it was")
+def gradient(f, x, h=1e-5):
+    grad = torch.zeros_like(x)
+    flat = x.view(-1)
+    for i in range(flat.numel()):
+        flat[i] += h
+        up = f(x)
+        flat[i] -= 2 * h
+        grad.view(-1)[i] = (up - f(x)) / (2 * h)
+        flat[i] += h
+    return grad
+
+
+@wrong(
+    "calculus.gradient",
+    "never puts the coordinate back",
+    fails=("six_functions", "x_restored"),
+    says="put x[i] back",
+)
+def gradient(f, x, h=1e-5):
+    grad = torch.zeros_like(x)
+    flat = x.view(-1)
+    for i in range(flat.numel()):
+        flat[i] += h
+        up = f(x)
+        flat[i] -= 2 * h
+        grad.view(-1)[i] = (up - f(x)) / (2 * h)
+    return grad
+
+
+@wrong(
+    "calculus.gradient",
+    "forward difference",
+    fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
+    says="This is the forward difference",
+)
+def gradient(f, x, h=1e-5):
+    grad = torch.zeros_like(x)
+    for i in range(x.numel()):
+        step = torch.zeros_like(x)
+        step.view(-1)[i] = h
+        grad.view(-1)[i] = (f(x + step) - f(x)) / h
+    return grad
+
+
+@wrong("calculus.gradient", "only for vectors", fails="any_shape", says="has shape")
+def gradient(f, x, h=1e-5):
+    flat = x.reshape(-1).clone()
+    grad = torch.zeros_like(flat)
+    for i in range(flat.numel()):
+        step = torch.zeros_like(flat)
+        step[i] = h
+        grad[i] = (f((flat + step).view_as(x)) - f((flat - step).view_as(x))) / (2 * h)
+    return grad

@@ -1,0 +1,50 @@
+"""Wrong answers to `best_algorithm` and `crossover`."""
+
+import math
+
+from autograder.authoring import wrong
+
+NOT_BEST = ("the_cheapest", "changes_at_the_crossover")
+
+
+@wrong("collectives.best_algorithm", "the maximum", fails=NOT_BEST, says="This is the dearest of all")
+def best_algorithm(p, nbytes, alpha, beta, cost):
+    names = ("naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server", "hierarchical")
+    return max(names, key=lambda name: cost(name, p, nbytes, alpha, beta))
+
+
+@wrong("collectives.best_algorithm", "bytes alone", fails=NOT_BEST, says="It sends the fewest bytes")
+def best_algorithm(p, nbytes, alpha, beta, cost):
+    names = ("rabenseifner", "ring", "naive", "tree", "recursive_doubling", "parameter_server", "hierarchical")
+    return min(names, key=lambda name: cost(name, p, nbytes, 0.0, beta))
+
+
+@wrong(
+    "collectives.best_algorithm",
+    "a minus too many",
+    fails=("crossover_in_bytes", "some_never_cross", "changes_at_the_crossover"),
+    says="a size is positive",
+)
+def crossover(first, second, p, alpha, beta, cost):
+    messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
+    per_byte = cost(first, p, 1, 0, beta) - cost(second, p, 1, 0, beta)
+    return messages / per_byte if messages * per_byte < 0 or per_byte else math.inf
+
+
+@wrong("collectives.best_algorithm", "divides by no difference", fails="some_never_cross", says="ZeroDivisionError")
+def crossover(first, second, p, alpha, beta, cost):
+    messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
+    per_byte = cost(second, p, 1, 0, beta) - cost(first, p, 1, 0, beta)
+    return messages / per_byte
+
+
+@wrong(
+    "collectives.best_algorithm",
+    "meets below zero",
+    fails="some_never_cross",
+    says="do not meet at any size above 0",
+)
+def crossover(first, second, p, alpha, beta, cost):
+    messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
+    per_byte = cost(second, p, 1, 0, beta) - cost(first, p, 1, 0, beta)
+    return messages / per_byte if per_byte else math.inf

@@ -1,0 +1,73 @@
+"""Wrong answers to `hierarchical_all_reduce`."""
+
+import torch
+
+from autograder.authoring import wrong
+from hpcdl.collectives import broadcast, reduce, ring_all_reduce
+from hpcdl.comm import Group
+
+ALL_OF_NODES = ("any_nodes", "one_leader_per_node", "little_between_nodes", "trees_inside")
+NODES = "collectives.hierarchical_all_reduce"
+
+
+@wrong(
+    NODES,
+    "no nodes at all",
+    fails=("one_leader_per_node", "trees_inside"),
+    says="Sum inside the node first",
+)
+def hierarchical_all_reduce(x, comm, per_node=4):
+    ring_all_reduce(x, comm)
+
+
+@wrong(NODES, "takes the last node for a full one", fails=ALL_OF_NODES, says="each of its ranks once, out of 0 to")
+def hierarchical_all_reduce(x, comm, per_node=4):
+    first = comm.rank // per_node * per_node
+    node = Group(comm, range(first, first + per_node))
+    reduce(x, node, 0)
+    if comm.rank == first:
+        ring_all_reduce(x, Group(comm, range(0, comm.size, per_node)))
+    broadcast(x, node, 0)
+
+
+@wrong(NODES, "tells the leaders only", fails=ALL_OF_NODES, says="is missing")
+def hierarchical_all_reduce(x, comm, per_node=4):
+    first = comm.rank // per_node * per_node
+    reduce(x, Group(comm, range(first, min(first + per_node, comm.size))), 0)
+    if comm.rank == first:
+        ring_all_reduce(x, Group(comm, range(0, comm.size, per_node)))
+
+
+@wrong(NODES, "a star inside", fails="trees_inside", says="messages follow one another")
+def hierarchical_all_reduce(x, comm, per_node=4):
+    first = comm.rank // per_node * per_node
+    members = range(first + 1, min(first + per_node, comm.size))
+    if comm.rank != first:
+        comm.send(x, first)
+        comm.recv(x, first)
+        return
+    incoming = torch.empty_like(x)
+    for member in members:
+        comm.recv(incoming, member)
+        x += incoming
+    ring_all_reduce(x, Group(comm, range(0, comm.size, per_node)))
+    for member in members:
+        comm.send(x, member)
+
+
+@wrong(
+    NODES,
+    "everyone speaks for the node",
+    fails=("one_leader_per_node", "little_between_nodes", "trees_inside"),
+    says="all talk to other nodes",
+)
+def hierarchical_all_reduce(x, comm, per_node=4):
+    first = comm.rank // per_node * per_node
+    node = Group(comm, range(first, min(first + per_node, comm.size)))
+    ring_all_reduce(x, node)
+    if comm.size % per_node:  # counterparts exist in full nodes alone
+        if comm.rank == first:
+            ring_all_reduce(x, Group(comm, range(0, comm.size, per_node)))
+        broadcast(x, node, 0)
+    else:
+        ring_all_reduce(x, Group(comm, range(comm.rank % per_node, comm.size, per_node)))

@@ -1,0 +1,91 @@
+"""Wrong answers to `recursive_doubling_all_reduce`."""
+
+import torch
+
+from autograder.authoring import wrong
+from hpcdl.collectives import broadcast, reduce
+
+ALL_OF_DOUBLING = ("powers_of_two", "any_number_of_ranks", "log_p_rounds", "same_bits_on_every_rank")
+DOUBLING = "collectives.recursive_doubling_all_reduce"
+
+
+@wrong(DOUBLING, "send, then receive", fails=ALL_OF_DOUBLING, says="use sendrecv, or let one side receive")
+def recursive_doubling_all_reduce(x, comm):
+    incoming, distance = torch.empty_like(x), 1
+    while distance < comm.size:
+        comm.send(x, comm.rank ^ distance)
+        comm.recv(incoming, comm.rank ^ distance)
+        x += incoming
+        distance *= 2
+
+
+@wrong(DOUBLING, "skips partners that are not there", fails="any_number_of_ranks", says="is missing")
+def recursive_doubling_all_reduce(x, comm):
+    incoming, distance = torch.empty_like(x), 1
+    while distance < comm.size:
+        partner = comm.rank ^ distance
+        if partner < comm.size:
+            comm.sendrecv(x, partner, incoming, partner)
+            x += incoming
+        distance *= 2
+
+
+@wrong(DOUBLING, "receives into what it sends", fails=ALL_OF_DOUBLING, says="share memory")
+def recursive_doubling_all_reduce(x, comm):
+    mine, distance = x.clone(), 1
+    while distance < comm.size:
+        partner = comm.rank ^ distance
+        comm.sendrecv(x, partner, x, partner)
+        x += mine
+        mine.copy_(x)
+        distance *= 2
+
+
+@wrong(DOUBLING, "partners take turns", fails="log_p_rounds", says="sendrecv does both at the same time")
+def recursive_doubling_all_reduce(x, comm):
+    q = 1 << (comm.size.bit_length() - 1)
+    incoming, distance = torch.empty_like(x), 1
+    if comm.rank >= q:
+        comm.send(x, comm.rank - q)
+        comm.recv(x, comm.rank - q)
+        return
+    if comm.rank + q < comm.size:
+        comm.recv(incoming, comm.rank + q)
+        x += incoming
+    while distance < q:
+        partner = comm.rank ^ distance
+        if comm.rank < partner:
+            comm.send(x, partner)
+            comm.recv(incoming, partner)
+        else:
+            comm.recv(incoming, partner)
+            comm.send(x, partner)
+        x += incoming
+        distance *= 2
+    if comm.rank + q < comm.size:
+        comm.send(x, comm.rank + q)
+
+
+@wrong(DOUBLING, "a tree up and down", fails="log_p_rounds", says="This is a reduce and then a broadcast")
+def recursive_doubling_all_reduce(x, comm):
+    reduce(x, comm)
+    broadcast(x, comm)
+
+
+@wrong(DOUBLING, "adds round a circle", fails="same_bits_on_every_rank", says="in their last bits")
+def recursive_doubling_all_reduce(x, comm):
+    q = 1 << (comm.size.bit_length() - 1)
+    incoming, distance = torch.empty_like(x), 1
+    if comm.rank >= q:
+        comm.send(x, comm.rank - q)
+        comm.recv(x, comm.rank - q)
+        return
+    if comm.rank + q < comm.size:
+        comm.recv(incoming, comm.rank + q)
+        x += incoming
+    while distance < q:
+        comm.sendrecv(x, (comm.rank + distance) % q, incoming, (comm.rank - distance) % q)
+        x += incoming
+        distance *= 2
+    if comm.rank + q < comm.size:
+        comm.send(x, comm.rank + q)

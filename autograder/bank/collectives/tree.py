@@ -1,0 +1,113 @@
+"""Wrong answers to `tree_reduce` and `tree_broadcast`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+AFTER_THE_SUM = ("sum_on_the_root", "reduce_in_log_p_rounds", "one_message_per_rank")
+AFTER_THE_COPIES = ("copies_everywhere", "broadcast_in_log_p_rounds", "one_message_per_rank")
+
+
+@wrong("collectives.tree_reduce", "a star", fails="reduce_in_log_p_rounds", says="This is a star, not a tree")
+def tree_reduce(x, comm, root=0):
+    incoming = torch.empty_like(x)
+    if comm.rank != root:
+        comm.send(x, root)
+        return
+    for source in range(comm.size):
+        if source != root:
+            comm.recv(incoming, source)
+            x += incoming
+
+
+@wrong("collectives.tree_reduce", "sums on rank 0", fails=AFTER_THE_SUM, says="count ranks from the root")
+def tree_reduce(x, comm, root=0):
+    incoming = torch.empty_like(x)
+    distance = 1 << (comm.size - 1).bit_length()
+    while distance > 1:
+        distance //= 2
+        if comm.rank < distance and comm.rank + distance < comm.size:
+            comm.recv(incoming, comm.rank + distance)
+            x += incoming
+        elif distance <= comm.rank < 2 * distance:
+            comm.send(x, comm.rank - distance)
+
+
+@wrong("collectives.tree_reduce", "forgets ranks beyond a power of two", fails=AFTER_THE_SUM, says="is missing")
+def tree_reduce(x, comm, root=0):
+    p, place = comm.size, (comm.rank - root) % comm.size
+    incoming = torch.empty_like(x)
+    distance = 1 << (p.bit_length() - 1)
+    while distance > 1:
+        distance //= 2
+        if place < distance:
+            comm.recv(incoming, (comm.rank + distance) % p)
+            x += incoming
+        elif distance <= place < 2 * distance:
+            comm.send(x, (comm.rank - distance) % p)
+
+
+@wrong("collectives.tree_reduce", "overwrites for accumulates", fails=AFTER_THE_SUM, says="is missing")
+def tree_reduce(x, comm, root=0):
+    p, place = comm.size, (comm.rank - root) % comm.size
+    distance = 1 << (p - 1).bit_length()
+    while distance > 1:
+        distance //= 2
+        if place < distance and place + distance < p:
+            comm.recv(x, (comm.rank + distance) % p)
+        elif distance <= place < 2 * distance:
+            comm.send(x, (comm.rank - distance) % p)
+
+
+@wrong("collectives.tree_reduce", "waits for a rank that does not exist", fails=AFTER_THE_SUM, says="a deadlock")
+def tree_reduce(x, comm, root=0):
+    p, place = comm.size, (comm.rank - root) % comm.size
+    incoming = torch.empty_like(x)
+    distance = 1 << (p - 1).bit_length()
+    while distance > 1:
+        distance //= 2
+        if place < distance:
+            comm.recv(incoming, (comm.rank + distance) % p)
+            x += incoming
+        elif distance <= place < 2 * distance:
+            comm.send(x, (comm.rank - distance) % p)
+
+
+@wrong("collectives.tree_reduce", "returns the sum", fails=AFTER_THE_SUM, says="but the returned value is")
+def tree_reduce(x, comm, root=0):
+    p, place = comm.size, (comm.rank - root) % comm.size
+    total, incoming = x.clone(), torch.empty_like(x)
+    distance = 1 << (p - 1).bit_length()
+    while distance > 1:
+        distance //= 2
+        if place < distance and place + distance < p:
+            comm.recv(incoming, (comm.rank + distance) % p)
+            total += incoming
+        elif distance <= place < 2 * distance:
+            comm.send(total, (comm.rank - distance) % p)
+    return total
+
+
+@wrong("collectives.tree_reduce", "broadcasts rank 0's", fails=AFTER_THE_COPIES, says="it is the root's that counts")
+def tree_broadcast(x, comm, root=0):
+    distance = 1
+    while distance < comm.size:
+        if comm.rank < distance and comm.rank + distance < comm.size:
+            comm.send(x, comm.rank + distance)
+        elif distance <= comm.rank < 2 * distance:
+            comm.recv(x, comm.rank - distance)
+        distance *= 2
+
+
+@wrong("collectives.tree_reduce", "the machine's own", fails=AFTER_THE_COPIES, says="calls comm.broadcast")
+def tree_broadcast(x, comm, root=0):
+    comm.broadcast(x, root)
+
+
+@wrong("collectives.tree_reduce", "passes on in a row", fails="broadcast_in_log_p_rounds", says="messages follow one")
+def tree_broadcast(x, comm, root=0):
+    p, place = comm.size, (comm.rank - root) % comm.size
+    if place > 0:
+        comm.recv(x, (comm.rank - 1) % p)
+    if place < p - 1:
+        comm.send(x, (comm.rank + 1) % p)

@@ -1,0 +1,46 @@
+"""Wrong answers to `conv_kernel`."""
+
+from autograder.bank.convolution.slips import slip
+
+PADDED = "kernels_stride_and_padding"
+BORDERS = f"masked_borders {PADDED}"
+BLOCKS = f"whole_blocks {BORDERS}"
+
+for mistake, changes, fails, says in (
+    (
+        "stores without a mask",
+        (", mask=(m < N * P * Q)[:, None] & (k < K)[None, :])", ")"),
+        BORDERS,
+        "The store needs a mask",
+    ),
+    ("loads beyond the weights", ("mask=real", "mask=(k < K)[None, :]"), BORDERS, "the kernel read outside of x or w"),
+    (
+        "reads beyond the border",
+        ("(h >= 0) & (h < H) & (v >= 0) & (v < W) & ", ""),
+        PADDED,
+        "the kernel read outside of x",
+    ),
+    (
+        "one block of weights",
+        ("range(0, C * R * S, BLOCK)", "range(0, BLOCK, BLOCK)"),
+        BLOCKS,
+        "Only the first block of the sum",
+    ),
+    ("overwrites the sum", ("acc += ", "acc = "), BLOCKS, "Only the last block of the sum is left"),
+    (
+        "flips",
+        ("+ d[:, None]", "+ (c * R * S + (R - 1 - r) * S + S - 1 - s)[:, None]"),
+        BLOCKS,
+        "with a flipped kernel",
+    ),
+    ("ignores stride", ("stride - padding", "1 - padding"), PADDED, "stride is not used"),
+    ("ignores padding", (" - padding", ""), PADDED, "All the padding is on one side"),
+    (
+        "channels last in y",
+        ("((n[:, None] * K + k[None, :]) * P + p[:, None]) * Q + q[:, None]", "m[:, None] * K + k[None, :]"),
+        BLOCKS,
+        "y is written with its channels last",
+    ),
+    ("one block of filters", ("k = tl.program_id(0) % blocks * BLOCK + ", "k = "), BLOCKS, "were never written"),
+):
+    slip("conv_kernel", mistake, *changes, fails=fails, says=says)

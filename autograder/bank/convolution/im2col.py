@@ -1,0 +1,71 @@
+"""Wrong answers to `im2col` and `col2im`."""
+
+from autograder.bank.convolution.later import PRODUCT, checks_of
+from autograder.bank.convolution.slips import SLICE, slip
+
+PLACES = "a_column_for_each_window channels_stand_below_each_other windows_with_stride_and_padding"
+ALL = f"{PLACES} {checks_of('conv_im2col', PRODUCT)}"
+SHAPE, COLUMN = "columns.view(N, C * r * s, P * Q)", f"columns[:, :, i, j] = {SLICE}"
+ADJOINT = "overlaps_are_counted col2im_is_the_adjoint"
+BACK = f"{SLICE} += columns[:, :, i, j]"
+
+for mistake, changes, fails, says in (
+    (
+        "a row for each window",
+        (SHAPE, SHAPE + ".mT"),
+        f"{ALL} conv_im2col.leaves_both_alone",
+        "The matrix is transposed",
+    ),
+    ("columns run down", (SHAPE, "columns.transpose(4, 5).reshape(N, C * r * s, P * Q)"), ALL, "The columns run down"),
+    ("r and s swapped", (SHAPE, "columns.transpose(2, 3).reshape(N, C * r * s, P * Q)"), ALL, "read column by column"),
+    (
+        "the window turned round",
+        ("columns[:, :, i, j] = ", "columns[:, :, r - 1 - i, s - 1 - j] = "),
+        ALL,
+        "is turned round",
+    ),
+    (
+        "channels last",
+        (SHAPE, "columns.permute(0, 2, 3, 1, 4, 5).reshape(N, C * r * s, P * Q)"),
+        f"channels_stand_below_each_other {checks_of('conv_im2col', PRODUCT)}",
+        "The channel comes last",
+    ),
+    (
+        "windows side by side",
+        ("    N, C, H, W = x.shape", "    stride = max(r, s)\n    N, C, H, W = x.shape"),
+        f"{ALL} conv_im2col.leaves_both_alone",
+        "The windows do not overlap here",
+    ),
+    (
+        "the border goes round",
+        ("(padding,) * 4)", '(padding,) * 4, mode="circular")'),
+        "windows_with_stride_and_padding conv_im2col.any_stride_and_padding",
+        "meets the other side of the image",
+    ),
+    (
+        "asks torch",
+        ("    N, C, H, W = x.shape", "    return functional.unfold(x, (r, s), stride=stride, padding=padding)"),
+        f"{ALL} leaves_image_and_columns_alone conv_im2col.leaves_both_alone",
+        "which this exercise forbids",
+    ),
+    ("col2im overwrites", (BACK, BACK.replace("+=", "=")), ADJOINT, "The last window overwrote the others"),
+    (
+        "col2im starts from ones",
+        ("columns.new_zeros", "columns.new_ones"),
+        ADJOINT,
+        "Pixels that no window sees stay 0",
+    ),
+    (
+        "col2im with channels last",
+        ("columns.view(N, C, r, s, P, Q)\n", "columns.view(N, r, s, C, P, Q).permute(0, 3, 1, 2, 4, 5)\n"),
+        "col2im_is_the_adjoint",
+        "the channel comes last",
+    ),
+    (
+        "col2im keeps the padding",
+        ("return x[:, :, padding : padding + H, padding : padding + W]", "return x"),
+        ADJOINT,
+        "has shape (2, 1, 9, 8), expected (2, 1, 7, 6)",
+    ),
+):
+    slip("im2col", mistake, *changes, fails=fails, says=says)

@@ -1,0 +1,25 @@
+"""Wrong answers to `toeplitz`."""
+
+from autograder.bank.convolution.slips import slip
+
+T = "the_lectures_matrix any_kernel_and_image mostly_zeros its_transpose_goes_back"
+CIRCLE = "return torch.stack([functional.pad(w, (0, wd - S, 0, h - R)).roll((p, q), (0, 1)).flatten()"
+
+for mistake, changes, says in (
+    ("transposed", ("return T", "return T.T"), "T is transposed"),
+    ("flipped", ("= w[i]", "= w[R - 1 - i].flip(0)"), "The kernel is flipped"),
+    ("w transposed", ("= w[i]", "= w[:, i]"), "w is transposed"),
+    (
+        "columns before rows",
+        ("return T", "return T.view(-1, h, wd).transpose(1, 2).reshape(-1, h * wd)"),
+        "goes along the rows",
+    ),
+    (
+        "goes on over the end of a line",
+        ("return T", "return torch.stack([T[0].roll(i) for i in range((P - 1) * wd + Q)])"),
+        "go on over the end of a line",
+    ),
+    ("circular", ("return T", CIRCLE + " for p in range(h) for q in range(wd)])"), "wraps round the border"),
+    ("always float32", ("w.new_zeros(P * Q, h * wd)", "torch.zeros(P * Q, h * wd)"), "has dtype"),
+):
+    slip("toeplitz", mistake, *changes, fails=T, says=says)

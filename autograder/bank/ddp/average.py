@@ -1,0 +1,92 @@
+"""Wrong answers to `average_gradients`."""
+
+import torch
+
+from autograder.authoring import wrong
+from autograder.bank.ddp.later import ALL_OF_AVERAGE, STEPS
+from hpcdl.collectives import ring_all_reduce
+
+AVERAGE = "ddp.average_gradients"
+
+
+@wrong(
+    AVERAGE,
+    "mean of means",
+    fails=("unequal_batches", "a_rank_without_samples", "train_step.unequal_parts"),
+    says="the mean of the ranks' means",
+)
+def average_gradients(grads, local_n, comm):
+    flat = torch.cat([grad.flatten() for grad in grads])
+    ring_all_reduce(flat, comm)
+    for grad, mean in zip(grads, flat.split([grad.numel() for grad in grads])):
+        grad.copy_(mean.view_as(grad) / comm.size)
+
+
+@wrong(AVERAGE, "the sum", fails=(*ALL_OF_AVERAGE, *STEPS), says="This is the sum of the gradients")
+def average_gradients(grads, local_n, comm):
+    flat = torch.cat([grad.flatten() for grad in grads])
+    ring_all_reduce(flat, comm)
+    for grad, total in zip(grads, flat.split([grad.numel() for grad in grads])):
+        grad.copy_(total.view_as(grad))
+
+
+@wrong(AVERAGE, "weights but divides by p", fails=(*ALL_OF_AVERAGE, *STEPS), says="divide by N")
+def average_gradients(grads, local_n, comm):
+    flat = torch.cat([grad.flatten() for grad in grads]) * local_n
+    ring_all_reduce(flat, comm)
+    for grad, total in zip(grads, flat.split([grad.numel() for grad in grads])):
+        grad.copy_(total.view_as(grad) / comm.size)
+
+
+@wrong(
+    AVERAGE,
+    "a message per tensor",
+    fails=("one_all_reduce", "train_step.one_message_per_bucket"),
+    says="put all into one flat tensor first",
+)
+def average_gradients(grads, local_n, comm):
+    total = torch.tensor([float(local_n)])
+    ring_all_reduce(total, comm)
+    for grad in grads:
+        grad *= local_n
+        ring_all_reduce(grad, comm)
+        grad /= total
+
+
+@wrong(
+    AVERAGE,
+    "n_r travels alone",
+    fails=("one_all_reduce", "train_step.one_message_per_bucket"),
+    says="append it to the gradients",
+)
+def average_gradients(grads, local_n, comm):
+    total = torch.tensor([float(local_n)])
+    ring_all_reduce(total, comm)
+    flat = torch.cat([grad.flatten() for grad in grads]) * local_n
+    ring_all_reduce(flat, comm)
+    for grad, mean in zip(grads, (flat / total).split([grad.numel() for grad in grads])):
+        grad.copy_(mean.view_as(grad))
+
+
+@wrong(AVERAGE, "returns new tensors", fails=(*ALL_OF_AVERAGE, *STEPS), says="Write the mean into it")
+def average_gradients(grads, local_n, comm):
+    flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n
+    ring_all_reduce(flat, comm)
+    means = flat[:-1] / flat[-1]
+    return [m.view_as(grad) for grad, m in zip(grads, means.split([grad.numel() for grad in grads]))]
+
+
+@wrong(
+    AVERAGE,
+    "a rank without samples stays away",
+    fails=("a_rank_without_samples", "train_step.unequal_parts"),
+    says="a deadlock",
+)
+def average_gradients(grads, local_n, comm):
+    if local_n == 0:
+        return
+    flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n
+    ring_all_reduce(flat, comm)
+    means = flat[:-1] / flat[-1]
+    for grad, mean in zip(grads, means.split([grad.numel() for grad in grads])):
+        grad.copy_(mean.view_as(grad))

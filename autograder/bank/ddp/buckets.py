@@ -1,0 +1,157 @@
+"""Wrong answers to `make_buckets`."""
+
+from autograder.authoring import wrong
+from autograder.bank.ddp.later import AFTER_THE_RESULTS, STEPS, of
+
+ALL_OF_BUCKETS = (
+    "in_reverse",
+    "full_up_to_the_cap",
+    "a_parameter_larger_than_the_cap",
+    "extreme_caps",
+    "the_same_on_every_rank",
+)
+OVERLAPS = of("OverlappedDDP", AFTER_THE_RESULTS)
+BUCKETS = "ddp.make_buckets"
+EARLY = of("OverlappedDDP", ("sends_before_the_last_gradient", "communication_is_hidden"))
+
+
+@wrong(BUCKETS, "forwards", fails=(*ALL_OF_BUCKETS, *EARLY), says="the order of the forward pass")
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in params:
+        if not buckets or filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(BUCKETS, "forwards within a bucket", fails=ALL_OF_BUCKETS, says="within a bucket the parameters stand")
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in reversed(params):
+        if not buckets or filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].insert(0, param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(
+    BUCKETS,
+    "counts elements",
+    fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", "OverlappedDDP.communication_is_hidden"),
+    says="cap_bytes counts bytes",
+)
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in reversed(params):
+        if not buckets or filled + param.numel() > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.numel()
+    return buckets
+
+
+@wrong(BUCKETS, "four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in reversed(params):
+        if not buckets or filled + 4 * param.numel() > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += 4 * param.numel()
+    return buckets
+
+
+@wrong(BUCKETS, "exactly full is too full", fails="full_up_to_the_cap", says="compare with >, not >=")
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in reversed(params):
+        if not buckets or filled + param.nbytes >= cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(
+    BUCKETS,
+    "closes a bucket once it is over the cap",
+    fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap"),
+    says="as full as the cap allows",
+)
+def make_buckets(params, cap_bytes):
+    buckets, bucket, filled = [], [], 0
+    for param in reversed(params):
+        bucket.append(param)
+        filled += param.nbytes
+        if filled >= cap_bytes:
+            buckets.append(bucket)
+            bucket, filled = [], 0
+    return buckets + [bucket] if bucket else buckets
+
+
+@wrong(
+    BUCKETS,
+    "an empty bucket before a large parameter",
+    fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
+    says="begin a new bucket only where the last one holds something",
+)
+def make_buckets(params, cap_bytes):
+    buckets, filled = [[]], 0
+    for param in reversed(params):
+        if filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(BUCKETS, "forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
+def make_buckets(params, cap_bytes):
+    buckets, bucket, filled = [], [], 0
+    for param in reversed(params):
+        if bucket and filled + param.nbytes > cap_bytes:
+            buckets.append(bucket)
+            bucket, filled = [], 0
+        bucket.append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(
+    BUCKETS,
+    "leaves out what is larger than the cap",
+    fails=("a_parameter_larger_than_the_cap", "extreme_caps", *STEPS, *OVERLAPS),
+    says="the buckets hold the parameters",
+)
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in reversed(params):
+        if param.nbytes > cap_bytes:
+            continue
+        if not buckets or filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(BUCKETS, "the smallest first", fails=(*ALL_OF_BUCKETS, *EARLY), says="in the order of the buckets they are")
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], 0
+    for param in sorted(params, key=lambda param: param.nbytes):
+        if not buckets or filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets

@@ -1,0 +1,69 @@
+"""Wrong answers to `shard_indices`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+AFTER_THE_SHARDS = ("every_sample_once", "equal_lengths", "new_each_epoch", "same_permutation_again")
+SHARD = "ddp.shard_indices"
+
+
+@wrong(SHARD, "each rank draws its own permutation", fails=AFTER_THE_SHARDS, says="Shards overlap")
+def shard_indices(n, rank, size, epoch, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch + rank))
+    return order[rank::size]
+
+
+@wrong(SHARD, "not seeded at all", fails=AFTER_THE_SHARDS, says="Shards overlap")
+def shard_indices(n, rank, size, epoch, seed):
+    return torch.randperm(n)[rank::size]
+
+
+@wrong(SHARD, "drops the rest", fails=AFTER_THE_SHARDS, says="The rest is left out")
+def shard_indices(n, rank, size, epoch, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
+    m = n // size
+    return order[rank * m : (rank + 1) * m]
+
+
+@wrong(SHARD, "repeats samples to fill up", fails=AFTER_THE_SHARDS, says="Samples are repeated")
+def shard_indices(n, rank, size, epoch, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
+    missing = -n % size
+    while missing:
+        order = torch.cat([order, order[:missing]])
+        missing = -len(order) % size
+    return order[rank::size]
+
+
+@wrong(SHARD, "everyone takes all", fails=AFTER_THE_SHARDS, says="a shard is its part")
+def shard_indices(n, rank, size, epoch, seed):
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
+
+
+@wrong(SHARD, "the rest to the last rank", fails="equal_lengths", says="spread what is left over")
+def shard_indices(n, rank, size, epoch, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
+    m = n // size
+    return order[rank * m : (rank + 1) * m if rank < size - 1 else n]
+
+
+@wrong(SHARD, "splits first, then shuffles", fails="new_each_epoch", says="permute all n samples before")
+def shard_indices(n, rank, size, epoch, seed):
+    mine = torch.arange(rank, n, size)
+    return mine[torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed + epoch))]
+
+
+@wrong(SHARD, "never shuffles", fails=("new_each_epoch", "same_permutation_again"), says="is not shuffled")
+def shard_indices(n, rank, size, epoch, seed):
+    return torch.arange(rank, n, size)
+
+
+@wrong(SHARD, "forgets the epoch", fails="new_each_epoch", says="Seed the generator with the epoch too")
+def shard_indices(n, rank, size, epoch, seed):
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[rank::size]
+
+
+@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="seed is ignored")
+def shard_indices(n, rank, size, epoch, seed):
+    return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))[rank::size]

@@ -1,0 +1,70 @@
+"""Wrong answers to `momentum_step` and `adam_step`."""
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "gradient_descent.adam_step",
+    "momentum in the wrong order",
+    fails=("momentum_equals_torch", "steps_change_nothing_else"),
+    says="old velocity",
+)
+def momentum_step(w, g, v, lr, beta):
+    return w - lr * v, beta * v + g
+
+
+@wrong(
+    "gradient_descent.adam_step",
+    "momentum as a running mean",
+    fails=("momentum_equals_torch", "steps_change_nothing_else"),
+    says="damp the gradient",
+)
+def momentum_step(w, g, v, lr, beta):
+    v = beta * v + (1 - beta) * g
+    return w - lr * v, v
+
+
+ADAM = ("adam_first_step", "adam_equals_torch", "steps_change_nothing_else")
+
+
+@wrong("gradient_descent.adam_step", "no bias correction", fails=ADAM, says="bias correction is missing")
+def adam_step(w, g, state, lr):
+    m = 0.9 * state["m"] + 0.1 * g
+    v = 0.999 * state["v"] + 0.001 * g**2
+    return w - lr * m / (v.sqrt() + 1e-8), {"t": state["t"] + 1, "m": m, "v": v}
+
+
+@wrong("gradient_descent.adam_step", "counts steps from 0", fails=ADAM, says="expected a finite number")
+def adam_step(w, g, state, lr):
+    t = state["t"]
+    m = 0.9 * state["m"] + 0.1 * g
+    v = 0.999 * state["v"] + 0.001 * g**2
+    return w - lr * m / (1 - 0.9**t + 0 * m) / ((v / (1 - 0.999**t + 0 * v)).sqrt() + 1e-8), {
+        "t": t + 1,
+        "m": m,
+        "v": v,
+    }
+
+
+@wrong(
+    "gradient_descent.adam_step",
+    "epsilon inside the root",
+    fails=ADAM,
+    says="outside the root",
+)
+def adam_step(w, g, state, lr):
+    t = state["t"] + 1
+    m = 0.9 * state["m"] + 0.1 * g
+    v = 0.999 * state["v"] + 0.001 * g**2
+    return w - lr * m / (1 - 0.9**t) / (v / (1 - 0.999**t) + 1e-8).sqrt(), {"t": t, "m": m, "v": v}
+
+
+@wrong(
+    "gradient_descent.adam_step", "changes the state in place", fails="steps_change_nothing_else", says="argument state"
+)
+def adam_step(w, g, state, lr):
+    state["t"] += 1
+    state["m"] = 0.9 * state["m"] + 0.1 * g
+    state["v"] = 0.999 * state["v"] + 0.001 * g**2
+    m_hat, v_hat = state["m"] / (1 - 0.9 ** state["t"]), state["v"] / (1 - 0.999 ** state["t"])
+    return w - lr * m_hat / (v_hat.sqrt() + 1e-8), state

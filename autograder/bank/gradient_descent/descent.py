@@ -1,0 +1,60 @@
+"""Wrong answers to `gradient_descent`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+PATH = ("path_starts_at_w0", "follows_the_closed_form", "one_gradient_per_step", "leaves_w0_alone")
+
+
+@wrong("gradient_descent.gradient_descent", "ascends", fails="follows_the_closed_form", says="You climb")
+def gradient_descent(grad, w0, lr, steps):
+    path = [w0]
+    for _ in range(steps):
+        path.append(path[-1] + lr * grad(path[-1]))
+    return torch.stack(path)
+
+
+@wrong("gradient_descent.gradient_descent", "changes w0 in place", fails=PATH, says="the same tensor many times")
+def gradient_descent(grad, w0, lr, steps):
+    w, path = w0, [w0]
+    for _ in range(steps):
+        w -= lr * grad(w)
+        path.append(w)
+    return torch.stack(path)
+
+
+@wrong("gradient_descent.gradient_descent", "returns the last point alone", fails=PATH, says="expected (4, 1)")
+def gradient_descent(grad, w0, lr, steps):
+    w = w0
+    for _ in range(steps):
+        w = w - lr * grad(w)
+    return w
+
+
+@wrong(
+    "gradient_descent.gradient_descent",
+    "copies the path but steps w0 in place",
+    fails="leaves_w0_alone",
+    says="argument w0",
+)
+def gradient_descent(grad, w0, lr, steps):
+    w, path = w0, [w0.clone()]
+    for _ in range(steps):
+        w -= lr * grad(w)
+        path.append(w.clone())
+    return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.gradient_descent",
+    "computes each gradient twice",
+    fails="one_gradient_per_step",
+    says="calls of grad",
+)
+def gradient_descent(grad, w0, lr, steps):
+    path = [w0]
+    for _ in range(steps):
+        if grad(path[-1]).norm() >= 0:
+            path.append(path[-1] - lr * grad(path[-1]))
+    return torch.stack(path)

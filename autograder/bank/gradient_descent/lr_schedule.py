@@ -1,0 +1,49 @@
+"""Wrong answers to `lr_schedule`."""
+
+import math
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "gradient_descent.lr_schedule",
+    "warm-up one step ahead",
+    fails=("warmup_is_linear", "ends_and_stays_at_zero", "up_then_down"),
+    says="one step ahead",
+)
+def lr_schedule(step, warmup, total, peak):
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    progress = min((step - warmup) / (total - warmup), 1.0)
+    return peak / 2 * (1 + math.cos(math.pi * progress))
+
+
+@wrong(
+    "gradient_descent.lr_schedule",
+    "cosine from step 0",
+    fails=("cosine_after_it", "ends_and_stays_at_zero", "up_then_down"),
+    says="You measure from step 0",
+)
+def lr_schedule(step, warmup, total, peak):
+    if step < warmup:
+        return peak * step / warmup
+    return peak / 2 * (1 + math.cos(math.pi * min(step / total, 1.0)))
+
+
+@wrong(
+    "gradient_descent.lr_schedule",
+    "rises again after the end",
+    fails="ends_and_stays_at_zero",
+    says="step total, total + 1",
+)
+def lr_schedule(step, warmup, total, peak):
+    if step < warmup:
+        return peak * step / warmup
+    return peak / 2 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+@wrong("gradient_descent.lr_schedule", "divides by warmup = 0", fails="no_warmup", says="ZeroDivisionError")
+def lr_schedule(step, warmup, total, peak):
+    rising = peak * step / warmup
+    progress = min((step - warmup) / (total - warmup), 1.0)
+    return rising if step < warmup else peak / 2 * (1 + math.cos(math.pi * progress))

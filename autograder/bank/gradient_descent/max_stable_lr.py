@@ -1,0 +1,22 @@
+"""Wrong answers to `max_stable_lr`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+LIMIT = ("diagonal_valley", "turned_valley", "descent_obeys_it", "flat_directions_and_float32")
+
+
+@wrong("gradient_descent.max_stable_lr", "1 for 2", fails=LIMIT, says="This is 1/λmax")
+def max_stable_lr(hessian):
+    return 1 / float(torch.linalg.eigvalsh(hessian)[-1])
+
+
+@wrong("gradient_descent.max_stable_lr", "smallest eigenvalue", fails=LIMIT, says="This is 2/λmin")
+def max_stable_lr(hessian):
+    return 2 / float(torch.linalg.eigvalsh(hessian)[0])
+
+
+@wrong("gradient_descent.max_stable_lr", "reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")
+def max_stable_lr(hessian):
+    return 2 / float(hessian.diagonal().max())

@@ -1,0 +1,68 @@
+"""Wrong answers to `minibatches`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "drops the last batch",
+    fails=("every_index_once", "sizes_of_batches", "new_order_each_epoch", "the_generator_decides"),
+    says="short last batch is dropped",
+)
+def minibatches(n, batch_size, generator):
+    order = torch.randperm(n, generator=generator)
+    for start in range(0, n - batch_size + 1, batch_size):
+        yield order[start : start + batch_size]
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "does not shuffle",
+    fails=("new_order_each_epoch", "the_generator_decides"),
+    says="shuffle them",
+)
+def minibatches(n, batch_size, generator):
+    yield from torch.arange(n).split(batch_size)
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "seeds the generator itself: one order for ever",
+    fails=("new_order_each_epoch", "the_generator_decides"),
+    says="do not seed the generator",
+)
+def minibatches(n, batch_size, generator):
+    generator.manual_seed(0)
+    yield from torch.randperm(n, generator=generator).split(batch_size)
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "ignores the generator",
+    fails="the_generator_decides",
+    says="same seed gave different batches",
+)
+def minibatches(n, batch_size, generator):
+    yield from torch.randperm(n).split(batch_size)
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "draws with replacement",
+    fails=("every_index_once", "new_order_each_epoch", "the_generator_decides"),
+    says="more than once",
+)
+def minibatches(n, batch_size, generator):
+    yield from torch.randint(n, (n,), generator=generator).split(batch_size)
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "takes batch_size for the number of batches",
+    fails="sizes_of_batches",
+    says="not the number of batches",
+)
+def minibatches(n, batch_size, generator):
+    yield from torch.randperm(n, generator=generator).tensor_split(batch_size)

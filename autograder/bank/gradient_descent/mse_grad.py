@@ -1,0 +1,36 @@
+"""Wrong answers to `mse_loss` and `mse_grad`."""
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "gradient_descent.mse_grad",
+    "the loss is a sum",
+    fails=("loss_is_the_mean", "data_stay_as_they_were"),
+    says="sum over",
+)
+def mse_loss(w, X, y):
+    return ((X @ w - y) ** 2).sum()
+
+
+GRADIENT = ("gradient_equals_autograd", "one_sample_one_weight", "data_stay_as_they_were")
+
+
+@wrong("gradient_descent.mse_grad", "the gradient of a sum", fails=GRADIENT, says="gradient of the sum")
+def mse_grad(w, X, y):
+    return 2 * X.T @ (X @ w - y)
+
+
+@wrong("gradient_descent.mse_grad", "forgets the 2", fails=GRADIENT, says="factor 2 is missing")
+def mse_grad(w, X, y):
+    return X.T @ (X @ w - y) / len(y)
+
+
+@wrong("gradient_descent.mse_grad", "error with the wrong sign", fails=GRADIENT, says="sign is wrong")
+def mse_grad(w, X, y):
+    return 2 / len(y) * X.T @ (y - X @ w)
+
+
+@wrong("gradient_descent.mse_grad", "a column in place of a vector", fails=GRADIENT, says="shape (2, 1)")
+def mse_grad(w, X, y):
+    return (2 / len(y) * X.T @ (X @ w - y))[:, None]

@@ -1,0 +1,30 @@
+"""Wrong answers to `parallel_gradient`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong("gradient_descent.parallel_gradient", "mean of the shards' means", fails="unequal_shards", says="n_k / n")
+def parallel_gradient(grad, w, shards):
+    return sum(grad(w, X, y) for X, y in shards) / len(shards)
+
+
+@wrong(
+    "gradient_descent.parallel_gradient",
+    "sum of the shards' means",
+    fails=("equal_shards", "unequal_shards", "one_shard", "each_shard_on_its_own"),
+    says="You added the shards' gradients",
+)
+def parallel_gradient(grad, w, shards):
+    return sum(grad(w, X, y) for X, y in shards)
+
+
+@wrong(
+    "gradient_descent.parallel_gradient",
+    "collects all data first",
+    fails="each_shard_on_its_own",
+    says="put the shards together",
+)
+def parallel_gradient(grad, w, shards):
+    return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))

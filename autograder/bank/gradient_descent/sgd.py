@@ -1,0 +1,69 @@
+"""Wrong answers to `sgd`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "gradient_descent.sgd",
+    "shuffles once, before the epochs",
+    fails=("every_sample_each_epoch", "batches_are_fair"),
+    says="shuffle inside the loop over epochs",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path, batches = [w0], list(minibatches(n, batch_size, generator))
+    for _ in range(epochs):
+        for batch in batches:
+            path.append(path[-1] - lr * grad(path[-1], batch))
+    return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.sgd",
+    "one row per epoch",
+    fails=(
+        "one_row_per_step",
+        "each_step_follows_its_batch",
+        "every_sample_each_epoch",
+        "whole_batch_is_gradient_descent",
+        "batches_are_fair",
+    ),
+    says="one after each batch",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    w, path = w0, [w0]
+    for _ in range(epochs):
+        for batch in minibatches(n, batch_size, generator):
+            w = w - lr * grad(w, batch)
+        path.append(w)
+    return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.sgd",
+    "ascends",
+    fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
+    says="You climb",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path = [w0]
+    for _ in range(epochs):
+        for batch in minibatches(n, batch_size, generator):
+            path.append(path[-1] + lr * grad(path[-1], batch))
+    return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.sgd",
+    "takes the whole epoch's gradients at its first point",
+    fails="each_step_follows_its_batch",
+    says="the points at which you asked",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path = [w0]
+    for _ in range(epochs):
+        start = path[-1]
+        for batch in minibatches(n, batch_size, generator):
+            path.append(path[-1] - lr * grad(start, batch))
+    return torch.stack(path)

@@ -1,0 +1,130 @@
+"""Wrong answers to `fit`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong("perceptron.fit", "never stops early", fails="stops_when_settled", says="You never stop")
+def fit(X, y, lr, max_epochs):
+    w, mistakes = torch.zeros(X.shape[1]), []
+    for _ in range(max_epochs):
+        mistakes.append(0)
+        for x, label in zip(X, y):
+            yhat = 1.0 if w @ x >= 0 else -1.0
+            w = w + lr * (label - yhat) * x
+            mistakes[-1] += int(yhat != label)
+    return w, mistakes
+
+
+@wrong(
+    "perceptron.fit",
+    "goes on until it settles, whatever max_epochs says",
+    fails=("counts", "gives_up_on_xor"),
+    says="You went on after max_epochs epochs",
+)
+def fit(X, y, lr, max_epochs):
+    w, mistakes = torch.zeros(X.shape[1]), []
+    while not mistakes or mistakes[-1] > 0:
+        mistakes.append(0)
+        for x, label in zip(X, y):
+            yhat = 1.0 if w @ x >= 0 else -1.0
+            w = w + lr * (label - yhat) * x
+            mistakes[-1] += int(yhat != label)
+    return w, mistakes
+
+
+@wrong("perceptron.fit", "leaves out the clean epoch", fails="stops_when_settled", says="The last epoch is missing")
+def fit(X, y, lr, max_epochs):
+    w, mistakes = torch.zeros(X.shape[1]), []
+    for _ in range(max_epochs):
+        count = 0
+        for x, label in zip(X, y):
+            yhat = 1.0 if w @ x >= 0 else -1.0
+            w = w + lr * (label - yhat) * x
+            count += int(yhat != label)
+        if count == 0:
+            break
+        mistakes.append(count)
+    return w, mistakes
+
+
+@wrong(
+    "perceptron.fit",
+    "running totals for counts",
+    fails=("counts", "stops_when_settled", "gives_up_on_xor"),
+    says="These are running totals",
+)
+def fit(X, y, lr, max_epochs):
+    w, mistakes, count = torch.zeros(X.shape[1]), [], 0
+    for _ in range(max_epochs):
+        for x, label in zip(X, y):
+            yhat = 1.0 if w @ x >= 0 else -1.0
+            w = w + lr * (label - yhat) * x
+            count += int(yhat != label)
+        mistakes.append(count)
+        if count == 0:
+            break
+    return w, mistakes
+
+
+@wrong(
+    "perceptron.fit",
+    "one move per epoch",
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
+    says="Use the new w for the very next sample",
+)
+def fit(X, y, lr, max_epochs):
+    w, mistakes = torch.zeros(X.shape[1]), []
+    for _ in range(max_epochs):
+        yhat = torch.where(X @ w >= 0, 1.0, -1.0)
+        mistakes.append(int((yhat != y).sum()))
+        if mistakes[-1] == 0:
+            break
+        w = w + lr * ((y - yhat)[:, None] * X).sum(dim=0)
+    return w, mistakes
+
+
+@wrong(
+    "perceptron.fit",
+    "shuffled",
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
+    says="another order, start or rule led to it",
+)
+def fit(X, y, lr, max_epochs):
+    w, mistakes = torch.zeros(X.shape[1]), []
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(max_epochs):
+        mistakes.append(0)
+        for i in torch.randperm(len(y), generator=generator):
+            yhat = 1.0 if w @ X[i] >= 0 else -1.0
+            w = w + lr * (y[i] - yhat) * X[i]
+            mistakes[-1] += int(yhat != y[i])
+        if mistakes[-1] == 0:
+            break
+    return w, mistakes
+
+
+@wrong(
+    "perceptron.fit",
+    "one epoch only",
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
+    says="This is w after the first epoch",
+)
+def fit(X, y, lr, max_epochs):
+    w, mistakes = torch.zeros(X.shape[1]), [0]
+    for x, label in zip(X, y):
+        yhat = 1.0 if w @ x >= 0 else -1.0
+        w = w + lr * (label - yhat) * x
+        mistakes[0] += int(yhat != label)
+    return w, mistakes
+
+
+@wrong(
+    "perceptron.fit",
+    "w alone",
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
+    says="fit returns two things",
+)
+def fit(X, y, lr, max_epochs):
+    return torch.zeros(X.shape[1])

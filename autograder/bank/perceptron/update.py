@@ -1,0 +1,82 @@
+"""Wrong answers to `update`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+ALL_OF_UPDATE = ("moves_on_a_mistake", "stays_when_right", "at_zero", "w_is_not_changed")
+ALL_BUT_STAYING = ("moves_on_a_mistake", "at_zero", "w_is_not_changed")
+
+
+@wrong(
+    "perceptron.update",
+    "updates always",
+    fails=ALL_OF_UPDATE,
+    says="You update always. The perceptron learns from its mistakes only",
+)
+def update(w, x, y, lr):
+    return w + lr * y * x
+
+
+@wrong("perceptron.update", "half a step", fails=ALL_BUT_STAYING, says="You moved half the way")
+def update(w, x, y, lr):
+    yhat = 1.0 if w @ x >= 0 else -1.0
+    return w + lr * y * x if yhat != y else w.clone()
+
+
+@wrong("perceptron.update", "moves away", fails=ALL_BUT_STAYING, says="You moved the wrong way")
+def update(w, x, y, lr):
+    yhat = 1.0 if w @ x >= 0 else -1.0
+    return w - lr * (y - yhat) * x
+
+
+@wrong("perceptron.update", "no bias", fails=ALL_BUT_STAYING, says="w_0 did not move")
+def update(w, x, y, lr):
+    yhat = 1.0 if w @ x >= 0 else -1.0
+    new = w.clone()
+    new[1:] += lr * (y - yhat) * x[1:]
+    return new
+
+
+@wrong("perceptron.update", "no rate", fails=ALL_BUT_STAYING, says="The learning rate is missing")
+def update(w, x, y, lr):
+    yhat = 1.0 if w @ x >= 0 else -1.0
+    return w + (y - yhat) * x
+
+
+@wrong("perceptron.update", "moves w in place", fails="w_is_not_changed", says="changed its argument w")
+def update(w, x, y, lr):
+    yhat = 1.0 if w @ x >= 0 else -1.0
+    w += lr * (y - yhat) * x
+    return w
+
+
+@wrong("perceptron.update", "sign(0) = 0", fails="at_zero", says="You moved half the way: is sgn(0) = 0")
+def update(w, x, y, lr):
+    return w + lr * (y - torch.sign(w @ x)) * x
+
+
+@wrong(
+    "perceptron.update",
+    "updates when it is right",
+    fails=ALL_OF_UPDATE,
+    says="You update exactly when you should not",
+)
+def update(w, x, y, lr):
+    yhat = 1.0 if w @ x >= 0 else -1.0
+    return w - lr * (y + yhat) * x
+
+
+@wrong(
+    "perceptron.update",
+    "the perceptron of z, not of its sign (the delta rule)",
+    fails=ALL_OF_UPDATE,
+    says="update(w, x, y, lr)",
+)
+def update(w, x, y, lr):
+    return w + lr * (y - w @ x) * x
+
+
+@wrong("perceptron.update", "does nothing", fails=ALL_OF_UPDATE, says="w did not move, though the prediction was wrong")
+def update(w, x, y, lr):
+    return w.clone()

@@ -1,0 +1,68 @@
+"""Wrong answers to `bf16_round_bits`."""
+
+from autograder.authoring import wrong
+
+BITS = "stochastic_rounding.bf16_round_bits"
+EVERY_BIT = ("add_and_cut", "carry_into_the_exponent", "all_random_numbers", "every_bf16_stays", "not_a_number")
+
+
+@wrong(BITS, "truncates", fails=EVERY_BIT, says="no carry arrives")
+def bf16_round_bits(x, rand16):
+    return (x.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "round half up", fails=EVERY_BIT, says="This rounds half up")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) + 0x8000) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "adds twice", fails=EVERY_BIT, says="This adds rand16 twice")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) + rand16 + rand16) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "subtracts", fails=EVERY_BIT, says="rand16 was subtracted")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) - rand16) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "adds to the upper half", fails=EVERY_BIT, says="rand16 was added to the upper half")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) >> 16) + rand16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "loses the carry", fails=EVERY_BIT, says="no carry arrives")
+def bf16_round_bits(x, rand16):
+    bits = x.view(torch.int32)
+    total = (bits & -0x10000) | ((bits + rand16) & 0xFFFF)
+    return (total >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "compares in place of adding", fails=EVERY_BIT, says="here the carry of a sum decides")
+def bf16_round_bits(x, rand16):
+    bits = x.view(torch.int32)
+    up = rand16 < (bits & 0xFFFF)
+    return ((bits >> 16) + up).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "the carry stays in the mantissa", fails="carry_into_the_exponent", says="cut off at the mantissa")
+def bf16_round_bits(x, rand16):
+    bits = x.view(torch.int32)
+    total = (bits & -0x800000) | ((bits + rand16) & 0x7FFFFF)
+    rounded = (total >> 16).to(torch.int16).view(torch.bfloat16)
+    return rounded.masked_fill(x.isnan(), torch.nan)
+
+
+@wrong(BITS, "NaN becomes something else", fails="not_a_number", says="put NaN back")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) + rand16) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "returns codes", fails=EVERY_BIT, says="Return the numbers, not their codes")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) + rand16) >> 16).to(torch.int16)
+
+
+@wrong(BITS, "adds 1 too much", fails=EVERY_BIT, says="")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) + rand16 + 1) >> 16).to(torch.int16).view(torch.bfloat16)

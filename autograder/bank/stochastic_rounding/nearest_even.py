@@ -1,0 +1,89 @@
+"""Wrong answers to `round_nearest_even`."""
+
+from autograder.authoring import wrong
+from autograder.bank.stochastic_rounding.later import AFTER
+
+NEAREST = "stochastic_rounding.round_nearest_even"
+TIES = ("ties_to_even", "any_bits")
+WHOLE = ("the_nearer_one", *TIES, "ends_and_zeros")
+
+
+@wrong(NEAREST, "round half up", fails=(*TIES, "ends_and_zeros", *AFTER), says="You round the middle up (half up)")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.floor(x / eps + 0.5) * eps).float()
+
+
+@wrong(NEAREST, "round half down", fails=(*TIES, "ends_and_zeros", *AFTER), says="You round the middle down")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.ceil(x / eps - 0.5) * eps).float()
+
+
+@wrong(NEAREST, "round half away from 0", fails=(*TIES, "ends_and_zeros", *AFTER), says="as one does at school")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.sign(x) * torch.floor(x.abs() / eps + 0.5) * eps).float()
+
+
+@wrong(NEAREST, "truncates", fails=(*WHOLE, *AFTER), says="This cuts off (rounds toward 0)")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.trunc(x / eps) * eps).float()
+
+
+@wrong(NEAREST, "rounds down", fails=(*WHOLE, *AFTER), says="the lower neighbour always")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.floor(x / eps) * eps).float()
+
+
+@wrong(NEAREST, "the farther one", fails=(*WHOLE, *AFTER), says="the farther neighbour")
+def round_nearest_even(x, fmt):
+    lower, upper = neighbours(x, fmt)
+    return torch.where(x - lower > upper - x, lower, upper)
+
+
+@wrong(NEAREST, "to odd", fails=(*TIES, *AFTER), says="You take the odd neighbour")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    below = torch.floor(x / eps)
+    rest = x / eps - below
+    up = (rest > 0.5) | ((rest == 0.5) & (below % 2 == 0))
+    rounded = torch.where(x.isfinite(), below + up, x)
+    return torch.copysign(fmt.bounded(rounded * eps), x).float()
+
+
+@wrong(NEAREST, "wraps for saturates", fails="ends_and_zeros", says="saturates")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    rounded = torch.round(x / eps) * eps
+    if isinstance(fmt, Fixed):
+        rounded = (rounded - fmt.min) % (fmt.max - fmt.min + fmt.eps) + fmt.min
+    return fmt.bounded(rounded).float()
+
+
+@wrong(NEAREST, "loses the sign of zero", fails="ends_and_zeros", says="keeps the sign of what underflows")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.round(x / eps) * eps).float() + 0.0
+
+
+@wrong(NEAREST, "returns float64", fails=(*WHOLE, *AFTER), says="has dtype float64")
+def round_nearest_even(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.round(x / eps) * eps)
+
+
+@wrong(NEAREST, "calls the library's", fails=WHOLE, says="which this exercise forbids")
+def round_nearest_even(x, fmt):
+    return rounding.round_nearest(x, fmt)

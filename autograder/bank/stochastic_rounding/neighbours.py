@@ -1,0 +1,152 @@
+"""Wrong answers to `neighbours`."""
+
+from autograder.authoring import wrong
+
+NEIGHBOURS = "stochastic_rounding.neighbours"
+FLOATING = ("floating_point", "just_below_a_power_of_two", "every_code")
+FIXED = ("fixed_point", "a_value_of_the_format", *FLOATING, "the_ends")
+
+
+@wrong(NEIGHBOURS, "cuts off in place of ⌊x⌋", fails=FIXED, says="goes toward 0, and that is up for negative x")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    lower = torch.trunc(x / eps) * eps
+    upper = torch.where(lower == x, x, lower + eps)
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(NEIGHBOURS, "the upper one is always one further", fails="a_value_of_the_format", says="both neighbours are x")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    lower = torch.floor(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(lower + eps).float()
+
+
+@wrong(NEIGHBOURS, "swapped", fails=FIXED, says="The two are swapped")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(upper).float(), fmt.bounded(lower).float()
+
+
+@wrong(NEIGHBOURS, "counts of ε", fails=FIXED, says="Multiply by ε again")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return torch.floor(x / eps).float(), torch.ceil(x / eps).float()
+
+
+@wrong(NEIGHBOURS, "whole numbers", fails=FIXED, says="divide by ε, then floor")
+def neighbours(x, fmt):
+    return fmt.bounded(torch.floor(x)), fmt.bounded(torch.ceil(x))
+
+
+@wrong(NEIGHBOURS, "ε from the integer bits", fails=FIXED, says="made of the integer bits")
+def neighbours(x, fmt):
+    x = x.double()
+    if isinstance(fmt, Fixed):
+        eps = torch.full_like(x, 2.0**-fmt.il)
+    else:
+        exponent = torch.frexp(x).exponent - 1
+        eps = torch.exp2((exponent.clamp(min=fmt.min_exponent) - fmt.mantissa_bits).double())
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(
+    NEIGHBOURS,
+    "one spacing for all floats",
+    fails=("a_value_of_the_format", *FLOATING),
+    says="The spacing is the same everywhere here",
+)
+def neighbours(x, fmt):
+    x = x.double()
+    if isinstance(fmt, Fixed):
+        eps = torch.full_like(x, fmt.eps)
+    else:
+        eps = torch.full_like(x, 2.0**-fmt.mantissa_bits)
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(
+    NEIGHBOURS, "frexp's exponent taken for e", fails=("a_value_of_the_format", *FLOATING), says="its exponent is e + 1"
+)
+def neighbours(x, fmt):
+    x = x.double()
+    if isinstance(fmt, Fixed):
+        eps = torch.full_like(x, fmt.eps)
+    else:
+        exponent = torch.frexp(x).exponent
+        eps = torch.exp2((exponent.clamp(min=fmt.min_exponent) - fmt.mantissa_bits).double())
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(NEIGHBOURS, "one mantissa bit too many", fails=FLOATING, says="This spacing is half of what it is")
+def neighbours(x, fmt):
+    x = x.double()
+    if isinstance(fmt, Fixed):
+        eps = torch.full_like(x, fmt.eps)
+    else:
+        exponent = torch.frexp(x).exponent - 2
+        eps = torch.exp2((exponent.clamp(min=fmt.min_exponent) - fmt.mantissa_bits).double())
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(
+    NEIGHBOURS,
+    "the exponent from a logarithm",
+    fails=("just_below_a_power_of_two", "the_ends"),
+    says="log₂ in float32 is rounded",
+)
+def neighbours(x, fmt):
+    x = x.double()
+    if isinstance(fmt, Fixed):
+        eps = torch.full_like(x, fmt.eps)
+    else:
+        exponent = torch.log2(x.float().abs()).floor().clamp(min=fmt.min_exponent)
+        eps = torch.exp2((exponent - fmt.mantissa_bits).double())
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(NEIGHBOURS, "no subnormal numbers", fails="every_code", says="spacing stops shrinking")
+def neighbours(x, fmt):
+    x = x.double()
+    if isinstance(fmt, Fixed):
+        eps = torch.full_like(x, fmt.eps)
+    else:
+        exponent = torch.frexp(x).exponent - 1
+        eps = torch.exp2((exponent - fmt.mantissa_bits).double())
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(NEIGHBOURS, "does not saturate", fails="the_ends", says="A format that has no infinity saturates")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return (torch.floor(x / eps) * eps).float(), (torch.ceil(x / eps) * eps).float()
+
+
+@wrong(NEIGHBOURS, "wraps for saturates", fails="the_ends", says="A format that has no infinity saturates")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
+    if isinstance(fmt, Fixed):
+        span = fmt.max - fmt.min + fmt.eps
+        lower, upper = ((v - fmt.min) % span + fmt.min for v in (lower, upper))
+    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
+
+
+@wrong(NEIGHBOURS, "one tensor for both", fails=FIXED, says="end with `return lower, upper`")
+def neighbours(x, fmt):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return torch.stack([torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps]).float()

@@ -1,0 +1,95 @@
+"""Wrong answers to `running_sum`."""
+
+from autograder.authoring import wrong
+from autograder.bank.stochastic_rounding.later import SUM
+
+RUNNING = "stochastic_rounding.running_sum"
+
+
+@wrong(RUNNING, "rounds the exact sums", fails=SUM, says="sums that were added exactly")
+def running_sum(xs, fmt, mode, generator):
+    sums = xs.cumsum(0)
+    if mode == "nearest":
+        return round_nearest_even(sums, fmt)
+    return stochastic_round(sums, fmt, torch.rand(sums.shape, generator=generator))
+
+
+@wrong(RUNNING, "rounds the terms", fails=SUM, says="This rounds the terms and not the sum")
+def running_sum(xs, fmt, mode, generator):
+    if mode == "nearest":
+        return round_nearest_even(xs, fmt).cumsum(0)
+    return stochastic_round(xs, fmt, torch.rand(xs.shape, generator=generator)).cumsum(0)
+
+
+@wrong(RUNNING, "rounds nothing", fails=SUM, says="The sum is not rounded at all")
+def running_sum(xs, fmt, mode, generator):
+    return xs.cumsum(0)
+
+
+@wrong(RUNNING, "only the last sum", fails=SUM, says="has shape ()")
+def running_sum(xs, fmt, mode, generator):
+    s = torch.zeros_like(xs[0])
+    for x in xs:
+        if mode == "nearest":
+            s = round_nearest_even(s + x, fmt)
+        else:
+            s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))
+    return s
+
+
+@wrong(
+    RUNNING,
+    "to nearest in both modes",
+    fails=("stochastic_does_not_stall", "its_own_generator"),
+    says="all end at the same",
+)
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        s = round_nearest_even(s + x, fmt)
+        sums.append(s)
+    return torch.stack(sums)
+
+
+@wrong(RUNNING, "one random number per tensor", fails="stochastic_does_not_stall", says="not one for all")
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        if mode == "nearest":
+            s = round_nearest_even(s + x, fmt)
+        else:
+            s = stochastic_round(s + x, fmt, torch.rand((), generator=generator).expand(s.shape))
+        sums.append(s)
+    return torch.stack(sums)
+
+
+@wrong(
+    RUNNING,
+    "the same random numbers in each step",
+    fails="stochastic_does_not_stall",
+    says="new random numbers in each step",
+)
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    u = torch.rand(s.shape, generator=generator)
+    for x in xs:
+        s = round_nearest_even(s + x, fmt) if mode == "nearest" else stochastic_round(s + x, fmt, u)
+        sums.append(s)
+    return torch.stack(sums)
+
+
+@wrong(
+    RUNNING,
+    "draws from the global generator",
+    fails="its_own_generator",
+    says="Draw every random number from the generator",
+)
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        if mode == "nearest":
+            s = round_nearest_even(s + x, fmt)
+        else:
+            s = stochastic_round(s + x, fmt, torch.rand(s.shape))
+        sums.append(s)
+    return torch.stack(sums)

@@ -1,0 +1,95 @@
+"""Wrong answers to `sgd_low_precision`."""
+
+from autograder.authoring import wrong
+from autograder.bank.stochastic_rounding.later import LATER, STEP
+
+SGD = "stochastic_rounding.sgd_low_precision"
+
+
+@wrong(SGD, "climbs", fails=STEP, says="It climbs")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w + lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+
+
+@wrong(SGD, "no learning rate", fails=STEP, says="The learning rate is missing")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+
+
+@wrong(SGD, "rounds the gradient only", fails=STEP, says="This rounds the gradient")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    if mode == "nearest":
+        return w - lr * round_nearest_even(grad, fmt)
+    return w - lr * stochastic_round(grad, fmt, torch.rand(grad.shape, generator=generator))
+
+
+@wrong(SGD, "rounds the gradient only, at random", fails=LATER, says="is no neighbour of w − lr · grad")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    if mode == "nearest":
+        return round_nearest_even(w - lr * grad, fmt)
+    return w - lr * stochastic_round(grad, fmt, torch.rand(grad.shape, generator=generator))
+
+
+@wrong(SGD, "rounds nothing", fails=STEP, says="The new weights are not rounded")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    return w - lr * grad
+
+
+@wrong(SGD, "rounds down always", fails=STEP, says="This rounds down always")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    return neighbours(w - lr * grad, fmt)[0]
+
+
+@wrong(SGD, "to nearest in both modes", fails=LATER[1:], says="or there is none")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    return round_nearest_even(w - lr * grad, fmt)
+
+
+@wrong(SGD, "one random number per tensor", fails=LATER[1:3], says="they share one random number")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.rand((), generator=generator).expand(new.shape))
+
+
+@wrong(SGD, "up or down with even odds", fails="small_updates_count", says="a weight's move, in ε, is")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    lower, upper = neighbours(new, fmt)
+    return torch.where(torch.rand(new.shape, generator=generator) < 0.5, lower, upper)
+
+
+@wrong(
+    SGD, "draws from the global generator", fails="no_global_generator", says="a state that the whole program shares"
+)
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.rand(new.shape))
+
+
+@wrong(SGD, "seeds the generator anew", fails="no_global_generator", says="don't seed it anew")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    generator.manual_seed(0)
+    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+
+
+@wrong(SGD, "in place", fails="leaves_its_inputs_alone", says="changed its argument w")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    w -= lr * grad
+    if mode == "nearest":
+        return round_nearest_even(w, fmt)
+    return stochastic_round(w, fmt, torch.rand(w.shape, generator=generator))

@@ -1,0 +1,135 @@
+"""Wrong answers to `stochastic_round`."""
+
+from autograder.authoring import wrong
+from autograder.bank.stochastic_rounding.later import LATER
+
+STOCHASTIC = "stochastic_rounding.stochastic_round"
+UNBIASED = ("running_sum.stochastic_does_not_stall", "sgd_low_precision.small_updates_count")
+NOT_RANDOM = (
+    *(*UNBIASED, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
+    "sgd_low_precision.each_weight_its_own",
+)
+ALL = ("up_where_u_is_below_p", "negative_numbers", "a_value_stays", "the_odds_are_exact", "beyond_the_ends")
+
+
+@wrong(
+    STOCHASTIC,
+    "turns the odds round",
+    fails=(*ALL, "running_sum.stochastic_does_not_stall", *(f"sgd_low_precision.{check}" for check in LATER)),
+    says="The odds are turned round",
+)
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    up = u < 1 - (x / eps - whole)
+    return fmt.bounded((whole + up) * eps).float()
+
+
+@wrong(STOCHASTIC, "adds u, then cuts", fails=ALL, says="This goes up where u ≥ 1 − p")
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.floor(x / eps + u) * eps).float()
+
+
+@wrong(
+    STOCHASTIC,
+    "adds u twice",
+    fails=(*ALL, UNBIASED[0], *(f"sgd_low_precision.{check}" for check in LATER)),
+    says="This adds u twice",
+)
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()
+
+
+@wrong(STOCHASTIC, "counts u twice", fails=(*ALL, *UNBIASED), says="This counts u twice")
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    up = u + u < x / eps - whole
+    return fmt.bounded((whole + up) * eps).float()
+
+
+@wrong(STOCHASTIC, "does not use u", fails=(*ALL, *NOT_RANDOM), says="This does not use u")
+def stochastic_round(x, fmt, u):
+    return round_nearest_even(x, fmt)
+
+
+@wrong(
+    STOCHASTIC,
+    "one random number per tensor",
+    fails=(*ALL, *UNBIASED, "sgd_low_precision.each_weight_its_own"),
+    says="One random number decides for all",
+)
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    up = u.flatten()[0] < x / eps - whole
+    return fmt.bounded((whole + up) * eps).float()
+
+
+@wrong(
+    STOCHASTIC,
+    "biased for negatives",
+    fails=("negative_numbers", "the_odds_are_exact", UNBIASED[1]),
+    says="biased for negative x",
+)
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    up = u < (x / eps - torch.trunc(x / eps)).abs()
+    return fmt.bounded((whole + up) * eps).float()
+
+
+@wrong(
+    STOCHASTIC,
+    "cuts off for ⌊x⌋",
+    fails=("negative_numbers", "the_odds_are_exact", UNBIASED[1]),
+    says="cutting off is not ⌊x⌋",
+)
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.trunc(x / eps)
+    up = u < x / eps - whole
+    return fmt.bounded((whole + up) * eps).float()
+
+
+@wrong(
+    STOCHASTIC,
+    "rounds |x|",
+    fails=("negative_numbers", "the_odds_are_exact"),
+    says="This rounds |x| and puts the sign back",
+)
+def stochastic_round(x, fmt, u):
+    size = x.double().abs()
+    eps = spacing(size, fmt)
+    whole = torch.floor(size / eps)
+    up = u < size / eps - whole
+    return fmt.bounded(torch.sign(x) * (whole + up) * eps).float()
+
+
+@wrong(STOCHASTIC, "u ≤ p", fails=("a_value_stays", "the_odds_are_exact"), says="Up where u < p, not where u ≤ p")
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    up = u <= x / eps - whole
+    return fmt.bounded((whole + up) * eps).float()
+
+
+@wrong(STOCHASTIC, "wraps for saturates", fails="beyond_the_ends", says="saturates")
+def stochastic_round(x, fmt, u):
+    x = x.double()
+    eps = spacing(x, fmt)
+    whole = torch.floor(x / eps)
+    rounded = (whole + (u < x / eps - whole)) * eps
+    if isinstance(fmt, Fixed):
+        rounded = (rounded - fmt.min) % (fmt.max - fmt.min + fmt.eps) + fmt.min
+    return fmt.bounded(rounded).float()

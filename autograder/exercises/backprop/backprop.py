@@ -1,0 +1,133 @@
+"""Backpropagation: the gradient of a batch's mean cost. Oracle: autograd."""
+
+import time
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.backprop.networks import network, two_lists, widths_text
+from autograder.exercises.backprop.oracles import autograd, run, slope
+from autograder.exercises.drawing import F64, normal
+
+exercise = Exercise(
+    "backprop", points=20, minutes=15, uses=("output_error", "feedforward", "backpropagate_error", "gradients")
+)
+
+
+def variant(weights, biases, X, Y, output=slope, hidden=slope):
+    """Mean gradients `(dC/dW, dC/db)` with other factors in place of σ'(z) in the last and in the hidden layers."""
+    zs, activations = run(weights, biases, X)
+    delta = (activations[-1] - Y) * output(zs[-1])
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.insert(0, delta.T @ activations[i] / len(X))
+        bias_grads.insert(0, delta.mean(dim=0))
+        delta = (delta @ weights[i]) * hidden(zs[i - 1]) if i else None
+    return weight_grads, bias_grads
+
+
+def backprop_mistakes(weights, biases, X, Y, expected) -> dict:
+    """What known mistakes give in place of `expected`, in every layer."""
+    N = len(X)
+    mistakes = {
+        "The sign is turned round: the error of the output is (a − y) ⊙ σ'(z).": -1.0,
+        "A factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2.0,
+    }
+    if N > 1:
+        mistakes[f"This is the sum over the {N} samples: C is their mean, so divide by N = len(X)."] = float(N)
+        mistakes["You divide by N twice."] = 1 / N
+    scaled = {sentence: [[f * g for g in part] for part in expected] for sentence, f in mistakes.items()}
+    return scaled | {
+        "σ'(z) is missing in the error of the last layer.": variant(weights, biases, X, Y, output=torch.ones_like),
+        "σ'(z) is missing in the errors of the hidden layers.": variant(weights, biases, X, Y, hidden=torch.ones_like),
+        "σ'(z) is missing everywhere.": variant(weights, biases, X, Y, torch.ones_like, torch.ones_like),
+        "σ(z) stands in place of its derivative σ'(z).": variant(weights, biases, X, Y, torch.sigmoid, torch.sigmoid),
+    }
+
+
+def check_backprop(student, rng, widths, N, dtype=F64):
+    weights, biases = network(rng, widths, dtype)
+    X, Y = normal(rng, N, widths[0], dtype=dtype), torch.rand(N, widths[-1], generator=rng, dtype=F64).to(dtype)
+    *expected, deltas = autograd(weights, biases, X, Y)
+    mistakes = backprop_mistakes(weights, biases, X, Y, expected)
+    got, n = student.backprop(weights, biases, X, Y), len(weights)
+    two_lists(got, "backprop", ("weight_grads", "bias_grads"), (n, n), "One entry for each layer of weights.")
+    for i in range(n - 1, -1, -1):  # from the last layer back, as the errors flow: the first wrong one is the cause
+        for part, name in enumerate(("weight_grads", "bias_grads")):
+            named, right = {sentence: value[part][i] for sentence, value in mistakes.items()}, expected[part][i]
+            reverse = expected[part][n - 1 - i] if 2 * i != n - 1 else None
+            if reverse is not None:
+                named[
+                    "The list runs from the last layer to the first: put each new gradient in front, insert(0, ...)."
+                ] = reverse
+            if part == 0 and right.shape[0] == right.shape[1]:
+                named["The gradient is transposed: delta.T @ a, with a row for each entry of delta."] = right.T
+            if part == 1:
+                named["This is δ, with a row for each sample: take the mean over the samples, delta.mean(dim=0)."] = (
+                    N * deltas[i]
+                )
+            setting = f"{N} sample{'s' * (N > 1)} in {widths_text(widths)}"
+            why = f"{setting}; expected is autograd's gradient of the mean cost."
+            checks.close(got[part][i], right, name=f"{name}[{i}]", why=why, mistakes=named)
+
+
+@exercise.check(points=4)
+def one_row(student, rng):
+    "For a batch of one sample, the gradients of autograd."
+    for widths in ((2, 1), (3, 4, 2)):
+        check_backprop(student, rng, widths, N=1)
+
+
+@exercise.check(points=6)
+def the_mean_of_a_batch(student, rng):
+    "For a batch, the gradient of the mean cost, not of the sum."
+    for widths, N, dtype in (((3, 2), 5, F64), ((2, 3, 2), 7, F64), ((4, 6, 3), 32, torch.float32)):
+        check_backprop(student, rng, widths, N, dtype)
+
+
+@exercise.check(points=4, needs="one_row")
+def any_depth_and_width(student, rng):
+    "Networks of two to eight layers, some of them one neuron wide."
+    for _ in range(6):
+        depth = int(torch.randint(2, 9, (), generator=rng))
+        widths = tuple(torch.randint(1, 7, (depth,), generator=rng).tolist())
+        check_backprop(student, rng, widths, N=int(torch.randint(1, 9, (), generator=rng)))
+
+
+def fastest(function, repeats: int = 3) -> float:
+    """The least seconds of a few calls: a busy machine only ever adds."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+@exercise.check(points=4, needs="the_mean_of_a_batch", seconds=20)
+def no_loop_over_samples(student, rng):
+    "A batch of 4,096 samples takes a few times as long as one sample, not thousands of times."
+    weights, biases = network(rng, (4, 5, 3))
+    X, Y = normal(rng, 4096, 4), torch.rand(4096, 3, generator=rng, dtype=F64)
+    one = fastest(lambda: student.backprop(weights, biases, X[:1], Y[:1]), 5)
+    many = fastest(lambda: student.backprop(weights, biases, X, Y), 2)
+    checks.that(
+        many < max(100 * one, 0.1),
+        f"4,096 samples took {many / one:,.0f} times as long as one: your function goes through them one by one. "
+        "One matrix product per layer, delta.T @ a, sums over all samples at once.",
+        got=f"{one * 1e3:.2g} ms for one sample, {many * 1e3:,.0f} ms for 4,096",
+        expected="less than 100 times as long",
+    )
+
+
+@exercise.check(points=2)
+def leaves_parameters_alone(student, rng):
+    "Weights, biases and data are the same after the call: gradients are computed, nothing is trained yet."
+    weights, biases = network(rng, (3, 3, 2))
+    X, Y = normal(rng, 4, 3), normal(rng, 4, 2)
+    names = ("weights[0]", "weights[1]", "biases[0]", "biases[1]", "X", "Y")
+    before = [t.clone() for t in (*weights, *biases, X, Y)]
+    student.backprop(weights, biases, X, Y)
+    for value, old, name in zip((*weights, *biases, X, Y), before, names, strict=True):
+        checks.unchanged(value, old, name=name)

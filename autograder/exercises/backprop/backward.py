@@ -1,0 +1,132 @@
+"""The sweep of reverse-mode differentiation over a graph of scalar nodes. Oracle: autograd.
+
+The nodes live in the student's process: `student.Value(2.0)` is a handle on one of `hpcdl.nn.value`, and operators on
+handles build the graph there. `student.backward(y)` receives the very node, and `x.grad` reads a plain number back.
+"""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F64
+
+exercise = Exercise("backward", points=15, minutes=15, functions=("backward", "Value"))
+
+
+def swept(student, f, numbers):
+    """Gradients of `f` at `numbers` after the student's sweep, and those of autograd; both are lists of floats."""
+    inputs = [student.Value(x) for x in numbers]
+    student.backward(f(*inputs))
+    oracle = [torch.tensor(x, dtype=F64, requires_grad=True) for x in numbers]
+    expected = torch.autograd.grad(f(*oracle), oracle)
+    return [x.grad for x in inputs], [g.item() for g in expected]
+
+
+def some(rng, n: int) -> list[float]:
+    """Numbers of two decimals between 0.5 and 1.5, all different, so that a message can be followed by hand."""
+    return [0.5 + (i + int(torch.randint(10, (), generator=rng)) / 10) / n for i in range(n)]
+
+
+def check_grads(got, expected, names: str, formula: str, mistakes=None) -> None:
+    for x, grad, right in zip(names.split(), got, expected, strict=True):
+        named = dict((mistakes or {}).get(x, {}))
+        if right != 1.0:
+            named.setdefault(
+                "It is 1, as only the last node's should be. Does a call of backward on a parent set it again?", 1.0
+            )
+            named.setdefault(
+                "It was never reached: every parent's grad must grow by slope * node.grad, down to the leaves.", 0.0
+            )
+        checks.close(grad, right, name=f"{x}.grad for {formula}", rtol=1e-9, mistakes=named)
+
+
+@exercise.check(points=4)
+def the_chain_rule(student, rng):
+    "Without reuse, every gradient is the product of the slopes along the path."
+    a, b, c = some(rng, 3)
+    cases = (
+        ("y = a", lambda a: a * 1.0, "a", [a]),
+        ("y = 3 a + b", lambda a, b: a * 3 + b, "a b", [a, b]),
+        ("y = a b − c", lambda a, b, c: a * b - c, "a b c", [a, b, c]),
+        ("y = tanh(exp(a) / b)", lambda a, b: (a.exp() / b).tanh(), "a b", [a, b]),
+    )
+    for formula, f, names, numbers in cases:
+        got, expected = swept(student, f, numbers)
+        check_grads(got, expected, names, f"{formula} at {', '.join(f'{x:.3g}' for x in numbers)}")
+
+
+@exercise.check(points=1, needs="the_chain_rule")
+def the_root_and_what_lies_between(student, rng):
+    "The last node's own gradient is 1, and every node on the way has its gradient."
+    x = student.Value(2.0)
+    u = x * 3
+    y = u * u + 1
+    student.backward(y)
+    checks.close(y.grad, 1.0, name="y.grad", why="How fast y changes with itself: ∂y/∂y = 1.")
+    checks.close(u.grad, 12.0, name="u.grad for u = 3 x, y = u² + 1 at x = 2", why="∂y/∂u = 2 u = 12.")
+
+
+@exercise.check(points=3)
+def a_reused_node_accumulates(student, rng):
+    "A node that is used twice sums what comes back on both paths."
+    a, b = some(rng, 2)
+    overwritten = "The last path overwrote the others: a gradient accumulates, parent.grad += slope * node.grad."
+    got, expected = swept(student, lambda a: a * a, [a])
+    check_grads(got, expected, "a", f"y = a a at {a:.3g}", {"a": {overwritten: a}})
+    got, expected = swept(student, lambda a, b: a * b + a, [a, b])
+    named = {"a": {overwritten: 1.0, overwritten + " ": b}}  # by the path through the sum, or by the product
+    check_grads(got, expected, "a b", f"y = a b + a at {a:.3g}, {b:.3g}", named)
+
+
+@exercise.check(points=2, needs="a_reused_node_accumulates")
+def a_node_waits_for_its_children(student, rng):
+    "A node passes its gradient on only when all paths to it have arrived, however long they are."
+    for x, formula, f in (
+        (1.5, "u = 2 x, y = u + u u u", lambda u: u + u * u * u),
+        (0.5, "u = 2 x, y = u u u + u", lambda u: u * u * u + u),
+        (0.7, "u = 2 x, y = u + tanh(exp(u))", lambda u: u + u.exp().tanh()),
+    ):
+        got, expected = swept(student, lambda x, f=f: f(x * 2), [x])
+        early = (
+            "u passed on before all paths to it had arrived: visit the nodes from the largest index to the smallest."
+        )
+        checks.that(
+            abs(got[0] - expected[0]) <= 1e-9 * abs(expected[0]),
+            f"x.grad for {formula} at x = {x} is {show.number(got[0])}, expected {show.number(expected[0])}. {early}",
+        )
+
+
+@exercise.check(points=1, needs="a_reused_node_accumulates")
+def a_second_sweep(student, rng):
+    "Called again, it gives the same: every sweep starts from zero."
+    x = student.Value(3.0)
+    y = x * x
+    student.backward(y)
+    student.backward(y)
+    checks.that(
+        type(x.grad) is float and abs(x.grad - 6.0) < 1e-9,
+        "After a second call x.grad is another number: the sweep added to the first one. Set every grad to 0 first.",
+        got=x.grad,
+        expected=6.0,
+        why="y = x x at x = 3.",
+    )
+
+
+@exercise.check(points=2, needs="the_chain_rule", seconds=20)
+def a_long_chain(student, rng):
+    "A chain of 5,000 nodes needs no recursion."
+    x = y = student.Value(1.0)
+    for _ in range(5000):
+        y = y + 0.001
+    student.backward(y)
+    checks.close(x.grad, 1.0, name="x.grad at the end of a chain of 5,000 additions")
+
+
+@exercise.check(points=2, needs="a_reused_node_accumulates", seconds=3)
+def each_node_once(student, rng):
+    "Forty doublings have 2⁴⁰ paths and 41 nodes: each node is visited once, not once for each path."
+    x = y = student.Value(1.0)
+    for _ in range(40):
+        y = y + y
+    student.backward(y)
+    checks.close(x.grad, 2.0**40, name="x.grad after 40 doublings", rtol=1e-12)

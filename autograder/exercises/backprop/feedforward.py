@@ -1,0 +1,109 @@
+"""Every z and every activation of a network, forwards. Oracle: torch's own linear layers."""
+
+import torch
+from torch.nn import functional
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.backprop.networks import copies, network, two_lists, widths_text
+from autograder.exercises.backprop.oracles import run
+from autograder.exercises.drawing import F64, normal
+
+exercise = Exercise("feedforward", points=15, minutes=12)
+
+ONE_MORE = "L layers have L - 1 layers of weights, so L - 1 vectors z; but L vectors a, as the input is a¹."
+
+
+@exercise.check(points=3)
+def two_lists_from_layer_to_layer(student, rng):
+    "zs has one vector for each layer of weights, activations one more: the input is a¹."
+    for widths in ((2, 2), (3, 3, 3, 3)):  # square: what a transposed W does is the next check's to say
+        weights, biases = network(rng, widths)
+        x = normal(rng, widths[0])
+        got = student.feedforward(copies(weights), copies(biases), x.clone())
+        n = len(weights)
+        two_lists(got, "feedforward", ("zs", "activations"), (n, n + 1), f"In {widths_text(widths)}: {ONE_MORE}")
+        checks.close(got[1][0], x, name="activations[0]", why="The first activation is the input itself, unchanged.")
+        for i in range(n):
+            checks.tensor(got[0][i], name=f"zs[{i}]", shape=(widths[i + 1],), dtype=F64)
+
+
+def forward_mistakes(weights, biases, zs, activations, i):
+    """Values of z in layer i that known mistakes give."""
+    W, a, z = weights[i], activations[i], zs[i]
+    raw = zs[i - 1] if i else None
+    mistakes = {
+        "The bias is missing: z = W a + b.": z - biases[i],
+        "This is a = σ(z): zs takes z as it is before σ.": activations[i + 1],
+        "The bias is added with the wrong sign.": z - 2 * biases[i],
+    }
+    if W.shape[0] == W.shape[1]:
+        mistakes["W is transposed here: W[j, k] leads from neuron k to neuron j, so z = W @ a + b."] = (
+            functional.linear(a, W.T) + biases[i]
+        )
+        if a.dim() == 2 and a.shape[0] == a.shape[1]:
+            mistakes["This is W @ X + b, as for one sample: the samples of a batch are rows, so write X @ W.T + b."] = (
+                W @ a + biases[i]
+            )
+    if i:
+        mistakes["This layer was fed with z of the layer before: feed it a = σ(z)."] = functional.linear(
+            raw, W, biases[i]
+        )
+    if i and len(activations[0]) == W.shape[1]:
+        mistakes["Every layer was fed with the input x: feed it the activations of the layer before it."] = (
+            functional.linear(activations[0], W, biases[i])
+        )
+    return mistakes
+
+
+def check_forward(got, weights, biases, x):
+    """Every z and every a, layer by layer, so that the first wrong one is named."""
+    zs, activations = run(weights, biases, x)
+    for i in range(len(weights)):
+        mistakes = forward_mistakes(weights, biases, zs, activations, i)
+        checks.close(got[0][i], zs[i], name=f"zs[{i}]", why=f"z of layer {i + 2} is W a + b.", mistakes=mistakes)
+        checks.close(
+            got[1][i + 1],
+            activations[i + 1],
+            name=f"activations[{i + 1}]",
+            why=f"a = σ(z) = 1 / (1 + exp(-z)), elementwise, in layer {i + 2}, the last layer included.",
+            mistakes={
+                "This is z: σ is missing here.": zs[i],
+                "This is tanh(z): the course's σ is 1 / (1 + exp(-z)).": torch.tanh(zs[i]),
+                "This is ReLU: the course's σ is 1 / (1 + exp(-z)).": torch.relu(zs[i]),
+                "The sign in the exponent is wrong: σ(z) = 1 / (1 + exp(-z)).": torch.sigmoid(-zs[i]),
+            },
+        )
+
+
+@exercise.check(points=6, needs="two_lists_from_layer_to_layer")
+def every_layer(student, rng):
+    "For one sample, every z = W a + b and every a = σ(z)."
+    for widths in ((3, 3, 3), (1, 1), (2, 4, 1, 3), (5, 4, 3, 2, 2)):  # square first: no shape hides a transposed W
+        weights, biases = network(rng, widths)
+        x = normal(rng, widths[0])
+        check_forward(student.feedforward(copies(weights), copies(biases), x.clone()), weights, biases, x)
+
+
+@exercise.check(points=4, needs="two_lists_from_layer_to_layer")
+def a_batch_at_once(student, rng):
+    "A batch (N, n) goes through as one: each row of the result belongs to one sample."
+    for widths, N, dtype in (((3, 3), 3, F64), ((3, 2), 4, F64), ((4, 3, 5), 1, F64), ((6, 4, 2), 5, torch.float32)):
+        weights, biases = network(rng, widths, dtype)
+        X = normal(rng, N, widths[0], dtype=dtype)
+        got = student.feedforward(copies(weights), copies(biases), X.clone())
+        check_forward(got, weights, biases, X)
+
+
+@exercise.check(points=2, needs="two_lists_from_layer_to_layer")
+def leaves_the_network_alone(student, rng):
+    "Input, weights and biases are the same after the call."
+    weights, biases = network(rng, (3, 3, 2))
+    x, before = normal(rng, 3), [p.clone() for p in (*weights, *biases)]
+    x_before = x.clone()
+    student.feedforward(weights, biases, x)
+    checks.unchanged(x, x_before, name="x")
+    checks.equal((len(weights), len(biases)), (2, 2), name="(len(weights), len(biases)) after the call")
+    for i in range(2):
+        checks.unchanged(weights[i], before[i], name=f"weights[{i}]")
+        checks.unchanged(biases[i], before[2 + i], name=f"biases[{i}]")

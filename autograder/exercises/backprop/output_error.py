@@ -1,0 +1,58 @@
+"""The error of the last layer, ∂C/∂z. Oracle: σ' by autograd."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.backprop.oracles import slope
+from autograder.exercises.drawing import F64, normal
+
+exercise = Exercise("output_error", points=10, minutes=6)
+
+
+def output_mistakes(a, y, z) -> dict:
+    s = slope(z)
+    return {
+        "σ'(z) is missing: the error is with respect to z, so ∇ₐC = a − y goes on through the slope of σ.": a - y,
+        "The sign is turned round: ∂C/∂a = a − y, in this order.": (y - a) * s,
+        "You multiplied by σ(z) in place of its derivative σ'(z) = σ(z) (1 − σ(z)).": (a - y) * a,
+        "A factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2 * (a - y) * s,
+        "This squares the difference: ∂C/∂a of ½ (y − a)² is a − y.": (a - y) ** 2 * s,
+        "σ' was taken at a: take it at z (or use a (1 − a), which is the same).": (a - y) * slope(a),
+    }
+
+
+def check_output(student, a, y, z):
+    got = student.output_error(a.clone(), y.clone(), z.clone())
+    why = "δᴸ = (a − y) ⊙ σ'(z), one number for each neuron."
+    if type(got) in (float, int) or (type(got) is torch.Tensor and got.dim() == 0 and z.dim() > 0):
+        checks.fail("You summed up: δᴸ has one entry for each neuron of the last layer.", got=got, why=why)
+    expected = (a.double() - y.double()) * slope(z.double())
+    checks.close(got, expected.to(z.dtype), name="output_error(a, y, z)", why=why, mistakes=output_mistakes(a, y, z))
+
+
+@exercise.check(points=6)
+def error_of_the_output(student, rng):
+    "δᴸ is the derivative of C = ½ |y − a|² with respect to z."
+    for n in (1, 3, 5):
+        z, y = normal(rng, n), torch.rand(n, generator=rng, dtype=F64)
+        check_output(student, torch.sigmoid(z), y, z)
+
+
+@exercise.check(points=2)
+def error_of_a_batch(student, rng):
+    "It works elementwise: for a batch (N, n) as for one sample."
+    for shape, dtype in (((4, 3), F64), ((1, 2), F64), ((7, 5), torch.float32)):
+        z, y = normal(rng, *shape, dtype=dtype), torch.rand(*shape, generator=rng, dtype=F64).to(dtype)
+        check_output(student, torch.sigmoid(z), y, z)
+
+
+@exercise.check(points=2)
+def error_far_out(student, rng):
+    "At z = ±1000 the error is 0, not NaN."
+    for dtype in (F64, torch.float32):
+        z = torch.tensor([1000.0, -1000.0, 0.0], dtype=dtype)
+        got = student.output_error(torch.sigmoid(z), torch.tensor([0.0, 1.0, 1.0], dtype=dtype), z)
+        expected = torch.tensor([0.0, 0.0, -0.125], dtype=dtype)
+        why = "Far from 0 the curve σ is flat, so σ' is 0. Write σ' as σ(z) (1 − σ(z)): exp(z) alone overflows."
+        checks.close(got, expected, name="output_error(a, y, z) at z = [1000, -1000, 0]", why=why)

@@ -1,0 +1,147 @@
+"""Training of a network on mini-batches. Oracle: a step by autograd, and digits that it was not shown."""
+
+import torch
+from torch.nn import functional
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.backprop.networks import network, two_lists
+from autograder.exercises.backprop.oracles import loss_oracle, run, slope
+from autograder.exercises.drawing import normal
+
+exercise = Exercise(
+    "train", points=10, minutes=12, uses=("softmax_cross_entropy", "feedforward", "backpropagate_error", "gradients")
+)
+
+
+def step_oracle(weights, biases, X, labels, lr):
+    """One full-batch step of gradient descent on the cross-entropy, by autograd; the last layer has no σ."""
+    parameters = [p.clone().requires_grad_() for p in (*weights, *biases)]
+    zs, _ = run(parameters[: len(weights)], parameters[len(weights) :], X)
+    grads = torch.autograd.grad(functional.cross_entropy(zs[-1], labels), parameters)
+    new = [p.detach() - lr * g for p, g in zip(parameters, grads, strict=True)]
+    return new[: len(weights)], new[len(weights) :]
+
+
+def step_variant(weights, biases, X, labels, lr, *, squashed=False, late=False):
+    """The same step with a mistake: σ(z) taken for the logits, or errors sent back through weights already changed."""
+    old, weights, biases = weights, list(weights), list(biases)
+    zs, activations = run(weights, biases, X)
+    delta = loss_oracle(activations[-1] if squashed else zs[-1], labels)[1]
+    for i in range(len(weights) - 1, -1, -1):
+        weights[i] = weights[i] - lr * delta.T @ activations[i]
+        biases[i] = biases[i] - lr * delta.sum(dim=0)
+        delta = (delta @ (weights if late else old)[i]) * slope(zs[i - 1]) if i else delta
+    return weights, biases
+
+
+def problem(rng, N: int, widths=(4, 5, 3)):
+    weights, biases = network(rng, widths)
+    return weights, biases, normal(rng, N, widths[0]), torch.randint(widths[-1], (N,), generator=rng)
+
+
+def ask_train(student, network_, data, lr, batch_size, epochs, generator):
+    weights, biases = network_
+    copies = [W.clone() for W in weights], [b.clone() for b in biases]
+    got = student.train(*data, *copies, lr, batch_size, epochs, generator)
+    two_lists(got, "train", ("weights", "biases"), (len(weights), len(biases)), "The trained network.")
+    return got
+
+
+def check_parameters(got, expected, start, why: str, mistakes, **tolerance):
+    for part, name in enumerate(("weights", "biases")):
+        for i in range(len(expected[part]) - 1, -1, -1):
+            moved = expected[part][i] - start[part][i]
+            named = {}
+            for sentence, value in mistakes.items():  # as a multiple of the right move, or as parameters
+                named[sentence] = start[part][i] + value * moved if type(value) is float else value[part][i]
+            checks.close(got[part][i], expected[part][i], name=f"{name}[{i}]", why=why, mistakes=named, **tolerance)
+
+
+@exercise.check(points=3)
+def one_step(student, rng):
+    "One epoch with one batch is one step of gradient descent on the cross-entropy."
+    for widths in ((4, 3), (3, 5, 4), (2, 4, 3, 3)):
+        weights, biases, X, labels = problem(rng, 9, widths)
+        got = ask_train(student, (weights, biases), (X, labels), 0.3, 9, 1, torch.Generator().manual_seed(1))
+        case = (weights, biases, X, labels, 0.3)
+        expected = step_oracle(*case)
+        mistakes = {
+            "Nothing changed: is each new weight stored, and the loop run?": 0.0,
+            "The step is 9 times too long for 9 samples: dlogits belongs to the mean loss, so it is divided by N.": 9.0,
+            "It climbs: the step goes against the gradient.": -1.0,
+            "softmax_cross_entropy has divided by N already: don't do it twice.": 1 / 9,
+            "The learning rate is missing.": 1 / 0.3,
+            "The errors went back through new weights: the weights were changed before they were used. "
+            "Compute the error of the layer before, and change the weights after.": step_variant(*case, late=True),
+            "σ(z) of the last layer was taken for the logits: they are zs[-1].": step_variant(*case, squashed=True),
+        }
+        why = "w − lr ∂L/∂w, all gradients taken at the old weights; the last layer gives logits z, without σ."
+        check_parameters(got, expected, (weights, biases), why, mistakes)
+
+
+@exercise.check(points=2, needs="one_step")
+def the_short_last_batch(student, rng):
+    "Every sample counts once in an epoch, also those of the last, shorter batch."
+    weights, biases, X, labels = problem(rng, 1)
+    lr, N, size = 1e-6, 7, 3
+    data = X.expand(N, -1).clone(), labels.expand(N).clone()
+    got = ask_train(student, (weights, biases), data, lr, size, 1, torch.Generator().manual_seed(2))
+    expected = step_oracle(weights, biases, X, labels, 3 * lr)
+    mistakes = {
+        "The last batch is missing: 7 samples in batches of 3 are three batches, of 3, 3 and 1.": 2 / 3,
+        "Only one step was made: an epoch has a step for each batch.": 1 / 3,
+    }
+    why = "Seven equal samples in batches of 3: three steps of the same gradient."
+    check_parameters(got, expected, (weights, biases), why, mistakes, rtol=0.0, atol=1e-9)
+
+
+@exercise.check(points=1, needs="one_step")
+def a_new_order_each_epoch(student, rng):
+    "The order of the samples comes from the generator, anew in each epoch."
+    weights, biases, X, labels = problem(rng, 12)
+
+    def trained(seed, *epochs):
+        generator, parameters = torch.Generator().manual_seed(seed), (weights, biases)
+        for n in epochs:
+            parameters = ask_train(student, parameters, (X, labels), 0.5, 2, n, generator)
+        return parameters[0][-1]
+
+    checks.that(
+        not torch.equal(trained(1, 1), trained(2, 1)),
+        "Two generators gave the same network: shuffle the samples, torch.randperm(len(X), generator=generator).",
+    )
+    checks.close(
+        trained(3, 2),
+        trained(3, 1, 1),
+        name="weights[-1] after epochs=2",
+        why="Two epochs in one call equal two calls with one epoch each, if each epoch draws its own order.",
+    )
+
+
+@exercise.check(points=1, needs="one_step")
+def leaves_the_start_alone(student, rng):
+    "The network that was passed in stays as it is; a new one is returned."
+    weights, biases, X, labels = problem(rng, 6)
+    before = [p.clone() for p in (*weights, *biases)]
+    names = ("weights[0]", "weights[1]", "biases[0]", "biases[1]")
+    student.train(X, labels, weights, biases, 0.1, 3, 1, torch.Generator().manual_seed(1))
+    for value, old, name in zip((*weights, *biases), before, names, strict=True):
+        checks.unchanged(value, old, name=name)
+
+
+@exercise.check(points=3, needs="one_step", seconds=30)
+def reads_digits(student, rng):
+    "Trained on 1,438 handwritten digits, the network reads at least 95 % of 359 others."
+    from hpcdl.data import digits
+    from hpcdl.nn.mlp import initial
+
+    split, start = digits(), initial((64, 32, 10), torch.Generator().manual_seed(0))
+    weights, biases = ask_train(student, start, (split.x.flatten(1), split.y), 2.0, 32, 30, rng)
+    zs, _ = run(weights, biases, split.x_held_out.flatten(1))
+    right = (zs[-1].argmax(dim=1) == split.y_held_out).float().mean().item()
+    checks.that(
+        right >= 0.95,
+        f"Your network reads {right:.1%} of the held-out digits after 30 epochs, expected at least 95 %.",
+        why="A 64-32-10 network, lr = 2, batches of 32: a right answer reaches 97 to 98 %, in any order of samples.",
+    )

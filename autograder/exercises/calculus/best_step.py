@@ -1,0 +1,129 @@
+"""The step that serves the central difference best. Oracle: a sweep over steps, its errors measured by autograd."""
+
+import math
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.calculus.drawing import number
+from autograder.exercises.calculus.functions import autograd
+
+exercise = Exercise("best_step", points=15, minutes=12)
+
+
+def wide(f):
+    """`f` for tensors, which also takes a plain number and then computes in float64."""
+
+    def function(x):
+        return f(x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64))
+
+    function.__name__ = getattr(f, "__name__", "f")
+    return function
+
+
+def sin(x):
+    return torch.sin(x)
+
+
+def exp(x):
+    return torch.exp(x)
+
+
+def cosh(x):
+    return torch.cosh(x)
+
+
+def sqrt(x):
+    return torch.sqrt(x)
+
+
+def log(x):
+    return torch.log(x)
+
+
+def sin_40x(x):
+    return torch.sin(40 * x)
+
+
+def exp_30x(x):
+    return torch.exp(30 * x)
+
+
+SWEEP = torch.logspace(-14, 3.5, 141, dtype=torch.float64)  # eight steps to a decade
+NEAR = torch.logspace(-0.15, 0.15, 41, dtype=torch.float64)
+
+
+def typical_error(f, x: float, h: torch.Tensor, dtype) -> torch.Tensor:
+    """Root mean square error of the central difference over steps around each h, so that no lucky h counts."""
+    h = (h[:, None] * NEAR).to(dtype)
+    point = torch.tensor(x, dtype=dtype)
+    errors = ((f(point + h) - f(point - h)) / (2 * h)).double() - autograd(f, point.double())
+    return errors.square().mean(1).sqrt().nan_to_num(math.inf, math.inf)
+
+
+def step_is_good(student, f, x: float, dtype, advice: str = "") -> None:
+    """The student's step gives at most ten times the error of the best step of a sweep."""
+    call = f"best_step({f.__name__}, {x}, torch.{show.dtype(dtype)})"
+    h = student.best_step(wide(f), x, dtype)
+    if type(h) is torch.Tensor and h.dim() == 0:
+        h = h.item()
+    checks.that(type(h) in (int, float), f"{call} is {show.an(show.type_name(h))}, expected a number.", got=h)
+    reason = " A step proportional to x vanishes at x = 0." if x == 0 and h == 0 else ""
+    checks.that(0 < h < math.inf, f"{call} is {show.number(h)}, expected a positive, finite step.{reason}", got=h)
+    error = typical_error(f, x, torch.tensor([h], dtype=torch.float64), dtype).item()
+    sweep = typical_error(f, x, SWEEP, dtype)
+    least, best = sweep.min().item(), SWEEP[sweep.argmin()].item()
+    side = "small: rounding drowns the difference" if h < best else "large: the curve bends within it"
+    checks.that(
+        error <= 10 * least,
+        f"{call}: your h is too {side}.{' ' + advice if advice else step_mistake(h, dtype)}",
+        got=f"h = {h:.2g}, typical error {error:.2g}",
+        expected=f"at most 10 times {least:.2g}, which h near {best:.1g} gives",
+    )
+
+
+def step_mistake(h: float, dtype) -> str:
+    """A sentence where the wrong step for an ordinary function is that of another rule or another precision."""
+    eps = torch.finfo(dtype).eps
+    other = torch.float64 if dtype == torch.float32 else torch.float32
+    steps = {
+        "The square root of eps suits the forward difference; the central one wants the cube root.": eps ** (1 / 2),
+        f"It would suit {show.dtype(other)}: take eps from torch.finfo(dtype).": torch.finfo(other).eps ** (1 / 3),
+    }
+    return next((" " + sentence for sentence, step in steps.items() if step / 3 < h < step * 3), "")
+
+
+@exercise.check(points=4)
+def ordinary_functions_float64(student, rng):
+    "float64: sin, exp and cosh near 1."
+    for f in (sin, exp, cosh):
+        step_is_good(student, f, number(0.6, 1.4, rng), torch.float64)
+
+
+@exercise.check(points=4)
+def ordinary_functions_float32(student, rng):
+    "float32 wants another step than float64."
+    for f in (sin, exp, cosh):
+        step_is_good(student, f, number(0.6, 1.4, rng), torch.float32)
+
+
+@exercise.check(points=4)
+def any_size_of_x(student, rng):
+    "The step fits x = 4,000, x = 0.001, x = 0 and negative x."
+    advice = "This x is far from 1: let the step grow and shrink with |x|."
+    for dtype in (torch.float64, torch.float32):
+        step_is_good(student, sqrt, number(3000, 5000, rng), dtype, advice)
+        step_is_good(student, log, 0.001, dtype, advice)
+        step_is_good(student, exp, 0.0, dtype)
+        step_is_good(student, cosh, number(-1.5, -1, rng), dtype)
+
+
+@exercise.check(points=3)
+def quick_functions(student, rng):
+    "The step fits a function that bends quickly: sin 40x, e^30x."
+    for dtype in (torch.float64, torch.float32):
+        for f in (sin_40x, exp_30x):
+            step_is_good(
+                student, f, number(0.99, 1.01, rng), dtype, "This f bends quickly: its third derivative has a say."
+            )

@@ -1,0 +1,155 @@
+"""A check of gradients that accepts the right ones and names a wrong coordinate. Oracle: autograd."""
+
+import math
+
+import numpy as np
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.calculus.drawing import uniform
+from autograder.exercises.calculus.functions import autograd, mixed, product, quadratic, rosenbrock, sphere
+
+exercise = Exercise("grad_check", points=10, minutes=8, uses=("gradient",))
+
+
+def saddle(x):
+    return (x[0] * x[1] + torch.sin(x)).sum()
+
+
+def huge(x):
+    return 1e6 * (x**3).sum()
+
+
+def tiny(x):
+    return 1e-6 * (x**3).sum()
+
+
+def lopsided(x):
+    return 1000 * x[0] ** 2 + 0.01 * (x[1:] ** 2).sum()
+
+
+def minimum(x):
+    return ((x - 1.1) ** 2).sum()
+
+
+def unused(x):
+    return torch.exp(x[..., 0]).sum()
+
+
+# Function and a point: gradients of ordinary, huge and tiny size, of unequal entries, at a minimum, in several shapes.
+POINTS = (
+    (quadratic, (2,)),
+    (sphere, (2, 3)),
+    (mixed, (3,)),
+    (rosenbrock, (4,)),
+    (saddle, (3,)),
+    (tiny, (4,)),
+    (huge, (4,)),
+    (product, (2, 2)),
+    (lopsided, (3,)),
+    (unused, (2, 2)),
+)
+
+
+@exercise.check(points=3)
+def accepts_right_gradients(student, rng):
+    "Ten right gradients are accepted, whatever their size, and one that is zero."
+    for f, shape in (*POINTS, (minimum, (3,))):
+        x = torch.full(shape, 1.1, dtype=torch.float64) if f is minimum else uniform(0.5, 1.5, shape, rng)
+        ok = verdict(student, f, lambda x, f=f: autograd(f, x), x, f"the right gradient of {f.__name__}")
+        why = {
+            huge: "The gradient is of size 1,000,000, and its rounding errors grow with it.",
+            unused: "Two entries of the gradient are zero: |a - n| / max(|a|, |n|) is 0/0 there.",
+            minimum: "The gradient is zero, the quotient some 1e-16: |a - n| / max(|a|, |n|) is 1 there.",
+        }.get(f, "")
+        advice = "Allow 1e-4 · max(|a|, |n|) + 1e-9 in each coordinate."
+        checks.that(
+            ok, f"grad_check rejects the right gradient of {f.__name__}. {advice}", got=ok, expected=True, why=why
+        )
+
+
+def verdict(student, f, grad, x: torch.Tensor, what: str) -> bool:
+    """The first part of grad_check's answer, after its form was checked."""
+    ok = pair(student, f, grad, x, what)[0]
+    kind = show.an(show.type_name(ok))
+    checks.that(type(ok) is bool, f"ok is {kind}, expected a bool. Wrap it: bool(...).", got=ok)
+    return ok
+
+
+def pair(student, f, grad, x: torch.Tensor, what: str) -> tuple:
+    grad.__name__ = "grad"
+    got = student.grad_check(f, grad, x.clone())
+    sentence = f"For {what} it returned {show.show(got, 60)}, expected the pair (ok, worst_index)."
+    checks.that(type(got) is tuple and len(got) == 2, sentence, got=got)
+    return got
+
+
+# What is subtly wrong with coordinate i of a gradient.
+WRONG = {
+    "one entry 1 % too large": lambda g: g * 1.01,
+    "one sign turned": lambda g: -g,
+    "a factor 2 in one entry": lambda g: 2 * g,
+    "one entry forgotten (zero)": lambda g: 0 * g,
+    "one entry 5 % too small": lambda g: 0.95 * g,
+}
+
+
+def spoiled(f, index: tuple, spoil):
+    """The gradient of `f` with one coordinate spoiled."""
+
+    def grad(x):
+        g = autograd(f, x)
+        g[index] = spoil(g[index])
+        return g
+
+    return grad
+
+
+def wrong_gradients(rng):
+    """Ten wrong gradients: (description, f, grad, x, the spoiled coordinate)."""
+    for k, (f, shape) in enumerate(POINTS):
+        x = uniform(0.5, 1.5, shape, rng)
+        description, spoil = list(WRONG.items())[k % len(WRONG)]
+        flat = 1 if f is lopsided else 2 if f is unused else int(torch.randint(x.numel(), (), generator=rng))
+        index = tuple(int(i) for i in np.unravel_index(flat, shape))
+        yield f"{f.__name__} with {description}", f, spoiled(f, index, spoil), x, index
+
+
+@exercise.check(points=3)
+def rejects_wrong_gradients(student, rng):
+    "Ten gradients that are wrong in one coordinate are rejected."
+    for description, f, grad, x, index in wrong_gradients(rng):
+        ok = verdict(student, f, grad, x, description)
+        why = {
+            tiny: "The whole gradient is of size 1e-6: an absolute tolerance alone lets everything through.",
+            lopsided: "The entry is small beside another one: compare each coordinate with its own size.",
+        }.get(f, "")
+        checks.that(
+            not ok, f"grad_check accepts {description}, at index {index}. {why}".strip(), got=ok, expected=False
+        )
+
+
+@exercise.check(points=3, needs="rejects_wrong_gradients")
+def names_the_coordinate(student, rng):
+    "worst_index is the coordinate that is wrong."
+    for description, f, grad, x, index in wrong_gradients(rng):
+        _, worst = pair(student, f, grad, x, description)
+        is_index = type(worst) is tuple and all(type(i) is int for i in worst) and len(worst) == x.dim()
+        checks.that(
+            is_index,
+            f"worst_index is {show.show(worst)}, expected a tuple: one int for each of the {x.dim()} dimensions of x, "
+            "so that x[worst_index] is the coordinate. From a flat index: np.unravel_index.",
+            got=worst,
+            expected=index,
+        )
+        checks.equal(worst, index, name="worst_index", why=description)
+
+
+@exercise.check(points=1)
+def nan_is_not_agreement(student, rng):
+    "A gradient with a NaN in it is rejected."
+    x = uniform(0.5, 1.5, (4,), rng)
+    ok = verdict(student, sphere, spoiled(sphere, (2,), lambda g: g * math.nan), x, "a gradient with a NaN")
+    sentence = "grad_check accepts a gradient with a NaN. NaN > tolerance is False: ask for error <= allowed instead."
+    checks.that(not ok, sentence, got=ok, expected=False)

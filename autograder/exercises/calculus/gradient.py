@@ -1,0 +1,105 @@
+"""The gradient by central differences, coordinate by coordinate. Oracle: autograd in float64."""
+
+import math
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.calculus.drawing import uniform
+from autograder.exercises.calculus.functions import autograd, mixed, product, quadratic, rosenbrock, sphere
+
+exercise = Exercise("gradient", points=15, minutes=10, uses=("derivative",))
+
+
+def log_sum_exp(x):
+    return torch.logsumexp(x, 0)
+
+
+SIX = ((quadratic, 2), (product, 4), (sphere, 5), (mixed, 3), (log_sum_exp, 6), (rosenbrock, 4))
+
+
+@exercise.check(points=6)
+def six_functions(student, rng):
+    "The gradient of six functions, against torch's autograd."
+    for f, n in SIX:
+        x = uniform(0.5, 1.5, (n,), rng)
+        got, expected = student.gradient(f, x.clone()), autograd(f, x)
+        mistakes = {
+            "Every element is the sum of all partial derivatives: move one coordinate at a time, not all together.": (
+                expected.sum().expand(n).clone()
+            ),
+            "This is the forward difference: step to both sides of each coordinate.": forward_differences(f, x, 1e-5),
+            "The earlier coordinates were still moved: put x[i] back before you go on to the next.": never_put_back(
+                f, x.clone(), 1e-5
+            ),
+            "Twice the gradient: the distance from x-h to x+h is 2h.": 2 * expected,
+            "Half the gradient: the distance from x to x+h is h.": expected / 2,
+        }
+        checks.close(got, expected, name=f"gradient({f.__name__}, x)", mistakes=mistakes, rtol=1e-6)
+
+
+def forward_differences(f, x: torch.Tensor, h: float) -> torch.Tensor:
+    return torch.stack([(f(x + step) - f(x)) / h for step in h * torch.eye(len(x), dtype=x.dtype)])
+
+
+def never_put_back(f, x: torch.Tensor, h: float) -> torch.Tensor:
+    """What a loop finds that leaves each coordinate at x[i] - h."""
+    found = torch.zeros_like(x)
+    for i in range(len(x)):
+        x[i] += h
+        up = f(x)
+        x[i] -= 2 * h
+        found[i] = (up - f(x)) / (2 * h)
+    return found
+
+
+@exercise.check(points=3)
+def any_shape(student, rng):
+    "x may have any shape, and the gradient has the same."
+    for shape in ((), (2, 3), (2, 1, 3)):
+        x = uniform(-1, 1, shape, rng)
+        weights = uniform(1, 2, shape, rng)
+
+        def weighted(x, weights=weights):
+            return (weights * torch.exp(x)).sum()
+
+        got = student.gradient(weighted, x.clone())
+        checks.close(
+            got, weights * x.exp(), name=f"the gradient for x of shape {shape}", why="f(x) = Σ w eˣ", rtol=1e-6
+        )
+
+
+@exercise.check(points=3)
+def central_with_the_given_step(student, rng):
+    "Central differences with the h that was given."
+
+    def cubes(x):
+        return (x**3).sum()
+
+    x, h = uniform(0.5, 1.5, (3,), rng), 0.25
+    got = student.gradient(cubes, x.clone(), h)
+    mistakes = {
+        "This is the forward difference: step to both sides of x.": 3 * x**2 + 3 * x * h + h**2,
+        "This is the backward difference: step to both sides of x.": 3 * x**2 - 3 * x * h + h**2,
+        "This is the exact gradient: h is not used. Measure with the h you are given.": 3 * x**2,
+    }
+    why = "For Σ x³ the central difference is exactly 3x² + h²."
+    checks.close(got, 3 * x**2 + h**2, name=f"gradient(cubes, x, h={h})", why=why, mistakes=mistakes, rtol=1e-6)
+
+
+@exercise.check(points=3, needs="six_functions")
+def x_restored(student, rng):
+    "x is the same after the call, to the last bit."
+    x = uniform(-3, 3, (50,), rng) * torch.logspace(-3, 3, 50, dtype=torch.float64)
+    before = x.clone()
+    student.gradient(sphere, x)
+    left = (x - before).abs().max().item() if x.shape == before.shape else math.inf
+    checks.that(
+        left == 0 or left > 1e-6,
+        f"x is not quite what it was: up to {left:.1g} away. In floating point (x + h) - 2h + h need not be x again; "
+        "keep the old value and put it back, or work on a copy.",
+        got=f"after the call x differs in {int((x != before).sum())} of 50 elements",
+        expected="x to the last bit",
+    )
+    checks.unchanged(x, before, name="x")

@@ -1,0 +1,62 @@
+"""The logistic function and its slope, without overflow. Oracle: `torch.sigmoid` and autograd."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.calculus.drawing import uniform
+from autograder.exercises.calculus.functions import autograd
+
+exercise = Exercise("logistic", points=10, minutes=7, functions=("logistic", "logistic_grad"))
+
+
+@exercise.check(points=3)
+def logistic_values(student, rng):
+    "logistic(x) = 1 / (1 + e^-x) for a tensor, x untouched."
+    x = uniform(-5, 5, (3, 2), rng)
+    before = x.clone()
+    got = student.logistic(x)
+    mistakes = {
+        "This is 1 / (1 + e^x): the exponent is -x.": torch.sigmoid(-x),
+        "This is tanh: it runs from -1 to 1, the logistic function from 0 to 1.": torch.tanh(x),
+        "This is the derivative f(1-f); the function itself is asked for.": torch.sigmoid(x) * torch.sigmoid(-x),
+    }
+    checks.close(got, torch.sigmoid(x), name="logistic(x)", mistakes=mistakes)
+    checks.unchanged(x, before, name="x")
+
+
+@exercise.check(points=4)
+def no_overflow(student, rng):
+    "No overflow at ±1000, in float64 and in float32."
+    for dtype in (torch.float64, torch.float32):
+        x = torch.tensor([-1000.0, -90.0, 0.0, 90.0, 1000.0], dtype=dtype)
+        got = student.logistic(x)
+        if type(got) is torch.Tensor and got.isnan().any():
+            at = (
+                show.number(x[got.isnan().reshape(-1)[:5].nonzero()[0, 0]].item())
+                if got.shape == x.shape
+                else "large x"
+            )
+            checks.fail(
+                f"logistic({at}) is nan in {show.dtype(dtype)}: e^1000 is inf, and inf / inf is not a number. "
+                "Let the exponential be only of numbers that are not positive, or divide 1 by it.",
+                got=got,
+                expected=torch.sigmoid(x),
+            )
+        checks.close(got, torch.sigmoid(x), name="logistic(x)", why=f"x = {show.show(x)}")
+
+
+@exercise.check(points=3)
+def slope_from_the_output(student, rng):
+    "logistic_grad(y) takes the output y = f(x) and gives f'(x)."
+    x = uniform(-4, 4, (5,), rng)
+    y = torch.sigmoid(x)
+    got = student.logistic_grad(y.clone())
+    twice = torch.sigmoid(y)
+    mistakes = {
+        "You applied the logistic function once more: y already is f(x). The slope is y (1 - y).": twice * (1 - twice),
+        "This is y (1 + y): the rule is f' = f (1 - f).": y * (1 + y),
+        "The sign is turned round: the logistic function grows everywhere.": -y * (1 - y),
+        "This is 1 - y² (the rule of tanh): the logistic function's is y (1 - y).": 1 - y**2,
+    }
+    checks.close(got, autograd(torch.sigmoid, x), name="logistic_grad(y)", mistakes=mistakes)

@@ -1,0 +1,116 @@
+"""The cheapest all-reduce for a message, and the sizes at which it changes. Oracle: costs on the simulated machine."""
+
+import math
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.collectives.predictions import machine, predicted, terms
+from hpcdl.collectives import ALL_REDUCE
+
+exercise = Exercise("best_algorithm", points=15, minutes=10, functions=("best_algorithm", "crossover"))
+
+
+@exercise.check(points=6)
+def the_cheapest(student, rng):
+    "best_algorithm names the cheapest for 2 to 33 ranks and 4 bytes to 1 GB."
+    for p in (2, 3, 4, 6, 8, 12, 16, 31, 33):
+        for nbytes in (4, 10_000, 1_000_000, 1_000_000_000):
+            alpha, beta = machine(rng)
+            costs = {name: predicted(name, p, nbytes, alpha, beta) for name in ALL_REDUCE}
+            cheapest, second = sorted(costs, key=costs.get)[:2]
+            if costs[second] < 1.01 * costs[cheapest]:
+                continue  # as good as equal: either will do
+            got = student.best_algorithm(p, nbytes, alpha, beta, predicted)
+            checks.that(
+                type(got) is str and got in costs,
+                f"best_algorithm({p}, {nbytes}, {alpha}, {beta}) should be one of {', '.join(costs)}.",
+                got=got,
+            )
+            if got != cheapest:
+                raise checks.CheckFailure(
+                    f"best_algorithm({p}, {nbytes}, {alpha}, {beta}) is not the cheapest.",
+                    got=f"{got!r}, {1e6 * costs[got]:.4g} µs",
+                    expected=f"{cheapest!r}, {1e6 * costs[cheapest]:.4g} µs",
+                    mistake=wrong_choice(got, p, costs),
+                )
+
+
+def wrong_choice(got: str, p: int, costs: dict[str, float]) -> str:
+    """What the choice of `got` optimises in place of the cost."""
+    messages, nbytes = ({name: terms(name, p)[i] for name in costs} for i in (0, 1))
+    if costs[got] == max(costs.values()):
+        return "This is the dearest of all: take the minimum."
+    if math.isclose(nbytes[got], min(nbytes.values())):
+        return "It sends the fewest bytes, but for small messages alpha decides."
+    if math.isclose(messages[got], min(messages.values())):
+        return "It sends the fewest messages, but for large ones beta decides."
+    return ""
+
+
+PAIRS = (  # that cross, and ranks to try them on
+    ("recursive_doubling", "rabenseifner", (4, 8, 16, 6)),
+    ("recursive_doubling", "ring", (3, 6, 8, 12)),
+    ("tree", "ring", (4, 7, 8)),
+    ("rabenseifner", "ring", (6, 12, 31)),
+)
+
+
+def meeting_point(first: str, second: str, p: int, alpha: float, beta: float) -> float:
+    (a1, b1), (a2, b2) = terms(first, p), terms(second, p)
+    return (a2 - a1) * alpha / ((b1 - b2) * beta)
+
+
+@exercise.check(points=5)
+def crossover_in_bytes(student, rng):
+    "crossover gives the message size at which two algorithms cost the same."
+    for first, second, ranks in PAIRS:
+        for p in ranks:
+            alpha, beta = machine(rng)
+            expected = meeting_point(first, second, p, alpha, beta)
+            for names in ((first, second), (second, first)):
+                got = student.crossover(*names, p, alpha, beta, predicted)
+                if type(got) is float and got < 0:
+                    checks.fail(
+                        f'crossover("{names[0]}", "{names[1]}", {p}, ...) is {show.number(got)}: a size is positive. '
+                        "Where alphas are subtracted one way, betas go the other way round.",
+                        got=got,
+                        expected=expected,
+                    )
+                mistakes = {
+                    "These are elements of 4 bytes; bytes are asked for.": expected / 4,
+                    "Upside down: alphas above, betas below.": 1 / expected,
+                    "Divide by beta too: bytes, not seconds.": expected * beta,
+                }
+                name = f'crossover("{names[0]}", "{names[1]}", {p}, {alpha}, {beta})'
+                why = "Both cost a·alpha + b·nbytes·beta: two straight lines in nbytes."
+                checks.close(got, expected, name=name, mistakes=mistakes, why=why)
+
+
+@exercise.check(points=2, needs="crossover_in_bytes")
+def some_never_cross(student, rng):
+    "crossover is math.inf where one algorithm is better at every size."
+    for better, worse, p in (("rabenseifner", "ring", 8), ("recursive_doubling", "tree", 8), ("tree", "naive", 6)):
+        alpha, beta = machine(rng)
+        for first, second in ((better, worse), (worse, better)):
+            got = student.crossover(first, second, p, alpha, beta, predicted)
+            # Equal slopes may differ in a last bit: a size of 10^12 alpha/beta is never, too.
+            checks.that(
+                type(got) in (int, float) and got >= 1e12 * alpha / beta,
+                f'crossover("{first}", "{second}", {p}, ...) should be math.inf: {better} never costs more than '
+                f"{worse}, so the lines do not meet at any size above 0.",
+                got=got,
+                expected="inf",
+            )
+
+
+@exercise.check(points=2, needs=("the_cheapest", "crossover_in_bytes"))
+def changes_at_the_crossover(student, rng):
+    "best_algorithm changes its answer at the crossover."
+    for first, second, p in (("recursive_doubling", "rabenseifner", 8), ("recursive_doubling", "ring", 3)):
+        alpha, beta = machine(rng)
+        size = student.crossover(first, second, p, alpha, beta, predicted)
+        for nbytes, name in ((0.98 * size, first), (1.02 * size, second)):
+            got = student.best_algorithm(p, nbytes, alpha, beta, predicted)
+            checks.equal(
+                got, name, name=f"best_algorithm({p}, {nbytes:.6g}, {alpha}, {beta})", why="2 % from the crossover"
+            )

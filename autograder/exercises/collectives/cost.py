@@ -1,0 +1,134 @@
+"""The cost of each all-reduce as a formula. Oracle: the course's own algorithms on the simulated machine."""
+
+import math
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.collectives.counts import nodes
+from autograder.exercises.collectives.predictions import machine, predicted, terms
+from hpcdl.collectives import ALL_REDUCE
+
+exercise = Exercise("cost", points=15, minutes=15)
+
+
+def costs_what_it_takes(student, algorithm: str, p: int, rng) -> None:
+    """The student's formula against the virtual time of the algorithm, on a machine of its own."""
+    alpha, beta = machine(rng)
+    nbytes = 5040 * int(torch.randint(1, 500, (), generator=rng))
+    got = student.cost(algorithm, p, nbytes, alpha, beta)
+    checks.that(
+        type(got) in (int, float) or (type(got) is torch.Tensor and got.dim() == 0),
+        f'cost("{algorithm}", ...) is {show.an(show.type_name(got))}, expected a number of seconds.',
+    )
+    alphas, betas = terms(algorithm, p)
+    expected = predicted(algorithm, p, nbytes, alpha, beta)
+    why = f'The "{algorithm}" all-reduce of {nbytes:,} bytes over {p} ranks takes so long on the simulated machine.'
+    name = f'cost("{algorithm}", {p}, {nbytes}, {alpha}, {beta})'
+    checks.close(got, expected, name=name, why=why, mistakes=cost_mistakes(algorithm, p, nbytes, alpha, beta))
+    # A number can be right by accident, the two terms cannot: one machine without latency, one without bandwidth.
+    checks.close(student.cost(algorithm, p, nbytes, 1.0, 0.0), alphas, name=f"the messages of {algorithm}, p = {p}")
+    checks.close(
+        student.cost(algorithm, p, nbytes, 0.0, 1.0), betas * nbytes, name=f"the bytes of {algorithm}, p = {p}"
+    )
+
+
+def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> dict:
+    """What plausible wrong formulas give, by the sentence that names the mistake."""
+    right = predicted(algorithm, p, nbytes, alpha, beta)
+    message, log2 = alpha + nbytes * beta, math.log2(p)
+    q = 1 << (p.bit_length() - 1)
+    found = {
+        "Half of it: the sums have to come back to all ranks, too.": right / 2,
+        "beta is in seconds per byte and nbytes in bytes: no factor 4 for floats, 8 for bits.": predicted(
+            algorithm, p, 8 * nbytes, alpha, beta
+        ),
+    }
+    if algorithm == "ring":
+        found |= {
+            "A ring sends chunks: nbytes / p in each message.": 2 * (p - 1) * message,
+            "Each of the 2(p-1) messages has its latency.": 2 * alpha + 2 * (p - 1) / p * nbytes * beta,
+            "p - 1 steps each way, not p: the last chunk need not go round.": 2 * p * (alpha + nbytes / p * beta),
+        }
+    if algorithm == "tree":
+        found |= {
+            "log₂ p has to be rounded up: a round is a whole round.": 2 * log2 * message,
+            "Rounded down, the ranks beyond a power of two are forgotten: round up.": 2 * int(log2) * message,
+            "The logarithm is to the base 2: ranks double.": 2 * math.log(p) * message,
+            "2(p-1) messages there are, but most at the same time: count rounds.": 2 * (p - 1) * message,
+        }
+    if algorithm in ("naive", "parameter_server"):
+        found |= {
+            "The lecture's table shares the latency of all workers; here the server takes one message after the other, "
+            "each with its alpha.": 2 * alpha + 2 * (p - 1) * nbytes * beta,
+            "Rank 0 keeps its own x: p - 1 messages come in, not p.": 2 * p * message,
+        }
+    if algorithm in ("recursive_doubling", "rabenseifner") and p > q:
+        found |= {
+            "The ranks beyond the power of two are forgotten: they add two messages of nbytes.": predicted(
+                algorithm, q, nbytes, alpha, beta
+            ),
+            "log₂ p of a p that is no power of two is no number of rounds: take the largest power of two below.": (
+                log2 * message
+                if algorithm == "recursive_doubling"
+                else 2 * log2 * alpha + 2 * (p - 1) / p * nbytes * beta
+            ),
+        }
+    if algorithm == "recursive_doubling":
+        found |= {"Both partners send and receive at the same time: log₂ p rounds, not twice as many.": 2 * right}
+    if algorithm == "rabenseifner":
+        found |= {
+            "In each round only half of the piece is sent: (q-1)/q of nbytes each way in all.": 2
+            * (q.bit_length() - 1)
+            * message
+            + (2 * message if p > q else 0)
+        }
+    if algorithm == "hierarchical":
+        g = nodes(p, 4)
+        found |= {
+            "The number of nodes is p / 4 rounded up.": predicted("tree", min(p, 4), nbytes, alpha, beta)
+            + (predicted("ring", p // 4, nbytes, alpha, beta) if p >= 4 else 0),
+            "Only the ring between the nodes: add the trees inside.": predicted("ring", g, nbytes, alpha, beta),
+        }
+    return {sentence: value for sentence, value in found.items() if not math.isclose(value, right, rel_tol=1e-3)}
+
+
+@exercise.check(points=1)
+def alone(student, rng):
+    "One rank has nothing to send: every algorithm costs 0."
+    for algorithm in ALL_REDUCE:
+        got = student.cost(algorithm, 1, 1_000_000, 1e-5, 1e-9)
+        checks.close(got, 0.0, name=f'cost("{algorithm}", 1, ...)', atol=1e-15)
+
+
+@exercise.check(points=5)
+def naive_ring_and_tree(student, rng):
+    "naive, ring and tree take what they take on the simulated machine."
+    for algorithm in ("naive", "ring", "tree"):
+        for p in (2, 3, 6, 7, 8, 16):
+            costs_what_it_takes(student, algorithm, p, rng)
+
+
+@exercise.check(points=4)
+def doubling_for_powers_of_two(student, rng):
+    "recursive_doubling and rabenseifner for p = 2, 4, 8, 16, 32."
+    for algorithm in ("recursive_doubling", "rabenseifner"):
+        for p in (2, 4, 8, 16, 32):
+            costs_what_it_takes(student, algorithm, p, rng)
+
+
+@exercise.check(points=3, needs="doubling_for_powers_of_two")
+def doubling_for_any_p(student, rng):
+    "recursive_doubling and rabenseifner where ranks have to be folded first."
+    for algorithm in ("recursive_doubling", "rabenseifner"):
+        for p in (3, 5, 6, 9, 31):
+            costs_what_it_takes(student, algorithm, p, rng)
+
+
+@exercise.check(points=2)
+def server_and_nodes(student, rng):
+    "parameter_server with one server, hierarchical with nodes of four."
+    for algorithm in ("parameter_server", "hierarchical"):
+        for p in (2, 3, 4, 6, 8, 9, 16):
+            costs_what_it_takes(student, algorithm, p, rng)

@@ -1,0 +1,74 @@
+"""The all-reduce in two stages, inside nodes and between them. Oracle: the sum, and what crosses between nodes."""
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.collectives.counts import log2_up, nodes
+from autograder.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
+
+exercise = Exercise(
+    "hierarchical_all_reduce", points=15, minutes=10, uses=("tree_reduce", "recursive_doubling_all_reduce")
+)
+
+
+@exercise.check(points=5, seconds=SECONDS)
+def any_nodes(student, rng):
+    "The sum on every rank for any p and per_node, also when the last node is smaller."
+    for p, per_node in (
+        (4, 2),
+        (6, 3),
+        (3, 1),
+        (4, 4),
+        (1, 4),
+        (2, 4),
+        (3, 2),
+        (5, 2),
+        (7, 4),
+        (8, 3),
+        (9, 4),
+        (9, 10),
+    ):
+        setting = f"p = {p}, per_node = {per_node}"
+        has_sum_everywhere(student, "hierarchical_all_reduce", p, 3, setting, {"per_node": per_node})
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="any_nodes")
+def one_leader_per_node(student, rng):
+    "Only one rank of each node talks to other nodes."
+    for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
+        talking = {}
+        run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node})
+        for event in sends(run):
+            if event.rank // per_node != event.peer // per_node:
+                talking.setdefault(event.rank // per_node, set()).add(event.rank)
+                talking.setdefault(event.peer // per_node, set()).add(event.peer)
+        for node, ranks in talking.items():
+            checks.that(
+                len(ranks) == 1,
+                f"p = {p}, per_node = {per_node}: ranks {', '.join(map(str, sorted(ranks)))} of node {node} all talk "
+                "to other nodes. Sum inside the node first; then its first rank alone speaks for it.",
+            )
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="any_nodes")
+def little_between_nodes(student, rng):
+    "What crosses between nodes depends on the number of nodes, not on the ranks in them."
+    for p, per_node in ((8, 4), (8, 2), (9, 3)):
+        g, n = nodes(p, per_node), 24 * 4
+        run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node})
+        crossing = sum(event.nbytes for event in sends(run) if event.rank // per_node != event.peer // per_node)
+        most = g * (g.bit_length() + 1) * n  # recursive doubling among g leaders, with what odd ones add
+        checks.that(
+            crossing <= most,
+            f"p = {p}, per_node = {per_node}: {crossing / n:.3g} times the size of x crosses between the nodes; an "
+            f"all-reduce among {g} leaders needs at most {most / n:.3g}.",
+        )
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="any_nodes")
+def trees_inside(student, rng):
+    "Inside a node a tree up and a tree down, between nodes at most a ring's rounds."
+    for p, per_node in ((8, 8), (16, 8), (16, 4), (12, 4)):
+        g, k = nodes(p, per_node), log2_up(per_node)
+        run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node}, alpha=1.0)
+        rule = f"2⌈log₂ {per_node}⌉ = {2 * k} inside a node and at most 2({g}-1) = {2 * (g - 1)} between are enough"
+        takes_rounds(run, 2 * k + 2 * (g - 1), f"p = {p}, per_node = {per_node}", rule)

@@ -1,0 +1,73 @@
+"""The all-reduce over parameter servers. Oracle: the sum, and what each rank sends."""
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
+
+exercise = Exercise("parameter_server_all_reduce", points=15, minutes=15)
+
+
+@exercise.check(points=3, seconds=SECONDS)
+def one_server(student, rng):
+    "One server: the sum on every rank, for p = 1 to 9."
+    for p in FEW:
+        has_sum_everywhere(student, "parameter_server_all_reduce", p, 3, f"p = {p}, servers = 1", {"servers": 1})
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="one_server")
+def several_servers(student, rng):
+    "1 to p servers, also more servers than elements."
+    for p, servers, n in ((2, 2, 7), (3, 2, 7), (5, 2, 7), (5, 4, 7), (6, 3, 7), (6, 6, 7), (3, 3, 1), (5, 4, 1)):
+        setting = f"p = {p}, servers = {servers}, n = {n}"
+        has_sum_everywhere(student, "parameter_server_all_reduce", p, n, setting, {"servers": servers})
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="several_servers")
+def each_server_has_its_share(student, rng):
+    "Workers talk to servers only, and each server deals with its own share of x."
+    for p, servers in ((6, 1), (6, 2), (8, 4), (4, 4)):
+        run = over(student, "parameter_server_all_reduce", ones(p, 48), {"servers": servers})
+        setting = f"p = {p}, servers = {servers}"
+        for event in sends(run):
+            checks.that(
+                min(event.rank, event.peer) < servers,
+                f"{setting}: rank {event.rank} sends to rank {event.peer}, and neither is a server "
+                f"(servers are ranks 0 to {servers - 1}).",
+            )
+        _shares(run, p, servers, setting)
+
+
+def _shares(run, p: int, servers: int, setting: str) -> None:
+    n = 48 * 4
+    share = n // servers
+    for rank, sent in enumerate(run.bytes_sent):
+        expected = n if rank >= servers else n - share + (p - 1) * share
+        mistakes = {
+            "Every server gets and sends the whole x. Server j needs share j: x.tensor_split(servers)[j].": servers
+            * expected,
+            "Rank 0 serves alone: `servers` is ignored.": (p - 1) * n if rank == 0 else -1,
+        }
+        if sent != expected:
+            role = f"server {rank}" if rank < servers else f"worker {rank}"
+            raise checks.CheckFailure(
+                f"{setting}: {role} sends {sent} bytes for an x of {n}.",
+                got=f"{sent} bytes",
+                expected=f"{expected} bytes: its shares to their servers, and as a server its sum to all others",
+                mistake=next((sentence for sentence, value in mistakes.items() if value == sent), ""),
+            )
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="each_server_has_its_share")
+def servers_work_at_once(student, rng):
+    "k servers take about 1/k of the time of one: nobody queues while a server is idle."
+    for p, servers in ((8, 2), (8, 4), (8, 8)):
+        run = over(student, "parameter_server_all_reduce", ones(p, 96), {"servers": servers}, beta=1.0)
+        ideal = 2 * (p - 1) * 96 * 4 / servers
+        checks.that(
+            run.seconds <= 1.3 * ideal,
+            f"p = {p}, servers = {servers}: it takes {run.seconds / ideal:.2g} times as long as p - 1 messages in and "
+            "p - 1 out at each server. Some server waits while others are busy: let rank r send to r + d in round d, "
+            "so that each server hears from another rank in each round.",
+            got=f"{run.seconds:.0f} byte times",
+            expected=f"at most 1.3 · {ideal:.0f} = {1.3 * ideal:.0f} (2 (p-1) n / servers, a little more)",
+        )

@@ -1,0 +1,80 @@
+"""Reduce and broadcast along a tree. Oracle: the sum, the root's own x, and the rounds in the trace."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.collectives.counts import log2_up
+from autograder.messages import FEW, SECONDS, decimals, has_sum, ones, over, sends, takes_rounds
+
+exercise = Exercise("tree_reduce", points=15, minutes=15, functions=("tree_reduce", "tree_broadcast"))
+
+ROUNDS = ((2, 0), (3, 2), (4, 0), (7, 6), (8, 3), (16, 0))  # p and root on which rounds are counted
+
+
+def roots(p: int) -> tuple[int, ...]:
+    """All kinds of roots for a few p, one for the others: each run of p ranks takes its time."""
+    return (0, p // 2, p - 1) if p in (3, 8) else (p // 2,)
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def sum_on_the_root(student, rng):
+    "tree_reduce: the root's x is the sum, for p = 1 to 9 and any root."
+    for p in FEW:
+        for root in roots(p):
+            run = over(student, "tree_reduce", decimals(p, 3), {"root": root})
+            total = (10**p - 1) // 9
+            at_zero = lambda run=run, total=total: bool((run.arguments[0][0] == total).all())  # noqa: E731
+            mistakes = {"The sum is on rank 0, whatever root is: count ranks from the root.": at_zero} if root else {}
+            has_sum(run, root, p, f"p = {p}, root = {root}", mistakes)
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def copies_everywhere(student, rng):
+    "tree_broadcast: every x becomes the root's, for p = 1 to 9 and any root."
+    for p in FEW:
+        for root in roots(p):
+            xs = [torch.randn(2, 3, generator=rng) for _ in range(p)]
+            run = over(student, "tree_broadcast", xs, {"root": root})
+            for rank in range(p):
+                got = run.arguments[rank][0]
+                mistakes = {"Rank 0's x was sent: it is the root's that counts.": xs[0]} if root else {}
+                if rank != root:
+                    mistakes["Nothing reached this rank: its x is what it was."] = xs[rank]
+                name = f"p = {p}, root = {root}: x on rank {rank}"
+                checks.close(got, xs[root], name=name, rtol=0, atol=0, mistakes=mistakes)
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="sum_on_the_root")
+def reduce_in_log_p_rounds(student, rng):
+    "tree_reduce takes ⌈log₂ p⌉ rounds: those who have given theirs away rest, the others go on in pairs."
+    for p, root in ROUNDS:
+        run = over(student, "tree_reduce", ones(p, 3), {"root": root}, alpha=1.0)
+        _tree_rounds(run, p, f"tree_reduce, p = {p}, root = {root}")
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="copies_everywhere")
+def broadcast_in_log_p_rounds(student, rng):
+    "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all who have it send."
+    for p, root in ROUNDS:
+        run = over(student, "tree_broadcast", ones(p, 3), {"root": root}, alpha=1.0)
+        _tree_rounds(run, p, f"tree_broadcast, p = {p}, root = {root}")
+
+
+def _tree_rounds(run, p: int, setting: str) -> None:
+    star = {f"This is a star, not a tree: the root deals with all {p - 1} others itself.": p - 1} if p > 3 else {}
+    rule = f"the tree needs ⌈log₂ {p}⌉ = {log2_up(p)}, with a distance that doubles or halves from round to round"
+    takes_rounds(run, log2_up(p), setting, rule, star)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs=("sum_on_the_root", "copies_everywhere"))
+def one_message_per_rank(student, rng):
+    "p - 1 messages of n bytes: every rank but the root gives (or gets) once."
+    for name in ("tree_reduce", "tree_broadcast"):
+        for p in (5, 8):
+            run = over(student, name, ones(p, 6), {"root": 1})
+            sizes = [event.nbytes for event in sends(run)]
+            checks.that(
+                sizes == [24] * (p - 1),
+                f"{name}, p = {p}: {len(sizes)} messages of {sum(sizes)} bytes in all; {p - 1} of 24 bytes are enough.",
+            )

@@ -1,0 +1,28 @@
+"""Calls that several exercises make alike: a convolution of random images, and one that leaves them alone."""
+
+from autograder import checks
+from autograder.exercises.convolution.drawing import images
+from autograder.exercises.convolution.outputs import check_output
+from autograder.exercises.drawing import F64
+
+STRIDES = tuple({"stride": stride, "padding": padding} for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 2), (3, 1)))
+
+
+def check_convolution(function, rng, sizes, name: str, dtype=F64, **options):
+    """The student's convolution of random images of these sizes, (n, c, h, w, k, r, s), against torch's."""
+    x, w = images(rng, *sizes, dtype=dtype)
+    got = function(x.clone(), w.clone(), **options)
+    check_output(got, x, w, options.get("stride", 1), options.get("padding", 0), name=name)
+
+
+def called(name: str, options: dict) -> str:
+    """`conv_fft(x, w, padding=2)`."""
+    return f"{name}(x, w{''.join(f', {key}={value}' for key, value in options.items())})"
+
+
+def check_leaves_alone(function, **tensors):
+    """The call leaves its arguments as they were."""
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    function(*tensors.values())
+    for name, tensor in tensors.items():
+        checks.unchanged(tensor, before[name], name=name)

@@ -1,0 +1,91 @@
+"""What each algorithm multiplies and moves. Oracle: runs of the algorithms whose products and arrays are counted."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.convolution.counts import Counted, counted
+
+exercise = Exercise("conv_cost", points=10, minutes=10, functions=("conv_cost", "Problem"))
+
+LAYERS = {  # N, C, H, W, K, R, S and options
+    "3x3": ((2, 3, 8, 8, 4, 3, 3), {"padding": 1}),
+    "3x3, odd": ((1, 2, 9, 7, 3, 3, 3), {}),
+    "5x3, stride 2": ((2, 2, 11, 8, 3, 5, 3), {"stride": 2, "padding": 1}),
+    "7x7": ((1, 1, 12, 20, 2, 7, 7), {}),
+}
+SQUARE, OTHERS = ("3x3", "3x3, odd"), ("5x3, stride 2", "7x7")
+
+
+def check_cost(student, algorithm: str, layers) -> None:
+    """conv_cost is what counting a run gives."""
+    for layer in layers:
+        (n, c, h, wd, k, r, s), options = LAYERS[layer]
+        problem = student.Problem(n, c, h, wd, k, r, s, **options)
+        got = student.conv_cost(algorithm, problem)
+        name = f"conv_cost({algorithm!r}, Problem({n}, {c}, {h}, {wd}, {k}, {r}, {s}, {options}))"
+        checks.that(
+            type(got) in (tuple, list) and len(got) == 2,
+            f"{name} is {show.an(show.type_name(got))}, expected (multiplications, bytes).",
+            got=got,
+        )
+        run = counted(algorithm, torch.ones(n, c, h, wd), torch.ones(k, c, r, s), **options)
+        for value, part in zip(got, ("multiplications", "bytes"), strict=True):
+            check_count(value, run, part, name)
+
+
+def check_count(value, run: Counted, part: str, name: str) -> None:
+    """One of the two numbers is that of the counted run; a known mistake is named."""
+    wanted, is_number = getattr(run, part), type(value) in (int, float)
+    mistake = run.mistakes(part).get(value, "") if is_number else ""
+    checks.that(
+        is_number and value == wanted,
+        f"{mistake} The {part} of {name} are {show.show(value)}, counted {wanted:,}.".lstrip(),
+        got=value,
+        expected=wanted,
+        why=run.words(part),
+    )
+
+
+@exercise.check(points=2)
+def direct_and_im2col(student, rng):
+    "A multiplication for each weight at each output; im2col's matrix is written once and read once."
+    for algorithm in ("direct", "im2col"):
+        check_cost(student, algorithm, (*SQUARE, *OTHERS))
+
+
+@exercise.check(points=1)
+def toeplitzs_matrix(student, rng):
+    "Toeplitz: the non-zeros of T, each kept with its row and its column."
+    check_cost(student, "toeplitz", (*SQUARE, *OTHERS))
+
+
+@exercise.check(points=3)
+def winograds_tiles(student, rng):
+    "Winograd: (m + 2)² multiplications for each tile, filter and channel; tiles at the border count as whole ones."
+    for algorithm in ("winograd_2x2", "winograd_4x4"):
+        check_cost(student, algorithm, SQUARE)
+
+
+@exercise.check(points=2)
+def fouriers_spectra(student, rng):
+    "Fourier: four real multiplications for each complex product, on half a spectrum."
+    check_cost(student, "fft", (*SQUARE, *OTHERS))
+
+
+ORDERS = (
+    ("VGG conv3_2", (1, 256, 56, 56, 256, 3, 3), {"padding": 1}, ("winograd_4x4", "fft", "winograd_2x2", "direct")),
+    ("a 1x1 layer", (1, 64, 32, 32, 64, 1, 1), {}, ("direct", "fft")),
+    ("a 13x13 layer", (1, 64, 64, 64, 64, 13, 13), {}, ("fft", "direct")),
+)
+
+
+@exercise.check(points=2, needs=("direct_and_im2col", "fouriers_spectra"))
+def predicts_the_order(student, rng):
+    "On real layers it says which algorithm multiplies least."
+    for layer, sizes, options, order in ORDERS:
+        problem = student.Problem(*sizes, **options)
+        got = {algorithm: student.conv_cost(algorithm, problem)[0] for algorithm in order}
+        checks.equal(
+            sorted(order, key=got.get), list(order), name=f"{layer}, from the fewest multiplications to the most"
+        )

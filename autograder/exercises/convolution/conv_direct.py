@@ -1,0 +1,50 @@
+"""The convolution by its formula. Oracle: torch's, in float64."""
+
+import torch
+
+from autograder.authoring import Exercise
+from autograder.exercises.convolution.calls import STRIDES, called, check_convolution, check_leaves_alone
+from autograder.exercises.convolution.drawing import images, whole
+from autograder.exercises.convolution.libraries import OWN
+from autograder.exercises.convolution.outputs import check_output
+from autograder.exercises.drawing import F64
+
+exercise = Exercise("conv_direct", points=10, minutes=10, **OWN)
+
+
+@exercise.check(points=3)
+def the_lectures_formula(student, rng):
+    "One image, one filter: each output is the sum of the products under the window."
+    x, w = torch.arange(1.0, 10.0, dtype=F64).view(1, 1, 3, 3), whole(rng, 1, 1, 2, 2)
+    check_output(student.conv_direct(x.clone(), w.clone()), x, w, name="conv_direct(x, w)")
+    for sizes in ((1, 1, 5, 7, 1, 3, 3), (1, 1, 5, 7, 1, 2, 3), (1, 1, 6, 4, 1, 4, 1)):
+        check_convolution(student.conv_direct, rng, sizes, "conv_direct(x, w)")
+
+
+@exercise.check(points=3, needs="the_lectures_formula")
+def channels_are_summed_images_are_not(student, rng):
+    "Every filter sums over all input channels; every image of the batch keeps its own outputs."
+    for sizes in ((1, 3, 4, 4, 1, 2, 2), (3, 1, 4, 4, 1, 2, 2), (2, 3, 5, 4, 3, 2, 2), (2, 2, 6, 5, 4, 3, 2)):
+        check_convolution(student.conv_direct, rng, sizes, "conv_direct(x, w)")
+    check_convolution(student.conv_direct, rng, (2, 3, 6, 6, 4, 3, 3), "conv_direct(x, w)", torch.float32)
+
+
+@exercise.check(points=1, needs="channels_are_summed_images_are_not")
+def the_smallest_and_the_largest_window(student, rng):
+    "A 1x1 window, one as large as the image, one as wide or as high: all are convolutions."
+    for sizes in ((2, 3, 4, 5, 2, 1, 1), (2, 3, 4, 5, 2, 4, 5), (1, 2, 4, 5, 2, 1, 5), (1, 2, 4, 5, 2, 4, 1)):
+        check_convolution(student.conv_direct, rng, sizes, "conv_direct(x, w)")
+
+
+@exercise.check(points=2, needs="channels_are_summed_images_are_not")
+def strides_and_padding(student, rng):
+    "Zeros are put round the image first; then the window moves in steps of stride."
+    for options in STRIDES:
+        check_convolution(student.conv_direct, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_direct", options), **options)
+
+
+@exercise.check(points=1)
+def leaves_images_and_filters_alone(student, rng):
+    "x and w are the same after the call."
+    x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)
+    check_leaves_alone(student.conv_direct, x=x, w=w)

@@ -1,0 +1,54 @@
+"""The convolution as one product of matrices. Oracle: torch's, and a count of the products asked for."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.convolution.calls import STRIDES, called, check_convolution, check_leaves_alone
+from autograder.exercises.convolution.drawing import images
+from autograder.exercises.convolution.libraries import COLUMNS
+from autograder.exercises.convolution.oracles import conv
+from autograder.exercises.convolution.products import Products, whole_count
+
+exercise = Exercise("conv_im2col", points=10, minutes=8, uses=("im2col",), **COLUMNS)
+
+
+@exercise.check(points=4)
+def filters_times_columns(student, rng):
+    "The filters as rows times the windows as columns are all outputs at once."
+    for sizes in ((1, 1, 3, 3, 1, 2, 2), (1, 2, 4, 5, 3, 2, 3), (3, 2, 5, 4, 3, 2, 2), (2, 3, 4, 5, 2, 4, 5)):
+        check_convolution(student.conv_im2col, rng, sizes, "conv_im2col(x, w)")
+    check_convolution(student.conv_im2col, rng, (2, 3, 8, 8, 4, 1, 1), "conv_im2col(x, w)", torch.float32)
+
+
+@exercise.check(points=2, needs="filters_times_columns")
+def any_stride_and_padding(student, rng):
+    "Stride and padding are im2col's affair, and the outputs are as many."
+    for options in STRIDES:
+        check_convolution(student.conv_im2col, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_im2col", options), **options)
+
+
+@exercise.check(points=3, needs="filters_times_columns")
+def one_matrix_product(student, rng):
+    "All multiplications are in one product, by the function that is passed as matmul."
+    for sizes in ((1, 2, 5, 5, 3, 3, 3), (4, 2, 6, 5, 3, 2, 3)):
+        x, w = images(rng, *sizes)
+        products = Products(factor=8.0)
+        got = student.conv_im2col(x, w, matmul=products.matmul)
+        products.check_used(got, conv(x, w), "conv_im2col")
+        checks.that(
+            products.calls == 1,
+            f"matmul was called {products.calls} times for {len(x)} images: one product does all of it. im2col gives "
+            "(N, C r s, P Q), and a matrix (K, C r s) multiplies all N of them in one call.",
+            got=f"{products.calls} calls",
+            expected="1 call",
+        )
+        wanted = whole_count(x, w)
+        checks.equal(products.multiplications, wanted, name="the number of multiplications", why="N K P Q · C R S.")
+
+
+@exercise.check(points=1)
+def leaves_both_alone(student, rng):
+    "x and w are the same after the call."
+    x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)
+    check_leaves_alone(student.conv_im2col, x=x, w=w)

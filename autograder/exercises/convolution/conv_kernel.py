@@ -1,0 +1,132 @@
+"""A convolution in Triton. Oracle: torch's, and memory with NaN round every tensor."""
+
+import math
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.convolution.drawing import whole
+from autograder.exercises.convolution.libraries import LIBRARIES
+from autograder.exercises.convolution.oracles import columns, conv
+from autograder.exercises.convolution.outputs import check_output
+
+exercise = Exercise(
+    "conv_kernel",
+    points=10,
+    minutes=15,
+    functions=("conv_kernel", "launch_in"),
+    forbid=(*LIBRARIES, "hpcdl.kernels.conv_simple", "hpcdl.kernels.conv_implicit"),
+    instead="The library's kernels are for comparison: write your own.",
+)
+
+
+def check_kernel(student, rng, sizes, stride: int = 1, padding: int = 0) -> None:
+    """The kernel's result of whole numbers (exact in every precision), and the memory round it."""
+    n, c, h, wd, k, r, s = sizes
+    x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
+    arena = Arena(x, w, conv(x, w, stride, padding).shape)
+    got = student.launch_in(arena.memory.clone(), tuple(x.shape), tuple(w.shape), stride, padding)
+    arena.check_guards(got)
+    check_output(
+        arena.result(got), x, w, stride, padding, name="y after conv_kernel", extra=blocks(x, w, stride, padding)
+    )
+
+
+def blocks(x, w, stride: int, padding: int) -> dict:
+    """What a kernel gives that takes only some blocks of the sum over (c, r, s), or writes in another order."""
+    flat, cols = w.flatten(1), columns(x, *w.shape[2:], stride, padding)
+    right = conv(x, w, stride, padding)
+    shape, last_axis = (
+        right.shape,
+        "y is written with its channels last: it is (N, K, P, Q), columns next to each other.",
+    )
+    found = {last_axis: right.permute(0, 2, 3, 1).reshape(shape)}
+    if flat.shape[1] <= 16:
+        return found
+    last = (flat.shape[1] - 1) // 16 * 16
+    return found | {
+        "Only the first block of the sum over (c, r, s) is there: go on in steps of BLOCK_K until C R S.": (
+            (flat[:, :16] @ cols[:, :16]).view(shape)
+        ),
+        "Only the last block of the sum is left: add to the accumulator, acc += tl.dot(a, b).": (
+            (flat[:, last:] @ cols[:, last:]).view(shape)
+        ),
+    }
+
+
+@exercise.check(points=3, seconds=20)
+def whole_blocks(student, rng):
+    "Where pixels, filters and weights fill their blocks of 16, one block and several."
+    for sizes in ((1, 4, 5, 5, 16, 2, 2), (1, 8, 9, 9, 32, 2, 2)):
+        check_kernel(student, rng, sizes)
+
+
+@exercise.check(points=4, needs="whole_blocks", seconds=20)
+def masked_borders(student, rng):
+    "Any size: what sticks out of a block is neither read nor written."
+    for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
+        check_kernel(student, rng, sizes)
+
+
+@exercise.check(points=3, needs="whole_blocks", seconds=20)
+def kernels_stride_and_padding(student, rng):
+    "Stride and padding: pixels beyond the border are zeros, and never read."
+    for stride, padding in ((2, 0), (1, 1), (3, 2)):
+        check_kernel(student, rng, (2, 2, 7, 6, 5, 3, 3), stride, padding)
+
+
+GUARD = 4096  # numbers before, between and after the tensors: further than a slip of some rows
+UNWRITTEN = -7.75e9
+
+
+class Arena:
+    """x, w and y in one piece of memory with NaN round them: what is read there shows, and so does what is written."""
+
+    def __init__(self, x, w, shape):
+        self.shape, size = tuple(shape), math.prod(shape)
+        guard, empty = torch.full((GUARD,), torch.nan), torch.full((size,), UNWRITTEN)
+        self.memory = torch.cat([guard, x.flatten(), guard, w.flatten(), guard, empty, guard])
+        self.places = {"y": (len(self.memory) - GUARD - size, size)}
+        self.places |= {"x": (GUARD, x.numel()), "w": (2 * GUARD + x.numel(), w.numel())}
+
+    def check_guards(self, got) -> None:
+        """Nothing but y has changed."""
+        checks.that(
+            type(got) is torch.Tensor and got.shape == self.memory.shape and got.dtype == self.memory.dtype,
+            f"launch_in returned {show.an(show.type_name(got))}, expected the memory: "
+            "it comes with the lab, run its cell.",
+            got=got,
+        )
+        start, size = self.places["y"]
+        changed = (got.view(torch.int32) != self.memory.view(torch.int32)).nonzero().flatten()
+        outside = [i for i in changed.tolist() if not start <= i < start + size]
+        checks.that(
+            not outside,
+            f"The kernel wrote {len(outside)} numbers outside of y{self._where(outside)}. The store needs a "
+            "mask: pixels below N P Q, filters below K.",
+            why="Behind the end of a tensor lies other data: on a GPU nobody stops you.",
+        )
+
+    def _where(self, outside: list[int]) -> str:
+        for name in ("x", "w"):
+            start, size = self.places[name]
+            if any(start <= i < start + size for i in outside):
+                return f", into {name}"
+        return ", behind its end" if outside and outside[0] > self.places["y"][0] else ", before its start"
+
+    def result(self, got: torch.Tensor) -> torch.Tensor:
+        """y, or the failure that says it was not written, or made of what lies outside x and w."""
+        start, size = self.places["y"]
+        y = got[start : start + size]
+        left, spoiled = int((y == UNWRITTEN).sum()), int(y.isnan().sum())
+        checks.that(
+            not left,
+            f"{left} of the {size} numbers of y were never written. Which pixels and filters does program (i, j) have?",
+        )
+        checks.that(
+            not spoiled,
+            f"{spoiled} of the {size} numbers of y are NaN: the kernel read outside of x or w, where NaN lies. Every "
+            "load needs a mask, and other=0.0: pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
+        )
+        return y.view(self.shape)

@@ -1,0 +1,10 @@
+"""What the answers of several exercises may not call."""
+
+from autograder.forbidden import CONVOLUTION
+
+LIBRARIES = (*CONVOLUTION, "hpcdl.conv", "scipy.signal", "scipy.ndimage")
+OWN = {"forbid": LIBRARIES, "instead": "Here you write what that function does: the formula, a product, a transform."}
+COLUMNS = {
+    "forbid": (*LIBRARIES, "aten::im2col", "aten::col2im"),
+    "instead": "Here you write what that function does: copy what each place of the window sees, R S slices of x.",
+}

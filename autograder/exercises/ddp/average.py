@@ -1,0 +1,79 @@
+"""The mean gradient over ranks, each sample counting the same. Oracle: the weighted mean, and the trace."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
+from autograder.messages import SECONDS
+
+exercise = Exercise("average_gradients", points=10, minutes=10, uses=("ring_all_reduce",))
+
+SHAPES = ((3, 4), (4,), (2, 3, 2))
+
+
+def averaged(student, sizes: tuple[int, ...], rng, empty: bool = False):
+    """A run on gradients of their own; by rank the tensors given, and what they were."""
+    given = [[torch.randn(shape, generator=rng) * (n > 0) for shape in SHAPES] for n in sizes]
+    before = [[grad.clone() for grad in grads] for grads in given]
+    run = student.ranks("average_gradients", len(sizes), lambda rank: (list(given[rank]), sizes[rank]))
+    return run, given, before
+
+
+def are_means(student, sizes: tuple[int, ...], rng) -> None:
+    _, given, before = averaged(student, sizes, rng)
+    p, total = len(sizes), sum(sizes)
+    for rank in range(p):
+        for i, own in enumerate(before[rank]):
+            grads = [b[i] for b in before]
+            weighted = sum(n * grad for n, grad in zip(sizes, grads, strict=True))
+            mistakes = {
+                "This is still the rank's own gradient. Write the mean into it: grad.copy_(...).": own,
+                "This is the sum of the gradients: divide.": sum(grads),
+                "This is the mean of the ranks' means. A rank with more samples counts for more: n_r / N.": sum(grads)
+                / p,
+                "This is the sum of n_r g_r: divide by N, the number of all samples.": weighted,
+                "This is divided by p. Weighted with n_r, the sum is over samples: divide by N.": weighted / p,
+            }
+            name = f"n_r = {', '.join(map(str, sizes))}: grads[{i}] on rank {rank}"
+            why = f"It is Σ (n_r / N) g_r over the ranks, N = {total}."
+            checks.close(given[rank][i], weighted / total, name=name, why=why, mistakes=mistakes if p > 1 else None)
+
+
+@exercise.check(points=3, seconds=SECONDS)
+def equal_batches(student, rng):
+    "With as many samples on every rank it is the plain mean, in place."
+    for sizes in ((4, 4), (2, 2, 2), (5,)):
+        are_means(student, sizes, rng)
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="equal_batches")
+def unequal_batches(student, rng):
+    "A rank's gradient counts as much as it has samples: n_r / N."
+    for sizes in ((3, 1), (1, 2, 5), (7, 7, 6, 6)):
+        are_means(student, sizes, rng)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
+def a_rank_without_samples(student, rng):
+    "A rank whose part of the batch is empty counts nothing, and gets the mean like the others."
+    for sizes in ((2, 0), (0, 3, 1)):
+        are_means(student, sizes, rng)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
+def one_all_reduce(student, rng):
+    "All gradients travel in one all-reduce, and n_r with them."
+    for p in (2, 4):
+        run, given, _ = averaged(student, (2,) * p, rng)
+        messages = per_all_reduce(student, p)
+        found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
+        each = "That is one per tensor, and each pays its latency: put all into one flat tensor first."
+        apart = "The number of samples travels alone, at the price of one more all-reduce: append it to the gradients."
+        if found > 1:
+            raise checks.CheckFailure(
+                f"p = {p}: the ranks take part in {found:.3g} all-reduces for {len(given[0])} gradients.",
+                got=f"{found:.3g} all-reduces",
+                expected="1",
+                mistake=apart if found == 2 else each if found >= len(given[0]) else "",
+            )

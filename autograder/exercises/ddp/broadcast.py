@@ -1,0 +1,62 @@
+"""Rank 0's parameters on every rank. Oracle: the root's own tensors, to the bit."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.messages import SECONDS
+
+exercise = Exercise("broadcast_parameters", points=10, minutes=6)
+
+SHAPES = ((3, 4), (4,), (2, 3, 2), (1,))
+
+
+def spread(student, p: int, root: int, rng):
+    """A run on ranks with parameters of their own: by rank the tensors given, the list afterwards, the originals."""
+    given = [[torch.randn(shape, generator=rng).requires_grad_() for shape in SHAPES] for _ in range(p)]
+    before = [[param.detach().clone() for param in params] for params in given]
+    run = student.ranks("broadcast_parameters", p, lambda rank: (list(given[rank]),), {"root": root})
+    return given, [arguments[0] for arguments in run.arguments], before
+
+
+def copies_of_root(student, p: int, root: int, rng) -> None:
+    _, after, before = spread(student, p, root, rng)
+    for rank in range(p):
+        for i in range(len(SHAPES)):
+            mean = sum(params[i] for params in before) / p
+            mistakes = {"These are rank 0's: `root` says whose count.": before[0][i]} if root else {}
+            if rank != root:
+                mistakes["This rank still has its own parameter: the root's never came."] = before[rank][i]
+            if p > 1:
+                mistakes["These are the means over the ranks: everyone takes the root's own."] = mean
+            name = f"p = {p}, root = {root}: params[{i}] on rank {rank}"
+            checks.close(after[rank][i].detach(), before[root][i], name=name, rtol=0, atol=0, mistakes=mistakes)
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def all_have_rank_0s(student, rng):
+    "Ranks that begin with other weights all end with rank 0's, to the bit."
+    for p in (2, 3, 1, 5, 8):
+        copies_of_root(student, p, 0, rng)
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="all_have_rank_0s")
+def any_root(student, rng):
+    "The same from another root."
+    for p, root in ((2, 1), (3, 1), (4, 3)):
+        copies_of_root(student, p, root, rng)
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="all_have_rank_0s")
+def in_place(student, rng):
+    "The tensors themselves are overwritten: the model holds them, not your list."
+    given, _, before = spread(student, 3, 0, rng)
+    for rank in (1, 2):
+        for i in range(len(SHAPES)):
+            checks.that(
+                torch.equal(given[rank][i], before[0][i]),
+                f"params[{i}] on rank {rank} was replaced in the list, and the tensor that was there is what it was. "
+                "Receive into the parameter itself, so that the model sees it.",
+                got=given[rank][i].detach(),
+                expected=before[0][i],
+            )

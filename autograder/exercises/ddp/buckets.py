@@ -1,0 +1,95 @@
+"""Parameters in buckets, from the last layer to the first. Oracle: the same rule, on their sizes alone."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.ddp.grouping import bucketed, grouped
+
+exercise = Exercise("make_buckets", points=10, minutes=10)
+
+
+def parameters(numels, rng, dtype=torch.float32) -> list[torch.Tensor]:
+    return [torch.randn(n, generator=rng).to(dtype).requires_grad_() for n in numels]
+
+
+def are_buckets(student, params: list, cap: int) -> None:
+    got, sizes = bucketed(student, params, cap), [param.nbytes for param in params]
+    expected = grouped(sizes, cap)
+    numels = [param.numel() for param in params]
+    mistakes = {
+        "cap_bytes counts bytes: a float32 has 4 of them (param.nbytes).": grouped(numels, cap),
+        "A bucket that is filled exactly to cap_bytes is not too full: compare with >, not >=.": grouped(
+            sizes, cap - 1
+        ),
+        "There is one bucket too many, an empty one: begin a new bucket only where the last one holds something.": [
+            [],
+            *expected,
+        ],
+        "Every parameter has a bucket of its own: let them share one up to cap_bytes.": [
+            [i] for [i] in grouped(sizes, 0)
+        ],
+        "All is in one bucket: cap_bytes is ignored.": [[i for group in expected for i in group]],
+    }
+    shown = f"parameters of {', '.join(map(str, sizes))} bytes, cap {cap}"
+    if got != expected:
+        raise checks.CheckFailure(
+            f"{shown}: the buckets hold the parameters {got}.",
+            got=f"{got} (indices into params)",
+            expected=f"{expected}: last parameter first, each bucket as full as the cap allows",
+            mistake=next((sentence for sentence, value in mistakes.items() if value == got), ""),
+        )
+
+
+@exercise.check(points=3)
+def in_reverse(student, rng):
+    "Every parameter is in one bucket, and the last parameter comes first."
+    for numels, cap in (((3, 3, 3, 3), 24), (tuple(range(1, 13)), 60)):
+        got = [i for group in bucketed(student, parameters(numels, rng), cap) for i in group]
+        n = len(numels)
+        lost, order = [i for i in range(n) if got.count(i) != 1], list(reversed(range(n)))
+        shown = f"{n} parameters, cap {cap}: in the order of the buckets they are {got}."
+        if lost:
+            checks.fail(f"{shown} Parameter {lost[0]} is there {got.count(lost[0])} times, expected once.")
+        if got != order:
+            forwards = (
+                "This is the order of the forward pass: the last layer's gradients come first, so begin at the end."
+            )
+            inside = "Buckets come from the end, but within a bucket the parameters stand forwards: reverse them too."
+            mistake = forwards if got == order[::-1] else inside if got[0] != n - 1 and n - 1 in got[:6] else ""
+            raise checks.CheckFailure(shown, got=str(got), expected=str(order), mistake=mistake)
+
+
+@exercise.check(points=3, needs="in_reverse")
+def full_up_to_the_cap(student, rng):
+    "A bucket takes the next parameter as long as it stays within cap_bytes."
+    for numels, cap in (((2, 2, 2, 2), 16), ((5, 1, 4, 2, 3), 24), ((6, 5, 4, 3, 2, 1), 40)):
+        are_buckets(student, parameters(numels, rng), cap)
+    are_buckets(student, parameters((2, 2, 2, 2), rng, torch.float64), 32)
+    mixed = parameters((4, 4), rng) + parameters((4, 4), rng, torch.float64) + parameters((4,), rng, torch.bfloat16)
+    are_buckets(student, mixed, 40)
+
+
+@exercise.check(points=2, needs="in_reverse")
+def a_parameter_larger_than_the_cap(student, rng):
+    "A parameter that is larger than the cap has a bucket of its own, wherever it stands."
+    for numels in ((1, 9, 1), (9, 1, 1), (1, 1, 9), (9, 9, 1), (9,)):
+        are_buckets(student, parameters(numels, rng), 16)
+
+
+@exercise.check(points=1, needs="in_reverse")
+def extreme_caps(student, rng):
+    "A huge cap gives one bucket, a tiny one a bucket for each; no parameters, no buckets."
+    for numels, cap in (((3, 5, 2), 10**9), ((3, 5, 2), 1), ((), 100)):
+        are_buckets(student, parameters(numels, rng), cap)
+
+
+@exercise.check(points=1, needs="in_reverse")
+def the_same_on_every_rank(student, rng):
+    "The buckets depend on sizes alone: ranks whose weights differ get the same ones."
+    numels = (7, 3, 8, 2, 6, 4, 5, 1)
+    first, *others = (bucketed(student, parameters(numels, rng), 40) for _ in range(4))
+    for other in others:
+        checks.equal(
+            other, first, name="the buckets for other weights", why="Else ranks add what does not belong together."
+        )

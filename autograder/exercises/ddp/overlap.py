@@ -1,0 +1,129 @@
+"""Data-parallel training whose messages travel during the backward pass. Oracle: one machine's training."""
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.ddp.grouping import grouped, how_many_buckets
+from autograder.exercises.ddp.traffic import one_per_bucket
+from autograder.exercises.ddp.training import LR, agree, batches_for, names_of, weights_of
+from autograder.messages import SECONDS
+from hpcdl.nn.awkward import MODELS
+
+exercise = Exercise(
+    "OverlappedDDP", points=20, minutes=25, uses=("broadcast_parameters", "average_gradients", "make_buckets")
+)
+
+
+def overlapped(student, name: str, weights, batches, cap: int, seconds: float = 0.0, **machine):
+    """A run of the student's class; `weights` by rank, as ranks may begin with their own."""
+    parts = lambda rank: (name, weights[rank], batches[rank], LR, cap, seconds)  # noqa: E731
+    return student.ranks("OverlappedDDP", len(batches), parts, stage="hooks", **machine)
+
+
+def wrapped_trains(student, name: str, sizes, rng, steps: int = 1, cap: int = 100, batches=None) -> None:
+    weights, batches = weights_of(name, rng), batches or batches_for(sizes, steps, rng)
+    run = overlapped(student, name, [weights] * len(sizes), batches, cap)
+    kind = MODELS[name].__doc__.partition(":")[0].rstrip(".").lower()
+    setting = f"{len(sizes)} ranks with {', '.join(map(str, sizes))} samples ({kind}), cap_bytes = {cap}"
+    agree(run, name, weights, batches, setting)
+
+
+@exercise.check(points=2, seconds=SECONDS)
+def begins_with_rank_0s(student, rng):
+    "Once it is made, every rank's model has rank 0's weights, the frozen ones too."
+    for name in ("plain", "frozen"):
+        weights = [weights_of(name, rng) for _ in range(3)]
+        run = overlapped(student, name, weights, [[], [], []], 100)
+        for rank, (got, _) in enumerate(run.results):
+            for i, label in enumerate(names_of(name)):
+                own = "This rank still has its own weights: broadcast rank 0's when the object is made."
+                mistakes = {own: weights[rank][i]} if rank else {}
+                checks.close(got[i], weights[0][i], name=f"{label} on rank {rank}", rtol=0, atol=0, mistakes=mistakes)
+
+
+@exercise.check(points=5, seconds=SECONDS, needs="begins_with_rank_0s")
+def results_unchanged(student, rng):
+    "Overlap changes no result: every rank takes the steps of one machine, with equal and unequal batches."
+    for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1)):
+        wrapped_trains(student, "plain", sizes, rng, steps)
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="results_unchanged")
+def awkward_parameters(student, rng):
+    "Shared, frozen and unused parameters are right, also where ranks use different ones."
+    for name in ("tied", "frozen", "unused"):
+        wrapped_trains(student, name, (3, 3), rng, steps=2)
+    batches = batches_for((4, 4), 1, rng)
+    for rank, sign in ((0, -1), (1, 1)):
+        batches[rank][0][0][:, 0] = sign * batches[rank][0][0][:, 0].abs()
+    wrapped_trains(student, "routed", (4, 4), rng, cap=90, batches=batches)
+
+
+CAP, DEPTH = 2 * 64, 12  # two of `Deep`'s matrices in a bucket, and as many layers as it has
+
+
+def timed(student, rng, seconds_per_byte: float):
+    """A step over two ranks where each layer's backward takes a second and bytes cost time."""
+    weights, batches = weights_of("deep", rng), batches_for((2, 2), 1, rng)
+    return overlapped(student, "deep", [weights] * 2, batches, CAP, seconds=1.0, beta=seconds_per_byte)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="results_unchanged")
+def a_message_for_each_bucket(student, rng):
+    "The gradients of a bucket travel in one all-reduce."
+    run = timed(student, rng, 1e-6)
+    first = min(computing(run, rank)[0].end for rank in range(2))
+    count = how_many_buckets(student, "deep", CAP)
+    one_per_bucket(run, "deep", CAP, count, [2, 2], f"2 ranks, cap_bytes = {CAP}", since=first - 1e-6)
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="results_unchanged")
+def sends_before_the_last_gradient(student, rng):
+    "The first bucket is under way before the backward pass has come to the first layer."
+    run = timed(student, rng, 1e-6)
+    for rank in range(2):
+        layers = computing(run, rank)[:DEPTH]
+        sent = transfers(run, rank, since=layers[0].end - 1e-6)
+        checks.that(bool(sent), f"Rank {rank} sends nothing once the backward pass has begun.")
+        checks.that(
+            sent[0].start < layers[-1].start,
+            f"{DEPTH} layers, a second of backward pass each: rank {rank} sends its first bucket at "
+            f"{sent[0].start:.0f} s, and the last gradient comes at {layers[-1].end:.0f} s. Let the hook start the "
+            "all-reduce of a bucket as soon as all its gradients are there; buckets begin with the last layers.",
+            got=f"first message at {sent[0].start:.0f} s",
+            expected="first message at 2 s: the first bucket holds the last two layers",
+        )
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="sends_before_the_last_gradient")
+def communication_is_hidden(student, rng):
+    "The step takes clearly less time than the backward pass and then the messages."
+    seconds = 0.9 / 66  # a message is half a bucket of 128 bytes and the number of samples: 0.9 s
+    run = timed(student, rng, seconds)
+    apart = DEPTH + sum(2 * nbytes / 2 * seconds for nbytes in buckets_of("deep", CAP))
+    start = min(computing(run, rank)[0].start for rank in range(2))
+    took = run.seconds - start
+    checks.that(
+        took < 0.85 * apart,
+        f"Backward pass {DEPTH} s, messages {apart - DEPTH:.1f} s, and both together take {took:.1f} s: the backward "
+        "pass stands still while messages are under way. Begin a message in the hook, and do not wait there for all "
+        "of it.",
+        got=f"{took:.1f} s",
+        expected=f"less than 0.85 · ({DEPTH} + {apart - DEPTH:.1f}) = {0.85 * apart:.1f} s",
+    )
+
+
+def buckets_of(name: str, cap: int) -> list[int]:
+    """The bytes of each bucket of a network."""
+    sizes = [param.nbytes for param in MODELS[name]().parameters() if param.requires_grad]
+    return [sum(sizes[i] for i in group) for group in grouped(sizes, cap)]
+
+
+def computing(run, rank: int) -> list:
+    """The work of a rank's backward pass, in order: one event for each layer."""
+    return [event for event in run.trace if event.rank == rank and event.op == "compute"]
+
+
+def transfers(run, rank: int, since: float) -> list:
+    """What a rank sends from `since` on, point to point or in the machine's own all-reduce."""
+    events = (event for event in run.trace if event.rank == rank and event.op in ("send", "all_reduce"))
+    return sorted((event for event in events if event.start >= since), key=lambda event: event.start)

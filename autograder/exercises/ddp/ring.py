@@ -1,0 +1,85 @@
+"""The all-reduce round a ring. Oracle: the sum itself, and the trace of the messages."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.messages import FEW, SECONDS, has_sum, has_sum_everywhere, ones, over, same_bits, sends, takes_rounds
+
+exercise = Exercise("ring_all_reduce", points=20, minutes=20)
+
+RING = "ring_all_reduce"
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def whole_chunks(student, rng):
+    "The sum on every rank where p divides n: p = 1, 2, 3, 4 and 12 elements."
+    for p in (2, 3, 4, 1):
+        has_sum_everywhere(student, RING, p, 12, f"p = {p}, n = 12")
+
+
+@exercise.check(points=5, seconds=SECONDS, needs="whole_chunks")
+def any_p_and_n(student, rng):
+    "The sum for p = 1 to 9, also where p does not divide n, where n < p, and for x of any shape."
+    for p in FEW:
+        for n in (1, p + 1) if p > 2 else (1, 7):
+            has_sum_everywhere(student, RING, p, n, f"p = {p}, n = {n}")
+    xs = [torch.full((3, 2), 10.0**rank, dtype=torch.float64) for rank in range(4)]
+    run = over(student, RING, xs)
+    run.arguments[:] = [(arguments[0].flatten(),) for arguments in run.arguments]
+    for rank in range(4):
+        has_sum(run, rank, 4, "p = 4, x of shape (3, 2), flattened here")
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
+def neighbours_only(student, rng):
+    "Every rank sends to one neighbour and receives from the other."
+    for p in (5, 3, 8):
+        directions = set()
+        for event in sends(over(student, RING, ones(p, 3 * p))):
+            direction = (event.peer - event.rank) % p
+            checks.that(
+                direction in (1, p - 1),
+                f"p = {p}: rank {event.rank} sends to rank {event.peer}, which is not its neighbour on the ring.",
+            )
+            directions.add(direction)
+        checks.that(
+            len(directions) == 1,
+            f"p = {p}: messages go both ways round. Send to (rank + 1) % p, receive from (rank - 1) % p.",
+        )
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
+def few_bytes(student, rng):
+    "Each rank sends 2(p-1)/p times the size of x, as little as an all-reduce can."
+    for p in (2, 4, 5, 8):
+        n = 4 * 6 * p  # bytes of x
+        run, right = over(student, RING, ones(p, 6 * p)), 2 * (p - 1) * n // p
+        for rank, sent in enumerate(run.bytes_sent):
+            whole = "The whole x goes round: cut it into p chunks, and send one chunk in each step."
+            if sent > right:
+                raise checks.CheckFailure(
+                    f"p = {p}: rank {rank} sends {sent} bytes for an x of {n}.",
+                    got=f"{sent} bytes",
+                    expected=f"2(p-1)/p n = {right} bytes: p - 1 chunks in each half",
+                    mistake=whole if sent in ((p - 1) * n, 2 * (p - 1) * n, p * n) else "",
+                )
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
+def all_at_once(student, rng):
+    "It takes 2(p-1) steps: in each of them all ranks send and receive at the same time."
+    for p in (2, 4, 7):
+        run = over(student, RING, ones(p, 2 * p), alpha=1.0)
+        most, cut = (
+            2 * (p - 1),
+            "Ranks wait for one another: sendrecv sends to the right and receives from the left at once.",
+        )
+        takes_rounds(run, most, f"p = {p}", f"a ring needs 2(p-1) = {most}", {cut: round(run.seconds)})
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="whole_chunks")
+def the_same_bits(student, rng):
+    "Every rank ends with the same bits."
+    for p in (3, 8):
+        same_bits(student, RING, p, rng)

@@ -1,0 +1,107 @@
+"""A rank's share of the samples, dealt anew in each epoch. Oracle: counting."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+
+exercise = Exercise("shard_indices", points=10, minutes=8)
+
+
+def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[torch.Tensor]:
+    """Every rank's shard, each a tensor of indices."""
+    found = []
+    for rank in range(size):
+        name = f"shard_indices({n}, {rank}, {size}, {epoch}, {seed})"
+        got = student.shard_indices(n, rank, size, epoch, seed)
+        checks.tensor(got, name=name, dtype=torch.int64)
+        checks.that(got.dim() == 1, f"{name} has shape {show.shape(got)}, expected one dimension: a list of indices.")
+        outside = got[(got < 0) | (got >= n)]
+        checks.that(not len(outside), f"{name} holds {outside[:1].tolist()}; samples are 0 to {n - 1}.", got=got)
+        found.append(got)
+    return found
+
+
+SPLITS = ((12, 4), (10, 4), (3, 4), (5, 1), (7, 2), (64, 8))  # n and the number of ranks
+
+
+@exercise.check(points=4)
+def every_sample_once(student, rng):
+    "All shards together hold every sample exactly once, also where ranks do not divide n."
+    for n, size in SPLITS:
+        found = shards(student, n, size, epoch=3, seed=5)
+        counts = torch.cat(found).bincount(minlength=n)
+        if bool((counts == 1).all()):
+            continue
+        wrong = int((counts != 1).nonzero()[0])
+        owners = [rank for rank in range(size) if wrong in found[rank].tolist()]
+        raise checks.CheckFailure(
+            f"n = {n}, {size} ranks: sample {wrong} is in the shards of "
+            f"{'no rank' if not owners else 'rank' + 's' * (len(owners) > 1) + ' ' + ', '.join(map(str, owners))}"
+            f"{' (more than once)' if len(owners) == 1 else ''}.",
+            got=[shard.tolist() for shard in found].__repr__(),
+            expected=f"each of 0 to {n - 1} in one shard",
+            mistake=sharding_mistake(found, counts, n),
+        )
+
+
+def sharding_mistake(found: list[torch.Tensor], counts: torch.Tensor, n: int) -> str:
+    size, total = len(found), sum(map(len, found))
+    if size > 1 and all(len(shard) == n for shard in found):
+        return "Every rank has all samples: a shard is its part of the permutation."
+    if counts.max() == 1 and int((counts == 0).sum()) == n % size:
+        return "The rest is left out: where ranks do not divide n, some shards are one sample longer."
+    if counts.min() == 1 and total == size * -(-n // size):
+        return "Samples are repeated to make the shards equally long. Here shards may differ by one instead."
+    if all(torch.equal(shard.sort()[0], found[0].sort()[0]) for shard in found):
+        return "Every rank has the same shard: rank is ignored."
+    return (
+        "Shards overlap. Does each rank draw a permutation of its own? Seed with seed and epoch, never with the rank."
+    )
+
+
+@exercise.check(points=2, needs="every_sample_once")
+def equal_lengths(student, rng):
+    "The longest shard has at most one sample more than the shortest."
+    for n, size in SPLITS:
+        lengths = [len(found) for found in shards(student, n, size)]
+        checks.that(
+            max(lengths) - min(lengths) <= 1,
+            f"n = {n}, {size} ranks: the shards have {', '.join(map(str, lengths))} samples. All wait for the rank "
+            "with the most: spread what is left over, one sample each.",
+            got=lengths,
+        )
+
+
+@exercise.check(points=2, needs="every_sample_once")
+def new_each_epoch(student, rng):
+    "Each epoch deals the samples anew: another order, and other samples for each rank."
+    n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
+    first, second = shards(student, n, size, epoch=0), shards(student, n, size, epoch=1)
+    dealt = torch.cat(first).sort()[0]
+    unshuffled = [torch.arange(rank, n, size) for rank in range(size)], list(dealt.tensor_split(size))
+    for rank in range(size):
+        name = f"rank {rank}'s shard of {n} samples"
+        plain = any(torch.equal(first[rank], some[rank]) for some in unshuffled)
+        checks.that(not plain, f"{name} is not shuffled: deal a random permutation.", got=first[rank])
+        same = torch.equal(first[rank].sort()[0], second[rank].sort()[0])
+        checks.that(
+            not same,
+            f"{name} holds the same samples in epoch 1 as in epoch 0. Seed the generator with the epoch too, and "
+            "permute all n samples before you deal them.",
+            got=f"epoch 0: {show.show(first[rank])}, epoch 1: {show.show(second[rank])}",
+        )
+
+
+@exercise.check(points=2, needs="every_sample_once")
+def same_permutation_again(student, rng):
+    "The same seed and epoch give the same shards whenever they are asked for; another seed gives others."
+    first, again = (shards(student, 40, 3, epoch=2, seed=7) for _ in range(2))
+    other = shards(student, 40, 3, epoch=2, seed=8)
+    for rank in range(3):
+        checks.equal(
+            again[rank], first[rank], name=f"rank {rank}'s shard, asked for again with the same seed and epoch"
+        )
+        checks.that(
+            not torch.equal(other[rank], first[rank]), "seed 7 and seed 8 give the same shards: seed is ignored."
+        )

@@ -1,0 +1,83 @@
+"""A step of data-parallel training. Oracle: one machine that trains on all samples together."""
+
+from torch.nn.functional import cross_entropy
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.ddp.grouping import how_many_buckets
+from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
+from autograder.exercises.ddp.training import LR, agree, batches_for, weights_of
+from autograder.messages import SECONDS
+from autograder.stages import network
+from hpcdl.nn.awkward import MODELS
+
+exercise = Exercise("train_step", points=20, minutes=15, uses=("average_gradients", "make_buckets"))
+
+PLENTY = 1 << 20  # a cap that no network here reaches
+
+
+def train(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY):
+    """A run of the student's step on equal replicas; also the weights at the start and the ranks' batches."""
+    weights, batches = weights_of(name, rng), batches_for(sizes, steps, rng)
+    parts = lambda rank: (name, weights, batches[rank], LR, cap)  # noqa: E731
+    return student.ranks("train_step", len(sizes), parts, stage="steps"), weights, batches
+
+
+def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY) -> None:
+    run, weights, batches = train(student, name, sizes, rng, steps, cap)
+    kind = MODELS[name].__doc__.partition(":")[0].rstrip(".").lower()
+    setting = f"{len(sizes)} rank{'s' * (len(sizes) > 1)} with {', '.join(map(str, sizes))} samples ({kind})"
+    agree(run, name, weights, batches, setting)
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def as_one_machine(student, rng):
+    "After three steps on equal batches every rank has the weights of one machine, all to the same bit."
+    for sizes in ((4,), (3, 3), (2, 2, 2)):
+        trains(student, "plain", sizes, rng, steps=1)
+    trains(student, "plain", (3, 3), rng, steps=3, cap=100)
+
+
+@exercise.check(points=1, seconds=SECONDS, needs="as_one_machine")
+def returns_its_loss(student, rng):
+    "It returns the loss of this rank's samples, before the step."
+    run, weights, batches = train(student, "plain", (4, 4), rng)
+    for rank, (_, losses) in enumerate(run.results):
+        model = network("plain", weights)
+        x, y = batches[rank][0]
+        expected = cross_entropy(model(x), y).item()
+        checks.close(losses[0], expected, name=f"train_step(...) on rank {rank}", rtol=1e-4)
+
+
+@exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
+def unequal_parts(student, rng):
+    "The same where ranks have different numbers of samples, or none."
+    for sizes in ((5, 1), (1, 2, 4), (3, 0, 2)):
+        trains(student, "plain", sizes, rng)
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="as_one_machine")
+def tied_and_frozen(student, rng):
+    "A layer that is used twice learns from both uses, one with requires_grad=False stays as it is."
+    for name in ("tied", "frozen"):
+        trains(student, name, (3, 3), rng, steps=2, cap=100)
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="as_one_machine")
+def unused(student, rng):
+    "A parameter without a gradient, on every rank or on some, does not stop the others."
+    trains(student, "unused", (3, 3), rng, steps=2, cap=100)
+    weights, batches = weights_of("routed", rng), batches_for((4, 4, 4), 1, rng)
+    for rank, sign in ((0, -1), (1, 1)):  # rank 0 uses one expert, rank 1 the other, rank 2 both
+        batches[rank][0][0][:, 0] = sign * batches[rank][0][0][:, 0].abs()
+    run = student.ranks("train_step", 3, lambda rank: ("routed", weights, batches[rank], LR, 90), stage="steps")
+    agree(run, "routed", weights, batches, "3 ranks that use different layers")
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="as_one_machine")
+def one_message_per_bucket(student, rng):
+    "The gradients of a bucket travel in one all-reduce."
+    for cap in (PLENTY, 150, 90):
+        run, _, _ = train(student, "plain", (2, 2, 2), rng, cap=cap)
+        messages, count = per_all_reduce(student, 3), how_many_buckets(student, "plain", cap)
+        one_per_bucket(run, "plain", cap, count, messages, f"3 ranks, cap_bytes = {cap}")

@@ -1,0 +1,46 @@
+"""All-reduces in the trace of a run."""
+
+from collections import Counter
+
+import torch
+
+from autograder.checks import CheckFailure
+from autograder.exercises.ddp.training import names_of
+from autograder.messages import sends
+from autograder.student import StudentError
+
+
+def per_all_reduce(student, p: int) -> list[int]:
+    """How many messages each rank sends in one of the student's all-reduces: 2(p-1) in a ring."""
+    try:
+        run = student.ranks("ring_all_reduce", p, lambda rank: (torch.ones(4 * p),))
+    except (CheckFailure, StudentError):
+        return [2 * (p - 1)] * p
+    counts = Counter(event.rank for event in sends(run))
+    return [counts[rank] or 2 * (p - 1) for rank in range(p)]
+
+
+def all_reduces(run, rank: int, messages: int, since: float = 0.0) -> float:
+    """How many all-reduces of so many messages this rank took part in; a call of the machine's own is one."""
+    events = [event for event in run.trace if event.rank == rank and event.start >= since]
+    counts = Counter(event.op for event in events)
+    return counts["all_reduce"] + counts["send"] / messages
+
+
+def one_per_bucket(run, name: str, cap: int, buckets: int, messages: list[int], setting: str, since=0.0) -> None:
+    """As many all-reduces in a step as buckets; one more, for the number of samples, is let pass."""
+    tensors = len(names_of(name))
+    mistakes = {
+        "There is one message per tensor: put the gradients of a bucket into one flat tensor.": tensors,
+        "Everything goes in one message: cap_bytes is ignored.": 1,
+    }
+    for rank in range(len(run.results)):
+        found = all_reduces(run, rank, messages[rank], since)
+        if not buckets <= found <= buckets + 1:
+            raise CheckFailure(
+                f"{setting}: rank {rank} takes part in {found:.3g} all-reduces in a step, for {buckets} buckets of at "
+                f"most {cap} bytes.",
+                got=f"{found:.3g} all-reduces",
+                expected=f"{buckets}, one for each bucket",
+                mistake=next((sentence for sentence, n in mistakes.items() if found in (n, n + 1)), ""),
+            )

@@ -1,0 +1,119 @@
+"""One machine's training on all ranks' samples, in float64, and what known mistakes make of it."""
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from autograder import checks
+from autograder.checks import CheckFailure
+from autograder.stages import network
+from hpcdl.nn.awkward import MODELS
+
+LR = 0.3
+
+
+def weights_of(name: str, rng) -> list[torch.Tensor]:
+    """Random weights for the network of that name, none of them zero."""
+    return [torch.randn(param.shape, generator=rng) / 2 for param in MODELS[name]().parameters()]
+
+
+def batches_for(sizes: tuple[int, ...], steps: int, rng) -> list[list[list[torch.Tensor]]]:
+    """By rank the batches of each step: `[x (n_r, 4), y (n_r,)]`."""
+    return [
+        [[torch.randn(n, 4, generator=rng), torch.randint(3, (n,), generator=rng)] for _ in range(steps)] for n in sizes
+    ]
+
+
+def joined(batches) -> list[list[torch.Tensor]]:
+    """The global batch of each step."""
+    return [[torch.cat(parts) for parts in zip(*step, strict=True)] for step in zip(*batches, strict=True)]
+
+
+def serial(name: str, weights: list, batches: list, factor: float = 1.0, keep: bool = False) -> list[torch.Tensor]:
+    """One machine's weights after a step on each batch, computed in float64.
+
+    Mistakes are `factor` times the step, and to `keep` gradients from step to step.
+    """
+    model = network(name, weights).double()
+    for x, y in batches:
+        if not keep:
+            model.zero_grad()
+        cross_entropy(model(x.double()), y).backward()
+        with torch.no_grad():
+            for param in model.parameters():
+                if param.grad is not None:
+                    param -= factor * LR * param.grad
+    return [param.detach().float() for param in model.parameters()]
+
+
+def of_means(name: str, weights: list, batches) -> list[torch.Tensor]:
+    """The weights after one step with the mean of the ranks' means, every rank counting the same."""
+    parts = [serial(name, weights, one[:1]) for one in batches if len(one[0][1])]
+    share = 1 / len(batches)
+    return [share * sum(same) + (1 - share * len(parts)) * w for *same, w in zip(*parts, weights, strict=True)]
+
+
+def names_of(name: str) -> list[str]:
+    return [label for label, _ in MODELS[name]().named_parameters()]
+
+
+def agree(run, name: str, weights: list, batches, setting: str) -> None:
+    """Every rank has the weights of one machine that trained on the global batches, and all have the same bits."""
+    expected = serial(name, weights, joined(batches))
+    setting += f", after {len(batches[0])} step{'s' * (len(batches[0]) > 1)}"
+    try:
+        have(run, name, expected, setting)
+    except CheckFailure:
+        wrongs = wrong_weights(name, weights, batches)
+        wrongs["Nothing changed: these are the weights from before."] = weights
+        have(run, name, expected, setting, wrongs, batches, weights)
+        raise
+    for rank, label, value, first in each_weight(run, name):
+        checks.that(
+            torch.equal(value, first),
+            f"{setting}: {label} on rank {rank} differs from rank 0's in its last bits. All ranks subtract the "
+            "same mean: use the sum that the all-reduce left, not one of your own.",
+        )
+
+
+def have(run, name: str, expected: list, setting: str, wrongs: dict | None = None, batches=(), weights=()) -> None:
+    """Every rank has the `expected` weights; `wrongs` are those of known mistakes."""
+    for rank, (got, *_) in enumerate(run.results):
+        alone = "Each rank takes a step with its own gradients: average them over the ranks first."
+        own = {alone: serial(name, weights, batches[rank])} if len(batches) > 1 else {}
+        for i, label in enumerate(names_of(name)):
+            mistakes = {sentence: values[i] for sentence, values in (own | (wrongs or {})).items()}
+            where = f"{setting}: {label} on rank {rank}"
+            why = "One machine that trains on all ranks' samples together gets this."
+            checks.close(got[i], expected[i], name=where, why=why, rtol=1e-4, mistakes=mistakes)
+
+
+def each_weight(run, name: str):
+    """Rank, name, value on that rank and on rank 0, of every weight."""
+    first, labels = run.results[0][0], names_of(name)
+    for rank, (got, *_) in enumerate(run.results):
+        yield from zip([rank] * len(labels), labels, got, first, strict=True)
+
+
+def wrong_weights(name: str, weights: list, batches) -> dict[str, list]:
+    """The weights that known mistakes give, by the sentence that names the mistake."""
+    everything, p = joined(batches), len(batches)
+    found = {
+        "The step goes uphill: subtract lr times the gradient.": serial(name, weights, everything, -1.0),
+        "lr is missing: subtract lr times the gradient.": serial(name, weights, everything, 1 / LR),
+        "The gradients of the step before are still in there: begin with model.zero_grad().": serial(
+            name, weights, everything, keep=True
+        ),
+    }
+    if p > 1:
+        found |= {
+            "This is the sum over ranks: divide by the number of all samples.": serial(name, weights, everything, p),
+            "This step is too short by the number of ranks: a mean was divided once more.": serial(
+                name, weights, everything, 1 / p
+            ),
+        }
+    if len(everything) == 1 and len({len(one[0][1]) for one in batches}) > 1:
+        mean_of_means = (
+            "This is the mean of the ranks' means. A rank with more samples counts for more: weight by n_r / N."
+        )
+        found[mean_of_means] = of_means(name, weights, batches)
+    return {sentence: values for sentence, values in found.items() if all(v.isfinite().all() for v in values)}

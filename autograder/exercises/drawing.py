@@ -1,0 +1,10 @@
+"""Random inputs that the checks of several labs draw, and the precisions that they draw them in."""
+
+import torch
+
+F32, F64 = torch.float32, torch.float64
+
+
+def normal(rng: torch.Generator, *shape: int, dtype: torch.dtype = F64) -> torch.Tensor:
+    """Standard normal numbers, drawn in float64 whatever their dtype, so that one seed gives the same ones in each."""
+    return torch.randn(*shape, generator=rng, dtype=F64).to(dtype)

@@ -1,0 +1,32 @@
+"""Lab 02: gradient descent, one step at a time, then in parallel. Its eight exercises.
+
+Oracles are independent of the solutions: closed forms, float64 autograd, torch.optim, eigenvalues, counted indices.
+"""
+
+from autograder.authoring import Lab
+from autograder.exercises.gradient_descent import (
+    adam_step,
+    descent,
+    lr_schedule,
+    max_stable_lr,
+    minibatches,
+    mse_grad,
+    parallel_gradient,
+    sgd,
+)
+
+lab = Lab(
+    "gradient_descent",
+    number=2,
+    title="One step at a time, then in parallel",
+    exercises=(
+        descent.exercise,
+        mse_grad.exercise,
+        max_stable_lr.exercise,
+        minibatches.exercise,
+        sgd.exercise,
+        adam_step.exercise,
+        parallel_gradient.exercise,
+        lr_schedule.exercise,
+    ),
+)

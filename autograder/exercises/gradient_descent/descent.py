@@ -1,0 +1,84 @@
+"""Gradient descent: the path from w0. Oracle: its closed form on a quadratic valley."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.gradient_descent.drawing import small, valley
+
+exercise = Exercise("gradient_descent", points=10, minutes=5)
+
+SAME_TENSOR = (
+    "Every row is the last point: the path holds the same tensor many times. "
+    "Make a new one at each step, w = w - lr * grad(w)."
+)
+
+
+@exercise.check(points=2)
+def path_starts_at_w0(student, rng):
+    "The path has steps + 1 rows, and the first is w0."
+
+    def grad(w):
+        return w
+
+    for d, steps in ((1, 3), (5, 4), (2, 0)):
+        w0 = small(rng, d)
+        path = student.gradient_descent(grad, w0.clone(), 0.5, steps)
+        checks.tensor(path, name="path", shape=(steps + 1, d), dtype=F64)
+        mistakes = {SAME_TENSOR: path[-1]} if steps else {}
+        checks.close(path[0], w0, name="path[0]", why="The path begins at w0; here grad(w) = w.", mistakes=mistakes)
+
+
+def quadratic_path(H, c, w0, lr, steps):
+    """Where descent on the valley (w - c) . H (w - c) / 2 goes: w_k = c + (I - lr H)^k (w0 - c), in float64."""
+    H, c, w0 = H.double(), c.double(), w0.double()
+    M = torch.eye(len(c), dtype=F64) - lr * H
+    return torch.stack([c + torch.linalg.matrix_power(M, k) @ (w0 - c) for k in range(steps + 1)])
+
+
+def descent_mistakes(H, c, w0, lr, steps):
+    right = quadratic_path(H, c, w0, lr, steps)
+    return {
+        "You climb: the gradient points uphill, so subtract it, w - lr * grad(w).": quadratic_path(
+            H, c, w0, -lr, steps
+        ),
+        SAME_TENSOR: right[-1].expand(right.shape),
+        "You left out the learning rate: one step is lr * grad(w).": quadratic_path(H, c, w0, 1.0, steps),
+    }
+
+
+@exercise.check(points=5, needs="path_starts_at_w0")
+def follows_the_closed_form(student, rng):
+    "On a quadratic valley every point of the path is where theory says."
+    for d, dtype in ((1, F64), (3, F64), (5, F32)):
+        H, c, w0 = (t.to(dtype) for t in (valley(rng, [0.5 + i for i in range(d)]), normal(rng, d), normal(rng, d)))
+        lr, steps = 0.11, 12
+
+        def grad(w, H=H, c=c):
+            return H @ (w - c)
+
+        checks.close(
+            student.gradient_descent(grad, w0.clone(), lr, steps),
+            quadratic_path(H, c, w0, lr, steps).to(dtype),
+            name="path",
+            why="w_k = c + (I - lr H)^k (w0 - c) when grad(w) = H (w - c).",
+            mistakes=descent_mistakes(H, c, w0, lr, steps),
+        )
+
+
+@exercise.check(points=1, needs="path_starts_at_w0")
+def one_gradient_per_step(student, rng):
+    "The gradient is computed once per step: it is what costs time."
+    grad = checks.counted(lambda w: 0.5 * w)
+    student.gradient_descent(grad, normal(rng, 4), 0.1, 9)
+    checks.equal(grad.calls, 9, name="calls of grad in 9 steps")
+
+
+@exercise.check(points=2, needs="path_starts_at_w0")
+def leaves_w0_alone(student, rng):
+    "Your function leaves its argument w0 as it was."
+    w0 = normal(rng, 3)
+    before = w0.clone()
+    student.gradient_descent(lambda w: 2 * w, w0, 0.1, 5)
+    checks.unchanged(w0, before, name="w0")

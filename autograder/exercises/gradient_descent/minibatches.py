@@ -1,0 +1,102 @@
+"""An epoch in mini-batches: every index once, in a random order. Oracle: counting."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.gradient_descent.drawing import integer
+
+exercise = Exercise("minibatches", points=15, minutes=8)
+
+
+def epoch(student, n, batch_size, generator):
+    """One epoch as a list of index tensors, after the first rungs of the ladder."""
+    batches = student.minibatches(n, batch_size, generator)
+    checks.that(
+        type(batches) in (list, tuple),
+        f"minibatches must yield index tensors (or return a list of them); it gave {type(batches).__name__}.",
+        got=batches,
+    )
+    for k, batch in enumerate(batches):
+        checks.tensor(batch, name=f"batch {k}", dtype=torch.int64)
+        checks.that(batch.dim() == 1, f"batch {k} must have one dimension, the indices.", got=batch)
+    return list(batches)
+
+
+@exercise.check(points=5)
+def every_index_once(student, rng):
+    "In one epoch every index comes exactly once."
+    for n, batch_size in ((12, 4), (10, 3), (5, 1), (3, 8), (1, 1)):
+        batches = epoch(student, n, batch_size, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
+        seen = torch.cat(batches).tolist() if batches else []
+        missing, extra = sorted(set(range(n)) - set(seen)), sorted(i for i in set(seen) if seen.count(i) > 1)
+        call = f"n = {n}, batch_size = {batch_size}"
+        checks.that(
+            not set(seen) - set(range(n)),
+            f"{call}: an index lies outside 0 .. {n - 1}.",
+            got=sorted(seen),
+            expected=list(range(n)),
+        )
+        checks.that(
+            not extra,
+            f"{call}: index {extra[0] if extra else ''} comes more than once. Draw without replacement: randperm.",
+            got=sorted(seen),
+            expected=list(range(n)),
+        )
+        if n % batch_size and len(seen) == n - n % batch_size:
+            hint = f"The short last batch is dropped: in this epoch {n % batch_size} of the samples would not be seen."
+        else:
+            hint = f"index {missing[0] if missing else ''} is missing."
+        checks.that(not missing, f"{call}: {hint}", got=sorted(seen), expected=list(range(n)))
+
+
+@exercise.check(points=4)
+def sizes_of_batches(student, rng):
+    "Every batch has batch_size indices, the last one what is left."
+    for n, batch_size, sizes in ((12, 4, [4, 4, 4]), (10, 3, [3, 3, 3, 1]), (3, 8, [3]), (4, 1, [1] * 4)):
+        batches = epoch(student, n, batch_size, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
+        checks.equal(
+            [len(batch) for batch in batches],
+            sizes,
+            name=f"batch sizes for n = {n}, batch_size = {batch_size}",
+            mistakes={
+                "You dropped the short last batch: keep it, its samples count too.": [batch_size] * (n // batch_size),
+                "batch_size is the number of samples in a batch, not the number of batches.": [
+                    len(part) for part in torch.arange(n).tensor_split(batch_size)
+                ],
+            },
+        )
+
+
+@exercise.check(points=3, needs="every_index_once")
+def new_order_each_epoch(student, rng):
+    "The order is random, and another one in the next epoch."
+    generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
+    first, second = (torch.cat(epoch(student, 50, 8, generator)).tolist() for _ in range(2))
+    checks.that(
+        first != list(range(50)),
+        "The indices come in their own order 0, 1, 2, ...: shuffle them with torch.randperm(n, generator=generator).",
+        got=first,
+    )
+    checks.that(
+        first != second,
+        "Two epochs had the same order: draw a new permutation at each call, and do not seed the generator yourself.",
+        got=second[:10],
+    )
+
+
+@exercise.check(points=3, needs="every_index_once")
+def the_generator_decides(student, rng):
+    "The same generator gives the same batches, another seed gives others."
+    seed = integer(rng, 0, 2**31)
+    a, b, c = (
+        torch.cat(epoch(student, 40, 7, torch.Generator().manual_seed(s))).tolist() for s in (seed, seed, seed + 1)
+    )
+    checks.that(
+        a == b,
+        "Two generators with the same seed gave different batches: pass it on, torch.randperm(n, generator=generator), "
+        "so that a run can be repeated.",
+    )
+    checks.that(
+        a != c, "Generators with different seeds gave the same batches: the order must come from the generator."
+    )

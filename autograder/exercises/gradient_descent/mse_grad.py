@@ -1,0 +1,82 @@
+"""The mean squared error of a linear model and its gradient. Oracle: the mean of squares, and autograd, in float64."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.gradient_descent.drawing import small
+
+exercise = Exercise("mse_grad", points=10, minutes=6, functions=("mse_loss", "mse_grad"))
+
+
+def regression(rng, n, d, dtype=F64):
+    """Random w (d,), X (n, d), y (n,); whole numbers where n is small."""
+    draw = small if n <= 3 else normal
+    return draw(rng, d, dtype=dtype), draw(rng, n, d, dtype=dtype), draw(rng, n, dtype=dtype)
+
+
+@exercise.check(points=3)
+def loss_is_the_mean(student, rng):
+    "mse_loss is the mean of the squared errors, one number."
+    for n, d, dtype in ((3, 2, F64), (1, 1, F64), (30, 5, F32)):
+        w, X, y = regression(rng, n, d, dtype)
+        squares = (X.double() @ w.double() - y.double()) ** 2
+        checks.close(
+            student.mse_loss(w, X, y),
+            float(squares.mean()),
+            name="loss",
+            rtol=2e-5 if dtype == F32 else 1e-9,
+            mistakes={
+                f"This is the sum over the {n} samples: divide by n, so that it does not grow with the data.": float(
+                    squares.sum()
+                ),
+                "This is half the mean: the course's loss has no factor 1/2.": float(squares.mean() / 2),
+                "This is the root of the loss: leave the square.": float(squares.mean().sqrt()),
+                "These are absolute errors: square them.": float(squares.sqrt().mean()),
+            },
+        )
+
+
+def autograd(w, X, y):
+    w = w.double().requires_grad_()
+    loss = torch.nn.functional.mse_loss(X.double() @ w, y.double())
+    return torch.autograd.grad(loss, w)[0].detach()
+
+
+def gradient_mistakes(exact, n):
+    return {
+        f"This is the gradient of the sum: divide by the number of samples, n = {n}.": n * exact,
+        "The factor 2 is missing: the derivative of a square, u^2, is 2 u.": exact / 2,
+        f"The factor 2 and the division by n = {n} are missing: the loss is a mean of squares.": n * exact / 2,
+        "The sign is wrong: the error is X @ w - y, in this order.": -exact,
+        "You divide by d, the number of weights: divide by n = len(y).": n * exact / len(exact),
+    }
+
+
+@exercise.check(points=5)
+def gradient_equals_autograd(student, rng):
+    "mse_grad is the gradient that float64 autograd finds."
+    for n, d, dtype in ((3, 2, F64), (8, 3, F64), (40, 6, F32)):
+        w, X, y = regression(rng, n, d, dtype)
+        exact = autograd(w, X, y).to(dtype)
+        checks.close(student.mse_grad(w, X, y), exact, name="gradient", mistakes=gradient_mistakes(exact, n))
+
+
+@exercise.check(points=1, needs="gradient_equals_autograd")
+def one_sample_one_weight(student, rng):
+    "The gradient keeps the shape (d,) for one weight and for one sample."
+    for n, d in ((1, 4), (6, 1), (1, 1)):
+        w, X, y = regression(rng, n, d)
+        checks.close(student.mse_grad(w, X, y), autograd(w, X, y), name="gradient")
+
+
+@exercise.check(points=1, needs=("loss_is_the_mean", "gradient_equals_autograd"))
+def data_stay_as_they_were(student, rng):
+    "Neither function changes w, X or y."
+    w, X, y = regression(rng, 5, 2)
+    before = [t.clone() for t in (w, X, y)]
+    student.mse_loss(w, X, y)
+    student.mse_grad(w, X, y)
+    for value, old, name in zip((w, X, y), before, "wXy", strict=True):
+        checks.unchanged(value, old, name=name)

@@ -1,0 +1,19 @@
+"""Lab 03: a machine that learns, and what it cannot. Its seven exercises. Oracle: `hpcdl.nn.perceptron`."""
+
+from autograder.authoring import Lab
+from autograder.exercises.perceptron import fit, lift, margin, mlp_xor, novikoff_bound, predict, update
+
+lab = Lab(
+    "perceptron",
+    number=3,
+    title="A machine that learns, and what it cannot",
+    exercises=(
+        predict.exercise,
+        update.exercise,
+        fit.exercise,
+        margin.exercise,
+        novikoff_bound.exercise,
+        lift.exercise,
+        mlp_xor.exercise,
+    ),
+)

@@ -1,0 +1,119 @@
+"""The perceptron's training, epoch by epoch. Oracle: the library's training, on sets that take it a few epochs."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, separable_set
+from hpcdl.nn import perceptron as oracle
+
+exercise = Exercise("fit", points=20, minutes=12, uses=("predict", "update"))
+
+
+def slow_set(rng: torch.Generator, epochs: int):
+    """A separable set on which the perceptron takes more than `epochs` epochs to settle, and its history (lr = 1/2)."""
+    while True:
+        X, y, _ = separable_set(24, 2, rng)
+        history = oracle.train(X, y, 0.5, 200)
+        if history.settled and len(history.mistakes) > epochs and 0 < (y > 0).sum() < len(y):
+            return X, y, history
+
+
+def fitted(student, X, y, lr, max_epochs):
+    """What the student's `fit` returns, as (w, mistakes), with its form checked."""
+    result = student.fit(X, y, lr, max_epochs)
+    form = "fit returns two things: w, and the list of mistakes per epoch."
+    checks.that(type(result) is tuple and len(result) == 2, form, got=result)
+    w, mistakes = result
+    checks.tensor(w, name="w", shape=(X.shape[1],))
+    checks.that(
+        type(mistakes) is list, "The mistakes per epoch come as a list of ints, one for each epoch.", got=mistakes
+    )
+    return w, mistakes
+
+
+def one_move_per_epoch(X, y, lr: float, max_epochs: int) -> torch.Tensor:
+    """The mistake: all samples of an epoch judged by the same w, and w moved once."""
+    w = X.new_zeros(X.shape[1])
+    for _ in range(max_epochs):
+        w = w + lr * ((y - oracle.predict(w, X))[:, None] * X).sum(dim=0)
+    return w
+
+
+@exercise.check(points=8)
+def weights(student, rng):
+    "Starting from w = 0, sample by sample in the order given, w ends where the rule leads."
+    X, y, history = slow_set(rng, epochs=3)
+    w, _ = fitted(student, X, y, 0.5, 200)
+    backwards = oracle.train(X.flip(0), y.flip(0), 0.5, 200).weights[-1]
+    first = oracle.train(X, y, 0.5, 1).weights[-1]
+    if (oracle.predict(w, X) == y).all():
+        why = "Your w does separate the samples, but another order, start or rule led to it."
+    else:
+        why = f"Your w gets {int((oracle.predict(w, X) != y).sum())} of the {len(y)} samples wrong."
+    checks.close(
+        w,
+        history.weights[-1],
+        name="w",
+        why=why,
+        mistakes={
+            "You went through the samples backwards.": backwards,
+            "This is w after the first epoch. Go on until an epoch passes without an update.": first,
+            "You judged all samples of an epoch by one w and moved once. Use the new w for the very next sample.": (
+                one_move_per_epoch(X, y, 0.5, 200)
+            ),
+        },
+    )
+
+
+@exercise.check(points=4)
+def counts(student, rng):
+    "mistakes[e] is the number of updates in epoch e, and there are at most max_epochs epochs."
+    X, y, history = slow_set(rng, epochs=4)
+    _, mistakes = fitted(student, X, y, 0.5, 3)
+    expected = history.mistakes[:3]
+    checks.equal(
+        mistakes,
+        expected,
+        name="mistakes",
+        why="These samples need more than the 3 epochs that max_epochs allows here.",
+        mistakes={
+            "These are running totals. Begin each epoch's count at 0.": [sum(expected[: e + 1]) for e in range(3)],
+            "You went on after max_epochs epochs.": history.mistakes,
+        },
+    )
+
+
+@exercise.check(points=4)
+def stops_when_settled(student, rng):
+    "It stops after the first epoch without an update; that epoch's 0 is the last count."
+    X, y, history = slow_set(rng, epochs=2)
+    _, mistakes = fitted(student, X, y, 0.5, 60)
+    counts = history.mistakes
+    checks.equal(
+        mistakes,
+        counts,
+        name="mistakes",
+        mistakes={
+            "You never stop: after an epoch without an update nothing can change any more.": (
+                counts + [0] * (60 - len(counts))
+            ),
+            "The last epoch is missing: an epoch with 0 updates is what shows that it has settled, so count it.": (
+                counts[:-1]
+            ),
+        },
+    )
+
+
+@exercise.check(points=4, needs="counts", seconds=3)
+def gives_up_on_xor(student, rng):
+    "On samples that no line separates, it gives up after max_epochs."
+    order = torch.randperm(4, generator=rng)
+    X, y = XOR[order], XOR_LABELS[order]
+    _, mistakes = fitted(student, X, y, 0.5, 25)
+    checks.that(
+        len(mistakes) == 25 and all(type(m) is int and m > 0 for m in mistakes),
+        "On XOR every epoch has a mistake: 25 epochs give 25 counts, none of them 0.",
+        got=mistakes,
+        expected=oracle.train(X, y, 0.5, 25).mistakes,
+    )

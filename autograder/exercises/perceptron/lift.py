@@ -1,0 +1,59 @@
+"""The product as a further coordinate, with which a plane separates XOR. Oracle: a search for such a plane."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, samples
+from hpcdl.nn import perceptron as oracle
+
+exercise = Exercise("lift", points=10, minutes=5)
+
+
+@exercise.check(points=5)
+def appends_the_product(student, rng):
+    "Each row (1, x1, x2) becomes (1, x1, x2, x1 x2)."
+    for n in (7, 1):
+        X = samples(n, 2, rng) + torch.tensor([0.0, 1 / 16, 1 / 16])  # never 0 or 1
+        product, square = X[:, 1:2] * X[:, 2:3], X[:, 1:2] ** 2
+        checks.close(
+            student.lift(X.clone()),
+            torch.cat([X, product], dim=1),
+            name="lift(X)",
+            mistakes={
+                "This is the new column alone. Put it beside the three of X: torch.cat([X, column], dim=1).": product,
+                "These are the products alone. Make a column of them, and put it beside X.": product.squeeze(1),
+                "The product comes last: (1, x1, x2, x1 x2).": torch.cat([X[:, :1], product, X[:, 1:]], dim=1),
+                "That is x1 squared. The new coordinate is x1 times x2.": torch.cat([X, square], dim=1),
+                "That is x1 + x2. A sum of coordinates adds nothing that a line cannot do; take their product.": (
+                    torch.cat([X, X[:, 1:2] + X[:, 2:3]], dim=1)
+                ),
+                "The columns are counted from 0: x_0 = 1 stands in column 0, x1 in column 1, x2 in column 2.": (
+                    torch.cat([X, X[:, 0:1] * X[:, 1:2]], dim=1)
+                ),
+            },
+        )
+
+
+@exercise.check(points=3)
+def xor_becomes_separable(student, rng):
+    "Four clouds in the pattern of XOR, which no line separates, are separable after the lift."
+    corner = torch.randint(0, 4, (40,), generator=rng)
+    X = XOR[corner] + torch.cat([torch.zeros(40, 1), torch.randint(-5, 6, (40, 2), generator=rng) / 8], dim=1)
+    lifted = student.lift(X.clone())
+    checks.tensor(lifted, name="lift(X)")
+    checks.that(lifted.dim() == 2 and len(lifted) == 40, "lift(X) has a row for each row of X.", got=lifted)
+    checks.that(
+        oracle.separable(lifted, XOR_LABELS[corner]),
+        "No plane separates the lifted samples. Where the signs of x1 and x2 differ, x1 x2 is negative; append that.",
+        got=lifted,
+    )
+
+
+@exercise.check(points=2, needs="appends_the_product")
+def x_is_not_changed(student, rng):
+    "The samples that were passed in stay as they were."
+    X = samples(5, 2, rng)
+    given = X.clone()
+    checks.tensor(student.lift(given), name="lift(X)")
+    checks.unchanged(given, X, name="X")

@@ -1,0 +1,85 @@
+"""XOR by three perceptrons. Oracle: the four corners, and whether each neuron's answers are separable."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, samples
+from hpcdl.nn import perceptron as oracle
+
+exercise = Exercise("mlp_xor", points=20, minutes=12, uses=("predict",))
+
+
+def both_layers(student, X):
+    """What the student's network answers, (H, yhat), each with its form checked and every entry +1 or -1."""
+    result = student.mlp_xor(X.clone())
+    form = "mlp_xor returns two things: H, what the two hidden neurons say, and yhat, what the output neuron says."
+    checks.that(type(result) is tuple and len(result) == 2, form, got=result)
+    H, yhat = result
+    checks.tensor(H, name="H", shape=(len(X), 2))
+    checks.tensor(yhat, name="yhat", shape=(len(X),))
+    for name, values in (("H", H), ("yhat", yhat)):
+        step = f"Each neuron is a step: every entry of {name} is +1 or -1."
+        zero = " Labels of 0 belong to another convention." if bool((values == 0).any()) else ""
+        checks.that(bool((values.abs() == 1).all()), step + zero, got=values)
+    return H, yhat
+
+
+@exercise.check(points=8)
+def four_corners(student, rng):
+    "yhat is +1 where the signs of x1 and x2 differ, and -1 where they agree."
+    _, yhat = both_layers(student, XOR)
+    rows = torch.tensor([-1.0, 1.0, 1.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0, 1.0])
+    checks.close(
+        yhat.float(),
+        XOR_LABELS,
+        name="yhat",
+        why="The rows of X are (1, -1, -1), (1, -1, +1), (1, +1, -1) and (1, +1, +1).",
+        mistakes={
+            "This is the opposite of XOR: +1 where the signs agree. Turn the output's weights round.": -XOR_LABELS,
+            "This is OR. One line does OR; for XOR the corner (+1, +1) must be -1 as well.": rows[0],
+            "This is AND: +1 only at (+1, +1).": rows[1],
+            "This is NAND. For XOR the corner (-1, -1) must be -1 as well.": -rows[1],
+        },
+    )
+
+
+@exercise.check(points=4, needs="four_corners")
+def any_batch(student, rng):
+    "It works for any number of rows in any order."
+    for n in (1, 3, 17):
+        corner = torch.randint(0, 4, (n,), generator=rng)
+        _, yhat = both_layers(student, XOR[corner])
+        checks.close(yhat.float(), XOR_LABELS[corner], name=f"yhat for a batch of {n}")
+
+
+def plane_points(rng: torch.Generator) -> torch.Tensor:
+    """The four corners and 200 points between and around them, none on a line with short weights."""
+    return torch.cat([XOR, samples(200, 2, rng) + torch.tensor([0.0, 0.0137, 0.0291])])
+
+
+@exercise.check(points=4, needs="four_corners")
+def hidden_neurons_draw_lines(student, rng):
+    "Each hidden neuron is a perceptron: a line in the plane, +1 on one side and -1 on the other."
+    X = plane_points(rng)
+    H, _ = both_layers(student, X)
+    for j in range(2):
+        checks.that(
+            oracle.separable(X, H[:, j]),
+            f"No line has all points that hidden neuron {j} calls +1 on one side. "
+            "A neuron may only take the sign of w_0 + w_1 x1 + w_2 x2: no products, no ifs.",
+            got=f"column {j} of H on 204 points",
+        )
+
+
+@exercise.check(points=4, needs="four_corners")
+def output_neuron_draws_a_line(student, rng):
+    "The output neuron is a perceptron too: its inputs are 1, h1 and h2, and nothing else."
+    X = plane_points(rng)
+    H, yhat = both_layers(student, X)
+    checks.that(
+        oracle.separable(oracle.with_bias(H), yhat),
+        "No perceptron gives these yhat from these H. The output neuron sees only (1, h1, h2), "
+        "and takes the sign of v_0 + v_1 h1 + v_2 h2.",
+        got="yhat and H on the four corners and 200 points around them",
+    )

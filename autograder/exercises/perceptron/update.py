@@ -1,0 +1,83 @@
+"""One step of the perceptron's rule. Oracle: the rule, for samples whose prediction is known."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.perceptron.samples import samples
+from hpcdl.nn import perceptron as oracle
+
+exercise = Exercise("update", points=15, minutes=8, uses=("predict",))
+
+
+def wrong_and_right(rng: torch.Generator):
+    """w, a sample that it gets wrong with its label, for both labels; z is not 0."""
+    w = samples(1, 3, rng).squeeze(0) + 1 / 64
+    for y in (1.0, -1.0):
+        X = samples(60, 3, rng)
+        yield w, X[oracle.predict(w, X) == -y][0], y
+
+
+@exercise.check(points=6)
+def moves_on_a_mistake(student, rng):
+    "After a mistake, w moves by lr (y - yhat) x, bias included."
+    for w, x, y in wrong_and_right(rng):
+        lr = 0.25
+        step = 2 * lr * y * x
+        no_bias = step.clone()
+        no_bias[0] = 0
+        checks.close(
+            student.update(w.clone(), x, y, lr),
+            w + step,
+            name="update(w, x, y, lr)",
+            why=f"Here y = {y:+g} and yhat = {-y:+g}, so y - yhat = {2 * y:+g} and w moves by {2 * lr * y:+g} x.",
+            mistakes={
+                "You moved the wrong way: it is w + lr (y - yhat) x, plus, and y minus yhat.": w - step,
+                "You moved half the way: y - yhat is +2 or -2 after a mistake, not y.": w + step / 2,
+                "w_0 did not move. The bias is a weight like the others: its input is x_0 = 1.": w + no_bias,
+                "The learning rate is missing: multiply the step by lr.": w + step / lr,
+                "w did not move, though the prediction was wrong.": w,
+            },
+        )
+
+
+@exercise.check(points=5)
+def stays_when_right(student, rng):
+    "When the prediction is right, w stays as it is."
+    for w, x, y in wrong_and_right(rng):
+        y, lr = -y, 0.25  # the label that w gives
+        checks.close(
+            student.update(w.clone(), x, y, lr),
+            w,
+            name="update(w, x, y, lr)",
+            why=f"Here w already calls x {y:+g}, which is its label: y - yhat = 0.",
+            mistakes={
+                "You update always. The perceptron learns from its mistakes only: y - yhat, not y.": w + lr * y * x,
+                "You update always, and by twice the label.": w + 2 * lr * y * x,
+                "You update exactly when you should not: only when the prediction is right.": w - 2 * lr * y * x,
+            },
+        )
+        moved = student.update(w.clone(), x, -y, lr)  # the other label: here it must move, or staying means nothing
+        checks.that(not checks.same(moved, w), "w stays also when the prediction is wrong: it never learns.", got=moved)
+
+
+@exercise.check(points=2)
+def at_zero(student, rng):
+    "At z = 0 the prediction is +1: a sample of -1 is a mistake, one of +1 is not."
+    x = samples(1, 3, rng).squeeze(0)
+    w = torch.zeros(4)
+    why = "w = 0 makes z = 0, and sgn(0) = +1."
+    mistakes = {"You moved half the way: is sgn(0) = 0 in your predict? It is +1.": -0.5 * x}
+    checks.close(student.update(w, x, -1.0, 0.5), -x, name="update(w, x, -1, lr) at w = 0", why=why, mistakes=mistakes)
+    mistakes = {"You moved, as if the prediction had been wrong: is sgn(0) = +1 in your predict?": 0.5 * x}
+    w = torch.zeros(4)
+    checks.close(student.update(w, x, 1.0, 0.5), w, name="update(w, x, +1, lr) at w = 0", why=why, mistakes=mistakes)
+
+
+@exercise.check(points=2, needs="moves_on_a_mistake")
+def w_is_not_changed(student, rng):
+    "The result is a new tensor: the w that was passed in keeps its values."
+    for w, x, y in wrong_and_right(rng):
+        given = w.clone()
+        checks.tensor(student.update(given, x, y, 0.5), name="update(w, x, y, lr)", shape=(4,))
+        checks.unchanged(given, w, name="w")

@@ -1,0 +1,113 @@
+"""Stochastic rounding to bfloat16 with an addition and a shift of bits. Oracle: the same sum in 64-bit integers."""
+
+import torch
+
+from autograder import checks
+from autograder import number_formats as formats
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F32
+from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
+from autograder.number_formats import exact
+
+exercise = Exercise("bf16_round_bits", points=15, minutes=15)
+
+HIGH = 1 << 16
+
+
+def random_bits(rng, n: int) -> torch.Tensor:
+    return torch.randint(HIGH, (n,), generator=rng, dtype=torch.int32)
+
+
+def ask_bits(student, x, rand16, expected, *, why: str = "", mistakes=None) -> None:
+    """Compare as numbers; `expected` are codes."""
+    got = student.bf16_round_bits(x.clone(), rand16.clone())
+    name = "bf16_round_bits(x, rand16)"
+    wrapped = "Return the numbers, not their codes: end with .to(torch.int16).view(torch.bfloat16)."
+    checks.that(type(got) is not torch.Tensor or got.is_floating_point(), f"{name} holds integers. {wrapped}", got=got)
+    named = {sentence: from_code(value).float() for sentence, value in (mistakes or {}).items()}
+    if type(got) is torch.Tensor and got.dtype == torch.bfloat16:
+        got = got.float()
+        exact(got, from_code(expected).double(), x, name=name, why=why, mistakes=named)
+    else:
+        checks.close(got, from_code(expected), name=name, why=why)
+
+
+def bit_mistakes(x, rand16) -> dict:
+    c, r = code(x), rand16.to(torch.int64)
+    return {
+        "The low half is cut off, and no carry arrives: add rand16 to all 32 bits, then shift.": c >> 16,
+        "This rounds half up, the same every time: add rand16 in place of 0x8000.": (c + 0x8000) >> 16,
+        "This adds rand16 twice.": (c + 2 * r) >> 16,
+        "rand16 was added to the upper half: add it to all 32 bits, before the shift.": (c >> 16) + r,
+        "rand16 was subtracted: add it.": (c - r) >> 16,
+        "This adds 1 where rand16 < the low half. Its odds are right; but here the carry of a sum decides.": (
+            (c >> 16) + (r < (c & 0xFFFF)).long()
+        ),
+    }
+
+
+@exercise.check(points=5)
+def add_and_cut(student, rng):
+    "Add rand16 to the 32 bits of x, then cut the low 16 off: a carry takes it to the next bfloat16."
+    first = torch.tensor([1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-9, 1 + 2.0**-9])  # 1/2 or 1/4 of the way
+    edges = torch.tensor([0x7FFF, 0x8000, 0x4000, 0xBFFF, 0xC000], dtype=torch.int32)
+    for x, rand16 in ((first, edges), (random_floats(rng, 300), random_bits(rng, 300))):
+        expected = (code(x) + rand16) >> 16
+        ask_bits(student, x, rand16, expected, mistakes=bit_mistakes(x, rand16))
+
+
+@exercise.check(points=3, needs="add_and_cut")
+def carry_into_the_exponent(student, rng):
+    "Where all mantissa bits are 1 the carry runs on into the exponent, and 1.996 becomes 2."
+    exponents = torch.randint(1, 253, (60,), generator=rng)
+    x = ((exponents << 23 | 0x7F8000) | torch.randint(0x8000, (60,), generator=rng)).to(torch.int32).view(F32)
+    x, rand16 = torch.cat([x, -x]), torch.full((120,), 0xFFFF, dtype=torch.int32)
+    c = code(x)
+    kept = "The carry was cut off at the mantissa: let it run on, the code of the next number is the next integer."
+    wrapped = c >> 23 << 7 | ((c >> 16) + 1) & 0x7F
+    why = "The mantissa bits are all 1: the next bfloat16 is a power of two."
+    ask_bits(student, x, rand16, (c + 0xFFFF) >> 16, why=why, mistakes={kept: wrapped})
+
+
+@exercise.check(points=3, needs="add_and_cut")
+def all_random_numbers(student, rng):
+    "Of all 65,536 values of rand16 exactly as many go up as the low half of x says."
+    rand16 = torch.arange(HIGH, dtype=torch.int32)
+    for x in random_floats(rng, 4):
+        low = int(code(x) & 0xFFFF)
+        got = student.bf16_round_bits(x.expand(HIGH).clone(), rand16)
+        checks.tensor(got, name="bf16_round_bits(x, rand16)", shape=(HIGH,), dtype=torch.bfloat16)
+        above = int((got.float().abs() > x.abs()).sum())
+        checks.that(
+            above == low,
+            f"x = {formats.digits(x.item())} has the low half {low}: {low} of the 65,536 values of rand16 should take "
+            f"it away from 0, and {above} do.",
+            why="Then E[Round(x)] = x, below 0 too: away from 0 with the odds low / 65,536.",
+        )
+
+
+@exercise.check(points=2, needs="add_and_cut")
+def every_bf16_stays(student, rng):
+    "Every bfloat16 stays what it is, whatever rand16: its low half is 0."
+    codes = torch.arange(HIGH)
+    x = (codes << 16).to(torch.int64)
+    x = torch.where(x >= 2**31, x - 2**32, x).to(torch.int32).view(F32)
+    x, codes = x[~x.isnan()], codes[~x.isnan()]
+    up = "This adds 65,536 at the most: rand16 reaches 65,535, and a low half of 0 never carries."
+    rand16 = torch.where(torch.arange(len(x)) % 2 == 0, 0xFFFF, random_bits(rng, len(x))).to(torch.int32)
+    ask_bits(student, x, rand16, codes, mistakes={up: codes + 1})
+
+
+@exercise.check(points=2, needs="add_and_cut")
+def not_a_number(student, rng):
+    "NaN stays NaN: its carry must not run over into the sign."
+    nan = torch.tensor([0x7FFFFFFF, -1, 0x7FC00000, 0x7F800001], dtype=torch.int32).view(F32)
+    rand16 = torch.tensor([0xFFFF, 0xFFFF, 0, 0], dtype=torch.int32)
+    got = student.bf16_round_bits(nan, rand16)
+    checks.that(
+        type(got) is torch.Tensor and bool(got.isnan().all()),
+        "A NaN did not stay one. Adding to 0x7FFFFFFF carries into the sign, and cutting 0x7F800001 gives infinity: "
+        "put NaN back where x is NaN (torch.where).",
+        got=got,
+        expected="NaN, four times",
+    )

@@ -1,0 +1,33 @@
+"""Numbers to round: between two values of a format, and beyond its ends."""
+
+import math
+
+import torch
+
+from autograder.exercises.drawing import F64
+from autograder.number_formats import values
+from hpcdl.numerics.rounding import Fixed
+
+FIXED = (Fixed(4, 4), Fixed(2, 14), Fixed(8, 8))
+PARTS = 16  # x in a check lie k/16 of the way between two values of the format
+
+
+def between(rng, fmt, n: int, parts: int = PARTS) -> torch.Tensor:
+    """n numbers k/parts of the way (0 < k < parts) from one value of the format to the next, in all its sizes.
+
+    None is below -fmt.max: in fixed point, where there is one more number, its absolute value would be outside.
+    """
+    grid = values(fmt)
+    i = torch.randint(1, len(grid) - 1, (n,), generator=rng)
+    k = torch.randint(1, parts, (n,), generator=rng)
+    return (grid[i] + (grid[i + 1] - grid[i]) * k / parts).float()
+
+
+def beyond(fmt) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers outside a format that saturates, and what they become."""
+    low, high = values(fmt)[0].item(), values(fmt)[-1].item()
+    outside = [high + 0.01, 2 * high, 1e9, math.inf, low - 0.01, 3 * low, -1e9, -math.inf]
+    return torch.tensor([*outside, math.nan]), torch.tensor([*[high] * 4, *[low] * 4, math.nan], dtype=F64)
+
+
+SATURATES = "A format that has no infinity saturates: what lies outside [fmt.min, fmt.max] becomes the nearer end."

@@ -1,0 +1,94 @@
+"""Stochastic rounding in Triton. Oracle: a Philox of our own, which knows each element's random bits."""
+
+import importlib.util
+
+import torch
+
+from autograder import checks
+from autograder import number_formats as formats
+from autograder.authoring import Exercise
+from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
+from autograder.number_formats import exact
+
+exercise = Exercise("rounding_kernel", points=10, minutes=15, functions=("rounding_kernel", "launch"))
+
+
+def needs_triton() -> None:
+    checks.that(
+        importlib.util.find_spec("triton") is not None,
+        "This exercise needs Linux: there is no Triton on this machine. It is graded on one that has it; the other "
+        "90 points are all yours here.",
+    )
+
+
+def numbered_bits(seed: int, n: int) -> torch.Tensor:
+    """The 16 random bits of the elements 0 to n − 1: eight to a call of Philox, low half first."""
+    words = formats.philox(seed, range(-(-n // 8))).reshape(-1)
+    halves = torch.from_numpy(words.astype("int64"))
+    return torch.stack([halves & 0xFFFF, halves >> 16], dim=1).reshape(-1)[:n]
+
+
+def kernel_mistakes(x, seed: int) -> dict:
+    """Results as float32, by the mistake that they show."""
+    c, i = code(x), torch.arange(len(x))
+    halves, words = numbered_bits(seed, len(x) + 8), formats.philox(seed, range(len(x))).astype("int64")
+    wrong = {
+        "This cuts off without adding random bits.": 0,
+        "This rounds half up: add the random bits in place of 0x8000.": 0x8000,
+        "The halves are swapped: even elements take the low half of their word, odd ones the high half.": halves[i ^ 1],
+        "All eight elements of a call take its first word: element i takes word (i % 8) // 2.": (
+            halves[i // 8 * 8 + i % 2]
+        ),
+        "This makes a call of Philox for each element, counter i: one call serves eight elements, counter i // 8.": (
+            torch.from_numpy(words[:, 0]) & 0xFFFF
+        ),
+        "Only the even elements are right: odd ones take the high half of their word, word >> 16.": (
+            halves[i // 2 * 2]
+        ),
+    }
+    return {sentence: from_code((c + r) >> 16).float() for sentence, r in wrong.items()}
+
+
+def ask_kernel(student, x, n: int, seed: int, block: int) -> torch.Tensor:
+    got = student.launch(x.clone(), n, seed, block)
+    checks.tensor(got, name=f"launch(x, {n}, {seed}, {block})", shape=x.shape, dtype=torch.bfloat16)
+    return got.float()
+
+
+def check_bits(got, x, seed: int, name: str) -> None:
+    expected = from_code((code(x) + numbered_bits(seed, len(x))) >> 16)
+    why = "Element i adds the half i % 2 of the word (i % 8) // 2 of Philox(seed, i // 8) to its 32 bits."
+    exact(got, expected.double(), x, name=name, why=why, mistakes=kernel_mistakes(x, seed))
+
+
+@exercise.check(points=5, seconds=20)
+def the_same_bits(student, rng):
+    "The same bits as on every other machine: element i takes its 16 bits from Philox(seed, i // 8)."
+    needs_triton()
+    x = random_floats(rng, 256)
+    check_bits(ask_kernel(student, x, 256, 7, 256), x, 7, "launch(x, 256, 7, 256)")
+
+
+@exercise.check(points=3, needs="the_same_bits", seconds=20)
+def any_launch(student, rng):
+    "The same bits for every block size; and nothing is read or written beyond the first n."
+    needs_triton()
+    for n, block in ((1000, 64), (1000, 512), (1000, 1024), (8, 16), (1, 16)):
+        x = random_floats(rng, n + 24)
+        name = f"launch(x, {n}, 3, {block})"
+        got = ask_kernel(student, x, n, 3, block)
+        check_bits(got[:n], x[:n], 3, name)
+        checks.that(
+            bool((got[n:] == 0).all()),
+            f"{name} wrote behind the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
+            got=got[n:],
+        )
+
+
+@exercise.check(points=2, needs="the_same_bits", seconds=20)
+def every_seed(student, rng):
+    "Every seed has its own bits, also one of 64 bits."
+    needs_triton()
+    x = random_floats(rng, 64)
+    for seed in (0, 1, 2**31 + 5, 2**40 + 3):
+        check_bits(ask_kernel(student, x, 64, seed, 64), x, seed, f"launch(x, 64, {seed}, 64)")

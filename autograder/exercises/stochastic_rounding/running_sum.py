@@ -1,0 +1,106 @@
+"""Sums that are rounded after every addition. Oracle: the same sums, rounded by the oracle."""
+
+import torch
+
+from autograder import checks
+from autograder import number_formats as formats
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F32
+from autograder.exercises.stochastic_rounding.generators import fresh, repeats
+from autograder.exercises.stochastic_rounding.inputs import between
+from autograder.number_formats import exact
+from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
+
+exercise = Exercise("running_sum", points=10, minutes=10, uses=("round_nearest_even", "stochastic_round"))
+
+COLUMNS = 4000  # sums that are run side by side
+
+
+def nearest_sums(xs, fmt, *, before: bool = False, after: bool = False) -> torch.Tensor:
+    """Partial sums, rounded after every addition; or the terms `before` it, or the exact sums `after` it, alone."""
+    if after:
+        return formats.nearest(xs.cumsum(0), fmt)
+    total, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        total = total + formats.nearest(x, fmt).float() if before else formats.nearest(total + x, fmt).float()
+        sums.append(total)
+    return torch.stack(sums).double()
+
+
+def ask_sum(student, xs, fmt, mode, generator=None):
+    generator = generator or torch.Generator().manual_seed(0)
+    got = student.running_sum(xs.clone(), fmt, mode, generator)
+    checks.tensor(got, name=f"running_sum(xs, {fmt}, {mode!r}, generator)", shape=xs.shape, dtype=F32)
+    return got
+
+
+def sizes(rng, fmt, n: int, columns: int = 1) -> torch.Tensor:
+    """Terms of 0.2 to 0.9 ε, in multiples of ε/16, so that float32 adds them exactly."""
+    return torch.randint(3, 15, (n, columns), generator=rng) / 16 * 2.0**-fmt.fl
+
+
+@exercise.check(points=3)
+def rounded_after_every_addition(student, rng):
+    "After each addition the sum is rounded to the format; the result holds all partial sums."
+    for fmt in (Fixed(4, 4), Fixed(8, 8)):
+        xs = sizes(rng, fmt, 40)[:, 0] * 3
+        mistakes = {
+            "This rounds sums that were added exactly: round after each addition, and go on from the rounded sum.": (
+                nearest_sums(xs, fmt, after=True)
+            ),
+            "This rounds the terms and not the sum: after each addition, round the sum.": nearest_sums(
+                xs, fmt, before=True
+            ),
+            "The sum is not rounded at all.": xs.double().cumsum(0),
+        }
+        name = f'running_sum(xs, {fmt}, "nearest", generator)'
+        exact(ask_sum(student, xs, fmt, "nearest"), nearest_sums(xs, fmt), xs, name=name, mistakes=mistakes)
+    xs = between(rng, FP8_E5M2, 30).reshape(10, 3).clamp(-4, 4)
+    got = ask_sum(student, xs, FP16, "nearest")
+    exact(got, nearest_sums(xs, FP16), xs, name='running_sum(xs, FP16, "nearest", generator)')
+
+
+@exercise.check(points=2, needs="rounded_after_every_addition")
+def nearest_stalls(student, rng):
+    "To nearest, a sum of ones in bfloat16 stalls at 256, and no term moves it any more."
+    for fmt, x, stop in ((BF16, 1.0, 256.0), (BF16, 0.375, 128.0), (FP16, 0.25, 512.0)):
+        xs = torch.full((int(stop / x * 1.2),), x)
+        got = ask_sum(student, xs, fmt, "nearest")[-1].item()
+        checks.that(
+            got == stop,
+            f"{len(xs)} times {x:g} in {fmt} end at {got:g}; rounded to nearest they stall at {stop:g}.",
+            why=f"From {stop:g} on {x:g} is half a spacing of {fmt} at the most, and a tie goes back to the even one.",
+        )
+
+
+@exercise.check(points=3, needs="rounded_after_every_addition", seconds=10)
+def stochastic_does_not_stall(student, rng):
+    "Rounded at random the sum is right on average, each element by a random number of its own."
+    fmt, n = Fixed(8, 8), 60
+    eps = fmt.eps
+    halves = ask_sum(student, torch.full((n, 50), eps / 2), fmt, "stochastic", fresh(rng))[-1] / eps
+    checks.that(
+        bool((halves % n != 0).any()) or bool((halves == halves[0]).all()),
+        f"Of 50 sums of {n} times ε/2 each one went up in every step or in none: draw new random numbers in each step.",
+    )
+
+    def average():
+        xs = (sizes(rng, fmt, n) / 4).expand(n, COLUMNS).clone()  # far below ε/2
+        sums = ask_sum(student, xs, fmt, "stochastic", fresh(rng))[-1] / eps
+        checks.that(
+            bool((sums != sums[0]).any()),
+            f"{COLUMNS} equal sums side by side all end at the same value: draw a random number for each element of "
+            "the sum, torch.rand(s.shape, generator=generator), not one for all.",
+        )
+        right = xs[:, 0].double().sum().item() / eps
+        why = "E[Round(s + x)] = s + x at each step, so the mean of the sums is the exact sum."
+        checks.mean(sums, right, low=0, high=n, what=f"the sum of {n} terms below ε/2, in ε,", why=why)
+
+    checks.retested(average)
+
+
+@exercise.check(points=2, needs="rounded_after_every_addition")
+def its_own_generator(student, rng):
+    "All randomness comes from the generator: the same state gives the same sum."
+    xs = sizes(rng, Fixed(8, 8), 20).expand(20, 50).clone()
+    repeats(lambda generator: ask_sum(student, xs, Fixed(8, 8), "stochastic", generator), "running_sum")

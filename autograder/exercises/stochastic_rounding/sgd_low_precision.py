@@ -1,0 +1,113 @@
+"""A step of gradient descent with weights in a number format. Oracle: the step in float64, rounded by the oracle."""
+
+import math
+
+import torch
+
+from autograder import checks
+from autograder import number_formats as formats
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F32
+from autograder.exercises.stochastic_rounding.generators import fresh, repeats
+from autograder.number_formats import beside, exact
+from hpcdl.numerics.rounding import Fixed
+
+exercise = Exercise("sgd_low_precision", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))
+
+
+def weights(rng, fmt, n: int):
+    """Weights in the format, well inside it, and gradients that are multiples of ε/4."""
+    eps = 2.0**-fmt.fl
+    w = torch.randint(-40, 41, (n,), generator=rng) * eps
+    return w, torch.randint(-30, 31, (n,), generator=rng) * eps / 4
+
+
+def ask_step(student, w, grad, lr, fmt, mode, generator=None):
+    generator = generator or torch.Generator().manual_seed(0)
+    got = student.sgd_low_precision(w.clone(), grad.clone(), lr, fmt, mode, generator)
+    checks.tensor(got, name="sgd_low_precision(...)", shape=w.shape, dtype=F32)
+    return got
+
+
+@exercise.check(points=4)
+def a_step_to_nearest(student, rng):
+    "With mode “nearest”: w − lr · grad, rounded to the nearest number of the format."
+    for fmt in (Fixed(4, 4), Fixed(8, 8)):
+        (w, grad), lr = weights(rng, fmt, 60), 0.5
+        new = w.double() - lr * grad.double()
+        mistakes = {
+            "It climbs: the step goes against the gradient, w - lr * grad.": formats.nearest(w + lr * grad, fmt),
+            "The learning rate is missing.": formats.nearest(w - grad, fmt),
+            "The new weights are not rounded: they would not fit into 16 bits.": new,
+            "This rounds the gradient, and not the new weight.": w - lr * formats.nearest(grad, fmt),
+            "This cuts off: round to the nearest number.": torch.where(
+                new < 0, beside(new, fmt)[1], beside(new, fmt)[0]
+            ),
+            "This rounds down always.": beside(new, fmt)[0],
+        }
+        name = f'sgd_low_precision(w, grad, {lr}, {fmt}, "nearest", generator)'
+        got = ask_step(student, w, grad, lr, fmt, "nearest")
+        exact(got, formats.nearest(new, fmt), new, name=name, why="x is w − lr · grad here.", mistakes=mistakes)
+
+
+@exercise.check(points=2, needs="a_step_to_nearest")
+def weights_stay_in_the_format(student, rng):
+    "With mode “stochastic” each new weight is one of the two neighbours of w − lr · grad."
+    for fmt in (Fixed(4, 4), Fixed(2, 14)):
+        w, grad = weights(rng, fmt, 200)
+        got = ask_step(student, w, grad, 0.5, fmt, "stochastic").double()
+        new = w.double() - 0.5 * grad.double()
+        lower, upper = beside(new, fmt)
+        inside = bool(((got == lower) | (got == upper)).all())
+        checks.that(
+            inside,
+            f"A new weight is no neighbour of w − lr · grad in {fmt}: round the new weight itself, once and last.",
+            got=got.float(),
+            expected=f"for each weight one of {fmt}'s two neighbours",
+        )
+
+
+@exercise.check(points=2, needs="weights_stay_in_the_format")
+def each_weight_its_own(student, rng):
+    "Each weight has a random number of its own."
+    fmt, n = Fixed(2, 14), 400
+    w, grad = torch.zeros(n), torch.full((n,), -(2.0**-fmt.fl))
+    moved = int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum())
+    checks.that(
+        0 < moved < n,
+        f"Of {n} weights that all should move with odds 1/2, {moved} did: they share one random number, or there is "
+        "none. Draw one for each weight, torch.rand(w.shape, generator=generator).",
+    )
+
+
+@exercise.check(points=4, needs="each_weight_its_own")
+def small_updates_count(student, rng):
+    "An update far below half a spacing moves the weight in expectation: one in so many times, by a whole spacing."
+    fmt, n = Fixed(2, 14), 50_000
+    eps = 2.0**-fmt.fl
+    for share in (1 / 16, -1 / 16, 1 / 4):
+        grad, sign = torch.full((n,), share * eps), round(math.copysign(1, share))
+
+        def one_step(grad=grad, share=share, sign=sign):
+            moves = ask_step(student, torch.zeros(n), grad, 1.0, fmt, "stochastic", fresh(rng)) / eps
+            why = f"lr · grad is {share:g} ε. To nearest none would move; at random each by ε with odds {abs(share):g}."
+            checks.mean(moves, -share, low=min(0, -sign), high=max(0, -sign), what="a weight's move, in ε,", why=why)
+
+        checks.retested(one_step)
+
+
+@exercise.check(points=2, needs="weights_stay_in_the_format")
+def no_global_generator(student, rng):
+    "All randomness comes from the generator: the same state gives the same step."
+    w, grad = weights(rng, Fixed(2, 14), 200)
+    repeats(lambda g: ask_step(student, w, grad, 0.3, Fixed(2, 14), "stochastic", g), "sgd_low_precision")
+
+
+@exercise.check(points=1, needs="a_step_to_nearest")
+def leaves_its_inputs_alone(student, rng):
+    "w and grad are the same after the step; the new weights are returned."
+    w, grad = weights(rng, Fixed(4, 4), 9)
+    before = w.clone(), grad.clone()
+    student.sgd_low_precision(w, grad, 0.5, Fixed(4, 4), "nearest", torch.Generator().manual_seed(0))
+    checks.unchanged(w, before[0], name="w")
+    checks.unchanged(grad, before[1], name="grad")
