@@ -27,12 +27,15 @@ from machine import describe
 from rich.console import Console
 from rich.table import Table
 
-from autograder import batch, build, checks, exercises, run, sandbox
+from autograder import checks, exercises
 from autograder.authoring import Lab
-from autograder.layouts import Submission
-from autograder.remote import RemoteSession
-from autograder.store import Store
-from autograder.zygote import Zygote
+from autograder.authors import build
+from autograder.grading import batch, run
+from autograder.grading.layouts import Submission
+from autograder.grading.store import Store
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import sandbox
+from autograder.walls.zygote import Zygote
 
 SECRET = b"benchmark"
 STUDENTS = {"right": False, "wrong": True}  # whose last exercise is wrong

@@ -6,8 +6,8 @@ those fails their checks too: `fails` names these as `exercise.check`.
 
 from functools import cache
 
-from autograder import build
 from autograder.authoring import BANK, WrongAnswer
+from autograder.authors import build
 
 
 @cache

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .. import show
-from ..show import an, type_name
+from autograder import show
+from autograder.show import an, type_name
 
 # Error model. A right answer may add in another order, so the error is measured against the largest value of the
 # expected result and grows with the square root of the number of rounded operations: some thousands of them are about

@@ -7,7 +7,8 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Lab
-from autograder.student import Handle, StudentError
+from autograder.sessions.errors import StudentError
+from autograder.sessions.handle import Handle
 
 lab = Lab("calculus", number=1, title="The derivative, measured")
 

@@ -10,7 +10,17 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Lab
-from autograder.messages import FEW, decimals, has_sum, has_sum_everywhere, ones, over, same_bits, sends, takes_rounds
+from autograder.checks.messages import (
+    FEW,
+    decimals,
+    has_sum,
+    has_sum_everywhere,
+    ones,
+    over,
+    same_bits,
+    sends,
+    takes_rounds,
+)
 from hpcdl.collectives import ALL_REDUCE
 from hpcdl.comm import simulate
 

@@ -17,7 +17,7 @@ from autograder.exercises.convolution_oracles import (
     spectral_mistakes,
     whole,
 )
-from autograder.forbidden import CONVOLUTION
+from autograder.inside.forbidden import CONVOLUTION
 
 lab = Lab("convolution", number=5, title="One operation, five algorithms")
 

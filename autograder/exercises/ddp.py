@@ -8,9 +8,9 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Lab
+from autograder.checks.messages import FEW, has_sum, has_sum_everywhere, ones, over, same_bits, sends, takes_rounds
 from autograder.exercises import ddp_oracles as oracles
 from autograder.exercises.ddp_oracles import LR, batches_for, buckets_of, grouped, weights_of
-from autograder.messages import FEW, has_sum, has_sum_everywhere, ones, over, same_bits, sends, takes_rounds
 from hpcdl.nn.awkward import MODELS
 
 lab = Lab("ddp", number=7, title="Many machines, one model")

@@ -7,9 +7,9 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.checks import CheckFailure
-from autograder.messages import sends
-from autograder.stages import network
-from autograder.student import StudentError
+from autograder.checks.messages import sends
+from autograder.inside.stages import network
+from autograder.sessions.errors import StudentError
 from hpcdl.nn.awkward import MODELS
 
 LR = 0.3

@@ -1,7 +1,7 @@
 """Lab 06: less precision, on purpose. The checks of its seven exercises.
 
-Every expected value comes from `autograder.number_formats`, which enumerates a format from its codes. Tests of odds
-go through all random numbers of a grid and are exact; those that draw fail a right answer once in 10⁹ runs, twice
+Every expected value comes from `autograder.checks.number_formats`, which enumerates a format from its codes. Tests of
+odds go through all random numbers of a grid and are exact; those that draw fail a right answer once in 10⁹ runs, twice
 in a row to count.
 """
 
@@ -11,9 +11,9 @@ import math
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Lab
-from autograder.number_formats import beside, exact, values
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import beside, exact, values
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
 lab = Lab("stochastic_rounding", number=6, title="Less precision, on purpose")

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from ..results import CheckResult, LabResult
+from autograder.results import CheckResult, LabResult
 
 # What a student is told of a hidden check that is not passed: the category, never its inputs.
 CATEGORY = {

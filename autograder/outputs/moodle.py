@@ -4,7 +4,8 @@ import re
 from html import escape
 from pathlib import Path
 
-from ..results import LabResult
+from autograder.results import LabResult
+
 from .load import ResultError, one_lab
 from .sheet import Filled, Roster, Sheet, grade_for, number
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..grade import neutral
-from ..results import LabResult
+from autograder.grading.grades import neutral
+from autograder.results import LabResult
+
 from .html import write_text
 from .load import ResultError, scaled
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from autograder import batch, checks, exercises, feedback, layouts, remote, sandbox
+from autograder import checks, exercises, feedback
 from autograder.authoring import Lab
+from autograder.grading import batch, layouts
+from autograder.sessions import remote
+from autograder.walls import sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))
 MODULES = ("files", "notebooks", "values", "tampering", "resources", "system")

@@ -13,17 +13,17 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from autograder import batch, grade, store
 from autograder.cli import app
-from autograder.layouts import Submission
+from autograder.grading import batch, grade, store
+from autograder.grading.layouts import Submission
 
 ANSWER = "def mse_loss(w, X, y):\n    return ((X @ w - y) ** 2).mean()\n"
 
 
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote):
-    monkeypatch.setattr("autograder.batch.Zygote", lambda: contextlib.nullcontext(zygote))
-    monkeypatch.setattr("autograder.batch.cores", lambda: 1)
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_an_error_of_the_graders_own_costs_one_submission(tmp_path, write_notebo
 
 
 def test_an_exercise_is_replayed_on_the_inputs_of_the_report(tmp_path, write_notebook, solution, monkeypatch, zygote):
-    monkeypatch.setattr("autograder.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
     path = write_notebook("ada.ipynb", solution["mean"].replace("/ x.numel()", ""), solution["count"])
     report = tmp_path / "ada.json"
     assert run("grade-one", path, "--out", report).exit_code == 0

@@ -6,8 +6,9 @@ import types
 import nbformat
 import pytest
 
-from autograder import build, exercises
+from autograder import exercises
 from autograder.authoring import Lab
+from autograder.authors import build
 
 SOURCE = '''\
 # %% [markdown]

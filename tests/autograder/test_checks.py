@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder import checks, show
+from autograder.boundary.protocol import Foreign
 from autograder.checks import CheckFailure
-from autograder.protocol import Foreign
 
 
 def failure(check, *args, **kwargs) -> CheckFailure:

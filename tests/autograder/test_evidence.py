@@ -5,13 +5,14 @@ import time
 
 import pytest
 import torch
+from autograder.sessions.errors import StudentError
 from hypothesis import strategies as st
 
-from autograder import checks, run
+from autograder import checks
 from autograder.authoring import Lab
 from autograder.checks import CheckFailure
 from autograder.checks.evidence import differences
-from autograder.student import StudentError
+from autograder.grading import run
 
 SORT = "def sort(x): return sorted(set(x))"  # wrong for the first time where a value occurs twice
 

@@ -6,13 +6,17 @@ import types
 
 import pytest
 import torch
+from autograder.grading.seeds import seeds
 
-from autograder import build, checks, exercises, feedback, follow, selfcheck, source
+from autograder import checks, exercises, feedback
 from autograder.authoring import Lab, WrongAnswer
-from autograder.grade import functions, grade
-from autograder.layouts import Submission
-from autograder.remote import RemoteSession
-from autograder.run import run_lab, seeds
+from autograder.authors import build
+from autograder.grading import follow, selfcheck
+from autograder.grading.grade import functions, grade
+from autograder.grading.layouts import Submission
+from autograder.grading.run import run_lab
+from autograder.inside import source
+from autograder.sessions.remote import RemoteSession
 
 SOURCE = '''
 # %%

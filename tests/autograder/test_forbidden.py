@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from autograder import forbidden, run
 from autograder.authoring import Lab
+from autograder.grading import run
+from autograder.grading.selfcheck import declared
+from autograder.inside import forbidden
 from autograder.outputs.instructor import flags
 from autograder.results import LabResult
-from autograder.selfcheck import declared
 
 CONV = "import torch, threading, importlib\nimport torch.nn.functional as F\n"
 LOOPS = """

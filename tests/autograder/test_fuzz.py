@@ -7,8 +7,8 @@ import tempfile
 
 import pytest
 
-from autograder.notebook import UngradableError
-from autograder.reading import Reader
+from autograder.inside.notebook import UngradableError
+from autograder.sessions.parsing import ParsingSession
 
 CODE = (
     "import torch\nfrom math import *\n%matplotlib inline",
@@ -70,7 +70,7 @@ def mutated(rng: random.Random) -> bytes:
 def read(zygote, seeds) -> list[str]:
     """What became of each mutant, in one reader: "" for one that was read, or the reason."""
     outcomes = []
-    with tempfile.TemporaryDirectory() as folder, Reader(zygote, folder) as reader:
+    with tempfile.TemporaryDirectory() as folder, ParsingSession(zygote, folder) as reader:
         for seed in seeds:
             try:
                 found = reader.read(mutated(random.Random(seed)))

@@ -7,12 +7,12 @@ import json
 import os
 
 import pytest
+from autograder.grading.seeds import seeds
 from typer.testing import CliRunner
 
-from autograder import grade
 from autograder.authoring import WrongAnswer
 from autograder.cli import app
-from autograder.run import seeds
+from autograder.grading import grade
 
 LOOP = "def count(n):\n    while True:\n        pass\ndef double(f, x):\n    return 2 * f(x)\n"
 
@@ -20,10 +20,10 @@ LOOP = "def count(n):\n    while True:\n        pass\ndef double(f, x):\n    ret
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote, request):
     """Every command uses the zygote of this run, but for the test that grades from start to end."""
-    monkeypatch.setattr("autograder.batch.cores", lambda: 1)  # the tiny lab is known in this process alone
+    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)  # the tiny lab is known in this process alone
     if "from_start_to_end" not in request.node.name:
-        monkeypatch.setattr("autograder.batch.Zygote", lambda: contextlib.nullcontext(zygote))
-        monkeypatch.setattr("autograder.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
+        monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+        monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
 
 
 def run(*arguments):
@@ -156,7 +156,8 @@ def test_check_prints_a_students_own_run(write_notebook, solution):
 def test_selfcheck_proves_a_bank_and_finds_a_bank_that_is_wrong(monkeypatch, solution, notebook_text):
     import nbformat
 
-    from autograder import build, selfcheck
+    from autograder.authors import build
+    from autograder.grading import selfcheck
 
     blank = [
         "def mean(x):\n    raise NotImplementedError",
@@ -179,7 +180,7 @@ def test_selfcheck_proves_a_bank_and_finds_a_bank_that_is_wrong(monkeypatch, sol
 
 
 def test_no_file_of_a_student_is_parsed_in_the_graders_own_process(tmp_path, write_notebook, solution, monkeypatch):
-    from autograder import fingerprint, notebook, source
+    from autograder.inside import fingerprint, notebook, source
 
     def refuse(*_):
         raise AssertionError("parsed in the grader")

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from autograder import build, exercises
+from autograder import exercises
 from autograder.authoring import BANK
+from autograder.authors import build
 
 SLUG = "gradient_descent"
 LAB = exercises.load(SLUG)

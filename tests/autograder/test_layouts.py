@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder import layouts
-from autograder.layouts import Submission, owner, submissions
+from autograder.grading import layouts
+from autograder.grading.layouts import Submission, owner, submissions
 
 
 def put(root, *names):

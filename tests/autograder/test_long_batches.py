@@ -12,8 +12,9 @@ import time
 
 import pytest
 
-from autograder import build, sandbox
-from autograder.selfcheck import bank
+from autograder.authors import build
+from autograder.grading.selfcheck import bank
+from autograder.walls import sandbox
 
 LAB = "gradient_descent"
 KILLS = int(os.environ.get("HPCDL_KILLS", "50"))

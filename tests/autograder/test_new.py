@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder import new
+from autograder.authors import new
 
 GUIDE = (Path(__file__).resolve().parents[2] / "autograder" / "README.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"```python\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)

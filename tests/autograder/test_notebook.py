@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from autograder import notebook, source
-from autograder.notebook import UngradableError
+from autograder.inside import notebook, source
+from autograder.inside.notebook import UngradableError
 
 
 def ungradable(path) -> str:

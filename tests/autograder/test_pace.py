@@ -4,12 +4,15 @@ import contextlib
 import dataclasses
 
 import pytest
+from autograder.grading.seeds import seeds
 
-from autograder import batch, build, exercises, feedback, pace
+from autograder import exercises, feedback
 from autograder.authoring import Lab
-from autograder.layouts import Submission
-from autograder.run import GRACE, run_lab, seeds
-from autograder.store import Store
+from autograder.authors import build
+from autograder.grading import batch, pace
+from autograder.grading.layouts import Submission
+from autograder.grading.run import GRACE, run_lab
+from autograder.grading.store import Store
 
 NAMES = ("one", "two", "three", "four", "five")
 LIMIT = 2.0
@@ -100,7 +103,7 @@ def test_a_real_lab_with_two_loops_and_a_slow_answer_loses_the_loops_alone(tmp_p
     answer.source = "import time\n" + answer.source.replace(fast, "def fast(") + "\n\n" + slow
     path = tmp_path / "ada.ipynb"
     path.write_text(build.write(notebook), encoding="utf-8")
-    monkeypatch.setattr("autograder.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
     with batch.Lane(b"s", lab, Store(None)) as lane:
         result = lane.grade(Submission("ada", path))
     assert result.summary() == "gradient_descent 0/10; mse_grad 0/10"

@@ -12,21 +12,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograder import protocol
+from autograder.boundary import protocol
+from autograder.boundary.decode import DECODERS, Decoder
+from autograder.boundary.encode import Encoder
+from autograder.boundary.protocol import DTYPES, Foreign, Frame, ProtocolError, UnsendableError
 from autograder.checks import same
-from autograder.decode import READERS, Reader
-from autograder.encode import Writer
-from autograder.protocol import DTYPES, Foreign, Frame, ProtocolError, UnsendableError
 
 
 def cross(value, **options):
-    writer = Writer(**options)
+    writer = Encoder(**options)
     frame = Frame(["value", writer.write(value)], writer.buffers)
     data = protocol.pack(frame)
     header, _ = protocol.lengths(data[: protocol.PREFIX.size])
     start = protocol.PREFIX.size
     frame = protocol.unpack(data[start : start + header], data[start + header :])
-    return Reader(frame).read(frame.header[1])
+    return Decoder(frame).read(frame.header[1])
 
 
 scalars = st.one_of(
@@ -149,7 +149,7 @@ json_nodes = st.recursive(
         st.lists(inner, max_size=4)
         | st.builds(
             lambda tag, rest: [tag, *rest],
-            st.sampled_from(list(READERS)),
+            st.sampled_from(list(DECODERS)),
             st.lists(inner, max_size=4),
         )
     ),
@@ -161,7 +161,7 @@ json_nodes = st.recursive(
 @given(json_nodes, st.lists(st.binary(max_size=16), max_size=3))
 def test_no_node_does_more_than_be_refused(node, buffers):
     with contextlib.suppress(ProtocolError):
-        Reader(Frame([], [memoryview(b) for b in buffers])).read(node)
+        Decoder(Frame([], [memoryview(b) for b in buffers])).read(node)
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from autograder.sessions.errors import StudentError
 
 from autograder.checks import CheckFailure
-from autograder.student import StudentError
 from hpcdl.nn.awkward import Tied
 
 RING = """

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from autograder.grading.seeds import seeds
 
 from autograder.cli import app
-from autograder.local import LocalSession
+from autograder.grading.run import run_exercise
 from autograder.outputs.cli import app as export
-from autograder.run import run_exercise, seeds
+from autograder.sessions.local import LocalSession
 
 pytestmark = pytest.mark.labs
 
@@ -34,7 +35,7 @@ def repository(tmp_path_factory):
     labs.write_text(re.sub(r"(LABS = \([^)]*?),?\s*\)", r'\1, "averages")', labs.read_text(), count=1))
     for match in FILES.finditer(README):
         (root / match["path"]).write_text(match["text"], encoding="utf-8")
-    run(root, "-m", "autograder.build")
+    run(root, "-m", "autograder.authors.build")
     return root
 
 

@@ -11,17 +11,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from autograder.grading.seeds import seeds
 from typer.testing import CliRunner
 
-from autograder import checks, doctor, feedback, real, sandbox
+from autograder import checks, doctor, feedback
 from autograder.authoring import Lab
 from autograder.cli import app
+from autograder.grading.run import run_lab
 from autograder.outputs.instructor import flags
 from autograder.outputs.load import for_student
-from autograder.places import launcher
-from autograder.remote import RemoteSession
 from autograder.results import LabResult
-from autograder.run import run_lab, seeds
+from autograder.sessions import mpi_team
+from autograder.sessions.mpi_slots import launcher
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import sandbox
 from hpcdl.cluster.launcher import LauncherError
 
 pytestmark = pytest.mark.mpi
@@ -88,7 +91,7 @@ def graded(zygote):
         lab, labelled = make_lab(hidden), [(f"cell {i}", code) for i, code in enumerate(cells)]
         with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, labelled, folder) as session:
             results = run_lab(lab, session, seeds(b"", "ada"))
-        return results, real.repeat(lab, results, session, zygote)
+        return results, mpi_team.repeat(lab, results, session, zygote)
 
     yield graded
     assert wait_until(lambda: len(descendants(zygote.process.pid)) <= before)
@@ -111,7 +114,7 @@ def test_what_is_right_passes_there_too_and_leaves_nothing(graded):
         ("passed", TITLE, "passed")
     ] * 2
     assert [result.points for result in results] == [50, 50]
-    assert all(0 < last(result).seconds < real.SECONDS for result in results)
+    assert all(0 < last(result).seconds < mpi_team.SECONDS for result in results)
     assert notes == []
     assert children() == before
 
@@ -153,7 +156,7 @@ def test_a_rank_that_ends_is_one_message_at_once_and_the_next_exercise_gets_new_
     check = last(swap)
     assert check.message == "Your code ended the Python process (exit code 7), as os._exit does. (rank 1 of 2)"
     assert (swap.points, last(total).status) == (50, "passed")
-    assert time.monotonic() - start < real.SECONDS  # rank 0, which waits for it, was not waited for
+    assert time.monotonic() - start < mpi_team.SECONDS  # rank 0, which waits for it, was not waited for
 
 
 def test_what_a_rank_raises_there_names_the_rank_and_the_line(graded):
@@ -190,8 +193,8 @@ def test_what_lost_points_is_not_repeated(graded):
 @pytest.mark.parametrize(
     ("where", "why"),
     [
-        ("autograder.places.find_launcher", "no mpiexec was found"),
-        ("autograder.real.places", "MPI did not start"),
+        ("autograder.sessions.mpi_slots.find_launcher", "no mpiexec was found"),
+        ("autograder.sessions.mpi_team.places", "MPI did not start"),
     ],
 )
 def test_without_a_launcher_there_is_a_note_and_the_same_points(graded, monkeypatch, where, why):
@@ -205,9 +208,9 @@ def test_without_a_launcher_there_is_a_note_and_the_same_points(graded, monkeypa
 
 
 def test_an_mpiexec_that_starts_nothing_is_a_launcher_error(monkeypatch):
-    monkeypatch.setattr("autograder.places.launcher", lambda: ["/bin/false"])
-    monkeypatch.setattr("autograder.places.PATIENCE", 0.3)
-    with pytest.raises(LauncherError, match="/bin/false did not start 3 processes"), real.places(3):
+    monkeypatch.setattr("autograder.sessions.mpi_slots.launcher", lambda: ["/bin/false"])
+    monkeypatch.setattr("autograder.sessions.mpi_slots.PATIENCE", 0.3)
+    with pytest.raises(LauncherError, match="/bin/false did not start 3 processes"), mpi_team.places(3):
         pass
 
 
@@ -223,10 +226,10 @@ def test_every_canary_finds_a_wall_from_a_rank_too(walls, monkeypatch):
 
 def test_the_command_repeats_on_real_ranks_unless_it_is_told_not_to(tmp_path, write_notebook, monkeypatch):
     graded = []
-    monkeypatch.setattr("autograder.batch.Zygote", contextlib.nullcontext)
-    monkeypatch.setattr("autograder.batch.cores", lambda: 1)
+    monkeypatch.setattr("autograder.grading.batch.Zygote", contextlib.nullcontext)
+    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)
     monkeypatch.setattr(
-        "autograder.grade.grade", lambda *args: graded.append(args[-1]) or LabResult("ada", "pairs", 1.0)
+        "autograder.grading.grade.grade", lambda *args: graded.append(args[-1]) or LabResult("ada", "pairs", 1.0)
     )
     write_notebook("ada.ipynb", "x = 1")
     command = ["grade", str(tmp_path / "submissions"), "--allow-weak", "--out", str(tmp_path / "results")]
@@ -238,10 +241,10 @@ def test_the_command_repeats_on_real_ranks_unless_it_is_told_not_to(tmp_path, wr
 def test_a_grader_that_is_killed_leaves_no_rank_behind():
     program = """
 import time
-from autograder import real
-from autograder.zygote import Zygote
+from autograder.sessions import mpi_team
+from autograder.walls.zygote import Zygote
 if __name__ == "__main__":
-    with Zygote() as zygote, real.team(zygote, []) as ranks:
+    with Zygote() as zygote, mpi_team.team(zygote, []) as ranks:
         print("there", flush=True)
         time.sleep(60)
 """

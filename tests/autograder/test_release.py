@@ -4,7 +4,8 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from autograder import build, exercises, release
+from autograder import exercises
+from autograder.authors import build, release
 from autograder.cli import app
 
 GRADED = [slug for slug in map(build.slug_of, build.sources()) if slug in exercises.LABS]

@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+from autograder.sessions.errors import StudentError
 from typer.testing import CliRunner
 
-from autograder import doctor, landlock, sandbox
+from autograder import doctor
 from autograder.cli import app
-from autograder.remote import RemoteSession
-from autograder.student import StudentError
-from autograder.zygote import Zygote, ZygoteError
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import landlock, sandbox
+from autograder.walls.zygote import Zygote, ZygoteError
 
 walled = pytest.mark.skipif(sandbox.tier() == "weak", reason=f"no sandbox on this system: {doctor.needs()}")
 
@@ -103,7 +104,7 @@ def test_a_million_files_end_at_the_bound_and_vanish_with_the_worker(remote):
 def test_weak_isolation_is_refused_for_a_folder_unless_it_is_allowed(tmp_path, write_notebook, monkeypatch):
     write_notebook("ada.ipynb", "x = 1")
     monkeypatch.setattr(sandbox, "tier", lambda: "weak")
-    monkeypatch.setattr("autograder.batch.cores", lambda: 1)
+    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)
     command = ["grade", str(tmp_path / "submissions"), "--out", str(tmp_path / "results")]
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 4
@@ -154,6 +155,6 @@ def test_root_takes_a_spare_user_id_only_where_it_can_still_import(monkeypatch):
 
 
 def test_a_zygote_that_the_system_refuses_is_an_error_and_not_a_weaker_one(monkeypatch):
-    monkeypatch.setattr("autograder.zygote.PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr("autograder.walls.zygote.PROGRAM", "raise SystemExit(1)")
     with Zygote() as refused, tempfile.TemporaryDirectory() as folder, pytest.raises(ZygoteError):
         RemoteSession(refused, [], folder)

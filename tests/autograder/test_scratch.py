@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder import scratch
+from autograder.walls import scratch
 
 pytestmark = pytest.mark.skipif(scratch.fcntl is None, reason="this system has no locks on folders")
-MAKER = "import time; from autograder.scratch import Folder; f = Folder(); print(f.name, flush=True); time.sleep(600)"
+MAKER = (
+    "import time; from autograder.walls.scratch import Folder; f = Folder(); print(f.name, flush=True); time.sleep(600)"
+)
 
 
 @pytest.fixture(autouse=True)

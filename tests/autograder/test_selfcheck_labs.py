@@ -2,8 +2,9 @@
 
 import pytest
 
-from autograder import exercises, selfcheck
-from autograder.zygote import Zygote
+from autograder import exercises
+from autograder.grading import selfcheck
+from autograder.walls.zygote import Zygote
 
 
 @pytest.fixture(scope="module")

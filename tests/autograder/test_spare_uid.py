@@ -12,11 +12,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from autograder.sessions.errors import StudentError
 
-from autograder import doctor, namespaces, sandbox
-from autograder.remote import RemoteSession
-from autograder.student import StudentError
-from autograder.zygote import Zygote
+from autograder import doctor
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import namespaces, sandbox
+from autograder.walls.zygote import Zygote
 
 MS_BIND, DETACH = 4096, 2
 CODE = "import os\n\ndef who():\n    return os.getuid(), os.geteuid(), os.getgid(), os.getgroups()\n" + doctor.ATTACKS

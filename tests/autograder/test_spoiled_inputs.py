@@ -5,8 +5,8 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Check
+from autograder.grading.run import run_check
 from autograder.results import CheckResult
-from autograder.run import run_check
 
 HONEST = "def double(x):\n    return 2 * x\n"
 SPOILS = "def double(x):\n    x.zero_()\n    return x.clone()\n"

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from autograder.sessions.errors import StudentError
 
 from autograder import checks
-from autograder.protocol import Foreign
-from autograder.student import Handle, StudentError
+from autograder.boundary.protocol import Foreign
+from autograder.sessions.handle import Handle
 
 CODE = """
 import torch

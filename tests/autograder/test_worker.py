@@ -7,12 +7,12 @@ import time
 import psutil
 import pytest
 import torch
+from autograder.sessions.errors import StudentError
 
-from autograder import sandbox
-from autograder.remote import RemoteSession
-from autograder.sandbox import Limits
-from autograder.student import StudentError
-from autograder.zygote import Zygote
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import sandbox
+from autograder.walls.sandbox import Limits
+from autograder.walls.zygote import Zygote
 
 CODE = """
 import ctypes, os, signal, subprocess, sys, threading, time
@@ -145,7 +145,13 @@ def test_a_worker_knows_neither_the_checks_nor_the_environment(remote):
         modules, environment = session.student.seen()
     finally:
         del os.environ["HPCDL_CANARY"]
-    secrets = {"autograder.checks", "autograder.run", "autograder.results", "autograder.api", "autograder.student"}
+    secrets = {
+        "autograder.checks",
+        "autograder.grading.run",
+        "autograder.results",
+        "autograder.api",
+        "autograder.sessions.session",
+    }
     assert not secrets & set(modules)
     assert not [m for m in modules if m.startswith(("autograder.exercises", "autograder.bank"))]
     assert "HPCDL_CANARY" not in environment

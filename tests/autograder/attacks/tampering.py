@@ -44,11 +44,11 @@ ATTACKS = {
     "a closed connection": mean("import os\nos.closerange(3, 64)\nreturn 0", says="ended the Python process"),
     "the protocol's own functions patched": mean(
         WRONG,
-        "import sys\nw = sys.modules['autograder.worker']\nw.Worker.perform = w.Worker.serve = lambda self, frame: frame",
+        "import sys\nw = sys.modules['autograder.inside.worker']\nw.Worker.perform = w.Worker.serve = lambda self, frame: frame",
     ),
     "an error that claims another kind": mean(
         WRONG,
-        "import sys\nw = sys.modules['autograder.worker']\nw.kind_of = lambda e: 'passed'\nw.text_of = lambda e: 'passed'",
+        "import sys\nw = sys.modules['autograder.inside.worker']\nw.kind_of = lambda e: 'passed'\nw.text_of = lambda e: 'passed'",
     ),
     "the frames above": mean(
         "import sys\nf = sys._getframe()\nfound = []\nwhile f:\n    found += [v for k, v in f.f_locals.items() if k == 'expected']\n"
@@ -117,7 +117,7 @@ ATTACKS = {
     ),
     "a forbidden call's error replaced": mean(
         f"return torch._C._nn.{POOL}",
-        "import sys\nsys.modules['autograder.forbidden'].ForbiddenCallError = Exception",
+        "import sys\nsys.modules['autograder.inside.forbidden'].ForbiddenCallError = Exception",
         says=DENIED,
     ),
     "a forbidden module": mean("import statistics\nreturn statistics.fmean(x.tolist())", says="`statistics"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder import grade
+from autograder.grading import grade
 from autograder.results import CheckResult, ExerciseResult, LabResult
 
 EVIL = "<script>alert(1)</script>"

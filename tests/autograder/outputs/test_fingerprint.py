@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograder import fingerprint
+from autograder.inside import fingerprint
 from autograder.outputs.instructor import Overview
 
 ONE = '''
