@@ -16,7 +16,7 @@ NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 ROOT = Path(__file__).resolve().parents[2]
-PROBE = "import sys; sys.path.append(sys.argv[1]); from autograder import namespaces; namespaces.enter()"
+PROBE = "import sys; sys.path.append(sys.argv[1]); from autograder.walls import namespaces; namespaces.enter()"
 
 
 @cache

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from autograder.grading.seeds import seeds
 
 from autograder.cli import app
 from autograder.grading.run import run_exercise
+from autograder.grading.seeds import seeds
 from autograder.outputs.cli import app as export
 from autograder.sessions.local import LocalSession
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from autograder.grading.seeds import seeds
 from typer.testing import CliRunner
 
 from autograder import checks, doctor, feedback
 from autograder.authoring import Lab
 from autograder.cli import app
+from autograder.grading import real_ranks
 from autograder.grading.run import run_lab
+from autograder.grading.seeds import seeds
 from autograder.outputs.instructor import flags
 from autograder.outputs.load import for_student
 from autograder.results import LabResult
@@ -91,7 +92,7 @@ def graded(zygote):
         lab, labelled = make_lab(hidden), [(f"cell {i}", code) for i, code in enumerate(cells)]
         with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, labelled, folder) as session:
             results = run_lab(lab, session, seeds(b"", "ada"))
-        return results, mpi_team.repeat(lab, results, session, zygote)
+        return results, real_ranks.repeat(lab, results, session, zygote)
 
     yield graded
     assert wait_until(lambda: len(descendants(zygote.process.pid)) <= before)
@@ -114,14 +115,16 @@ def test_what_is_right_passes_there_too_and_leaves_nothing(graded):
         ("passed", TITLE, "passed")
     ] * 2
     assert [result.points for result in results] == [50, 50]
-    assert all(0 < last(result).seconds < mpi_team.SECONDS for result in results)
+    assert all(0 < last(result).seconds < real_ranks.SECONDS for result in results)
     assert notes == []
     assert children() == before
 
 
 def test_the_ranks_are_those_of_an_mpi(graded, monkeypatch):
     found = []
-    monkeypatch.setattr(real, "agree", lambda outcomes, run: found.append((run.p, [result for result, _ in outcomes])))
+    monkeypatch.setattr(
+        real_ranks, "agree", lambda outcomes, run: found.append((run.p, [result for result, _ in outcomes]))
+    )
     code = TOTAL.replace("comm.size", f"comm.mpi.size if {IS_REAL} else comm.size")
     graded(SWAP, code)
     assert [p for p, _ in found] == [2, 2, 3]  # swap on two ranks, total on two and on three
@@ -156,7 +159,7 @@ def test_a_rank_that_ends_is_one_message_at_once_and_the_next_exercise_gets_new_
     check = last(swap)
     assert check.message == "Your code ended the Python process (exit code 7), as os._exit does. (rank 1 of 2)"
     assert (swap.points, last(total).status) == (50, "passed")
-    assert time.monotonic() - start < mpi_team.SECONDS  # rank 0, which waits for it, was not waited for
+    assert time.monotonic() - start < real_ranks.SECONDS  # rank 0, which waits for it, was not waited for
 
 
 def test_what_a_rank_raises_there_names_the_rank_and_the_line(graded):
@@ -166,7 +169,7 @@ def test_what_a_rank_raises_there_names_the_rank_and_the_line(graded):
 
 
 def test_a_rank_that_waits_for_ever_takes_one_limit_and_says_where(graded, monkeypatch):
-    monkeypatch.setattr(real, "SECONDS", 0.7)
+    monkeypatch.setattr(real_ranks, "SECONDS", 0.7)
     swap, total = graded(only_there("comm.recv(x, 1 - comm.rank)"), TOTAL)[0]
     check = last(swap)
     assert check.kind == "timeout"
@@ -194,7 +197,7 @@ def test_what_lost_points_is_not_repeated(graded):
     ("where", "why"),
     [
         ("autograder.sessions.mpi_slots.find_launcher", "no mpiexec was found"),
-        ("autograder.sessions.mpi_team.places", "MPI did not start"),
+        ("autograder.sessions.mpi_team.slots", "MPI did not start"),
     ],
 )
 def test_without_a_launcher_there_is_a_note_and_the_same_points(graded, monkeypatch, where, why):
@@ -210,7 +213,7 @@ def test_without_a_launcher_there_is_a_note_and_the_same_points(graded, monkeypa
 def test_an_mpiexec_that_starts_nothing_is_a_launcher_error(monkeypatch):
     monkeypatch.setattr("autograder.sessions.mpi_slots.launcher", lambda: ["/bin/false"])
     monkeypatch.setattr("autograder.sessions.mpi_slots.PATIENCE", 0.3)
-    with pytest.raises(LauncherError, match="/bin/false did not start 3 processes"), mpi_team.places(3):
+    with pytest.raises(LauncherError, match="/bin/false did not start 3 processes"), mpi_team.slots(3):
         pass
 
 

@@ -7,12 +7,12 @@ import json
 import os
 
 import pytest
-from autograder.grading.seeds import seeds
 from typer.testing import CliRunner
 
 from autograder.authoring import WrongAnswer
 from autograder.cli import app
-from autograder.grading import grade
+from autograder.grading import grades
+from autograder.grading.seeds import seeds
 
 LOOP = "def count(n):\n    while True:\n        pass\ndef double(f, x):\n    return 2 * f(x)\n"
 
@@ -102,7 +102,7 @@ def test_names_that_a_spreadsheet_or_a_path_could_misread_are_harmless(tmp_path,
 
 @pytest.mark.parametrize("name", ["..", ".", "../x", "a/b", "\x00", "...", "é" * 300, ""])
 def test_a_students_name_is_one_folder_inside_the_results(name, tmp_path):
-    folder = (tmp_path / grade.safe_name(name)).resolve()
+    folder = (tmp_path / grades.safe_name(name)).resolve()
     assert folder.parent == tmp_path.resolve()
     assert len(os.fsencode(folder.name)) <= 200
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from autograder.sessions.errors import StudentError
 
 from autograder.checks import CheckFailure
+from autograder.sessions.errors import StudentError
 from hpcdl.nn.awkward import Tied
 
 RING = """
@@ -20,7 +20,7 @@ def pass_on(x, comm, shift=1):
 
 def start(session, code, seconds=20.0):
     running = session(code)
-    running.begin(seconds)
+    running.start_check(seconds)
     return running
 
 
@@ -141,7 +141,7 @@ def test_after_a_failure_the_next_run_works(session):
     running = start(session, code)
     with pytest.raises(CheckFailure):
         running.student.ranks("hang", 2, lambda rank: (torch.ones(2),))
-    running.begin(20.0)
+    running.start_check(20.0)
     assert running.student.ranks("pass_on", 2, lambda rank: (torch.ones(2),)).results == [0, 1]
 
 
@@ -172,7 +172,7 @@ def test_forged_operations_are_the_students_own_error(remote, call):
     running = start(remote, code)
     with pytest.raises(StudentError):
         running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
-    running.begin(20.0)
+    running.start_check(20.0)
     with pytest.raises(StudentError):  # and the grader goes on
         running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
 

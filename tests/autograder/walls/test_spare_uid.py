@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from autograder.sessions.errors import StudentError
 
 from autograder import doctor
+from autograder.sessions.errors import StudentError
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import namespaces, sandbox
 from autograder.walls.zygote import Zygote
@@ -51,7 +51,7 @@ def found() -> dict:
 
 
 def outcome(session: RemoteSession, name: str, args: tuple):
-    session.begin(20)
+    session.start_check(20)
     try:
         return getattr(session.student, name)(*args)
     except StudentError as error:

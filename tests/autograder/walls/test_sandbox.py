@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from autograder.sessions.errors import StudentError
 from typer.testing import CliRunner
 
 from autograder import doctor
 from autograder.cli import app
+from autograder.sessions.errors import StudentError
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import landlock, sandbox
 from autograder.walls.zygote import Zygote, ZygoteError
@@ -75,7 +75,7 @@ def test_the_canaries_find_no_wall_where_there_is_none(monkeypatch):
 @walled
 def test_what_honest_code_needs_works_inside(remote):
     session = remote(CODE)
-    session.begin(20)
+    session.start_check(20)
     assert session.student.thread() == [1]
     assert session.student.files() == "mine"
     assert session.student.libraries() == 5.0
@@ -85,7 +85,7 @@ def test_what_honest_code_needs_works_inside(remote):
 def test_the_graders_modules_cannot_be_imported_nor_its_descriptors_seen(remote):
     session = remote(CODE)
     for name in ("modules", "descriptors"):
-        session.begin(5)
+        session.start_check(5)
         with pytest.raises(StudentError) as caught:
             getattr(session.student, name)()
         assert caught.value.type in ("PermissionError", "ModuleNotFoundError", "ImportError")
@@ -94,7 +94,7 @@ def test_the_graders_modules_cannot_be_imported_nor_its_descriptors_seen(remote)
 @pytest.mark.skipif(sandbox.tier() != "namespaces", reason="a private folder needs namespaces")
 def test_a_million_files_end_at_the_bound_and_vanish_with_the_worker(remote):
     session = remote(CODE)
-    session.begin(20)
+    session.start_check(20)
     with pytest.raises(StudentError, match="No space left"):
         session.student.fill()
     assert os.listdir(session.folder) == []
@@ -131,7 +131,7 @@ def test_the_walls_take_little_time(zygote):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             with RemoteSession(zygote, [("cell", "def f(): return 1")], folder) as session:
-                session.begin(5)
+                session.start_check(5)
                 assert session.student.f() == 1
             taken.append(time.perf_counter() - start)
     assert min(taken) < 0.3

@@ -5,7 +5,6 @@ import time
 
 import pytest
 import torch
-from autograder.sessions.errors import StudentError
 from hypothesis import strategies as st
 
 from autograder import checks
@@ -13,6 +12,8 @@ from autograder.authoring import Lab
 from autograder.checks import CheckFailure
 from autograder.checks.evidence import differences
 from autograder.grading import run
+from autograder.grading.seeds import seeds
+from autograder.sessions.errors import StudentError
 
 SORT = "def sort(x): return sorted(set(x))"  # wrong for the first time where a value occurs twice
 
@@ -61,7 +62,7 @@ def test_a_property_is_checked_on_the_students_side_too_and_the_call_is_shown(se
     def any_list(student, rng):
         checks.for_all(sorts(student.sort), rng, x=st.lists(st.integers(-9, 9)))
 
-    check = run.run_lab(lab, session(SORT), run.seeds(b"", ""))[0].checks[0]
+    check = run.run_lab(lab, session(SORT), seeds(b"", ""))[0].checks[0]
     assert (check.call, check.got, check.expected) == ("sort([0, 0])", "[0]", "[0, 0]")
 
 
@@ -172,6 +173,6 @@ def test_a_share_of_the_points_reaches_the_result(session):
         student.f()
         raise CheckFailure("slow", share=0.35)
 
-    result = run.run_lab(lab, session("def f(): pass"), run.seeds(b"", ""))[0]
+    result = run.run_lab(lab, session("def f(): pass"), seeds(b"", ""))[0]
     assert (result.points, result.status) == (3.5, "failed")
     assert type(result.checks[0])(**vars(result.checks[0])).points == 3.5

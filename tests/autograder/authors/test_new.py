@@ -8,7 +8,7 @@ import pytest
 
 from autograder.authors import new
 
-GUIDE = (Path(__file__).resolve().parents[2] / "autograder" / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).resolve().parents[3] / "autograder" / "README.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"```python\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)
 
 

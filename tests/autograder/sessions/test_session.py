@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from autograder.sessions.errors import StudentError
 
 from autograder import checks
 from autograder.boundary.protocol import Foreign
+from autograder.sessions.errors import StudentError
 from autograder.sessions.handle import Handle
 
 CODE = """
@@ -103,7 +103,7 @@ def recurse():
 @pytest.fixture
 def student(session):
     running = session(CODE)
-    running.begin(20)
+    running.start_check(20)
     return running.student
 
 
@@ -135,7 +135,7 @@ def test_after_the_call_the_arguments_hold_what_the_code_left_in_them(student):
 
 def test_only_what_changed_comes_back(local):
     session = local("def f(a, b, c):\n    a[1].append(3)\n    b['y'] = b.pop('x')\n    c[0] = c[0]\n")
-    session.begin(5)
+    session.start_check(5)
     serve, answers = session.worker.serve, []
     session.worker.serve = lambda frame: answers.append(serve(frame)) or answers[-1]
     a, b, c, x = [1, [2]], {"x": 1}, [{"k": 1}], torch.ones(2)
@@ -217,7 +217,7 @@ def test_a_verdict_inside_a_function_of_the_check_is_not_the_students_to_swallow
 
 def test_code_that_swallows_the_interruption_is_stopped_all_the_same(session):
     running = session(CODE)
-    running.begin(0.3)
+    running.start_check(0.3)
     error = problem(running.student.stubborn)
     assert error.kind == "timeout"
     assert "0.3 s" in error.text
@@ -225,14 +225,14 @@ def test_code_that_swallows_the_interruption_is_stopped_all_the_same(session):
 
 def test_the_last_call_is_shown_with_the_values_from_before_it(session):
     running = session(CODE)
-    running.begin(5)
+    running.start_check(5)
     running.student.spoil(torch.ones(2), {}, torch.Generator(), [1])
     assert running.last_call() == "spoil(tensor([1., 1.], float32), {}, a torch.Generator, [1])"
 
 
 def test_a_handle_of_an_earlier_check_cannot_be_called(session):
     running = session("kept = []\ndef keep(f):\n    kept.append(f)\ndef use():\n    return kept[0](1)\n")
-    running.begin(5)
+    running.start_check(5)
     running.student.keep(lambda x: x)
-    running.begin(5)
+    running.start_check(5)
     assert "never given out" in problem(running.student.use).text

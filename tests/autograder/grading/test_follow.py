@@ -6,7 +6,6 @@ import types
 
 import pytest
 import torch
-from autograder.grading.seeds import seeds
 
 from autograder import checks, exercises, feedback
 from autograder.authoring import Lab, WrongAnswer
@@ -15,6 +14,7 @@ from autograder.grading import follow, selfcheck
 from autograder.grading.grade import functions, grade
 from autograder.grading.layouts import Submission
 from autograder.grading.run import run_lab
+from autograder.grading.seeds import seeds
 from autograder.inside import source
 from autograder.sessions.remote import RemoteSession
 

@@ -7,8 +7,8 @@ import time
 import psutil
 import pytest
 import torch
-from autograder.sessions.errors import StudentError
 
+from autograder.sessions.errors import StudentError
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import sandbox
 from autograder.walls.sandbox import Limits
@@ -66,7 +66,7 @@ def big_file():
 
 
 def problem(session, name, seconds=1.0):
-    session.begin(seconds)
+    session.start_check(seconds)
     start = time.monotonic()
     with pytest.raises(StudentError) as caught:
         getattr(session.student, name)()
@@ -90,7 +90,7 @@ def test_an_end_by_any_means_costs_that_check_and_not_the_next(remote, name, kin
     assert error.kind == kind
     assert text in error.text
     assert seconds < 10  # a busy machine gives the code up to four times its limit
-    session.begin(5)
+    session.start_check(5)
     assert session.student.fine(1) == 2
 
 
@@ -113,7 +113,7 @@ def test_a_file_has_a_bound(remote):
 
 def test_prints_go_nowhere_and_decide_nothing(remote, capfd):
     session = remote(CODE)
-    session.begin(5)
+    session.start_check(5)
     assert session.student.fake_report() is None
     assert session.student.flood() == 1
     assert capfd.readouterr().out == ""
@@ -122,7 +122,7 @@ def test_prints_go_nowhere_and_decide_nothing(remote, capfd):
 def test_a_daemon_in_a_session_of_its_own_ends_with_its_worker(monkeypatch, tmp_path):
     monkeypatch.setattr(sandbox, "tier", lambda: "weak")  # elsewhere it cannot even start
     with Zygote() as zygote, RemoteSession(zygote, [("cell 1", CODE)], str(tmp_path)) as session:
-        session.begin(10)
+        session.start_check(10)
         pid = session.student.daemon()
         assert psutil.pid_exists(pid)
         session.close()
@@ -132,7 +132,7 @@ def test_a_daemon_in_a_session_of_its_own_ends_with_its_worker(monkeypatch, tmp_
 def test_a_worker_may_use_threads_of_torch(remote):
     torch.ones(300, 300) @ torch.ones(300, 300)  # threads of the grader's own, which no worker inherits
     session = remote(CODE)
-    session.begin(10)
+    session.start_check(10)
     assert session.student.two_threads() == 300.0
 
 
@@ -141,32 +141,25 @@ def test_a_worker_knows_neither_the_checks_nor_the_environment(remote):
     try:
         code = "import os, sys\ndef seen():\n    return sorted(sys.modules), sorted(os.environ)\n"
         session = remote(code)
-        session.begin(5)
+        session.start_check(5)
         modules, environment = session.student.seen()
     finally:
         del os.environ["HPCDL_CANARY"]
-    secrets = {
-        "autograder.checks",
-        "autograder.grading.run",
-        "autograder.results",
-        "autograder.api",
-        "autograder.sessions.session",
-    }
-    assert not secrets & set(modules)
-    assert not [m for m in modules if m.startswith(("autograder.exercises", "autograder.bank"))]
+    rooms = {module.split(".")[1] for module in modules if module.startswith("autograder.")}
+    assert rooms == {"boundary", "inside", "walls"}
     assert "HPCDL_CANARY" not in environment
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(remote):
     session = remote("x = 1", "1 / 0", "def f():\n    return x\n")
-    session.begin(5)
+    session.start_check(5)
     assert session.student.f() == 1
     assert session.problems["cell 2"].type == "ZeroDivisionError"
 
 
 def test_a_cell_that_ends_the_process_is_left_out(remote):
     session = remote("x = 1", "import os; os._exit(1)", "def f():\n    return x\n")
-    session.begin(5)
+    session.start_check(5)
     assert session.student.f() == 1
     assert list(session.problems) == ["cell 2"]
 
@@ -207,20 +200,20 @@ def fine(x):
 
 def test_an_answer_that_was_written_ahead_of_time_answers_nothing(remote):
     session = remote(FORGING)
-    session.begin(5)
+    session.start_check(5)
     worker = session.pid
     assert [session.student.ahead(), session.student.fine(1), session.student.fine(2)] == [1, 2, 3]
-    session.begin(5)
+    session.start_check(5)
     assert [session.student.fine(3), session.pid] == [4, worker]
 
 
 def test_code_that_answers_its_own_call_gives_no_other_calls_value(remote):
     session = remote(FORGING)
-    session.begin(5)
+    session.start_check(5)
     worker = session.pid
     assert [session.student.with_its_mark(), session.student.fine(1)] == [42, 2]  # it might as well return 42
     assert session.student.with_its_mark() == 42
     select.select([session.grader.sock], [], [], 5)  # the worker's own answer is on its way, and stays there
-    session.begin(5)  # as it was left over
+    session.start_check(5)  # as it was left over
     assert session.student.fine(1) == 2
     assert session.pid != worker

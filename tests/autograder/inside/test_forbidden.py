@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from autograder.authoring import Lab
 from autograder.grading import run
+from autograder.grading.seeds import seeds
 from autograder.grading.selfcheck import declared
 from autograder.inside import forbidden
 from autograder.outputs.instructor import flags
@@ -66,7 +67,7 @@ def make_lab(forbid=forbidden.CONVOLUTION, **more) -> Lab:
 
 
 def result_of(session, lab=None):
-    return run.run_lab(lab or make_lab(), session, run.seeds(b"", ""))[0]
+    return run.run_lab(lab or make_lab(), session, seeds(b"", ""))[0]
 
 
 def test_an_answer_that_does_without_passes(session):
@@ -236,5 +237,5 @@ def test_operators_are_counted_while_the_students_code_runs(session):
         found.append(counts)
 
     code = "def products(x, n):\n    for _ in range(n): x = x @ x / 3\n    return x"
-    assert run.run_lab(lab, session(code), run.seeds(b"", ""))[0].passed
+    assert run.run_lab(lab, session(code), seeds(b"", ""))[0].passed
     assert found == [{"aten::mm": 4}]

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 
 import pytest
-from autograder.grading.seeds import seeds
 
 from autograder import exercises, feedback
 from autograder.authoring import Lab
@@ -12,6 +11,7 @@ from autograder.authors import build
 from autograder.grading import batch, pace
 from autograder.grading.layouts import Submission
 from autograder.grading.run import GRACE, run_lab
+from autograder.grading.seeds import seeds
 from autograder.grading.store import Store
 
 NAMES = ("one", "two", "three", "four", "five")
