@@ -101,6 +101,11 @@ class Lab:
     def points(self) -> float:
         return sum(exercise.points for exercise in self.exercises.values())
 
+    @property
+    def functions(self) -> list[str]:
+        """The names that a submission of the lab defines."""
+        return [name for exercise in self.exercises.values() for name in exercise.functions]
+
     def add(self, exercise: Exercise) -> Exercise:
         """Make `exercise` the lab's last one; ValueError for a name that is taken, or `uses` of what is not before."""
         name = exercise.name

@@ -7,7 +7,6 @@ reference's `feedforward` in the place of the student's. The better result count
 from functools import cache
 
 from autograder.authoring import Exercise, Lab
-from autograder.authors import build
 from autograder.inside import source
 from autograder.inside.worker import REFERENCE
 from autograder.results import ExerciseResult
@@ -15,6 +14,7 @@ from autograder.sessions.remote import RemoteSession
 from autograder.walls import scratch
 from autograder.walls.zygote import Zygote
 
+from . import reference
 from .run import Limit, full, run_exercise
 from .seeds import Seeds
 
@@ -28,7 +28,7 @@ def follow_through(
         broken = [name for name in used(lab, exercise) if not results[name].passed]
         functions = [function for name in broken for function in lab.exercises[name].functions]
         if functions and may_change(found[index], functions):
-            statements = reference(lab.slug, tuple(functions), exercise.functions)
+            statements = replacement(lab.slug, tuple(functions), exercise.functions)
             again = repeat(exercise, [*cells, *statements], zygote, seed_of, limit)
             again.forbidden = found[index].forbidden or again.forbidden
             if again.points > found[index].points:
@@ -55,16 +55,10 @@ def repeat(exercise: Exercise, cells: list, zygote: Zygote, seed_of: Seeds, limi
 
 
 @cache
-def reference(slug: str, functions: tuple[str, ...], keep: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The statements of the solved lab that define `functions`, but none of `keep`; [] where its source is not here."""
-    try:
-        solved = build.code(slug)
-    except FileNotFoundError:  # an installed package has no sources of labs
-        return []
-    cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(solved)]
-    statements, _ = source.needed(cells, list(functions))
-    own = set(keep)
-    return [(REFERENCE, code) for _, code in statements if not own & source.defined_names([("", code)])]
+def replacement(slug: str, functions: tuple[str, ...], keep: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The reference's statements that define `functions`, but none of `keep`, which stay the student's."""
+    own, found = set(keep), reference.statements(slug, list(functions))
+    return [(REFERENCE, code) for _, code in found if not own & source.defined_names([("", code)])]
 
 
 def said(broken: list[str]) -> str:

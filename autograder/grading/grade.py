@@ -68,16 +68,12 @@ def grade_notebook(
     content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes, mpi: bool = False
 ) -> LabResult:
     """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
-    cells, notes = source.needed(content.cells, functions(lab))
+    cells, notes = source.needed(content.cells, lab.functions)
     with scratch.Folder() as folder, RemoteSession(zygote, cells, folder) as session:
         result = grade_session(session, content.notes + notes, lab, student, secret)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
     return result
-
-
-def functions(lab: Lab) -> list[str]:
-    return [name for exercise in lab.exercises.values() for name in exercise.functions]
 
 
 def grade_session(

@@ -7,12 +7,11 @@ slow keeps its points. Where the reference is not at hand every check keeps its 
 import itertools
 
 from autograder.authoring import Check, Exercise, Lab
-from autograder.authors import build
-from autograder.inside import source
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import scratch
 from autograder.walls.zygote import Zygote
 
+from . import reference
 from .run import run_lab
 from .seeds import seeds
 
@@ -39,12 +38,8 @@ def reference_seconds(lab: Lab, zygote: Zygote) -> dict[str, float]:
 
 
 def _measure(lab: Lab, zygote: Zygote) -> dict[str, float]:
-    try:
-        solved = build.code(lab.slug)
-    except FileNotFoundError:  # an installed package has no sources of labs
+    if not (statements := reference.statements(lab.slug, lab.functions)):
         return {}
-    cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(solved)]
-    statements, _ = source.needed(cells, [name for exercise in lab.exercises.values() for name in exercise.functions])
     with scratch.Folder() as folder, RemoteSession(zygote, statements, folder) as session:
         rounds = [run_lab(lab, session, seeds(b"", "reference")) for _ in range(2)]  # the first warms up
     found: dict[str, float] = {}

@@ -93,8 +93,8 @@ def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: 
     """Say what to do in place of a forbidden call, and put those that were made on the record."""
     verdict.why = exercise.instead
     for made in session.denied:
-        place = f" in line {made.line} of {made.function}: {made.source}" if made.line else ""
-        if (call := f"{made.text}{place}") not in result.forbidden:
+        location = f" in line {made.line} of {made.function}: {made.source}" if made.line else ""
+        if (call := f"{made.text}{location}") not in result.forbidden:
             result.forbidden.append(call)
 
 

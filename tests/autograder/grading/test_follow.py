@@ -11,7 +11,7 @@ from autograder import checks, exercises, feedback
 from autograder.authoring import Lab, WrongAnswer
 from autograder.authors import build
 from autograder.grading import follow, selfcheck
-from autograder.grading.grade import functions, grade
+from autograder.grading.grade import grade
 from autograder.grading.layouts import Submission
 from autograder.grading.run import run_lab
 from autograder.grading.seeds import seeds
@@ -90,14 +90,14 @@ def graded(tmp_path, monkeypatch, zygote, write_notebook):
     monkeypatch.setattr(exercises, "LABS", ("chain",))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(build, "LABS_DIR", tmp_path)
-    follow.reference.cache_clear()
+    follow.replacement.cache_clear()
 
     def graded(*cells):
         path = write_notebook("ada.ipynb", *cells, hpcdl={"lab": "chain"})
         return grade(Submission("ada", path), zygote, b"secret")
 
     yield graded
-    follow.reference.cache_clear()
+    follow.replacement.cache_clear()
 
 
 def points(result) -> list[float]:
@@ -179,7 +179,7 @@ def test_a_mistake_in_a_lab_costs_its_own_points_alone(slug, zygote):
     firsts = {answer.exercise: answer for answer, _ in reversed(spread(slug))}
     assert len(firsts) >= 2
     for answer in firsts.values():
-        cells, _ = source.needed([*solved, (selfcheck.WRONG, answer.source)], functions(lab))
+        cells, _ = source.needed([*solved, (selfcheck.WRONG, answer.source)], lab.functions)
         with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, cells, folder) as session:
             results = run_lab(lab, session, seeds(b"", "ada"))
         follow.follow_through(lab, results, cells, zygote, seeds(b"", "ada"))
