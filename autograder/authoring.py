@@ -54,9 +54,9 @@ class Exercise:
     points: float
     minutes: int
     functions: tuple[str, ...] = ()
-    forbid: tuple[str, ...] = ()  # see `forbidden`
+    forbid: tuple[str, ...] = ()  # see `inside.forbidden`
     instead: str = ""
-    uses: tuple[str, ...] = ()  # see `follow`
+    uses: tuple[str, ...] = ()  # see `grading.follow`
     lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
     checks: dict[str, Check] = field(default_factory=dict, init=False)
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.outputs import cli as outputs
+from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
 
 from . import exercises
 

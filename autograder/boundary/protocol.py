@@ -2,7 +2,7 @@
 
 A frame is `<u32 header length><u64 body length><header><body>`. The header is a JSON list; plain values stand for
 themselves, everything else is a tagged list such as `["tensor", "float32", [2, 3], false]`, whose bytes are the next
-buffer (`encode.py` writes the nodes, `decode.py` reads them). Every count, depth and length is capped; a frame that
+buffer (`encode` writes the nodes, `decode` reads them). Every count, depth and length is capped; a frame that
 breaks a rule is a `ProtocolError`.
 """
 

@@ -106,7 +106,7 @@ def _test(exercise: str, check: CheckResult, number: str) -> dict:
 
 def grade(root: Path, slug: str) -> LabResult:
     """Grade what Gradescope put into `root/submission`; of several notebooks the newest counts."""
-    from autograder.grading import batch, grades, layouts, seeds
+    from autograder.grading import batch, grades, layouts, seeds  # on first use: a bundle is written without them
 
     student = _student(root / "submission_metadata.json")
     found = layouts.submissions(root / "submission")
