@@ -5,6 +5,8 @@ trusted side, where the simulated machine matches messages, keeps the time and w
 do not.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from hpcdl.comm import Communicator
@@ -20,7 +22,7 @@ class _Posted(Request):
 class WireComm(Communicator):
     """Rank `rank` of `size`, in the student's process; `operate` calls its desk, `namespace` is the student's."""
 
-    def __init__(self, rank: int, size: int, operate, namespace: dict):
+    def __init__(self, rank: int, size: int, operate: Callable, namespace: dict):
         self.rank, self.size, self._operate, self._namespace = rank, size, operate, namespace
         self._posted, self._unposted = 0, []
 

@@ -132,7 +132,7 @@ class RemoteSession(Session):
         self.worker_forbids = self.forbidden
         return True
 
-    def timed(self, target, args, kwargs, objects):
+    def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool):
         if not self.pid:
             raise StudentError(
                 "ended", "Your notebook's cells end or stop the Python process, so nothing can be called."

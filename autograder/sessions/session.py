@@ -6,7 +6,7 @@ same frames, so a check sees the same values either way.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from autograder.boundary.limits import Stopwatch
 from hpcdl.comm import Simulation
@@ -23,12 +23,14 @@ class Student:
     def __init__(self, session: "Session"):
         self.__dict__["_session"] = session
 
-    def ranks(self, name: str, p: int, args_for, kwargs: dict | None = None, **machine):
-        """Call `name` on each of `p` ranks of a simulated machine; see `autograder.sessions.ranks`."""
-        return self._session.run_ranks(name, p, args_for, kwargs, **machine)
+    def ranks(
+        self, name: str, p: int, args_for: Callable[[int], tuple], kwargs: dict | None = None, **options
+    ) -> Ranks:
+        """Call `name` on each of `p` ranks of a simulated machine; `options` are those of `Session.run_ranks`."""
+        return self._session.run_ranks(name, p, args_for, kwargs, **options)
 
     @contextlib.contextmanager
-    def operations(self, *operators: str):
+    def operations(self, *operators: str) -> Iterator[dict[str, int]]:
         """Count the calls of torch's operators that the student's code makes in the block, by name.
 
             with student.operations("aten::mm", "aten::addmm", "aten::bmm") as counts:
@@ -99,7 +101,7 @@ class Session:
         self.touched, self.protected = False, protected
         self.denied = []
 
-    def call_by_name(self, name: str, args, kwargs):
+    def call_by_name(self, name: str, args: tuple, kwargs: dict):
         if self.protected:
             args, kwargs = copied((args, kwargs), {})
         self.grader.changed = False
@@ -132,7 +134,7 @@ class Session:
         """Do the call on the ranks of a simulated machine."""
         raise NotImplementedError
 
-    def timed(self, target, args, kwargs, objects):
+    def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool):
         """Call within the time that is left. The worker stops the call itself, and so can say in which line it was."""
         if self.left <= 0:
             raise self.timeout()
