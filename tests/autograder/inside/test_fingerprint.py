@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograder.inside import fingerprint
-from autograder.outputs.instructor import Overview
 
 ONE = '''
 def f(x, y):
@@ -61,14 +60,3 @@ def test_deep_nesting_has_none():
 @given(st.text(max_size=80))
 def test_nothing_that_is_written_raises(code):
     assert isinstance(of(code), str)
-
-
-def test_the_instructor_sees_who_shares_code_those_with_the_most_exercises_first(make_result):
-    found = [make_result(name) for name in "abcd"]
-    for result, codes in zip(found, [("1", "2"), ("1", "2"), ("3", "4"), ("5", "4")], strict=True):
-        for exercise, code in zip(result.exercises, codes, strict=True):
-            exercise.fingerprint = code
-    (who, what), (others, less) = Overview(found).flags
-    assert (who, others) == ("a, b", "c, d")
-    assert "tiny.mean, tiny.count" in what
-    assert less.endswith("in tiny.count")
