@@ -54,7 +54,7 @@ lint: .venv/.installed-test
 	@$(BIN)/ruff format --check .
 
 labs: .venv/.installed-test
-	@$(BIN)/python -m autograder.build
+	@$(BIN)/python -m autograder.authors.build
 
 docs: .venv/.installed-test
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build

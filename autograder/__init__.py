@@ -1,6 +1,20 @@
 """Grading of the course: checks in the notebook, grades for a folder of submissions.
 
-Values cross the boundary to student code, verdicts never do (see `autograder/README.md`).
+Values cross the boundary to student code, verdicts never do (see `autograder/README.md`). The rooms lie along it:
+
+    boundary     what both sides speak: frames, values, calls, time limits
+    inside       what runs beside the student's code: no check, no answer
+    walls        what holds that process: the sandbox, and the zygote that forks it
+    sessions     how a check reaches the code, in this process, in a walled one, on several ranks
+    checks       what checks are made of: the ladder, evidence, sums over ranks, number formats
+    exercises    each lab's checks; `bank` has the wrong answers that prove them
+    authors      from a lab's source to its notebooks
+    grading      from a file to a grade: its docstring walks the whole way
+    outputs      from results to pages and course systems
+
+`cli` is the command, `api` what a notebook calls, `authoring` how a lab is declared, `results` what was found,
+`feedback` how it is told, `show` how values are written, `doctor` tries the walls. tests/test_architecture.py says who
+may import whom.
 """
 
 

@@ -5,12 +5,14 @@ import difflib
 import io
 import sys
 
+from autograder.grading.run import run_exercise
+from autograder.grading.seeds import seeds
+from autograder.sessions.local import LocalSession
+
 from . import exercises
 from .authoring import Exercise, Lab
 from .feedback import Feedback
-from .local import LocalSession
 from .results import ExerciseResult
-from .run import run_exercise, seeds
 
 SEEDS = seeds(b"notebook", "")  # the same inputs at every press of the button, so that a failure can be followed
 PRINTED = 2000  # characters of a student's own prints that are shown

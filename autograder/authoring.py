@@ -54,9 +54,9 @@ class Exercise:
     points: float
     minutes: int
     functions: tuple[str, ...] = ()
-    forbid: tuple[str, ...] = ()  # see `forbidden`
+    forbid: tuple[str, ...] = ()  # see `inside.forbidden`
     instead: str = ""
-    uses: tuple[str, ...] = ()  # see `follow`
+    uses: tuple[str, ...] = ()  # see `grading.follow`
     lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
     checks: dict[str, Check] = field(default_factory=dict, init=False)
 
@@ -100,6 +100,11 @@ class Lab:
     @property
     def points(self) -> float:
         return sum(exercise.points for exercise in self.exercises.values())
+
+    @property
+    def functions(self) -> list[str]:
+        """The names that a submission of the lab defines."""
+        return [name for exercise in self.exercises.values() for name in exercise.functions]
 
     def add(self, exercise: Exercise) -> Exercise:
         """Make `exercise` the lab's last one; ValueError for a name that is taken, or `uses` of what is not before."""

@@ -9,8 +9,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
+
 from . import exercises
-from .outputs import cli as outputs
 
 app = typer.Typer(
     help="Checks and grades the labs of hpcdl.",
@@ -61,8 +62,8 @@ def grade(
     Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
     4: this system offers weak isolation only.
     """
-    from . import batch, layouts, sandbox, store
-    from . import grade as grading
+    from autograder.grading import batch, grades, layouts, seeds, store
+    from autograder.walls import sandbox
 
     only, todo = lab_named(lab), layouts.submissions(submissions)
     if not todo:
@@ -76,12 +77,12 @@ def grade(
     try:
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
-            secret = grading.course_secret(out, secret_file)
+            secret = seeds.course_secret(out, secret_file)
             for submission, result in batch.grade_all(todo, secret, only, kept, lanes or batch.cores(), mpi):
                 done.append((submission, result))
                 bar.update(task, advance=1, description=escape(result.student[:30]))
-            results = grading.newest_of_each(done)
-            grading.write(results, out)
+            results = grades.newest_of_each(done)
+            grades.write(results, out)
     except store.BusyError as error:
         console.print(f"{error}.", markup=False)
         raise typer.Exit(3) from None
@@ -102,11 +103,10 @@ def grade_one(
 
     Exit code 0: the file is written, with a grade or the reason why there is none.
     """
-    from . import batch, layouts, store
-    from . import grade as grading
+    from autograder.grading import batch, layouts, seeds, store
 
     todo = [layouts.Submission(student or submission.stem, submission)]
-    secret = grading.course_secret(out.parent, secret_file)
+    secret = seeds.course_secret(out.parent, secret_file)
     ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
     store.write_json(result, out)
     console.print(summary([result]))
@@ -118,8 +118,10 @@ def check(
     lab: Annotated[str | None, typer.Option(help="Check it as this lab (default: see from the notebook).")] = None,
 ) -> None:
     """Check one notebook as grading would. Exit code 0: all points; 1: not all; 2: it cannot be graded."""
-    from . import batch, feedback, layouts
-    from .outputs.load import for_student
+    from autograder.grading import batch, layouts
+    from autograder.outputs.load import for_student
+
+    from . import feedback
 
     ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab))
     result = for_student(result)
@@ -144,10 +146,11 @@ def replay(
 
     Exit code 0: the same points; 1: other points; 2: there is no such exercise, or the file cannot be read.
     """
+    from autograder.grading import replay as replaying
+    from autograder.inside.notebook import UngradableError
+    from autograder.walls.zygote import Zygote
+
     from . import feedback
-    from . import replay as replaying
-    from .notebook import UngradableError
-    from .zygote import Zygote
 
     try:
         with Zygote() as zygote:
@@ -163,8 +166,9 @@ def replay(
 @app.command()
 def doctor() -> None:
     """Say how students' code is walled in here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
+    from autograder.walls import sandbox
+
     from . import doctor as attacks
-    from . import sandbox
 
     console.print(f"Isolation: {sandbox.words()}.")
     for need, there in attacks.needs().items():
@@ -180,8 +184,8 @@ def selfcheck(
     slugs: Annotated[list[str] | None, typer.Argument(help="Labs to prove (default: all).")] = None,
 ) -> None:
     """Prove a lab's checks: the reference has 100, blank 0, and each known mistake loses exactly its points."""
-    from .selfcheck import selfcheck as findings
-    from .zygote import Zygote
+    from autograder.grading.selfcheck import selfcheck as findings
+    from autograder.walls.zygote import Zygote
 
     failed = 0
     with Zygote() as zygote:
@@ -202,7 +206,7 @@ def new(
     title: Annotated[str, typer.Option(help="Its title.")],
 ) -> None:
     """Begin a lab in a clone of the course: write its three files, with one complete exercise to change into yours."""
-    from . import new as making
+    from autograder.authors import new as making
 
     try:
         paths = making.write(slug, number, title)
@@ -211,7 +215,7 @@ def new(
         raise typer.Exit(2) from None
     root = making.PACKAGE.parent
     console.print(f"Wrote {', '.join(str(path.relative_to(root)) for path in paths)}.", markup=False, soft_wrap=True)
-    console.print(f"Next: python -m autograder.build, then autograder selfcheck {slug}.", markup=False)
+    console.print(f"Next: python -m autograder.authors.build, then autograder selfcheck {slug}.", markup=False)
 
 
 @app.command()
@@ -222,7 +226,7 @@ def release(
     requirement: Annotated[str, typer.Option(help="What students install: a version, a URL, a wheel.")] = "",
 ) -> None:
     """Write what students get: notebooks without solutions, requirements, README, rules for coding assistants."""
-    from . import release as releasing
+    from autograder.authors import release as releasing
 
     if all_labs == bool(lab):
         raise typer.BadParameter("say which labs: --lab 04 (a number or a slug), or --all")

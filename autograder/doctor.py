@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.sessions import mpi_team
+from autograder.sessions.errors import StudentError
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import landlock, namespaces, sandbox, syscalls
+from autograder.walls.zygote import Zygote
 from hpcdl.cluster.launcher import LauncherError
-
-from . import landlock, namespaces, real, sandbox, syscalls
-from .remote import RemoteSession
-from .student import StudentError
-from .zygote import Zygote
 
 # Each function returns what it got hold of; an exception, or nothing, is a wall that holds.
 ATTACKS = """
@@ -68,7 +68,7 @@ PLANTED = Path(sys.prefix, f"hpcdl_canary_{os.getpid()}")
 
 
 @dataclass(frozen=True)
-class Finding:
+class AttackOutcome:
     """One attack: what it tried, whether the wall held, and what came of it."""
 
     title: str
@@ -86,7 +86,7 @@ def needs() -> dict[str, bool]:
     }
 
 
-def attack(mpi: bool = False) -> list[Finding]:
+def attack(mpi: bool = False) -> list[AttackOutcome]:
     """The findings of all attacks, from a worker of the tier that this system has. It touches what it makes alone.
 
     With `mpi` the worker is a rank of a real MPI; LauncherError where there is none.
@@ -120,31 +120,31 @@ def attack(mpi: bool = False) -> list[Finding]:
         return [_finding(session, title, *attempt) for title, attempt in attempts.items()]
 
 
-def from_a_rank() -> Finding:
+def from_a_rank() -> AttackOutcome:
     """All of them from a rank of a real MPI, in one finding; where there is no MPI there is nothing to wall in."""
     title = "do any of this from a rank of a real MPI"
     try:
         broken = [finding.title for finding in attack(mpi=True) if not finding.held]
     except LauncherError as error:
-        return Finding(title, True, f"not tried: {error}")
-    return Finding(title, not broken, f"it can: {', '.join(broken)}" if broken else "refused, all of it")
+        return AttackOutcome(title, True, f"not tried: {error}")
+    return AttackOutcome(title, not broken, f"it can: {', '.join(broken)}" if broken else "refused, all of it")
 
 
 @contextlib.contextmanager
 def _rank(zygote: Zygote) -> Iterator[RemoteSession]:
-    with real.team(zygote, CELLS) as ranks:
-        ranks.begin(real.SECONDS)
+    with mpi_team.team(zygote, CELLS) as ranks:
+        ranks.start_check(mpi_team.SECONDS)
         yield ranks.ranks[0]
 
 
-def _finding(session: RemoteSession, title: str, name: str, *args) -> Finding:
-    session.begin(10)
+def _finding(session: RemoteSession, title: str, name: str, *args) -> AttackOutcome:
+    session.start_check(10)
     try:
         got = getattr(session.student, name)(*args)
     except StudentError as error:
         # an attack that never ran has proved nothing
-        return Finding(title, error.kind == "exception", f"refused ({error.type}: {error.text[:60]})")
-    return Finding(title, False, f"it can: {str(got)[:60]}")
+        return AttackOutcome(title, error.kind == "exception", f"refused ({error.type}: {error.text[:60]})")
+    return AttackOutcome(title, False, f"it can: {str(got)[:60]}")
 
 
 @contextlib.contextmanager

@@ -59,10 +59,10 @@ def points(check: CheckResult) -> str:
 
 def facts(check: CheckResult) -> list[tuple[str, str]]:
     """What to show beside a failed check's sentence, as (label, text)."""
-    place = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
+    location = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
     if check.line and not check.source:
-        place = f"line {check.line} of {check.function}"
-    shown = [("call", check.call), ("got", check.got), ("expected", check.expected), ("where", place)]
+        location = f"line {check.line} of {check.function}"
+    shown = [("call", check.call), ("got", check.got), ("expected", check.expected), ("where", location)]
     return [(label, value) for label, value in shown if value]
 
 

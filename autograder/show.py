@@ -1,6 +1,6 @@
 """Values as short text: exact where they are small, summarised where they are big, never code of the student's.
 
-Everything shown here has crossed the boundary, so it is of a plain, exact type (see `protocol.py`).
+Everything shown here has crossed the boundary, so it is of a plain, exact type (see `boundary.protocol`).
 """
 
 import math

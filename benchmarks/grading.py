@@ -27,12 +27,16 @@ from machine import describe
 from rich.console import Console
 from rich.table import Table
 
-from autograder import batch, build, checks, exercises, run, sandbox
+from autograder import checks, exercises
 from autograder.authoring import Lab
-from autograder.layouts import Submission
-from autograder.remote import RemoteSession
-from autograder.store import Store
-from autograder.zygote import Zygote
+from autograder.authors import build
+from autograder.grading import batch, run
+from autograder.grading.layouts import Submission
+from autograder.grading.seeds import seeds
+from autograder.grading.store import Store
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import sandbox
+from autograder.walls.zygote import Zygote
 
 SECRET = b"benchmark"
 STUDENTS = {"right": False, "wrong": True}  # whose last exercise is wrong
@@ -169,7 +173,7 @@ def trouble(folder: Path, count: int) -> dict[str, list[float]]:
             for _ in range(times):
                 with RemoteSession(zygote, [("cell 1", code)], str(folder)) as session:
                     begin = time.perf_counter()
-                    result = run.run_exercise(exercise, session, run.seeds(SECRET, ""))
+                    result = run.run_exercise(exercise, session, seeds(SECRET, ""))
                     found[name].append(time.perf_counter() - begin)
                 assert result.points == 0
                 assert name != "deadlock" or "deadlock" in result.checks[0].message, result.checks[0]

@@ -24,7 +24,7 @@ from machine import describe
 from rich.console import Console
 from rich.table import Table
 
-from autograder import build
+from autograder.authors import build
 
 OUT = Path("benchmarks/results/labs.json")
 LIMITS = {"seconds": 60, "megabytes": 700}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import nbformat
 
-from autograder import build
-from autograder.selfcheck import bank
+from autograder.authors import build
+from autograder.grading.selfcheck import bank
 
 SLUG = "gradient_descent"
 NAMES = [

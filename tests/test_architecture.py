@@ -1,6 +1,7 @@
-"""The house: imports run one way, and `import hpcdl` is light and quick."""
+"""The house: imports run one way and never in a circle, rooms keep to what they may know, `import hpcdl` is quick."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,102 @@ def test_imports_run_one_way(path):
 def test_the_levels_name_every_part_of_the_package():
     parts = {part_of(".".join(path.relative_to(ROOT).with_suffix("").parts)) for path in modules()}
     assert parts - {"hpcdl.__init__"} <= set(LEVEL)
+
+
+# Circles. An import inside a function counts too: it hides a circle, and does not remove it.
+
+WITHOUT_CIRCLES = ("autograder",)  # hpcdl joins when its last one is gone
+EXCEPTIONS: dict[tuple[str, str], str] = {}  # (importer, imported) -> the reason why this import does not count
+
+
+def names() -> dict[str, Path]:
+    """Each module of the two packages by its dotted name, a package by its `__init__`."""
+    return {dotted(path): path for path in modules()}
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(name: str, path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules that the module `name` imports, anywhere in it; of a package the one that holds what is asked for."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            inner = {f"{base}.{alias.name}" for alias in node.names}
+            found |= {each if each in known else base for each in inner}
+    return {other for other in found & set(known) if (name, other) not in EXCEPTIONS}
+
+
+@functools.cache
+def graph() -> dict[str, set[str]]:
+    known = names()
+    return {name: imported(name, path, known) for name, path in known.items()}
+
+
+def reached(start: str, edges: dict[str, set[str]]) -> set[str]:
+    """What `start` imports, and what those import, and so on."""
+    seen, todo = set(), [start]
+    while todo:
+        fresh = edges[todo.pop()] - seen
+        seen |= fresh
+        todo += fresh
+    return seen
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The largest groups of modules of which each imports, by way of others, every other."""
+    below = {name: reached(name, edges) for name in edges}
+    groups = {frozenset(o for o in below[name] if name in below[o]) for name in edges if name in below[name]}
+    return sorted(map(sorted, groups))
+
+
+def test_a_circle_is_found_where_there_is_one():
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e"}, "f": {"a"}}
+    assert circles(edges) == [["a", "b", "c"], ["e"]]
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_circle_of_modules(package):
+    found = [circle for circle in circles(graph()) if circle[0].startswith(package)]
+    assert not found, "\n".join(" <-> ".join(circle) for circle in found)
+
+
+# The rooms of autograder, along the trust boundary: what each may import of this house (see its `__init__`). Whatever
+# runs beside a student's code holds no check and no answer.
+
+ROOMS = {
+    "boundary": "",
+    "inside": "boundary",
+    "walls": "boundary inside",
+    "checks": "show",
+    "sessions": "boundary inside walls checks show",
+    "exercises": "authoring checks inside sessions show",
+    "authors": "authoring exercises",
+    "bank": "authoring authors checks exercises",
+    "grading": "authoring authors boundary inside walls checks sessions exercises bank results feedback",
+    "outputs": "authoring authors exercises grading api results feedback",
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_autograder_imports_only_what_it_may(room):
+    for name, others in graph().items():
+        if name.startswith(f"autograder.{room}"):
+            rooms = {other.partition(".")[2].partition(".")[0] for other in others if other.startswith("autograder")}
+            strange = rooms - {room, *ROOMS[room].split()}
+            assert not strange, f"{name} imports {sorted(others)}; a module of {room} may import no {sorted(strange)}"
+
+
+def test_every_folder_of_autograder_is_a_room():
+    assert {name.split(".")[1] for name in names() if name.count(".") > 1 and name.startswith("autograder")} == set(
+        ROOMS
+    )
 
 
 def test_import_hpcdl_is_quick_and_brings_nothing_heavy():

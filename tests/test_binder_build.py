@@ -16,7 +16,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import build
+from autograder.authors import build
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

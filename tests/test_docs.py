@@ -64,7 +64,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 @pytest.mark.long
 def test_the_instructors_page_prints_what_it_says(need):
-    from autograder import sandbox
+    from autograder.walls import sandbox
 
     need("namespaces", "namespaces" in sandbox.words(), "the page shows the strongest isolation")
     command = [sys.executable, ROOT / "docs" / "transcript.py", ROOT / "docs" / "instructors.md", "--check"]

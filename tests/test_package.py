@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hpcdl
-from autograder import build as notebooks
+from autograder.authors import build as notebooks
 
 ROOT = Path(__file__).parents[1]
 SMOKE = """

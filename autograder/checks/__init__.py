@@ -1,11 +1,15 @@
 """What checks are made of. Each function returns nothing, or raises `CheckFailure` with its own sentence.
 
-`ladder`: a value's type, shape, dtype, and whether it is the right one. `evidence`: what it takes more than one value
-for: a property of all inputs, a share or a mean of random draws, a gradient, counts of calls, time beside a reference.
+`ladder`: a value's type, shape, dtype, and whether it is the right one, by `equality`. `evidence`: what it takes more
+than one value for: a property of all inputs, a share or a mean of random draws, a gradient, counts of calls, time
+beside a reference. What several labs share: `messages` for functions over p ranks, `number_formats` for rounding.
+
+May import: this room, `show`, `hpcdl`.
 """
 
+from .equality import same
 from .evidence import counted, faster, for_all, gradient, mean, retested, share
-from .ladder import CheckFailure, close, equal, fail, same, tensor, that, unchanged
+from .ladder import CheckFailure, close, equal, fail, tensor, that, unchanged
 
 __all__ = [
     "CheckFailure",

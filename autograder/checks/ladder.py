@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import torch
 
-from .. import show
-from ..show import an, type_name
+from autograder import show
+from autograder.show import an, type_name
+
+from .equality import agree, first_difference, same, wide
 
 # Error model. A right answer may add in another order, so the error is measured against the largest value of the
 # expected result and grows with the square root of the number of rounded operations: some thousands of them are about
@@ -88,7 +90,7 @@ def equal(got, expected, *, name: str, why: str = "", mistakes=None) -> None:
     if same(got, expected):
         return
     mistake = next((sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value))), "")
-    path, a, b = _first_difference(got, expected, name)
+    path, a, b = first_difference(got, expected, name)
     if type(a) is not type(b):
         message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
     elif type(a) in (list, tuple, set, frozenset, dict) and len(a) != len(b):
@@ -124,26 +126,6 @@ def that(condition, sentence: str, *, got=None, expected=None, why: str = "") ->
 def fail(sentence: str, *, got=None, expected=None, why: str = "") -> None:
     """The check fails with `sentence`."""
     that(False, sentence, got=got, expected=expected, why=why)
-
-
-def same(a, b) -> bool:
-    """Exactly equal plain values: types, shapes, dtypes and bits (NaN equals NaN); foreign objects never are."""
-    if type(a) is not type(b):
-        return False
-    if type(a) is torch.Tensor:
-        return a.dtype == b.dtype and a.shape == b.shape and bool(_agree(a, b, 0.0, 0.0).all())
-    if type(a) in (list, tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    if type(a) is dict:
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if type(a) is torch.Generator:
-        return torch.equal(a.get_state(), b.get_state())
-    if type(a) is float:
-        return a == b or (a != a and b != b)
-    return type(a) in PLAIN and a == b
-
-
-PLAIN = (type(None), bool, int, complex, str, bytes, set, frozenset, range, torch.dtype)
 
 
 # The rungs
@@ -187,10 +169,10 @@ def _is_finite(got: torch.Tensor, name: str) -> None:
 
 
 def _values_agree(got, expected, name: str, rtol: float, atol: float) -> None:
-    wrong = ~_agree(got, expected, rtol, atol)
+    wrong = ~agree(got, expected, rtol, atol)
     if not wrong.any():
         return
-    got, expected = _wide(got), _wide(expected)
+    got, expected = wide(got), wide(expected)
     error = (got - expected).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
     index = _index(error.masked_fill(~wrong, -1.0).argmax().item(), error.shape)
     a, b = _apart(got[index].item(), expected[index].item())
@@ -203,18 +185,6 @@ def _values_agree(got, expected, name: str, rtol: float, atol: float) -> None:
 
 
 # Helpers
-
-
-def _agree(a: torch.Tensor, b: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
-    """Elementwise: within tolerance, or equal infinities, or both NaN. Integers and bools agree when equal."""
-    if not (b.is_floating_point() or b.is_complex()) and not (a.is_floating_point() or a.is_complex()):
-        return a == b
-    a, b = _wide(a), _wide(b)
-    return (a == b) | ((a - b).abs() <= rtol * b.abs() + atol) & b.isfinite() | (a.isnan() & b.isnan())
-
-
-def _wide(t: torch.Tensor) -> torch.Tensor:
-    return t.detach().to(torch.complex128 if t.is_complex() else torch.float64)
 
 
 def _as_tensor(expected) -> torch.Tensor:
@@ -240,24 +210,13 @@ def _scale(expected: torch.Tensor) -> float:
 def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
     def gives(value) -> bool:
         value = _as_tensor(_value(value))
-        return got.shape == value.shape and bool(_agree(got, value, rtol, atol).all())
+        return got.shape == value.shape and bool(agree(got, value, rtol, atol).all())
 
     return next((sentence for sentence, value in mistakes.items() if gives(value)), "")
 
 
 def _value(value):
     return value() if callable(value) else value
-
-
-def _first_difference(a, b, path: str):
-    """The first place where two values differ, as (path, a there, b there)."""
-    if type(a) is type(b) and type(a) in (list, tuple) and len(a) == len(b):
-        i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not same(x, y))
-        return _first_difference(a[i], b[i], f"{path}[{i}]")
-    if type(a) is dict and type(b) is dict and a.keys() == b.keys():
-        key = next(key for key in a if not same(a[key], b[key]))
-        return _first_difference(a[key], b[key], f"{path}[{key!r}]")
-    return path, a, b
 
 
 def _first_index(mask: torch.Tensor) -> tuple[int, ...]:

@@ -4,7 +4,8 @@
 import re
 from pathlib import Path
 
-from ..results import LabResult
+from autograder.results import LabResult
+
 from .load import ResultError, one_lab
 from .sheet import Filled, Roster, Sheet, grade_for, number
 
@@ -28,7 +29,7 @@ def fill(found: list[LabResult], source: Path, out: Path, column: str | None = N
         if student == "Points Possible":
             possible = number(sheet.cell(row, where))
         elif identity := sheet.cell(row, columns[0]):
-            result = roster.take(identity, *(sheet.cell(row, other) for other in columns[1:]))
+            result = roster.match(identity, *(sheet.cell(row, other) for other in columns[1:]))
             _enter(row, where, student, result, possible, filled)
     filled.left += roster.not_found()
     sheet.write(out)

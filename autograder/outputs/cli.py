@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from .. import exercises
+from autograder import exercises
+
 from . import load
 
 app = typer.Typer(help="Turn a results folder into feedback, reports and grade sheets.", no_args_is_help=True)

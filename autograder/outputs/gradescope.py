@@ -12,9 +12,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-from .. import exercises, feedback
-from ..results import CheckResult, LabResult
-from ..store import replace
+from autograder import exercises, feedback
+from autograder.grading.store import replace
+from autograder.results import CheckResult, LabResult
+
 from .load import bounded, for_student
 
 SETUP = """#!/usr/bin/env bash
@@ -105,16 +106,15 @@ def _test(exercise: str, check: CheckResult, number: str) -> dict:
 
 def grade(root: Path, slug: str) -> LabResult:
     """Grade what Gradescope put into `root/submission`; of several notebooks the newest counts."""
-    from .. import batch, layouts
-    from .. import grade as grading
+    from autograder.grading import batch, grades, layouts, seeds  # on first use: a bundle is written without them
 
     student = _student(root / "submission_metadata.json")
     found = layouts.submissions(root / "submission")
     todo = [layouts.Submission(student, each.path, each.problem) for each in found if each.path] or [
         layouts.Submission(student, None, "there is no notebook (.ipynb) in the submission")
     ]
-    secret = grading.course_secret(root / "results")
-    ((result),) = grading.newest_of_each(list(batch.grade_all(todo, secret, exercises.load(slug))))
+    secret = seeds.course_secret(root / "results")
+    ((result),) = grades.newest_of_each(list(batch.grade_all(todo, secret, exercises.load(slug))))
     return result
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from .. import feedback
-from ..grade import safe_name
-from ..results import LabResult
-from ..store import replace
+from autograder import feedback
+from autograder.grading.grades import safe_name
+from autograder.grading.store import replace
+from autograder.results import LabResult
+
 from .instructor import Overview
 from .load import for_student
 

@@ -4,8 +4,8 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from .. import feedback
-from ..results import CheckResult, LabResult
+from autograder import feedback
+from autograder.results import CheckResult, LabResult
 
 COMMON = 3  # of each check, this many of the most common mistakes are shown
 

@@ -4,8 +4,9 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from .. import feedback
-from ..results import CheckResult, LabResult
+from autograder import feedback
+from autograder.results import CheckResult, LabResult
+
 from .html import write_text
 from .load import for_student
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from ..results import CheckResult, LabResult
+from autograder.results import CheckResult, LabResult
 
 # What a student is told of a hidden check that is not passed: the category, never its inputs.
 CATEGORY = {
@@ -111,5 +111,5 @@ def _check_for_student(check: CheckResult) -> CheckResult:
     if not check.hidden or check.status in ("passed", "skipped"):
         return replace(check, detail="", seed=0)
     said = f"A check that runs only when grading found {CATEGORY.get(check.kind, 'a mistake')}."
-    told = CheckResult(check.name, check.title, check.max_points, check.status, check.kind, said, hidden=True)
-    return replace(told, mistake=check.mistake)  # the author's own sentence: the hint
+    shown = CheckResult(check.name, check.title, check.max_points, check.status, check.kind, said, hidden=True)
+    return replace(shown, mistake=check.mistake)  # the author's own sentence: the hint

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-from .. import feedback
-from ..results import CheckResult, ExerciseResult, LabResult
+from autograder import feedback
+from autograder.results import CheckResult, ExerciseResult, LabResult
+
 from .html import write_pages
 from .load import for_student
 

@@ -4,7 +4,8 @@ import re
 from html import escape
 from pathlib import Path
 
-from ..results import LabResult
+from autograder.results import LabResult
+
 from .load import ResultError, one_lab
 from .sheet import Filled, Roster, Sheet, grade_for, number
 
@@ -27,7 +28,7 @@ def fill(
     for row in filter(any, sheet.rows[1:]):
         identity = _LAST_NUMBER.search(row[0])  # "Participant 4711", in the language of the site
         who = [sheet.cell(row, name) for name in names]
-        result = roster.take(identity[1] if identity else row[0], *who)
+        result = roster.match(identity[1] if identity else row[0], *who)
         label = who[0] or row[0]
         entered = grade_for(result, number(sheet.cell(row, columns["Maximum Grade"])))
         if sheet.cell(row, columns["Grade can be changed"]) == "No":

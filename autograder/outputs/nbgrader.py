@@ -13,9 +13,11 @@ from pathlib import Path
 
 import nbformat
 
-from .. import api, build, exercises, feedback
-from ..authoring import Exercise
-from ..results import LabResult
+from autograder import api, exercises, feedback
+from autograder.authoring import Exercise
+from autograder.authors import build
+from autograder.results import LabResult
+
 from .load import ResultError, bounded, for_student
 
 IMPORT = "from autograder.outputs.nbgrader import check"

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..grade import neutral
-from ..results import LabResult
+from autograder.grading.grades import neutral
+from autograder.results import LabResult
+
 from .html import write_text
 from .load import ResultError, scaled
 
@@ -85,7 +86,7 @@ class Roster:
         self.by_number = {number: (name, result) for name, number, result in _numbered(found)}
         self.open = {id(result): result for result in found}
 
-    def take(self, number: str, *names: str) -> LabResult | None:
+    def match(self, number: str, *names: str) -> LabResult | None:
         """The result of the student with one of those names, or that number; None where there is none."""
         named = (self.by_name.get(name.casefold()) for name in (*names, number) if name)
         result = next((result for result in named if result), None) or self._with(number, [n for n in names if n])

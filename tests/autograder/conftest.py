@@ -11,9 +11,9 @@ import torch
 
 from autograder import checks, exercises
 from autograder.authoring import Lab
-from autograder.local import LocalSession
-from autograder.remote import RemoteSession
-from autograder.zygote import Zygote
+from autograder.sessions.local import LocalSession
+from autograder.sessions.remote import RemoteSession
+from autograder.walls.zygote import Zygote
 
 SOLUTION = {
     "mean": "import torch\n\ndef mean(x):\n    return x.sum() / x.numel()\n",

@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 from autograder import api, check, feedback
-from autograder.limits import TimeUp, time_limit
+from autograder.boundary.limits import TimeUp, time_limit
 from autograder.results import CheckResult, ExerciseResult
 
 

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from autograder import exercises, selfcheck
+from autograder import exercises
 from autograder.authoring import BANK
+from autograder.grading import selfcheck
 
 
 def modules(package: str) -> set[str]:

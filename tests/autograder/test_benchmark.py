@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder import sandbox
+from autograder.walls import sandbox
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "grading.py"
 

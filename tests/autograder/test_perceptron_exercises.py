@@ -6,7 +6,8 @@ import types
 import pytest
 import torch
 
-from autograder import build, exercises
+from autograder import exercises
+from autograder.authors import build
 from hpcdl.nn.perceptron import with_bias
 
 pytestmark = pytest.mark.labs

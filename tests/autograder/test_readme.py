@@ -12,9 +12,10 @@ import pytest
 
 from autograder.authoring import Lab
 from autograder.cli import app
-from autograder.local import LocalSession
+from autograder.grading.run import run_exercise
+from autograder.grading.seeds import seeds
 from autograder.outputs.cli import app as export
-from autograder.run import run_exercise, seeds
+from autograder.sessions.local import LocalSession
 
 pytestmark = pytest.mark.labs
 
@@ -37,7 +38,7 @@ def repository(tmp_path_factory):
         path = root / match["path"]
         path.parent.mkdir(exist_ok=True)
         path.write_text(match["text"], encoding="utf-8")
-    run(root, "-m", "autograder.build")
+    run(root, "-m", "autograder.authors.build")
     return root
 
 

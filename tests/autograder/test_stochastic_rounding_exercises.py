@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from autograder import build, exercises, number_formats, source
-from autograder.decode import Reader
-from autograder.encode import Writer
+from autograder import exercises
+from autograder.authors import build
+from autograder.boundary.decode import Decoder
+from autograder.boundary.encode import Encoder
+from autograder.boundary.protocol import Frame, ProtocolError
+from autograder.checks import number_formats
 from autograder.exercises.stochastic_rounding.rounding_kernel import numbered_bits
-from autograder.protocol import Frame, ProtocolError
-from autograder.selfcheck import cells_of
+from autograder.grading.selfcheck import cells_of
+from autograder.inside import source
 from hpcdl.numerics import rounding
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Float
 from hpcdl.numerics.rounding.philox import random_bits
@@ -66,9 +69,9 @@ def test_the_nearest_of_the_oracle_is_the_librarys_on_every_middle_and_quarter(f
 
 
 def crossed(value):
-    writer = Writer()
+    writer = Encoder()
     node = writer.write(value)
-    return Reader(Frame([node], writer.buffers)).read(node)
+    return Decoder(Frame([node], writer.buffers)).read(node)
 
 
 @pytest.mark.parametrize("fmt", [*ML, Fixed(4, 12), Fixed(1, 23)], ids=str)
@@ -86,7 +89,7 @@ def test_a_format_that_a_student_made_crosses_by_its_type_name_alone():
 )
 def test_a_forged_format_is_refused(node):
     with pytest.raises(ProtocolError):
-        Reader(Frame([node])).read(node)
+        Decoder(Frame([node])).read(node)
 
 
 # The reference

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder import build, exercises
+from autograder import exercises
+from autograder.authors import build
 
 ARTIFACTS = Path(__file__).resolve().parents[2] / "artifacts" / "browser"
 CHROMIUM_FLAGS = [

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from autograder import build
+from autograder.authors import build
 
 pytestmark = [pytest.mark.browser, pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 LABS = [path.stem for path in build.sources()]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from autograder import build
+from autograder.authors import build
 from hpcdl.data import digits
 from hpcdl.nn.mlp import initial
 

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from autograder import build
+from autograder.authors import build
 from hpcdl.widgets import descent_path, learning_rates
 
 

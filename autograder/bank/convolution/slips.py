@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from autograder import build
 from autograder.authoring import BANK, WrongAnswer
+from autograder.authors import build
 
 SLICE = "x[:, :, i : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride]"
 

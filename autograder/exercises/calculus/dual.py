@@ -8,7 +8,8 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
-from autograder.student import Handle, StudentError
+from autograder.sessions.errors import StudentError
+from autograder.sessions.handle import Handle
 
 exercise = Exercise("Dual", points=25, minutes=20)
 

@@ -2,8 +2,8 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up, nodes
-from autograder.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
 
 exercise = Exercise(
     "hierarchical_all_reduce", points=15, minutes=10, uses=("tree_reduce", "recursive_doubling_all_reduce")

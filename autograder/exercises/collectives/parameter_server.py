@@ -2,7 +2,7 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
+from autograder.checks.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
 
 exercise = Exercise("parameter_server_all_reduce", points=15, minutes=15)
 

@@ -1,8 +1,8 @@
 """The all-reduce by recursive doubling. Oracle: the sum, and the rounds in the trace."""
 
 from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, same_bits, takes_rounds
 from autograder.exercises.collectives.counts import log2_up
-from autograder.messages import SECONDS, has_sum_everywhere, ones, over, same_bits, takes_rounds
 
 exercise = Exercise("recursive_doubling_all_reduce", points=15, minutes=15)
 

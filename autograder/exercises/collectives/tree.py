@@ -4,8 +4,8 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.messages import FEW, SECONDS, decimals, has_sum, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up
-from autograder.messages import FEW, SECONDS, decimals, has_sum, ones, over, sends, takes_rounds
 
 exercise = Exercise("tree_reduce", points=15, minutes=15, functions=("tree_reduce", "tree_broadcast"))
 

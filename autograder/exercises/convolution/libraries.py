@@ -1,6 +1,6 @@
 """What the answers of several exercises may not call."""
 
-from autograder.forbidden import CONVOLUTION
+from autograder.inside.forbidden import CONVOLUTION
 
 LIBRARIES = (*CONVOLUTION, "hpcdl.conv", "scipy.signal", "scipy.ndimage")
 OWN = {"forbid": LIBRARIES, "instead": "Here you write what that function does: the formula, a product, a transform."}

@@ -4,8 +4,8 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
-from autograder.messages import SECONDS
 
 exercise = Exercise("average_gradients", points=10, minutes=10, uses=("ring_all_reduce",))
 

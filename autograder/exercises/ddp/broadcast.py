@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.messages import SECONDS
+from autograder.checks.messages import SECONDS
 
 exercise = Exercise("broadcast_parameters", points=10, minutes=6)
 

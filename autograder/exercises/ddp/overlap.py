@@ -2,10 +2,10 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
 from autograder.exercises.ddp.training import LR, agree, batches_for, names_of, weights_of
-from autograder.messages import SECONDS
 from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise(

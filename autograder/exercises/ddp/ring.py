@@ -4,7 +4,17 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.messages import FEW, SECONDS, has_sum, has_sum_everywhere, ones, over, same_bits, sends, takes_rounds
+from autograder.checks.messages import (
+    FEW,
+    SECONDS,
+    has_sum,
+    has_sum_everywhere,
+    ones,
+    over,
+    same_bits,
+    sends,
+    takes_rounds,
+)
 
 exercise = Exercise("ring_all_reduce", points=20, minutes=20)
 

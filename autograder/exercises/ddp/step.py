@@ -4,11 +4,11 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
 from autograder.exercises.ddp.training import LR, agree, batches_for, weights_of
-from autograder.messages import SECONDS
-from autograder.stages import network
+from autograder.inside.stages import network
 from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise("train_step", points=20, minutes=15, uses=("average_gradients", "make_buckets"))

@@ -5,9 +5,9 @@ from collections import Counter
 import torch
 
 from autograder.checks import CheckFailure
+from autograder.checks.messages import sends
 from autograder.exercises.ddp.training import names_of
-from autograder.messages import sends
-from autograder.student import StudentError
+from autograder.sessions.errors import StudentError
 
 
 def per_all_reduce(student, p: int) -> list[int]:

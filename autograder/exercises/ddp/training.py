@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.checks import CheckFailure
-from autograder.stages import network
+from autograder.inside.stages import network
 from hpcdl.nn.awkward import MODELS
 
 LR = 0.3

@@ -1,8 +1,8 @@
 """Lab 06: less precision, on purpose. Its seven exercises.
 
-Every expected value comes from `autograder.number_formats`, which enumerates a format from its codes. Tests of odds
-go through all random numbers of a grid and are exact; those that draw fail a right answer once in 10⁹ runs, twice
-in a row to count.
+Every expected value comes from `autograder.checks.number_formats`, which enumerates a format from its codes. Tests
+of odds go through all random numbers of a grid and are exact; those that draw fail a right answer once in 10⁹ runs,
+twice in a row to count.
 """
 
 from autograder.authoring import Lab

@@ -3,11 +3,11 @@
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Exercise
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
-from autograder.number_formats import exact
 
 exercise = Exercise("bf16_round_bits", points=15, minutes=15)
 

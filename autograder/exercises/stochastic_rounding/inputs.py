@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from autograder.checks.number_formats import values
 from autograder.exercises.drawing import F64
-from autograder.number_formats import values
 from hpcdl.numerics.rounding import Fixed
 
 FIXED = (Fixed(4, 4), Fixed(2, 14), Fixed(8, 8))

@@ -5,12 +5,12 @@ import math
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Exercise
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import beside, exact, values
 from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, between, beyond
 from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import BITS, by_spacing, spacing_of
-from autograder.number_formats import beside, exact, values
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
 exercise = Exercise("neighbours", points=15, minutes=15, **OWN)

@@ -5,10 +5,10 @@ import importlib.util
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Exercise
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import exact
 from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
-from autograder.number_formats import exact
 
 exercise = Exercise("rounding_kernel", points=10, minutes=15, functions=("rounding_kernel", "launch"))
 

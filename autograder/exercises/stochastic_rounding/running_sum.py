@@ -3,12 +3,12 @@
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Exercise
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.generators import fresh, repeats
 from autograder.exercises.stochastic_rounding.inputs import between
-from autograder.number_formats import exact
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
 exercise = Exercise("running_sum", points=10, minutes=10, uses=("round_nearest_even", "stochastic_round"))

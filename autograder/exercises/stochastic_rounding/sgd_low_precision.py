@@ -5,11 +5,11 @@ import math
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Exercise
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import beside, exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.generators import fresh, repeats
-from autograder.number_formats import beside, exact
 from hpcdl.numerics.rounding import Fixed
 
 exercise = Exercise("sgd_low_precision", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))

@@ -5,13 +5,13 @@ import math
 import torch
 
 from autograder import checks
-from autograder import number_formats as formats
 from autograder.authoring import Exercise
+from autograder.checks import number_formats as formats
+from autograder.checks.number_formats import beside, exact, values
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.inputs import FIXED, PARTS, SATURATES, between, beyond
 from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import by_spacing
-from autograder.number_formats import beside, exact, values
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
 exercise = Exercise("stochastic_round", points=20, minutes=10, uses=("neighbours",), **OWN)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder import grade
+from autograder.grading import grades
 from autograder.results import CheckResult, ExerciseResult, LabResult
 
 EVIL = "<script>alert(1)</script>"
@@ -40,5 +40,5 @@ def class_results():
 
 @pytest.fixture
 def folder(tmp_path, class_results):
-    grade.write(class_results, tmp_path / "results")
+    grades.write(class_results, tmp_path / "results")
     return tmp_path / "results"

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from autograder import build
+from autograder.authors import build
 from autograder.outputs import gradescope
 
 LAB = "calculus"

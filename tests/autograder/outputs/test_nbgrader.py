@@ -8,7 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import build, exercises
+from autograder import exercises
+from autograder.authors import build
 from autograder.outputs import load
 from autograder.outputs import nbgrader as ours
 

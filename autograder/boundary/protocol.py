@@ -1,0 +1,165 @@
+"""Frames between the grader and the student's process: a JSON header and raw bytes. Never pickle, never eval.
+
+A frame is `<u32 header length><u64 body length><header><body>`. The header is a JSON list; plain values stand for
+themselves, everything else is a tagged list such as `["tensor", "float32", [2, 3], false]`, whose bytes are the next
+buffer (`encode` writes the nodes, `decode` reads them). Every count, depth and length is capped; a frame that
+breaks a rule is a `ProtocolError`.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+MAX_HEADER = 1 << 24
+MAX_BODY = 1 << 28
+MAX_DEPTH = 40
+MAX_NODES = 400_000
+MAX_ITEMS = 100_000  # that an iterator may give
+MAX_TEXT = 1 << 20
+MAX_BITS = 1 << 14  # of an int
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
+        *(torch.complex128, torch.complex64, torch.bool),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+    )
+}
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+PREFIX = struct.Struct("<IQ")
+JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)  # a header's lists are a tree
+Left = Callable[[], float] | None  # how many seconds are left; None sets no limit
+
+
+class ProtocolError(Exception):
+    """A frame broke a rule of the protocol."""
+
+
+class UnsendableError(Exception):
+    """A value is too large, too deep or endless; the message says which."""
+
+
+class Closed(Exception):  # noqa: N818 (the other side ended: an event, which its callers turn into a verdict)
+    """The other side closed the connection, as a process does that ends."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Stands for a value of a type that does not cross: its type's name, nothing of its behaviour."""
+
+    type_name: str
+
+    def __str__(self):
+        return f"<{self.type_name} object>"
+
+
+@dataclass
+class Frame:
+    """A message: a JSON-able header, and the buffers its nodes refer to, in order."""
+
+    header: list
+    buffers: list = field(default_factory=list)
+
+
+def pack(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    sizes = [len(data) for data in frame.buffers]
+    header = JSON.encode([sizes, frame.header]).encode("ascii")
+    body = b"".join(frame.buffers)
+    if len(header) > MAX_HEADER or len(body) > MAX_BODY:
+        raise UnsendableError(f"a message of {(len(header) + len(body)) >> 20} MiB")
+    return PREFIX.pack(len(header), len(body)) + header + body
+
+
+def lengths(prefix: bytes) -> tuple[int, int]:
+    """Header and body length from the first bytes of a frame."""
+    header, body = PREFIX.unpack(prefix)
+    if header > MAX_HEADER or body > MAX_BODY:
+        raise ProtocolError(f"a frame of {header:,} + {body:,} bytes is over the limit")
+    return header, body
+
+
+def unpack(header: bytes, body) -> Frame:
+    """The frame of a header's and a body's bytes."""
+    try:
+        sizes, message = json.loads(header.decode("ascii"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ProtocolError("the header is not a JSON list of two") from error
+    if type(message) is not list or type(sizes) is not list or any(type(n) is not int or n < 0 for n in sizes):
+        raise ProtocolError("the header is not a list of buffer sizes and a message")
+    if sum(sizes) != len(body):
+        raise ProtocolError("the buffer sizes do not add up to the body")
+    view, buffers, start = memoryview(body), [], 0
+    for size in sizes:
+        buffers.append(view[start : start + size])
+        start += size
+    return Frame(message, buffers)
+
+
+def send(sock, frame: Frame, left: Left = None) -> None:
+    """Write a frame to a socket; TimeoutError when `left()` seconds are none any more."""
+    send_bytes(sock, pack(frame), left)
+
+
+def send_bytes(sock, data: bytes, left: Left = None) -> None:
+    """Write a packed frame to a socket."""
+    data = memoryview(data)
+    while data:
+        data = data[_within(left, sock, sock.send, data[: 1 << 20]) :]
+
+
+def receive(sock, left: Left = None) -> Frame:
+    """Read the next frame from a socket, nothing beyond it; TimeoutError when `left()` seconds are none any more."""
+    return Incoming(sock, ahead=0).receive(left)
+
+
+class Incoming:
+    """Reads the frames that come in on a socket, and up to `ahead` bytes more at a time: a small frame is one read."""
+
+    def __init__(self, sock, ahead: int = 1 << 16):
+        self.sock, self.ahead, self.data = sock, ahead, bytearray()
+
+    def receive(self, left: Left = None) -> Frame:
+        """The next frame; TimeoutError when `left()` seconds are none any more."""
+        header, body = lengths(self._read(PREFIX.size, left))
+        return unpack(bytes(self._read(header, left)), self._read(body, left))
+
+    def waiting(self) -> bool:
+        """Whether something has come in that was not read, or the other side has ended."""
+        self.sock.setblocking(False)
+        try:
+            return bool(self.data) or self.sock.recv(1, socket.MSG_PEEK) is not None
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+
+    def _read(self, size: int, left: Left) -> bytearray:
+        while (missing := size - len(self.data)) > 0:  # grows with what arrives: a promised length costs nothing
+            part = _within(left, self.sock, self.sock.recv, min(max(missing, self.ahead), 1 << 20))
+            if not part:
+                raise Closed
+            self.data += part
+        data, self.data = self.data[:size], self.data[size:]
+        return data
+
+
+def _within(left: Left, sock, operation, argument):
+    """Do one operation on a socket as long as there is time."""
+    while True:
+        if left is not None:
+            seconds = left()
+            if seconds <= 0:
+                raise TimeoutError
+            sock.settimeout(seconds)
+        try:
+            return operation(argument)
+        except TimeoutError:
+            continue  # `left` decides: it may have grown meanwhile
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Closed from error

@@ -1,0 +1,136 @@
+"""Many submissions: lanes beside each other, results kept as they end, nothing done twice, nothing that stops all."""
+
+import concurrent.futures as futures
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+from autograder import exercises
+from autograder.authoring import Lab
+from autograder.results import LabResult
+from autograder.walls import sandbox, scratch
+from autograder.walls.zygote import Zygote
+
+from . import grade
+from .layouts import Submission
+from .store import Store, key_of
+
+Graded = tuple[Submission, LabResult]
+CRASHES = 3  # of a lane's process (for want of memory, say) before the rest is graded in this one
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def grade_all(
+    todo: list[Submission],
+    secret: bytes,
+    only: Lab | None = None,
+    store: Store | None = None,
+    lanes: int = 1,
+    mpi: bool = False,
+) -> Iterator[Graded]:
+    """The result of each submission, as it is ready; those that `store` holds come first."""
+    scratch.clear()
+    store, rest = store or Store(None), []
+    for submission in todo:
+        kept = store.load(key_of(submission, secret, only, _machine(mpi)))
+        if kept:
+            yield submission, kept
+        else:
+            rest.append(submission)
+    lanes = min(lanes, len(rest))
+    if lanes > 1:
+        yield from _in_processes(rest, secret, only, store, lanes, mpi)
+    elif rest:
+        with Lane(secret, only, store, mpi) as lane:
+            for submission in rest:
+                yield submission, lane.grade(submission)
+
+
+def _machine(mpi: bool) -> str:
+    """What of this machine a result depends on."""
+    return f"{sandbox.tier()}, {'MPI' if mpi else 'no MPI'}"
+
+
+def _in_processes(todo, secret, only, store, lanes, mpi) -> Iterator[Graded]:
+    crashes = 0
+    while todo and crashes < CRASHES:
+        try:
+            for submission, result in _pool(todo, secret, only, store, lanes, mpi):
+                todo = [other for other in todo if other is not submission]
+                yield submission, result
+        except BrokenProcessPool:
+            crashes += 1
+    if todo:
+        yield from grade_all(todo, secret, only, store, mpi=mpi)
+
+
+def _pool(todo, secret, only, store, lanes, mpi) -> Iterator[Graded]:
+    # spawn: a lane forked from here could hang in torch, had a tensor operation run here on several threads
+    context = multiprocessing.get_context("spawn")
+    slug = only.slug if only else None
+    with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi)) as pool:
+        pending = {pool.submit(_in_lane, submission): submission for submission in todo}
+        try:
+            for done in futures.as_completed(pending):
+                yield pending[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class Lane:
+    """One zygote and the submissions that go through it, one after another. A context manager."""
+
+    def __init__(self, secret: bytes, only: Lab | None, store: Store, mpi: bool = False):
+        self.secret, self.only, self.store, self.mpi = secret, only, store, mpi
+        self.stack = contextlib.ExitStack()
+        self.zygote = None
+
+    def __enter__(self):
+        import torch
+
+        self.stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)  # many small checks: a thread pool costs more than it gives
+        self.zygote = self.stack.enter_context(Zygote())
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def grade(self, submission: Submission) -> LabResult:
+        """The submission's result; an error of the grader's own costs that submission, not the batch."""
+        key = key_of(submission, self.secret, self.only, _machine(self.mpi))  # before it is read: a later change is new
+        try:
+            result = grade.grade(submission, self.zygote, self.secret, self.only, self.mpi)
+        except Exception as error:
+            message = f"the grader failed on this file ({type(error).__name__}: {error}): grade it by hand, and tell us"
+            result = grade.ungradable(submission, self.only, message)
+            self.zygote = self.stack.enter_context(Zygote())
+        else:
+            self.store.save(key, result)
+        return result
+
+
+@dataclass
+class _Process:
+    lane: Lane | None = None
+
+
+_here = _Process()  # the lane of this process, where it is one of several
+
+
+def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool) -> None:
+    sandbox.end_with_parent()
+    if not multiprocessing.parent_process().is_alive():
+        os._exit(1)  # it was killed while this process began: nobody would end it
+    _here.lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi).__enter__()
+
+
+def _in_lane(submission: Submission) -> LabResult:
+    return _here.lane.grade(submission)

@@ -1,0 +1,90 @@
+"""The way of one submission: its file is read, parsed, run and asked the checks of its lab."""
+
+import functools
+import time
+from pathlib import Path
+
+from autograder.authoring import Lab
+from autograder.inside import source
+from autograder.inside.notebook import Notebook, UngradableError
+from autograder.results import LabResult
+from autograder.sessions.parsing import ParsingSession
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import sandbox, scratch
+from autograder.walls.zygote import Zygote
+
+from . import pace, real_ranks
+from .follow import follow_through
+from .grades import printable
+from .layouts import Submission
+from .run import Limit, full, run_lab
+from .seeds import seeds
+from .submitted import contents, lab_of
+
+
+def grade(
+    submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None, mpi: bool = False
+) -> LabResult:
+    """The result of one submission, whatever it is; `only` grades it as that lab, `mpi` also tries real ranks."""
+    start = time.monotonic()
+    student = printable(submission.student)
+    try:
+        if submission.path is None:
+            raise UngradableError(submission.problem)
+        result = grade_file(submission.path, zygote, student, secret, only, mpi)
+    except UngradableError as error:
+        result = ungradable(submission, only, str(error))
+    result.seconds = round(time.monotonic() - start, 3)
+    return result
+
+
+def ungradable(submission: Submission, only: Lab | None, message: str) -> LabResult:
+    """The result of a submission that has no grade, with the reason."""
+    slug, points = (only.slug, only.points) if only else ("", 0.0)
+    return LabResult(printable(submission.student), slug, points, status="ungradable", message=message)
+
+
+def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None, mpi: bool) -> LabResult:
+    """Run all checks of a notebook file's lab against the functions that it defines."""
+    data = contents(path)
+    with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
+        content = session.read(data)
+        lab = only or lab_of(content, path)
+        exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
+        cells, notes, prints = session.needed(content.cells, exercises)
+        session.load(cells)  # where it was read it may run: it has nothing to gain there by either
+        later = functools.partial(pace.limit, zygote)
+        result = grade_session(session, content.notes + notes, lab, student, secret, later)
+    limit = later if any(exercise.ran_out for exercise in result.exercises) else full
+    follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
+    if mpi:
+        result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
+    for exercise, fingerprint in zip(result.exercises, prints, strict=True):
+        exercise.fingerprint = fingerprint
+    return result
+
+
+def grade_notebook(
+    content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes, mpi: bool = False
+) -> LabResult:
+    """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
+    cells, notes = source.needed(content.cells, lab.functions)
+    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder) as session:
+        result = grade_session(session, content.notes + notes, lab, student, secret)
+    if mpi:
+        result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
+    return result
+
+
+def grade_session(
+    session: RemoteSession, notes: list[str], lab: Lab, student: str, secret: bytes, later: Limit = full
+) -> LabResult:
+    """Run all checks of `lab` against the cells that `session` has run; `later` as in `run_lab`."""
+    result = LabResult(student, lab.slug, lab.points, notes=notes, isolation=sandbox.words())
+    result.exercises = run_lab(lab, session, seeds(secret, student), later)
+    result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
+    return result
+
+
+def _said(error) -> str:
+    return f"{error.type}: {error.text}" if error.type else error.text

@@ -1,0 +1,32 @@
+"""Repeats the checks of one exercise of one student, on the same inputs, from the report: for an appeal."""
+
+import json
+from pathlib import Path
+
+from autograder import exercises
+from autograder.results import ExerciseResult, LabResult
+from autograder.sessions.parsing import ParsingSession
+from autograder.walls import scratch
+from autograder.walls.zygote import Zygote
+
+from .run import run_exercise
+from .submitted import contents
+
+
+class ReplayError(ValueError):
+    """The report has no such exercise; the message names those it has."""
+
+
+def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[ExerciseResult, ExerciseResult]:
+    """The exercise `name` as the report has it, and as the submission does now with the seeds of the report."""
+    result = LabResult.from_json(json.loads(report.read_text(encoding="utf-8")))
+    before = {exercise.name: exercise for exercise in result.exercises}
+    if name not in before:
+        raise ReplayError(f"{report} has no exercise {name!r}; it has {', '.join(before) or 'none'}")
+    exercise = exercises.load(result.lab).exercises[name]
+    seeds = {f"{exercise.id}.{check.name}": check.seed for check in before[name].checks}
+    with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
+        content = session.read(contents(submission))
+        cells, *_ = session.needed(content.cells, [list(exercise.functions)])
+        session.load(cells)
+        return before[name], run_exercise(exercise, session, lambda check_id: seeds.get(check_id, 0))

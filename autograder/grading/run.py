@@ -1,0 +1,177 @@
+"""Runs a lab's checks against a student's code. Every check of the lab gets a verdict, and it is made here."""
+
+import traceback
+from collections.abc import Callable
+
+import torch
+
+from autograder.authoring import Check, Exercise, Lab
+from autograder.boundary.protocol import ProtocolError, UnsendableError
+from autograder.checks import CheckFailure
+from autograder.results import CheckResult, ExerciseResult
+from autograder.sessions.errors import StudentError
+from autograder.sessions.session import Session
+
+from .seeds import Seeds
+
+GRACE = 0.2  # of the limit that a check ran out of: what the exercise's other checks may still take, together
+LEAST_GRACE = 0.25  # seconds
+
+Limit = Callable[[Exercise, Check], float]  # how many seconds a check may take
+
+
+def full(exercise: Exercise, check: Check) -> float:
+    return check.seconds
+
+
+def run_lab(lab: Lab, session: Session, seed_of: Seeds, later: Limit = full) -> list[ExerciseResult]:
+    """The results of all exercises of `lab`; `later` are the limits after an exercise that ran out of time."""
+    results, limit = [], full
+    for exercise in lab.exercises.values():
+        results.append(run_exercise(exercise, session, seed_of, limit))
+        limit = later if results[-1].ran_out else limit
+    return results
+
+
+def run_exercise(
+    exercise: Exercise, session: Session, seed_of: Seeds, limit: Limit = full, *, hidden: bool = True
+) -> ExerciseResult:
+    """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
+    result = ExerciseResult(exercise.id, exercise.name, exercise.points)
+    session.forbid(exercise.forbid)
+    try:
+        result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden)
+    finally:
+        session.forbid(())
+    return result
+
+
+def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit, hidden: bool) -> list[CheckResult]:
+    verdicts: dict[str, CheckResult] = {}
+    late, grace = None, 0.0
+    for check in exercise.checks.values():
+        if check.hidden and not hidden:
+            continue
+        verdict = _blank(exercise, check, seed_of)
+        verdicts[check.name] = verdict
+        reason = _waits(check, verdicts)
+        if late and grace <= 0:
+            reason = reason or f"Not run, since “{late.title}” ran out of time."
+        if reason:
+            verdict.status, verdict.message = "skipped", reason
+            continue
+        seconds = min(grace, limit(exercise, check)) if late else limit(exercise, check)
+        run_check(check, verdict, session, seconds)
+        if verdict.kind == "forbidden":
+            _record(exercise, verdict, session, result)
+        if verdict.kind == "timeout" and seconds < check.seconds:
+            verdict.why = _shorter(check.seconds, late)
+        if late:
+            grace -= session.spent()
+        elif verdict.kind == "timeout":
+            late, grace = verdict, max(GRACE * seconds, LEAST_GRACE)
+    return list(verdicts.values())
+
+
+def _waits(check: Check, verdicts: dict[str, CheckResult]) -> str:
+    """Why a check is not run: one that it needs has not passed."""
+    missing = next((verdicts[name] for name in check.needs if name in verdicts and not verdicts[name].passed), None)
+    return f"Waits for “{missing.title}”." if missing else ""
+
+
+def _shorter(seconds: float, late: CheckResult | None) -> str:
+    """Why a check had less than its `seconds`, and what to do."""
+    if late:
+        return f"“{late.title}” ran out of time before, so the other checks had little of it. Mend that one first."
+    return (
+        f"An earlier exercise ran out of time, so this check had less than its {seconds:g} s, though many times what "
+        "the reference takes. Mend the earlier exercise first; then this one has its full time."
+    )
+
+
+def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
+    """Say what to do in place of a forbidden call, and put those that were made on the record."""
+    verdict.why = exercise.instead
+    for made in session.denied:
+        location = f" in line {made.line} of {made.function}: {made.source}" if made.line else ""
+        if (call := f"{made.text}{location}") not in result.forbidden:
+            result.forbidden.append(call)
+
+
+def _blank(exercise: Exercise, check: Check, seed_of: Seeds) -> CheckResult:
+    return CheckResult(
+        check.name, check.title, check.points, hidden=check.hidden, seed=seed_of(f"{exercise.id}.{check.name}")
+    )
+
+
+def run_check(check: Check, verdict: CheckResult, session: Session, seconds: float) -> None:
+    """Run one check and write what came of it into `verdict`."""
+    try:
+        _ask(check, verdict.seed, session, seconds)
+        verdict.status = "passed"
+    except CheckFailure as failure:
+        verdict.kind = "values"
+        for name in ("message", "got", "expected", "where", "why", "mistake", "share"):
+            setattr(verdict, name, getattr(failure, name))
+    except StudentError as error:
+        _explain(verdict, error, session)
+    except (ProtocolError, UnsendableError) as error:
+        verdict.kind, verdict.message = "unsendable", f"What your code returned cannot be checked: {error}."
+    except Exception as error:  # most often the check took a value of the wrong type for a right one
+        verdict.kind = "check"
+        verdict.message = f"The check could not work with what your code returned ({type(error).__name__}: {error})."
+        verdict.detail = traceback.format_exc()
+    verdict.seconds = round(session.spent(), 4)
+    if not verdict.passed:
+        verdict.call = session.last_call()
+
+
+def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
+    """Run the check; a pass of code that changed its arguments must hold with the check's own values safe from it.
+
+    A check may compute what it expects after the call. Code that sets all inputs to zero would agree with it.
+    """
+    for protected in (False, True):
+        session.start_check(seconds, protected=protected)
+        try:
+            with torch.enable_grad():
+                check.function(session.student, torch.Generator().manual_seed(seed))
+        except CheckFailure as failure:
+            if protected:
+                failure.mistake = "Your function changes its arguments, and is right only about the changed ones."
+            raise
+        finally:
+            if session.denied:
+                raise session.denied[0]  # whatever the code made of the error
+        if not session.touched:
+            return
+
+
+def _explain(verdict: CheckResult, error: StudentError, session: Session) -> None:
+    """Put a student's problem into words."""
+    verdict.kind = error.kind
+    verdict.function, verdict.line, verdict.source = error.function, error.line, error.source
+    if error.kind == "not_done":
+        verdict.status = "not_done"
+        verdict.message = f"`{error.function}` is not done yet: write it where it says `raise NotImplementedError`."
+    elif error.kind == "undefined":
+        verdict.status = "not_done"
+        verdict.message = f"{error.text} {session.undefined}"
+    elif error.kind == "exception":
+        verdict.message = (
+            f"Your code raised {error.type}: {error.text}" if error.text else f"Your code raised {error.type}."
+        )
+        if error.type == "MemoryError":
+            verdict.message = "Your code used more memory than it may."
+    elif error.kind == "forbidden":
+        verdict.message = f"Your code calls `{error.text}`, which this exercise forbids{_behind(error.text)}."
+    elif error.kind == "exit":
+        verdict.message = "Your code ended the program (sys.exit or exit()). A function should return a value."
+    elif error.kind == "unsendable":
+        verdict.message = f"What your code returned cannot be checked: {error.text}."
+    else:
+        verdict.message = error.text
+
+
+def _behind(name: str) -> str:
+    return ": it is what torch's function in that line comes to" if "::" in name else ""

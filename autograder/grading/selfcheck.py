@@ -1,0 +1,110 @@
+"""Proves a lab's checks before they grade anyone: the reference is right, blank is nothing, each mistake is caught."""
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autograder import exercises, feedback
+from autograder.authoring import BANK, Lab, WrongAnswer
+from autograder.authors import build
+from autograder.inside import forbidden, source
+from autograder.inside.notebook import Notebook
+from autograder.results import LabResult
+from autograder.walls.zygote import Zygote
+
+from .grade import grade_notebook
+
+SECRET = b"selfcheck"
+WRONG = "wrong answer"  # the label of its cell
+NAMES = "name an operator that computes (aten::convolution, not aten::conv2d, which calls it) or a Python function"
+
+
+@dataclass
+class Proof:
+    """One question of the self-check and what is wrong with its answer; no problems means it holds."""
+
+    title: str
+    problems: list[str]
+
+
+def selfcheck(slug: str, zygote: Zygote) -> Iterator[Proof]:
+    """The proofs for one lab: reference, blank, then each wrong answer of its bank."""
+    lab = exercises.load(slug)
+    solved, student = (cells_of(make(slug)) for make in (build.solved, build.student))
+    yield Proof("points", [] if lab.points == 100 else [f"the lab has {lab.points:g} points, not 100"])
+    yield from (Proof(e.id, problems) for e in lab.exercises.values() if (problems := declared(e)))
+    reference = run(lab, solved, zygote, mpi=True)
+    yield Proof("; ".join(["the reference has all points", *reference.notes]), losses(reference))
+    yield Proof("blank has none, and each check says so", blank(run(lab, student, zygote)))
+    for answer in bank(slug):
+        cells = [*solved, (WRONG, answer.source)]
+        result = run(reached(lab, cells), cells, zygote)
+        yield Proof(f"{answer.exercise}: {answer.mistake}", judge(answer, result))
+
+
+def reached(lab: Lab, cells: list[tuple[str, str]]) -> Lab:
+    """The exercises whose functions use the wrong answer. The others run the reference's code, which has passed."""
+    part = Lab(lab.slug, number=lab.number, title=lab.title)
+    for name, exercise in lab.exercises.items():
+        statements, _ = source.needed(cells, list(exercise.functions))
+        if any(label.partition(":")[0] == WRONG for label, _ in statements):
+            part.exercises[name] = exercise
+    return part
+
+
+def bank(slug: str) -> list[WrongAnswer]:
+    """The wrong answers of a lab, in the order of its exercises; none where it has no bank yet."""
+    try:
+        importlib.import_module(f"autograder.bank.{slug}")
+    except ModuleNotFoundError as error:
+        if error.name != f"autograder.bank.{slug}":
+            raise
+    return sorted((answer for answer in BANK if answer.exercise.partition(".")[0] == slug), key=place_in_the_course)
+
+
+def place_in_the_course(answer: WrongAnswer) -> int:
+    """The number of its exercise in its lab; one of no exercise, which `judge` tells of, comes last."""
+    slug, _, name = answer.exercise.partition(".")
+    names = list(exercises.load(slug).exercises)
+    return names.index(name) if name in names else len(names)
+
+
+def cells_of(content) -> list[tuple[str, str]]:
+    return [(f"cell {i}", cell.source) for i, cell in enumerate(content.cells, start=1) if cell.cell_type == "code"]
+
+
+def run(lab: Lab, cells: list[tuple[str, str]], zygote: Zygote, mpi: bool = False) -> LabResult:
+    return grade_notebook(Notebook(cells, []), lab, zygote, "selfcheck", SECRET, mpi)
+
+
+def declared(exercise) -> list[str]:
+    points = sum(check.points for check in exercise.checks.values())
+    problems = [] if points == exercise.points else [f"its checks have {points:g} points, not {exercise.points:g}"]
+    return problems + [f"forbid={name!r} forbids nothing: {NAMES}" for name in forbidden.unknown(exercise.forbid)]
+
+
+def losses(result: LabResult) -> list[str]:
+    return [f"{e.name}.{c.name}: {_said(c)}" for e in result.exercises for c in e.checks if not c.passed]
+
+
+def blank(result: LabResult) -> list[str]:
+    checks = [(e, c) for e in result.exercises for c in e.checks]
+    return [f"{e.name}.{c.name}: {c.status}: {_said(c)}" for e, c in checks if c.status not in ("not_done", "skipped")]
+
+
+def judge(answer: WrongAnswer, result: LabResult) -> list[str]:
+    """What differs from what the wrong answer should lose and be told."""
+    name = answer.exercise.partition(".")[2]
+    lost = {(e.name, c.name) for e in result.exercises for c in e.checks if not c.passed}
+    expected = {tuple(f"{name}.{check}".split(".")[-2:]) for check in answer.fails}  # "check" or "exercise.check"
+    problems = [f"{e}.{c} should not pass, and does" for e, c in sorted(expected - lost)]
+    problems += [f"{e}.{c} should pass, and does not" for e, c in sorted(lost - expected)]
+    shown = "\n".join(feedback.text(e) for e in result.exercises if not e.passed)
+    if answer.says not in shown:
+        problems.append(f"the feedback does not say {answer.says!r}; it says:\n{shown}")
+    bugs = [c for e in result.exercises for c in e.checks if c.kind == "check"]
+    return problems + [f"{c.name} fails with an error of its own:\n{c.detail}" for c in bugs]
+
+
+def _said(check) -> str:
+    return " ".join(feedback.sentences(check)) + (f"\n{check.detail}" if check.detail else "")

@@ -1,0 +1,103 @@
+"""Results that are kept: written whole or not at all, found again by what they depend on, one grader to a folder."""
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from autograder.authoring import Lab
+from autograder.results import SCHEMA, LabResult
+
+from .layouts import Submission
+from .submitted import MAX_BYTES
+
+PACKAGE = Path(__file__).resolve().parents[1]
+PROGRAM = (PACKAGE, PACKAGE.parent / "hpcdl", PACKAGE.parent / "labs" / "source")
+
+
+class BusyError(Exception):
+    """Another grader is at work on the same folder of results."""
+
+
+class Store:
+    """Results by key under `folder`. A batch that was killed finds there what it had done; None keeps nothing."""
+
+    def __init__(self, folder: Path | None):
+        self.folder = folder
+
+    def load(self, key: str) -> LabResult | None:
+        """The kept result, or None where there is none that can be read."""
+        if self.folder is None or not key:
+            return None
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return LabResult.from_json(json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8")))
+        return None
+
+    def save(self, key: str, result: LabResult) -> None:
+        if self.folder is not None and key:
+            write_json(result, self.folder / f"{key}.json")
+
+
+def key_of(submission: Submission, secret: bytes, only: Lab | None, tier: str) -> str:
+    """A hash of all that a result depends on: file, student, checks, versions, secret, tier; "" where none is read."""
+    try:
+        if submission.path is None or not submission.path.is_file() or submission.path.stat().st_size > MAX_BYTES:
+            return ""
+        content = submission.path.read_bytes()
+    except OSError:
+        return ""
+    name = os.fsencode(f"{submission.student}\0{submission.path.name}\0{submission.problem}")
+    parts = [content, name, secret, (only.slug if only else "").encode(), tier.encode(), checks_and_versions()]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+@cache
+def checks_and_versions() -> bytes:
+    """A hash of the autograder's own files, the checks among them, of hpcdl, the solutions, and the versions below."""
+    digest = hashlib.sha256(f"{SCHEMA} {sys.version} {torch.__version__}".encode())
+    for path in sorted(path for folder in PROGRAM for path in folder.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE.parent)).encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder` against other graders; the system lets go of it when this process ends, however it does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with open(folder / ".lock", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read(20).strip() or "another process"
+            raise BusyError(
+                f"{folder} is in use by another grader (process {holder}): wait for it, or give another --out"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def write_json(result: LabResult, path: Path) -> None:
+    replace(path, lambda file: file.write(json.dumps(result.to_json(), indent=1) + "\n"))
+
+
+def replace(path: Path, write_to) -> None:
+    """Write a file so that a reader, or a batch that is killed, finds the old content or the new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        write_to(file)
+    os.replace(temporary, path)

@@ -1,0 +1,34 @@
+"""Which line of the student's own code is being run, or raised: what a report shows of it."""
+
+import linecache
+import sys
+from types import CodeType, FrameType
+
+
+def current_frame(namespace: dict) -> FrameType | None:
+    """The innermost frame that runs code of `namespace`, a student's global names; None where none does."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_globals is not namespace:
+        frame = frame.f_back
+    return frame
+
+
+def current_line(namespace: dict) -> dict:
+    """Function, line and source of the student's line that is being run; {} where none is."""
+    frame = current_frame(namespace)
+    return described(frame.f_code, frame.f_lineno, namespace) if frame else {}
+
+
+def raised_at(error: BaseException, namespace: dict) -> dict:
+    """The same of the deepest frame in the student's own code that `error` went through."""
+    location, step = {}, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_globals is namespace:
+            location = described(step.tb_frame.f_code, step.tb_lineno, namespace)
+        step = step.tb_next
+    return location
+
+
+def described(code: CodeType, line: int, namespace: dict) -> dict:
+    source = linecache.getline(code.co_filename, line, namespace).strip()
+    return {"function": code.co_name, "line": line, "source": source[:200]}

@@ -1,0 +1,201 @@
+"""The student's side of the boundary: holds the student's names, answers calls with values, tells where code failed.
+
+In grading it is a process of its own, forked from the zygote; in a notebook it stands on the kernel's own names.
+It holds no checks, no expected values and no verdicts.
+"""
+
+import builtins
+import difflib
+import functools
+import inspect
+import linecache
+import operator
+from collections import Counter
+from typing import ClassVar
+
+from autograder.boundary.limits import TimeUp, time_limit
+from autograder.boundary.peer import Peer
+from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
+
+from . import fingerprint, source
+from .forbidden import ForbiddenCallError, Guard
+from .location import current_line, raised_at
+from .mpi_rank import machines
+from .stages import STAGES
+from .wire_comm import WireComm
+
+OPERATORS = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")},
+    **{name: getattr(operator, name) for name in ("neg", "pos", "lt", "le", "gt", "ge", "getitem", "setitem")},
+    **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "abs", "float", "list")},
+}
+
+REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
+
+
+class UndefinedError(Exception):
+    """The student has not defined a name, or it is not callable."""
+
+
+class SignatureError(Exception):
+    """The student's function does not take the arguments of the exercise."""
+
+
+KINDS = {
+    UndefinedError: "undefined",
+    SignatureError: "signature",
+    UnsendableError: "unsendable",
+    TimeUp: "timeout",
+    ForbiddenCallError: "forbidden",
+    SystemExit: "exit",
+}
+
+
+class Worker(Peer):
+    """Serves calls of the functions and classes in `namespace`."""
+
+    iterates = True
+    stops_on_interrupt = False  # a student's `raise KeyboardInterrupt` is a problem like any other
+
+    def __init__(self, namespace: dict):
+        super().__init__()
+        self.namespace = namespace
+        self.guard = Guard(self.report)
+
+    def perform(self, frame: Frame) -> Frame:
+        try:
+            with time_limit(frame.header[5]), self.guard.up():
+                return super().perform(frame)
+        except BaseException as error:
+            if type(error) is KeyboardInterrupt and self.stops_on_interrupt:
+                raise
+            return Frame(["error", self.describe(error)])
+
+    def forbid(self, patterns: tuple) -> None:
+        """From now on the student's code may not make the calls that `patterns` name."""
+        self.guard.forbid(tuple(map(str, patterns)))
+
+    def count_operators(self, operators: tuple) -> dict:
+        """Count the calls of torch's `operators` from now on; returns the counts of those that were counted so far."""
+        counts, self.guard.counts = dict(self.guard.counts), Counter()
+        self.guard.forbid(self.guard.patterns, tuple(map(str, operators)))
+        return counts
+
+    def report(self, name: str) -> None:
+        """Tell the grader of a forbidden call, now: what the student's code does next cannot undo it."""
+        self.call(["forbidden", ""], (name, current_line(self.namespace)))
+
+    def call_function(self, name: str, args: tuple, kwargs: dict):
+        """Call the student's function of that name; errors when there is none or it does not take these arguments."""
+        function = self.find(name)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            check_signature(name, function, args, kwargs)  # only now: it takes longer than most calls
+            raise
+
+    def function(self, name: str, args: tuple, kwargs: dict):
+        """The student's function of that name; errors as those of `call_function`."""
+        function = self.find(name)
+        check_signature(name, function, args, kwargs)
+        return function
+
+    def find(self, name: str):
+        if name not in self.namespace:
+            raise UndefinedError(f"`{name}` is not defined.{self.near(name)}")
+        function = self.namespace[name]
+        if not callable(function):
+            raise UndefinedError(f"`{name}` is {type(function).__name__}, not a function.")
+        return function
+
+    def apply_operator(self, name: str, args: tuple, kwargs: dict):
+        """An operator of Python's, on objects of the student's."""
+        if name not in OPERATORS:
+            raise ProtocolError("a call of an operator that there is not")
+        return OPERATORS[name](*args, **kwargs)
+
+    def parse(self, data: bytes) -> list:
+        """The parts of a notebook file: cells, notes, the lab's slug, the names that are bound."""
+        from . import notebook  # on first use: a notebook that only checks has no need of nbformat, nor time for it
+
+        found = notebook.parse(data)
+        return [found.cells, found.notes, found.slug, sorted(found.names)]
+
+    def needed(self, cells: list, exercises: list) -> tuple:
+        """The statements that the exercises' functions need, notes for the student, and each one's fingerprint."""
+        statements, notes = source.needed(cells, [name for names in exercises for name in names])
+        return statements, notes, [fingerprint.of(cells, tuple(names)) for names in exercises]
+
+    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate, stage: str | None):
+        """Call the function as one of `size` ranks; `operate` reaches the machine that joins them, None means MPI."""
+        comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
+        return self.on_stage(name, (*args, comm), kwargs, stage)(*args, comm, **kwargs)
+
+    def on_stage(self, name: str, args: tuple, kwargs: dict, stage: str | None):
+        """The function itself, or the stage that builds what it needs and calls it."""
+        if stage is None:
+            return self.function(name, args, kwargs)
+        return functools.partial(STAGES[stage], self.find(name))
+
+    def near(self, name: str) -> str:
+        mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]
+        found = difflib.get_close_matches(name, mine, n=1)
+        return f" Found `{found[0]}`: rename it?" if found else ""
+
+    def run_cells(self, cells: list) -> list:
+        """Execute (label, source) pairs in order; a cell that fails does not stop the next. Returns their problems."""
+        problems = []
+        for label, code in cells:
+            filename = f"<{label}>"
+            if label != REFERENCE:
+                linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+            try:
+                exec(compile(code, filename, "exec", dont_inherit=True), self.namespace)
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                problems.append([label, self.describe(error)])
+        return problems
+
+    def error(self, problem) -> Exception:
+        """A function of the check failed on what the student's code passed to it."""
+        return RuntimeError(str(problem.get("text")))
+
+    def describe(self, error: BaseException) -> dict:
+        problem = {"kind": kind_of(error), "type": type(error).__name__, "text": text_of(error)}
+        return problem | raised_at(error, self.namespace)
+
+    verbs: ClassVar = Peer.verbs | {
+        "name": call_function,
+        "operator": apply_operator,
+        "rank": lambda self, name, args, kwargs: self.run_rank(name, *args),
+        "execute": lambda self, _, args, kwargs: self.run_cells(*args),
+        "forbid": lambda self, _, args, kwargs: self.forbid(*args),
+        "count": lambda self, _, args, kwargs: self.count_operators(*args),
+        "parse": lambda self, _, args, kwargs: self.parse(*args),
+        "needed": lambda self, _, args, kwargs: self.needed(*args),
+    }
+
+
+def check_signature(name: str, function, args: tuple, kwargs: dict) -> None:
+    """SignatureError where `function` does not take these arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin without one
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise SignatureError(f"`{name}{signature}` does not take the arguments of the exercise: {error}.") from None
+
+
+def kind_of(error: BaseException) -> str:
+    """The kind of problem an exception is; a bare `raise NotImplementedError` is an exercise not done yet."""
+    if type(error) is NotImplementedError and not error.args:
+        return "not_done"
+    return KINDS.get(type(error), "exception")
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:500]
+    except Exception:
+        return "(its message cannot be shown)"

@@ -1,0 +1,76 @@
+"""The trusted half of a rank's communicator: does on the simulated machine what `WireComm` asks for, if it may.
+
+A student's ranks are processes; the machine that joins them is in the grader's, and has one desk for each rank.
+"""
+
+import torch
+
+from hpcdl.comm import CommError, Communicator
+
+LONGEST = 1 << 24  # elements of a message: 64 MB of float32
+OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "broadcast", "all_reduce", "barrier")
+POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
+
+
+class Desk:
+    """Does one rank's operations on `comm`, a rank of the simulated machine. Trusts nothing that it is asked."""
+
+    def __init__(self, comm: Communicator):
+        self.comm, self.requests, self.location = comm, [], ""
+        self.trouble: CommError | None = None  # what the machine found wrong while this rank was asking
+
+    def operate(self, what, *args):
+        """One operation; an error where it is none, or its arguments are not what `WireComm` would send."""
+        if what not in OPERATIONS:
+            raise TypeError("no such operation")
+        try:
+            return getattr(self, what)(*args)
+        except CommError as error:
+            self.trouble = error
+            raise
+
+    def clock(self):
+        return self.comm.clock()
+
+    def accumulate(self, like: torch.Tensor):
+        self.comm.accumulate(like, torch.zeros_like(like))
+
+    def compute(self, seconds: float):
+        self.comm.compute(seconds)
+
+    def post(self, posts: list, location):
+        self._stand_at(location)
+        for op, side, x, numel, peer, tag in posts:
+            self._post(op, side, x, numel, peer, tag)
+
+    def _post(self, op, side, x, numel, peer, tag):
+        if op not in POSTS or type(numel) is not int or not 0 <= numel <= LONGEST:
+            raise TypeError(f"no such operation, or a message of more than {LONGEST:,} elements")
+        peer = self.comm._check(op, "x", x, "dest" if side == "dest" else "source", peer, tag)
+        if side == "dest":
+            self.requests.append(self.comm._isend(op, x, peer, tag))
+        else:
+            self.requests.append(self.comm._irecv(op, torch.empty(numel, dtype=x.dtype), peer, tag))
+
+    def wait(self, posts: list, op, numbers: list, location) -> list:
+        self.post(posts, location)
+        requests = [self.requests[number] for number in numbers]
+        self.comm._wait(op if op in POSTS else "wait", *requests)
+        return [request.x if request.side == "source" else None for request in requests]
+
+    def broadcast(self, x: torch.Tensor, root: int, location) -> torch.Tensor:
+        self._stand_at(location)
+        self.comm.broadcast(x, root)
+        return x
+
+    def all_reduce(self, x: torch.Tensor, location) -> torch.Tensor:
+        self._stand_at(location)
+        self.comm.all_reduce(x)
+        return x
+
+    def barrier(self, location):
+        self._stand_at(location)
+        self.comm.barrier()
+
+    def _stand_at(self, location) -> None:
+        self.location = location[:160] if type(location) is str else ""

@@ -1,0 +1,87 @@
+"""The trusted peer: sends a check's calls, and keeps what the other side did with them."""
+
+from typing import ClassVar, Protocol
+
+import torch
+
+from autograder import show
+from autograder.boundary.decode import Decoder
+from autograder.boundary.peer import Peer
+from autograder.boundary.protocol import Frame
+from autograder.checks import CheckFailure, same
+
+from .errors import StudentError
+from .handle import Handle
+
+
+class Timed(Protocol):
+    """What a grader needs of the session that it is of."""
+
+    def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool): ...
+
+    def deny(self, name, location) -> None: ...
+
+
+class Grader(Peer):
+    """The trusted side of a call: calls by name; the other side may call only the functions that it was passed."""
+
+    def __init__(self):
+        super().__init__()
+        self.objects = False
+        self.session: Timed | None = None
+        self.failure: CheckFailure | None = None
+        self.changed = False  # whether a call has changed one of its arguments
+        self.sent: Frame | None = None  # the last call by name, to show it when a check fails
+
+    def call(self, target, args=(), kwargs=None, *, objects=False, seconds=None):
+        self.objects = objects
+        result = super().call(target, args, kwargs, objects=objects, seconds=seconds)
+        if self.failure is not None:  # raised by a check's own function, which the student's code had called
+            raise self.failure
+        return result
+
+    def deny(self, _, args: tuple, kwargs: dict) -> None:
+        self.session.deny(*args)
+
+    verbs: ClassVar = Peer.verbs | {"forbidden": deny}
+
+    def accept(self, argument, contents) -> None:
+        self.changed |= type(argument) is not torch.Generator and not same(argument, contents)
+        super().accept(argument, contents)
+
+    def lends(self, objects: bool) -> bool:
+        return objects and self.objects
+
+    def describe(self, error: BaseException) -> dict:
+        if isinstance(error, CheckFailure):
+            self.failure = error
+        return super().describe(error)
+
+    def error(self, problem) -> Exception:
+        return self.failure or StudentError.of(problem)
+
+    def make_proxy(self, number: int, is_function: bool, name: str):
+        if is_function and not self.objects:
+            return super().make_proxy(number, is_function, name)
+        return Handle(self, number, name)  # a method too: what it returns may be an object
+
+
+def shown_call(frame: Frame, handles: dict) -> str:
+    """`mse_loss(tensor(...), ...)` for a call that was sent, with an argument a line where one line is too long."""
+    decoder = Decoder(frame, _Names(handles))
+    _, (_, name), args, kwargs, *_ = frame.header
+    args, kwargs = decoder.read(args), decoder.read(kwargs)
+    shown = [show.show(value) for value in args] + [f"{key}={show.show(value)}" for key, value in kwargs]
+    line = f"{name}({', '.join(shown)})"
+    return line if len(line) <= 90 else f"{name}(\n" + "".join(f"    {part},\n" for part in shown) + ")"
+
+
+class _Names(Peer):
+    """Reads handles as their names only, those on the student's own objects (by number) too."""
+
+    def __init__(self, handles):
+        super().__init__()
+        self.exports = {number: show.Named(repr(handle)) for number, handle in handles.items()}
+
+    def make_proxy(self, number, is_function, name):
+        return show.Named(name)

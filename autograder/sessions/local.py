@@ -1,0 +1,72 @@
+"""The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
+
+from autograder.boundary.limits import Stopwatch, TimeUp, time_limit
+from autograder.boundary.protocol import Frame
+from autograder.inside.worker import SignatureError, UndefinedError, Worker
+from hpcdl.comm import CommError, DeadlockError, RankError, Simulation, simulate
+
+from .errors import StudentError
+from .grader import Grader
+from .ranks import RankCall, deadlock, misfit, of_rank
+from .session import Session
+
+
+class LocalGrader(Grader):
+    worker: "LocalWorker"
+
+    def ask(self, frame: Frame) -> Frame:
+        if frame.header[1][0] == "name":
+            self.sent = frame
+        return self.worker.serve(frame)
+
+
+class LocalWorker(Worker):
+    stops_on_interrupt = True  # the student's own press of the stop button
+
+    def __init__(self, namespace: dict, grader: LocalGrader):
+        super().__init__(namespace)
+        self.grader = grader
+
+    def ask(self, frame: Frame) -> Frame:
+        with self.guard.up(False):
+            return self.grader.serve(frame)
+
+
+class LocalSession(Session):
+    """The student's code in this process: the names of a notebook, a time limit, no isolation."""
+
+    undefined = "Run the cell that defines it, then check again."
+
+    def __init__(self, namespace: dict):
+        super().__init__()
+        self.grader = LocalGrader()
+        self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
+
+    def make_ready(self, seconds: float) -> None:
+        self.worker.forbid(self.forbidden)
+
+    def forbid(self, patterns: tuple[str, ...]) -> None:
+        super().forbid(patterns)
+        self.worker.forbid(patterns)
+
+    def simulate(self, call: RankCall) -> Simulation:
+        """The ranks are threads of this process."""
+        worker, watch = self.worker, Stopwatch()
+        try:
+            function = worker.on_stage(call.name, (*call.arguments[0], None), call.kwargs, call.stage)
+            with time_limit(self.left), worker.guard.up():
+                return simulate(
+                    lambda comm: function(*call.arguments[comm.rank], comm, **call.kwargs), call.p, **call.machine
+                )
+        except (UndefinedError, SignatureError) as error:
+            raise StudentError.of(worker.describe(error)) from None
+        except TimeUp:
+            raise self.timeout() from None
+        except RankError as error:
+            raise of_rank(StudentError.of(worker.describe(error.__cause__)), error.rank, call.p) from None
+        except DeadlockError as error:
+            raise deadlock(call.p, error) from None
+        except CommError as error:
+            raise misfit(call.p, error) from None
+        finally:
+            self.left -= watch.seconds()

@@ -1,0 +1,50 @@
+"""Submitted files are parsed in the sandbox: what reads JSON, notebooks and Python can be attacked through them too."""
+
+from autograder.boundary.protocol import ProtocolError, UnsendableError
+from autograder.inside.notebook import Notebook, UngradableError
+from autograder.walls.zygote import Zygote
+
+from .errors import StudentError
+from .remote import RemoteSession
+
+SECONDS = 20.0  # for a file or its statements
+
+Cells = list[tuple[str, str]]  # label, source
+
+
+class ParsingSession(RemoteSession):
+    """A worker that parses, and runs nothing before `load`. A context manager."""
+
+    def __init__(self, zygote: Zygote, folder: str):
+        super().__init__(zygote, [], folder)
+
+    def read(self, data: bytes) -> Notebook:
+        """The notebook of a file's bytes; UngradableError says what is wrong with it."""
+        cells, notes, slug, names = self.parsed("parse", data)
+        return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)))
+
+    def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[str]]:
+        """The statements that the exercises' functions need, notes for the student, and each exercise's fingerprint,
+        to find code that is the same but for its names."""
+        statements, notes, prints = self.parsed("needed", cells, exercises)
+        prints = _texts(prints) + [""] * len(exercises)
+        return _pairs(statements), _texts(notes), prints[: len(exercises)]
+
+    def parsed(self, what: str, *args):
+        self.allot(SECONDS)  # no code of the student's has run here: it is in step
+        try:
+            return self.timed([what, ""], args, None, objects=False)
+        except StudentError as error:
+            if error.type == "UngradableError":
+                raise UngradableError(error.text) from None
+            raise UngradableError(f"the file cannot be read: {error.text or error.type}") from None
+        except (ProtocolError, UnsendableError) as error:
+            raise UngradableError(f"the file cannot be read: {error}") from None
+
+
+def _pairs(cells) -> Cells:
+    return [(str(label), str(source)) for label, source in cells]
+
+
+def _texts(values) -> list[str]:
+    return [str(value) for value in values]

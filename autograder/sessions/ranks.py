@@ -1,0 +1,130 @@
+"""A student's function on p ranks: the communicator that it gets is the simulated machine of `hpcdl.comm`.
+
+    run = student.ranks("tree_reduce", p, lambda rank: (x[rank].clone(),), {"root": 2})
+
+calls `tree_reduce(x, comm, root=2)` on every rank. What it sent is in `run.trace` and `run.bytes_sent`, what became of
+its arguments in `run.arguments`. A deadlock, a message that does not fit and one that nobody receives become a
+CheckFailure in the machine's own words; what a rank raises becomes the StudentError that names the rank and the line.
+
+In a notebook the ranks are threads of its kernel. In grading each is a process with the student's cells, which sees the
+others only through messages, and the machine that carries those is in the grader's process (see `desk`).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autograder.boundary.encode import Encoder
+from autograder.boundary.peer import Peer
+from autograder.boundary.protocol import Frame
+from autograder.checks import CheckFailure
+from autograder.inside.stages import STAGES
+from hpcdl.comm import CommError, DeadlockError, RankError, Trace
+
+from .desk import Desk
+from .errors import StudentError
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """What p ranks did, as in `hpcdl.comm.Simulation`, and by rank the `arguments` after the call."""
+
+    results: list[Any]
+    seconds: float
+    trace: Trace
+    bytes_sent: list[int]
+    arguments: list[tuple]
+
+
+@dataclass(frozen=True)
+class RankCall:
+    """A call on each of `p` ranks: by rank its arguments, and what the machine is like."""
+
+    name: str
+    p: int
+    arguments: list[tuple]
+    kwargs: dict
+    stage: str | None
+    machine: dict[str, float]
+
+    def shown(self, peer: Peer) -> Frame:
+        """The call on rank 0, for feedback; what cannot be shown is there by its name."""
+        shown = (*self.arguments[0], _stand_in("comm"))
+        if self.stage is not None:
+            shown = tuple(map(_stand_in, STAGES[self.stage].shown))
+        encoder = Encoder(peer)
+        parts = [encoder.write(shown), encoder.write(tuple(self.kwargs.items()))]
+        return Frame(["call", ["name", f"rank 0 of {self.p}: {self.name}"], *parts, False, None], encoder.buffers)
+
+
+def _stand_in(name: str) -> Callable:
+    def stand_in():
+        """Is written as its name."""
+
+    stand_in.__name__ = name
+    return stand_in
+
+
+SIZES = (2, 3)  # numbers of ranks on which runs are kept, to repeat them on those of a real MPI (see `mpi_team`)
+EACH = 2  # runs of a function on as many ranks
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run that can be repeated: what the ranks were given, and what they returned and left of it."""
+
+    name: str
+    p: int
+    stage: str | None
+    kwargs: dict
+    given: list[tuple]
+    results: list
+    left: list[tuple]
+    shown: Frame
+
+
+# What went wrong, for the student
+
+
+def explained(p: int, error: CommError, desks: list[Desk]) -> Exception:
+    """What to tell the student when the ranks are processes."""
+    if isinstance(error, DeadlockError):
+        return deadlock(p, error, [desk.location for desk in desks])
+    for desk in desks:
+        if desk.trouble:  # what the machine found, not what the student's side made of it
+            return misfit(p, desk.trouble, desk.location)
+    if not isinstance(error, RankError):
+        return misfit(p, error)
+    cause = error.__cause__
+    return of_rank(cause, error.rank, p) if isinstance(cause, StudentError) else cause
+
+
+def of_rank(error: StudentError, rank: int, p: int) -> StudentError:
+    """The error of one rank, which says so."""
+    if error.kind in ("exception", "ended", "timeout") and not error.text.startswith(f"rank {rank}:"):
+        error.text = f"{error.text} (rank {rank} of {p})".lstrip()
+    return error
+
+
+def misfit(p: int, error: CommError, location: str = "") -> CheckFailure:
+    return CheckFailure(f"With p = {p}: {error}" + (f" at {location}." if location else "."))
+
+
+def deadlock(p: int, error: DeadlockError, locations: list[str] | None = None) -> CheckFailure:
+    """The machine's report as feedback; `locations` are the ranks' lines where the machine cannot see them itself."""
+    _, *lines = str(error).splitlines()
+    situations = [line for line in lines if line.startswith(("rank", "..."))]
+    if locations is not None:
+        situations = [_located(line, locations) for line in situations]
+    return CheckFailure(
+        f"With p = {p} your function never ends: a deadlock. Every rank that has not returned waits for another.",
+        got="\n".join(situations),
+        why=" ".join(line for line in lines if not line.startswith(("rank", "..."))),
+    )
+
+
+def _located(situation: str, locations: list[str]) -> str:
+    match = re.match(r"(rank (\d+) waits in .*\)) at ", situation)
+    location = locations[int(match[2])] if match else ""
+    return f"{match[1]} at {location}" if location else situation

@@ -1,0 +1,237 @@
+"""A student's code in a sandboxed process of its own, as grading calls it. One crash or timeout costs one check."""
+
+import os
+import signal
+import socket
+
+from autograder.boundary import protocol
+from autograder.boundary.limits import Stopwatch
+from autograder.boundary.peer import mark_of
+from autograder.boundary.protocol import Closed, Frame, ProtocolError
+from autograder.walls import sandbox
+from autograder.walls.zygote import Slot, Zygote
+from hpcdl.comm import CommError, Simulation, simulate
+
+from .copies import copied
+from .desk import Desk
+from .errors import StudentError
+from .grader import Grader
+from .ranks import EACH, SIZES, RankCall, RecordedRun, explained
+from .session import Session
+
+CELL_SECONDS = 10.0  # for one cell of definitions
+PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
+RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
+
+SIGNALS = {
+    signal.SIGSEGV: "a segmentation fault",
+    signal.SIGKILL: "it was killed, by itself or for want of memory",
+    signal.SIGABRT: "an abort, often for want of memory",
+    signal.SIGXCPU: "it used up its processor time",
+    signal.SIGXFSZ: "it wrote too large a file",
+}
+
+
+class SocketGrader(Grader):
+    """The trusted side over a socket. `left` says how many seconds the worker still has."""
+
+    def __init__(self, sock: socket.socket):
+        super().__init__()
+        self.sock, self.incoming, self.left = sock, protocol.Incoming(sock), lambda: 0.0
+
+    def ask(self, frame: Frame) -> Frame:
+        if frame.header[1][0] == "name":
+            self.sent = frame
+        protocol.send(self.sock, frame, self.left)
+        while True:
+            reply = self.incoming.receive(self.left)
+            if reply.header[:1] == ["call"]:
+                protocol.send(self.sock, self.serve(reply), self.left)
+            elif mark_of(reply) == mark_of(frame):  # any other answer is forged, and passed over
+                return reply
+
+
+class RemoteSession(Session):
+    """Runs `cells` ((label, source) pairs) in a worker and calls it; the next check replaces one that ended."""
+
+    slot: Slot | None = None  # among the ranks of a real MPI
+
+    def __init__(self, zygote: Zygote, cells: list, folder: str, limits: sandbox.Limits | None = None):
+        super().__init__()
+        self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
+        self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
+        self.broken: set[str] = set()  # labels of cells that ended or stopped the process
+        self.pid = self.clock = 0
+        self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
+        self.runs: dict[str, list[RecordedRun]] = {}  # function -> `RecordedRun`s of it that can be repeated
+        self.start()
+
+    def start(self) -> None:
+        """A worker that has run every cell, but for those that end or stop it."""
+        self.spawn()
+        self.load(self.cells)
+
+    def spawn(self) -> None:
+        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder, self.slot)
+        self.worker_forbids: tuple[str, ...] = ()  # what the worker knows to be forbidden
+        self.grader = SocketGrader(sock)
+
+    def load(self, cells: list) -> None:
+        """Run `cells` in the worker that is there, and in those that will have to replace it."""
+        self.cells = cells
+        if not self.broken and self.attempt(together=True):
+            return
+        while len(self.broken) <= RESTARTS:  # one by one, to see which it is
+            if not self.pid:
+                self.spawn()
+            if self.attempt(together=False):
+                return
+        self.close()
+
+    def attempt(self, together: bool) -> bool:
+        """Run the cells, but for those known as broken; False, and no worker left, when that ended or stopped it."""
+        sound = [cell for cell in self.cells if cell[0] not in self.broken]
+        for cells in ([sound] if sound else []) if together else [[cell] for cell in sound]:
+            try:
+                self.run_cells(cells)
+            except StudentError as error:
+                self.close()
+                if not together:
+                    self.broken.add(cells[0][0])
+                    self.problems[cells[0][0]] = error
+                return False
+        return True
+
+    def run_cells(self, cells: list) -> None:
+        self.seconds = self.left = CELL_SECONDS
+        for label, problem in self.timed(["execute", ""], (cells,), None, objects=False):
+            self.problems[str(label)] = StudentError.of(problem)
+
+    def make_ready(self, seconds: float) -> None:
+        """Replace the worker where it has ended, or is out of step."""
+        if not self.pid and len(self.broken) <= RESTARTS:
+            self.start()
+        self.allot(seconds)
+        if self.pid and not self.in_step():
+            self.close()
+            self.start()
+            self.answers()
+
+    def in_step(self) -> bool:
+        """Whether the worker is there, has written nothing that it was not asked for, and knows what is forbidden."""
+        if self.grader.incoming.waiting():
+            return False
+        return not (self.forbidden or self.worker_forbids) or self.answers()
+
+    def answers(self) -> bool:
+        """Whether the worker answers. It learns from the question what the exercise forbids."""
+        try:
+            self.timed(["forbid", ""], (self.forbidden,), None, objects=False)
+        except StudentError:
+            return False
+        self.worker_forbids = self.forbidden
+        return True
+
+    def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool):
+        if not self.pid:
+            raise StudentError(
+                "ended", "Your notebook's cells end or stop the Python process, so nothing can be called."
+            )
+        watch, limit = self.stopwatch(), self.left + PATIENCE
+        self.grader.left = lambda: watch.left(limit)
+        try:
+            return super().timed(target, args, kwargs, objects)
+        except StudentError as error:
+            if error.kind == "timeout":
+                self.close()  # it stopped in the middle of something: the next check gets a fresh worker
+            raise
+        except TimeoutError:
+            self.close()
+            raise self.timeout() from None
+        except Closed:
+            raise StudentError("ended", describe_end(self.end())) from None
+        except ProtocolError as error:
+            self.close()
+            raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
+
+    def simulate(self, call: RankCall) -> Simulation:
+        """Each rank is a process with the student's cells, and the machine that joins them is in this one."""
+        given = copied(call.arguments, {}) if call.p in SIZES else []
+        run = self.in_processes(call)
+        if given:
+            self.record(call, given, run.results)
+        return run
+
+    def in_processes(self, call: RankCall) -> Simulation:
+        team, desks = self.team(call.p), [None] * call.p
+        for member in team[1:]:
+            member.forbid(self.forbidden)
+            member.start_check(self.left)
+            member.seconds, member.denied = self.seconds, self.denied
+
+        def rank(comm):
+            desk = desks[comm.rank] = Desk(comm)
+            parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.stage)
+            return team[comm.rank].timed(["rank", call.name], parts, None, objects=False)
+
+        left, watches = self.left, [member.stopwatch() for member in team]
+        try:
+            return simulate(rank, call.p, **call.machine)
+        except CommError as error:
+            self.close()  # every rank stands in the middle of something
+            raise explained(call.p, error, [desk or Desk(None) for desk in desks]) from None
+        finally:
+            # One rank runs at a time: what each of them stood in line for a processor, all of them did.
+            wall = watches[0].wall()
+            self.left = left - max(0.0, wall - sum(wall - watch.seconds() for watch in watches))
+
+    def record(self, call: RankCall, given: list[tuple], results: list) -> None:
+        """Keep a run, for real MPI ranks to repeat: a few of each function and number of ranks."""
+        kept = self.runs.setdefault(call.name, [])
+        if sum(call.p == other.p for other in kept) < EACH:
+            results, left = copied((results, call.arguments), {})  # what the check makes of them is its own
+            parts = (call.name, call.p, call.stage, call.kwargs, given, results, left, self.grader.sent)
+            kept.append(RecordedRun(*parts))
+
+    def team(self, p: int) -> list["RemoteSession"]:
+        """This worker and p - 1 others with the same cells: a process for each rank."""
+        while len(self.others) < p - 1:
+            self.others.append(RemoteSession(self.zygote, self.cells, self.folder, self.limits))
+        return [self, *self.others[: p - 1]]
+
+    def stopwatch(self) -> Stopwatch:
+        return Stopwatch(self.clock)
+
+    def close(self) -> None:
+        """End the worker, and the others of its team."""
+        if pid := self.leave():
+            self.zygote.dismiss(pid)
+
+    def end(self) -> int:
+        """The same; returns the worker's wait status."""
+        pid = self.leave()
+        return self.zygote.reap(pid) if pid else 0
+
+    def leave(self) -> int:
+        """Let go of the worker and end its team; its process id, or 0 where there was none."""
+        while self.others:
+            self.others.pop().close()
+        if self.pid:
+            self.grader.sock.close()
+            os.close(self.clock)
+        pid, self.pid = self.pid, 0
+        return pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def describe_end(status: int) -> str:
+    """A sentence for the wait status of a worker that ended by itself."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"Your code ended the Python process: {SIGNALS.get(number, signal.Signals(number).name)}."
+    return f"Your code ended the Python process (exit code {os.WEXITSTATUS(status)}), as os._exit does."

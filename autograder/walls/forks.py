@@ -1,0 +1,122 @@
+"""What the zygote does: a clean process with torch imported, which forks workers when the grader asks for them.
+
+It holds no checks, runs no tensor operation (a process that ran one on several threads makes its forked children hang)
+and no student's code. Requests on its socket, each answered in order:
+
+    ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat, opened, and ["pid", n]
+      (slot: [], or [rank, size] and the descriptor of MPI's)
+    ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
+"""
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+from pathlib import Path
+
+from autograder.boundary import protocol
+from autograder.boundary.protocol import Frame
+from autograder.inside import mpi_rank, source
+from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
+from autograder.inside.worker import Worker
+
+from . import sandbox
+
+
+def serve(descriptor: int, walls: str) -> None:
+    """The zygote's loop, until the grader closes its end."""
+    import torch
+
+    torch.set_num_threads(1)
+    preload()
+    sandbox.end_with_parent()
+    sandbox.adopt_orphans()
+    sock = socket.socket(fileno=descriptor)
+    workers: set[int] = set()
+    with contextlib.suppress(protocol.Closed, ConnectionError):  # the grader has closed its end, or was killed
+        while True:
+            mark, descriptors, _, _ = socket.recv_fds(sock, 1, 2)
+            if not mark:
+                break
+            request = protocol.receive(sock).header
+            if request[0] == "spawn":
+                _, limits, folder, slot = request
+                pid = fork_worker(sock, descriptors, sandbox.Limits(*limits), folder, walls, slot)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                workers.add(pid)
+                send_clock(sock, pid)
+                protocol.send(sock, Frame(["pid", pid]))
+            else:
+                workers.discard(request[1])
+                status = reap(request[1])
+                end_orphans(workers)
+                protocol.send(sock, Frame(["ended", status]))
+    for pid in workers:
+        reap(pid)
+    end_orphans(set())
+
+
+def preload() -> None:
+    """Import what a worker uses later: it cannot read the grader's files then."""
+    source.transformer()
+    warm_up(Worker(fresh_namespace()))
+    sandbox.readable()
+    gc.collect()
+    gc.freeze()  # else a collection in a worker would copy the memory of all that was imported: a sixth of a second
+
+
+def send_clock(sock: socket.socket, pid: int) -> None:
+    """Send the worker's schedstat, opened: the grader may know the process by another number, or not see it at all."""
+    path = f"/proc/{pid}/schedstat"
+    clock = os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY)
+    socket.send_fds(sock, [b"+"], [clock])
+    os.close(clock)
+
+
+def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: str, walls: str, slot: list) -> int:
+    """Fork a worker on the first descriptor; returns its process id in the zygote and never returns in the worker."""
+    pid = os.fork()
+    if pid:
+        with contextlib.suppress(OSError):  # both sides set it, so that neither has to wait for the other
+            os.setpgid(pid, pid)
+        return pid
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        sandbox.end_with_parent()
+        sock.close()
+        if slot:
+            mpi_rank.join(descriptors[1], *slot, keep=descriptors[0])
+        sandbox.enter(limits, folder, walls)
+        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace())
+        warm_up(worker)
+        worker.run()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def reap(pid: int) -> int:
+    """Kill a worker's process group and wait for the worker; a worker that has ended keeps its own status."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
+def end_orphans(workers: set[int]) -> None:
+    """Kill what a student's code left behind in sessions of its own: every child of ours that is not a worker."""
+    while orphans := [pid for pid in children() if pid not in workers]:
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def children() -> list[int]:
+    """The process ids of this process's children (Linux; elsewhere none are known)."""
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except OSError:
+        return []

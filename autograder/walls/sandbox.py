@@ -1,0 +1,140 @@
+"""What a student's process may use. Entered in the forked worker before any line of the student's runs.
+
+| tier | files | network, processes | where |
+|---|---|---|---|
+| namespaces | Landlock, a private folder | seccomp, and namespaces of its own | Linux that allows user namespaces |
+| restricted | Landlock, a folder | seccomp | Linux in a default container, root or not |
+| weak | everything that the grader may read | everything | elsewhere, or without pyseccomp |
+
+In each there are limits on memory, files, processor time; root gives itself up for a spare uid where Python's own files
+are open to all.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import site
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from . import landlock, namespaces, syscalls
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+WORDS = {
+    "namespaces": "namespaces, Landlock, seccomp and limits: no files, no network, no other process",
+    "restricted": "Landlock, seccomp and limits: no files, no network, no new process",
+    "weak": "weak isolation: limits only, the code can read files and use the network",
+}
+PACKAGE = Path(__file__).resolve().parents[1]
+SECRETS = (str(PACKAGE), str(PACKAGE.parent / "labs"), str(PACKAGE.parent / "tests"))  # the checks, the bank, solutions
+SYSTEM = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf")
+KERNEL = ("/proc/self/schedstat", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+SPARE_UIDS = range(61_000, 65_000)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one worker: bytes of memory beyond what torch takes, bytes per file, open files, processor seconds."""
+
+    memory: int = 2 << 30
+    file: int = 64 << 20
+    open_files: int = 128
+    cpu_seconds: int = 300
+    files: int = 4096  # in its folder, where that is private
+
+
+@cache
+def tier() -> str:
+    """The strongest tier that this system offers: namespaces, restricted or weak."""
+    if sys.platform != "linux" or not landlock.version() or not syscalls.available():
+        return "weak"
+    return "namespaces" if namespaces.available() else "restricted"
+
+
+def words() -> str:
+    """The tier in words, for every report."""
+    return f"{tier()} ({WORDS[tier()]})"
+
+
+def spare_uid() -> int:
+    """A user id that owns nothing, for root to become; 0 where it cannot: no root, or Python's files are root's own."""
+    needed = [Path(path).resolve() for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, PACKAGE)]
+    closed = any(not folder.stat().st_mode & 0o001 for path in needed for folder in (path, *path.parents))
+    return 0 if os.name != "posix" or os.geteuid() or closed else SPARE_UIDS[os.getpid() % len(SPARE_UIDS)]
+
+
+@cache
+def readable() -> list[str]:
+    """What a worker may read: the system's and Python's libraries without the checks, and hpcdl."""
+    folders = dict.fromkeys((*SYSTEM, sys.base_prefix, sys.prefix, *site.getsitepackages()))
+    found = [path for folder in folders if os.path.isdir(folder) for path in landlock.without(folder, SECRETS)]
+    found += [path for path in folders if os.path.isfile(path)]
+    return [*found, str(PACKAGE.parent / "hpcdl"), *KERNEL]
+
+
+def enter(limits: Limits, folder: str, walls: str) -> None:
+    """Apply the limits and the walls of a tier to this process, for good, and work in `folder`."""
+    if walls == "namespaces":
+        namespaces.private_folder(folder, limits.memory // 8, limits.files)
+    _set(resource.RLIMIT_AS, address_space() + limits.memory)
+    _set(resource.RLIMIT_FSIZE, limits.file)
+    _set(resource.RLIMIT_NOFILE, limits.open_files)
+    _set(resource.RLIMIT_CPU, limits.cpu_seconds)
+    _set(resource.RLIMIT_CORE, 0)
+    os.chdir(folder)
+    os.environ.update(HOME=folder, TMPDIR=folder)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    os.close(null)
+    if sys.platform == "linux":
+        drop_capabilities()
+        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if walls != "weak":
+        if len(os.listdir("/proc/self/task")) > 1:
+            raise OSError("there is a second thread: Landlock and seccomp hold for the one that enters them")
+        landlock.restrict(readable(), (folder, *DEVICES))
+        syscalls.restrict()
+
+
+def drop_capabilities() -> None:
+    """Give up what root, or the first user of a namespace, may do beyond other users (`capset`, version 3)."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    if ctypes.CDLL(None, use_errno=True).capset(header, (ctypes.c_uint32 * 6)()):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, however that happens (Linux)."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, so that none of them can slip away (Linux)."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def address_space() -> int:
+    """Bytes of address space that this process has mapped already; torch alone maps gigabytes."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 8 << 30
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def _set(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))

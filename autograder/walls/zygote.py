@@ -1,0 +1,184 @@
+"""The grader's end of the zygote, a process with torch imported that forks workers in milliseconds (see `forks`).
+
+It runs as `python -I -c ...`, so nothing of the grader's memory is in it.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from autograder.boundary import protocol
+from autograder.boundary.protocol import Frame
+
+from . import sandbox, scratch
+
+SPARES = 2  # workers that are forked ahead: to end one and fork the next takes longer than to grade a small notebook
+ROOT = Path(__file__).resolve().parents[2]
+# The package's folder comes last on the path, so that nothing beside it can stand in for an installed module.
+PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from autograder.walls import namespaces
+if int(sys.argv[4]):
+    namespaces.become(int(sys.argv[4]))
+if sys.argv[3] == "namespaces":
+    namespaces.enter()
+from autograder.walls import forks
+forks.serve(int(sys.argv[2]), sys.argv[3])
+"""
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LANG": "C.UTF-8", "MPLBACKEND": "Agg"}
+
+
+class ZygoteError(RuntimeError):
+    """The zygote ended: this system refuses what its tier needs, or there was no memory."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a worker can be a rank of a real MPI: `rank` of `size`, and its connection to mpiexec."""
+
+    descriptor: int
+    rank: int
+    size: int
+
+
+@dataclass
+class Spawned:
+    """A worker: its limits, the grader's end of its socket, and once they are known its process and schedstat."""
+
+    limits: sandbox.Limits
+    sock: socket.socket
+    pid: int = 0
+    clock: int = -1
+
+
+class Zygote:
+    """The grader's end: starts the zygote and asks it for workers. A context manager.
+
+    `walls` is the tier of its workers, where it is not to be the strongest of this system. A worker that works in a
+    file system of its own is forked before it is asked for, and ends while the grader goes on: that takes as long as
+    the grading of a small notebook.
+    """
+
+    def __init__(self, walls: str = ""):
+        self.walls, self.uid = walls or sandbox.tier(), sandbox.spare_uid()
+        self.sock, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
+        environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+        self.process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        self.owed: deque[Spawned | None] = deque()  # replies that are to come: of a worker, or None of one that ended
+        self.spares: deque[Spawned] = deque()
+        self.folder = scratch.Folder()  # under the file systems of the workers
+
+    def spawn(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> tuple[int, socket.socket, int]:
+        """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
+
+        With a `slot` it is a rank of MPI, and answers when all of the ranks are there.
+        """
+        worker = None
+        try:
+            if self.walls != "namespaces":
+                worker = self.request(limits, folder, slot)
+            elif slot:
+                worker = self.request(limits, self.folder.name, slot)
+            else:
+                worker = self.pop_spare(limits) or self.request(limits, self.folder.name)
+                while len(self.spares) < SPARES:
+                    self.spares.append(self.request(limits, self.folder.name))
+            while not worker.pid:
+                self.collect()
+        except (OSError, protocol.Closed) as error:
+            self.give_up(worker)
+            raise ZygoteError(f"no worker could be started (exit code {self.process.poll()})") from error
+        return worker.pid, worker.sock, worker.clock
+
+    def pop_spare(self, limits: sandbox.Limits) -> Spawned | None:
+        while self.spares:
+            spare = self.spares.popleft()
+            if spare.limits == limits:
+                return spare
+            self.discard(spare)
+        return None
+
+    def request(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> Spawned:
+        """Ask for a worker, and do not wait for it."""
+        if self.uid:
+            os.chown(folder, self.uid, -1)
+        ours, theirs = socket.socketpair()
+        worker = Spawned(limits, ours)
+        self.owed.append(worker)
+        with theirs:
+            socket.send_fds(self.sock, [b"+"], [theirs.fileno(), *([slot.descriptor] if slot else [])])
+        protocol.send(self.sock, Frame(["spawn", astuple(limits), folder, [slot.rank, slot.size] if slot else []]))
+        return worker
+
+    def collect(self) -> int:
+        """Wait for the next reply that is owed; the wait status, where it is of a worker that ended."""
+        worker = self.owed.popleft()
+        if worker is None:
+            return protocol.receive(self.sock).header[1]
+        _, descriptors, _, _ = socket.recv_fds(self.sock, 1, 1)
+        if not descriptors:
+            raise protocol.Closed
+        worker.pid, worker.clock = protocol.receive(self.sock).header[1], descriptors[0]
+        return 0
+
+    def reap(self, pid: int) -> int:
+        """End a worker and everything in its process group; returns its wait status."""
+        self.end(pid)
+        status = 0
+        while self.owed:
+            status = self.collect()
+        return status
+
+    def dismiss(self, pid: int) -> None:
+        """The same, but wait only where the worker writes in a folder that the caller will remove."""
+        if self.walls == "namespaces":
+            self.end(pid)
+        else:
+            self.reap(pid)
+
+    def end(self, pid: int) -> None:
+        """Ask for a worker's end, and do not wait for it."""
+        self.sock.sendall(b"-")
+        protocol.send(self.sock, Frame(["reap", pid]))
+        self.owed.append(None)
+
+    def give_up(self, worker: Spawned | None) -> None:
+        """The zygote has ended: let go of what it owes."""
+        for lost in (worker, *self.spares, *self.owed):
+            if lost:
+                lost.sock.close()
+        self.spares.clear()
+        self.owed.clear()
+
+    def discard(self, worker: Spawned) -> None:
+        while not worker.pid:
+            self.collect()
+        worker.sock.close()
+        os.close(worker.clock)
+        self.dismiss(worker.pid)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, protocol.Closed):  # it may have ended by itself
+            while self.spares:
+                self.discard(self.spares.popleft())
+            while self.owed:
+                self.collect()
+        self.sock.close()
+        self.process.wait()
+        self.folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

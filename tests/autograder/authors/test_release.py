@@ -1,0 +1,64 @@
+"""What students get holds the lab and no answer, and is the same each time."""
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from autograder import exercises
+from autograder.authors import build, release
+from autograder.cli import app
+
+GRADED = [slug for slug in map(build.slug_of, build.sources()) if slug in exercises.LABS]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["release", *map(str, arguments)])
+
+
+def test_a_lab_is_released_by_its_number(tmp_path):
+    ended = run("--lab", "04", "--out", tmp_path / "bundle")
+    assert ended.exit_code == 0, ended.output
+    written = {path.name for path in (tmp_path / "bundle").iterdir()}
+    assert written == {"04_backprop.ipynb", "README.md", "AGENTS.md", "requirements.txt"}
+    assert "04_backprop.ipynb" in (tmp_path / "bundle" / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return release.bundle(release.chosen([]))
+
+
+def test_the_bundle_is_the_same_each_time_and_holds_every_graded_lab(everything):
+    assert everything == release.bundle(release.chosen([]))
+    assert len([name for name in everything if name.endswith(".ipynb")]) == len(GRADED)
+
+
+@pytest.mark.parametrize("slug", GRADED)
+def test_no_line_of_a_solution_is_in_it(slug, everything):
+    name = f"{build.source_path(slug).stem}.ipynb"
+    cells = {c.metadata["hpcdl"]["exercise"]: c.source for c in nbformat.reads(everything[name], 4).cells if c.metadata}
+    for exercise, text in build.marked(slug).items():
+        solution = text.split(build.BEGIN)[1].split(build.END)[0].strip()
+        assert solution not in cells[f"{slug}.{exercise}"]
+        assert build.STUB in cells[f"{slug}.{exercise}"]
+
+
+def test_it_does_not_overwrite_what_is_there(tmp_path):
+    assert run("--lab", "perceptron", "--out", tmp_path).exit_code == 0
+    assert run("--lab", "perceptron", "--out", tmp_path).exit_code == 0, "the same again is no loss"
+    (tmp_path / "03_perceptron.ipynb").write_text("my answers")
+    ended = run("--lab", "perceptron", "--out", tmp_path)
+    assert ended.exit_code == 2
+    assert "is there already and differs" in ended.output.replace("\n", " ")
+    assert (tmp_path / "03_perceptron.ipynb").read_text() == "my answers"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--lab", "04", "--all"]])
+def test_it_asks_which_labs(arguments, tmp_path):
+    assert run(*arguments, "--out", tmp_path).exit_code == 2
+
+
+def test_an_unknown_lab_is_named_with_those_there_are(tmp_path):
+    ended = run("--lab", "77", "--out", tmp_path)
+    assert ended.exit_code == 2
+    assert "backprop" in ended.output

@@ -1,0 +1,22 @@
+"""Every lab's checks are checked: reference 100, blank 0, each wrong answer of the bank loses exactly its own."""
+
+import pytest
+
+from autograder import exercises
+from autograder.grading import selfcheck
+from autograder.walls.zygote import Zygote
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    with Zygote() as zygote:
+        yield zygote
+
+
+@pytest.mark.each_lab("gradient_descent")
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_the_reference_the_blank_and_every_wrong_answer_get_what_they_deserve(slug, zygote):
+    findings = list(selfcheck.selfcheck(slug, zygote))
+    wrong = {finding.title: finding.problems for finding in findings if finding.problems}
+    assert not wrong
+    assert len(selfcheck.bank(slug)) >= 7, "a bank holds the mistakes that students make"

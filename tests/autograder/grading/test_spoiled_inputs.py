@@ -1,0 +1,58 @@
+"""A check may compute what it expects after the call: code that spoils its inputs gains nothing by that."""
+
+import pytest
+import torch
+
+from autograder import checks
+from autograder.authoring import Check
+from autograder.grading.run import run_check
+from autograder.results import CheckResult
+
+HONEST = "def double(x):\n    return 2 * x\n"
+SPOILS = "def double(x):\n    x.zero_()\n    return x.clone()\n"
+SPOILS_A_LIST = "def total(xs):\n    xs.clear()\n    return 0.0\n"
+CARELESS = "def double(x):\n    y = 2 * x\n    x += 1\n    return y\n"
+
+
+def expects_afterwards(student, rng):
+    """Twice x."""
+    x = torch.randn(3, generator=rng)
+    checks.close(student.double(x), 2 * x, name="double(x)")
+
+
+def expects_first(student, rng):
+    """Twice x."""
+    x = torch.randn(3, generator=rng)
+    expected = 2 * x
+    checks.close(student.double(x), expected, name="double(x)")
+
+
+def sums_afterwards(student, rng):
+    """The sum."""
+    xs = [1.0, 2.0]
+    checks.close(student.total(xs), float(sum(xs)), name="total(xs)")
+
+
+def verdict(function, session) -> CheckResult:
+    check = Check(function.__name__, function, 1)
+    result = CheckResult(check.name, check.title, 1, seed=7)
+    run_check(check, result, session, 5)
+    return result
+
+
+@pytest.mark.parametrize("check", [expects_afterwards, expects_first])
+def test_code_that_sets_its_inputs_to_zero_fails_whenever_the_check_computes_its_value(session, check):
+    assert not verdict(check, session(SPOILS)).passed
+
+
+def test_a_list_is_protected_too(session):
+    assert not verdict(sums_afterwards, session(SPOILS_A_LIST)).passed
+
+
+def test_the_message_says_what_the_code_did(session):
+    assert "changes its arguments" in verdict(expects_afterwards, session(SPOILS)).mistake
+
+
+def test_honest_code_passes_and_so_does_careless_code_with_the_right_result(session):
+    assert verdict(expects_afterwards, session(HONEST)).passed
+    assert verdict(expects_first, session(CARELESS)).passed

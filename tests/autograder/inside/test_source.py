@@ -1,0 +1,92 @@
+"""Only what the graded functions need is taken from a notebook: their definitions, and what those use."""
+
+from autograder.inside import source
+
+
+def taken(*cells, names=("f",)):
+    labelled = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(cells, start=1)]
+    statements, notes = source.needed(labelled, list(names))
+    return [code.strip() for _, code in statements], notes
+
+
+def test_imports_helpers_and_constants_that_are_used_come_along():
+    code, _ = taken(
+        "import math, os\nA = 2\nB = A + 1\nC = 5",
+        "def g(x):\n    return math.sin(x) * B",
+        "def f(x):\n    return g(x)",
+    )
+    assert code == [
+        "import math, os",
+        "A = 2",
+        "B = A + 1",
+        "def g(x):\n    return math.sin(x) * B",
+        "def f(x):\n    return g(x)",
+    ]
+
+
+def test_plots_checks_widgets_and_long_runs_stay_behind():
+    code, _ = taken(
+        "import matplotlib.pyplot as plt\nplt.plot([1])",
+        "def f(x):\n    path = x\n    return path",
+        "check('tiny.mean')\npath = f(3)\nfor i in range(10**9):\n    path = f(path)",
+        "while True: pass",
+    )
+    assert code == ["def f(x):\n    path = x\n    return path"]
+
+
+def test_what_changes_a_needed_object_comes_along():
+    code, _ = taken("table = {}", "table['a'] = 1\ntable.update(b=2)\nprint(table)", "def f():\n    return table")
+    assert code == ["table = {}", "table['a'] = 1", "table.update(b=2)", "def f():\n    return table"]
+
+
+def test_a_name_that_only_an_inner_function_uses_is_needed():
+    code, _ = taken("K = 1", "def f():\n    def g():\n        return [K for _ in range(2)]\n    return g()")
+    assert code[0] == "K = 1"
+
+
+def test_the_last_definition_counts_and_the_note_says_where():
+    code, notes = taken("def f(): return 1", "def f(): return 2")
+    assert code[-1] == "def f(): return 2"
+    assert notes == ["`f` is defined 2 times; the last one, in cell 2, counts"]
+
+
+def test_a_stub_left_below_the_answer_does_not_hide_it():
+    code, _ = taken("def f():\n    return 1", 'def f():\n    "Doc."\n    raise NotImplementedError')
+    assert code == ["def f():\n    return 1"]
+    assert taken('def f():\n    "Doc."\n    raise NotImplementedError')[0]
+
+
+def test_a_cell_that_does_not_compile_is_left_out_with_a_note():
+    code, notes = taken("def f(): return 1", "def f(: return 2", "x = '\0'", "(" * 5000)
+    assert code == ["def f(): return 1"]
+    assert len(notes) == 3
+    assert notes[0].startswith("cell 2 does not compile and was left out: ")
+
+
+def test_magics_and_shell_lines_do_no_harm_and_px_cells_count():
+    code, notes = taken(
+        "!rm -rf /\n%matplotlib inline\nx?\nA = 1", "%%px --local\ndef f():\n    return A", "%%bash\nrm -rf /"
+    )
+    assert code == ["A = 1", "def f():\n    return A"]
+    assert notes == []
+
+
+def test_lines_keep_their_numbers():
+    statements, _ = source.needed([("cell 1", "x = 1\n\n\ndef f():\n    return 1\n")], ["f"])
+    assert statements == [("cell 1:4", "\n\n\ndef f():\n    return 1\n")]
+
+
+def test_decorators_and_classes_are_whole():
+    code, _ = taken("import functools\n@functools.cache\ndef f():\n    return D()\nclass D:\n    a = B\nB = 3")
+    assert code == ["import functools", "@functools.cache\ndef f():\n    return D()", "class D:\n    a = B", "B = 3"]
+
+
+def test_a_line_ends_where_python_ends_it():
+    code, _ = taken("# pasted\u2028from the web\nA = '\x0c'\nB = 2; C = 3", "def f():\n    return A, C")
+    assert code == ["A = '\x0c'", "B = 2; C = 3", "def f():\n    return A, C"]
+    assert taken("A = 1\r\n# old\rB = A\ndef f(): return B")[0] == ["A = 1", "B = A", "def f(): return B"]
+
+
+def test_python_with_the_signs_of_magics_stays_as_it_is():
+    code = "x = '50 %!?'  # really?\ny = 7 % (3\n% 2)\n"
+    assert source.plain_python(code) == code

@@ -1,0 +1,160 @@
+"""A student's code reaches no file, network or process but its own; and what it needs, it still can use."""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autograder import doctor
+from autograder.cli import app
+from autograder.sessions.errors import StudentError
+from autograder.sessions.remote import RemoteSession
+from autograder.walls import landlock, sandbox
+from autograder.walls.zygote import Zygote, ZygoteError
+
+walled = pytest.mark.skipif(sandbox.tier() == "weak", reason=f"no sandbox on this system: {doctor.needs()}")
+
+CODE = """
+import os, threading, tempfile
+import torch
+
+def thread():
+    done = []
+    thread = threading.Thread(target=done.append, args=(1,))
+    thread.start()
+    thread.join()
+    return done
+def files():
+    with tempfile.TemporaryFile() as file:
+        file.write(b"here")
+    with open("notes.txt", "w") as file:
+        file.write("mine")
+    return open("notes.txt").read()
+def libraries():
+    import fractions, scipy.linalg, hpcdl.comm
+    return float(scipy.linalg.norm([3.0, 4.0]))
+def fill():
+    for i in range(100_000):
+        open(f"file-{i}", "w").close()
+    return "all"
+def modules():
+    import autograder.checks
+def descriptors():
+    return sorted(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd"))
+"""
+
+
+@pytest.fixture(params=["namespaces", "restricted"])
+def walls(request, monkeypatch):
+    """Each tier that this system has; the weaker ones are there wherever a stronger one is."""
+    if sandbox.tier() == "weak" or (request.param == "namespaces" and sandbox.tier() != "namespaces"):
+        pytest.skip(f"this system has the tier {sandbox.tier()}")
+    monkeypatch.setattr(sandbox, "tier", lambda: request.param)
+    return request.param
+
+
+def test_every_canary_of_the_doctor_finds_a_wall(walls):
+    findings = doctor.attack()
+    assert len(findings) > 12
+    assert [f"{finding.title}: {finding.said}" for finding in findings if not finding.held] == []
+
+
+def test_the_canaries_find_no_wall_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(sandbox, "tier", lambda: "weak")
+    open_doors = {finding.title for finding in doctor.attack() if not finding.held}
+    assert {"read another submission", "list the exercises", "reach a service of this machine", "start a process"} <= (
+        open_doors
+    )
+    assert not doctor.PLANTED.exists()  # what the canary wrote, since it could, is gone
+
+
+@walled
+def test_what_honest_code_needs_works_inside(remote):
+    session = remote(CODE)
+    session.start_check(20)
+    assert session.student.thread() == [1]
+    assert session.student.files() == "mine"
+    assert session.student.libraries() == 5.0
+
+
+@walled
+def test_the_graders_modules_cannot_be_imported_nor_its_descriptors_seen(remote):
+    session = remote(CODE)
+    for name in ("modules", "descriptors"):
+        session.start_check(5)
+        with pytest.raises(StudentError) as caught:
+            getattr(session.student, name)()
+        assert caught.value.type in ("PermissionError", "ModuleNotFoundError", "ImportError")
+
+
+@pytest.mark.skipif(sandbox.tier() != "namespaces", reason="a private folder needs namespaces")
+def test_a_million_files_end_at_the_bound_and_vanish_with_the_worker(remote):
+    session = remote(CODE)
+    session.start_check(20)
+    with pytest.raises(StudentError, match="No space left"):
+        session.student.fill()
+    assert os.listdir(session.folder) == []
+
+
+@walled
+def test_weak_isolation_is_refused_for_a_folder_unless_it_is_allowed(tmp_path, write_notebook, monkeypatch):
+    write_notebook("ada.ipynb", "x = 1")
+    monkeypatch.setattr(sandbox, "tier", lambda: "weak")
+    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)
+    command = ["grade", str(tmp_path / "submissions"), "--out", str(tmp_path / "results")]
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 4
+    assert "weak isolation" in refused.output
+    assert not (tmp_path / "results" / "grades.csv").exists()
+    assert CliRunner().invoke(app, [*command, "--allow-weak"]).exit_code == 0
+    assert "weak" in CliRunner().invoke(app, [*command, "--allow-weak"]).output
+
+
+def test_a_folder_without_its_secrets_is_what_is_left(tmp_path):
+    for name in ("a", "b/secret", "b/open", "c/deep/secret"):
+        (tmp_path / name).mkdir(parents=True)
+    secrets = [str(tmp_path / "b/secret"), str(tmp_path / "c/deep/secret")]
+    left = landlock.without(str(tmp_path), secrets)
+    assert sorted(left) == [str(tmp_path / "a"), str(tmp_path / "b/open")]
+    assert landlock.without(secrets[0], secrets) == []
+
+
+@walled
+def test_the_walls_take_little_time(zygote):
+    """15 ms a submission is the aim on a quiet machine; this bound is for a busy one."""
+    taken = []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            with RemoteSession(zygote, [("cell", "def f(): return 1")], folder) as session:
+                session.start_check(5)
+                assert session.student.f() == 1
+            taken.append(time.perf_counter() - start)
+    assert min(taken) < 0.3
+
+
+def test_root_takes_a_spare_user_id_only_where_it_can_still_import(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert sandbox.spare_uid() == 0
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with tempfile.TemporaryDirectory() as folder:
+        module = Path(folder, "os.py")
+        module.touch(mode=0o644)
+        monkeypatch.setattr(os, "__file__", str(module))
+        for holder, name in ((sys, "executable"), (sys, "prefix")):
+            monkeypatch.setattr(holder, name, folder)
+        monkeypatch.setattr(sandbox, "PACKAGE", Path(folder))
+        Path(folder).chmod(0o755)
+        assert sandbox.spare_uid() in sandbox.SPARE_UIDS
+        Path(folder).chmod(0o700)
+        assert sandbox.spare_uid() == 0
+
+
+def test_a_zygote_that_the_system_refuses_is_an_error_and_not_a_weaker_one(monkeypatch):
+    monkeypatch.setattr("autograder.walls.zygote.PROGRAM", "raise SystemExit(1)")
+    with Zygote() as refused, tempfile.TemporaryDirectory() as folder, pytest.raises(ZygoteError):
+        RemoteSession(refused, [], folder)
