@@ -10,8 +10,7 @@ import sys
 
 import torch
 
-from hpcdl.comm import CommError, Communicator
-from hpcdl.comm.base import Request
+from hpcdl.comm import CommError, Communicator, Request
 
 LONGEST = 1 << 24  # elements of a message: 64 MB of float32
 OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "broadcast", "all_reduce", "barrier")

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from hpcdl.collectives import ALL_REDUCE, recursive_doubling_all_reduce
-from hpcdl.comm.background import Foreground
+from hpcdl.comm import Foreground
 from hpcdl.ddp.agreement import outline, require_same
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import all_buffers, broadcast_state
