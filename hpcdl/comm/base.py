@@ -166,6 +166,9 @@ class Communicator(ABC):
         """`out = weight * out + x`, the arithmetic of a reduction."""
         if weight == 1:
             out += x
+        elif out.dtype in (torch.float16, torch.bfloat16):
+            # torch rounds these once inside its vectors and twice at their ends: where x is cut would show in the bits.
+            out.copy_(torch.add(x.float(), out.float(), alpha=weight))
         else:
             torch.add(x, out, alpha=weight, out=out)
 

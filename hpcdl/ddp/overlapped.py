@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from hpcdl.collectives import ALL_REDUCE, recursive_doubling_all_reduce
+from hpcdl.collectives import ALL_REDUCE, FAST, recursive_doubling_all_reduce
 from hpcdl.comm import Foreground
 from hpcdl.ddp.agreement import outline, require_same
 from hpcdl.ddp.bucketed import Bucket, make_buckets
@@ -205,7 +205,7 @@ def _collective(all_reduce: str | Callable) -> Callable:
         raise ValueError(
             f"all_reduce is {all_reduce!r}; it is a function of (x, comm) or one of {', '.join(ALL_REDUCE)}"
         )
-    return ALL_REDUCE[all_reduce]
+    return FAST.get(all_reduce, ALL_REDUCE[all_reduce])
 
 
 def _samples(inputs: Iterable) -> int:
