@@ -13,7 +13,7 @@ import torch
 from hpcdl.comm import CommError, Communicator, Request
 
 LONGEST = 1 << 24  # elements of a message: 64 MB of float32
-OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "broadcast", "all_reduce", "barrier")
+OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "wait_any", "broadcast", "all_reduce", "barrier")
 POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
 
 
@@ -59,9 +59,15 @@ class WireComm(Communicator):
         numbers = [request.number for request in requests]
         arrived = self._operate("wait", self._take(), op, numbers, self._place())
         for request, value in zip(requests, arrived, strict=True):
-            request.done = True
             if request.side == "source":
                 _fill(request.x, value)
+
+    def _wait_any(self, op, requests):
+        numbers = [request.number for request in requests]
+        first, value = self._operate("wait_any", self._take(), numbers, self._place())
+        if requests[first].side == "source":
+            _fill(requests[first].x, value)
+        return first
 
     def _broadcast(self, x, root):
         _fill(x, self._operate("broadcast", x.detach(), root, self._place()))
@@ -132,6 +138,12 @@ class Desk:
         requests = [self.requests[number] for number in numbers]
         self.comm._wait(op if op in POSTS else "wait", *requests)
         return [request.x if request.side == "source" else None for request in requests]
+
+    def wait_any(self, posts: list, numbers: list, place) -> list:
+        self.post(posts, place)
+        requests = [self.requests[number] for number in numbers]
+        first = self.comm._wait_any("wait_any", requests)
+        return [first, requests[first].x if requests[first].side == "source" else None]
 
     def broadcast(self, x: torch.Tensor, root: int, place) -> torch.Tensor:
         self._stand_at(place)
