@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from hpcdl.comm import Communicator
-from hpcdl.comm.base import Request
+from hpcdl.comm import Communicator, Request
 
 from .location import current_line
 
@@ -57,9 +56,15 @@ class WireComm(Communicator):
         numbers = [request.number for request in requests]
         arrived = self._operate("wait", self._drain(), op, numbers, self._location())
         for request, value in zip(requests, arrived, strict=True):
-            request.done = True
             if request.side == "source":
                 _fill(request.x, value)
+
+    def _wait_any(self, op, requests):
+        numbers = [request.number for request in requests]
+        first, value = self._operate("wait_any", self._drain(), numbers, self._location())
+        if requests[first].side == "source":
+            _fill(requests[first].x, value)
+        return first
 
     def _broadcast(self, x, root):
         _fill(x, self._operate("broadcast", x.detach(), root, self._location()))

@@ -8,7 +8,7 @@ import torch
 from hpcdl.comm import CommError, Communicator
 
 LONGEST = 1 << 24  # elements of a message: 64 MB of float32
-OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "broadcast", "all_reduce", "barrier")
+OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "wait_any", "broadcast", "all_reduce", "barrier")
 POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
 
 
@@ -57,6 +57,12 @@ class Desk:
         requests = [self.requests[number] for number in numbers]
         self.comm._wait(op if op in POSTS else "wait", *requests)
         return [request.x if request.side == "source" else None for request in requests]
+
+    def wait_any(self, posts: list, numbers: list, location) -> list:
+        self.post(posts, location)
+        requests = [self.requests[number] for number in numbers]
+        first = self.comm._wait_any("wait_any", requests)
+        return [first, requests[first].x if requests[first].side == "source" else None]
 
     def broadcast(self, x: torch.Tensor, root: int, location) -> torch.Tensor:
         self._stand_at(location)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcdl.cluster.deadlock import explain
-from hpcdl.comm.location import Place
+from hpcdl.comm.location import SourceLine
 
 _LIBRARIES = (
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
@@ -37,7 +37,7 @@ class Report:
     rank: int
     end: str  # "returned", "raised", "stopped" (when told to), "silent" (did not stop), "died"
     value: bytes | None = None
-    stack: list[Place] = field(default_factory=list)
+    stack: list[SourceLine] = field(default_factory=list)
     waiting: dict | None = None  # {"text": "recv(source=1)", "ranks": [["source", 1]]}
     error: str = ""
 
@@ -58,24 +58,24 @@ class Report:
         return cls(rank, "died", stack=_user_part(stack), waiting=box.get("waiting"), error=cause)
 
     @property
-    def location(self) -> Place | None:
+    def location(self) -> SourceLine | None:
         """The innermost line that is the user's own, else the innermost of all."""
         own = [line for line in self.stack if not line.file.startswith(_LIBRARIES)]
         return (own or self.stack or [None])[-1]
 
 
-def _user_part(stack) -> list[Place]:
+def _user_part(stack) -> list[SourceLine]:
     """The stack from the user's function inwards."""
-    lines = [Place(*line) for line in stack]
+    lines = [SourceLine(*line) for line in stack]
     entries = [i for i, line in enumerate(lines) if line.file == _ENTRY and line.function == "call"]
     return lines[entries[-1] + 1 :] if entries else lines
 
 
-def _crash_stack(text: str) -> list[Place]:
+def _crash_stack(text: str) -> list[SourceLine]:
     """The stack of the thread that crashed, from what Python's faulthandler wrote, outermost call first."""
     crashed = text.partition("Current thread")[2].partition("\n\n")[0]
     calls = re.findall(r'File "(.+)", line (\d+) in (.+)', crashed)
-    return [Place(file, int(line), function) for file, line, function in reversed(calls)]
+    return [SourceLine(file, int(line), function) for file, line, function in reversed(calls)]
 
 
 def _first_line(text: str) -> str:

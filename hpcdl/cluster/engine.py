@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpcdl.cluster import lifeline, watcher
 from hpcdl.cluster.watcher import Interrupted, Watcher
-from hpcdl.comm.location import frames_of_traceback
+from hpcdl.comm.location import lines_of_traceback
 
 if TYPE_CHECKING:
     from hpcdl.comm import Communicator
@@ -74,10 +74,10 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
             value = f(comm, *args)
         outcome |= {"end": "returned", "value": cloudpickle.dumps(value)}
     except Interrupted as error:
-        outcome |= {"end": "stopped", "stack": frames_of_traceback(error.__traceback__), "waiting": _watcher.waiting()}
+        outcome |= {"end": "stopped", "stack": lines_of_traceback(error.__traceback__), "waiting": _watcher.waiting()}
     except BaseException as error:
         outcome |= {
-            "stack": frames_of_traceback(error.__traceback__),
+            "stack": lines_of_traceback(error.__traceback__),
             # The name by which the notebook knows it, without the module.
             "error": "".join(traceback.format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}."),
         }

@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from hpcdl.comm.location import frames_of
+from hpcdl.comm.location import lines_of
 
 DIRECTORY = "HPCDL_CLUSTER_DIR"
 PERIOD = 0.05  # seconds between looks
@@ -104,7 +104,7 @@ class Watcher:
                 time.sleep(4 * PERIOD)
 
     def _write(self, frame, end=None):
-        state = json.dumps({"stack": frames_of(frame), "waiting": self.waiting(), "end": end})
+        state = json.dumps({"stack": lines_of(frame), "waiting": self.waiting(), "end": end})
         with self._writing:
             if state == self._last or self._ended:  # nothing is written over how it ended
                 return

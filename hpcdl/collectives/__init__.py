@@ -1,12 +1,18 @@
 """All-reduce algorithms written with send and receive alone, on any communicator of `hpcdl.comm`.
 
-Each is `f(x, comm) -> None`: it sums the contiguous tensor `x` over the ranks, in place, for any number of ranks and
-elements from 1, in an order that does not change from run to run; every rank ends with the same bits.
+Each is `f(x, comm, weight=1.0) -> None`: it sums `weight * x` over the ranks, where `x` is a contiguous tensor and
+ranks may have different weights, in place, for any number of ranks and elements, in an order that does not change from
+run to run; every rank ends with the same bits. A tensor that cannot be sent raises TypeError or ValueError before the
+first message.
 Their parts are collectives of their own: `broadcast`, `reduce`, `reduce_scatter`, `all_gather`.
+
+`ALL_REDUCE` has each as the lecture has it: send, receive, add. `FAST` has, under the same names, forms with the same
+result to the bit that ask the machine for its shortest ways: `FAST.get(name, ALL_REDUCE[name])`.
 """
 
 from hpcdl.collectives.all_gather import all_gather
 from hpcdl.collectives.broadcast import broadcast
+from hpcdl.collectives.fast_ring import fast_hierarchical_all_reduce, fast_ring_all_reduce
 from hpcdl.collectives.hierarchical import hierarchical_all_reduce
 from hpcdl.collectives.naive import naive_all_reduce
 from hpcdl.collectives.parameter_server import parameter_server_all_reduce
@@ -27,10 +33,18 @@ ALL_REDUCE = {
     "hierarchical": hierarchical_all_reduce,
 }
 
+FAST = {
+    "ring": fast_ring_all_reduce,
+    "hierarchical": fast_hierarchical_all_reduce,
+}
+
 __all__ = [
     "ALL_REDUCE",
+    "FAST",
     "all_gather",
     "broadcast",
+    "fast_hierarchical_all_reduce",
+    "fast_ring_all_reduce",
     "hierarchical_all_reduce",
     "naive_all_reduce",
     "parameter_server_all_reduce",

@@ -2,22 +2,24 @@
 
 import torch
 
+from hpcdl.comm import Communicator
 
-def broadcast(x: torch.Tensor, comm, root: int = 0) -> None:
+
+def broadcast(x: torch.Tensor, comm: Communicator, root: int = 0) -> None:
     """Overwrite `x` on every rank with rank `root`'s, along a binomial tree.
 
-    p-1 messages of n bytes in ceil(log2 p) rounds: ceil(log2 p) (alpha + n beta).
+    p-1 messages of n bytes in ceil(log2 p) rounds: ceil(log2 p) (alpha + n beta). Raises ValueError for a `root` that
+    is no rank.
     """
-    p, place = comm.size, place_of(comm, root)
+    comm.check_tensor("broadcast", "x", x)
+    p, distance_from_root = comm.size, root_distance("broadcast", comm, root)
     for distance in (1 << k for k in range((p - 1).bit_length())):
-        if place < distance and place + distance < p:
+        if distance_from_root < distance and distance_from_root + distance < p:
             comm.send(x, (comm.rank + distance) % p)
-        elif distance <= place < 2 * distance:
+        elif distance <= distance_from_root < 2 * distance:
             comm.recv(x, (comm.rank - distance) % p)
 
 
-def place_of(comm, root: int) -> int:
-    """This rank counted from the root, whose place is 0."""
-    if not 0 <= root < comm.size:
-        raise ValueError(f"rank {comm.rank}: root is {root}; ranks are 0 to {comm.size - 1}")
-    return (comm.rank - root) % comm.size
+def root_distance(op: str, comm: Communicator, root: int) -> int:
+    """How many ranks this one is after `root`, round the circle of all ranks: 0 for the root itself."""
+    return (comm.rank - comm.check_rank(op, "root", root)) % comm.size

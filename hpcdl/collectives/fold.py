@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import torch
 
+from hpcdl.comm import Communicator
 
-def fold(x: torch.Tensor, comm, core: Callable) -> None:
+
+def fold(x: torch.Tensor, comm: Communicator, core: Callable[[torch.Tensor, Communicator, int], None]) -> None:
     """Call `core(x, comm, q)` on the first q ranks, q the largest power of two up to p, and count the others in.
 
     Each rank from q on gives its `x` to rank - q first and gets the sum at the end. Where there are such ranks they add
@@ -21,7 +23,7 @@ def fold(x: torch.Tensor, comm, core: Callable) -> None:
     if partner < comm.size:
         incoming = torch.empty_like(x)
         comm.recv(incoming, partner)
-        comm.accumulate(x.detach(), incoming)
+        comm.accumulate(x, incoming)
     core(x, comm, q)
     if partner < comm.size:
         comm.send(x, partner)

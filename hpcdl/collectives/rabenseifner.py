@@ -2,25 +2,27 @@
 
 import torch
 
-from hpcdl.collectives.chunks import chunks
+from hpcdl.collectives.chunks import chunks, weigh
 from hpcdl.collectives.fold import fold
+from hpcdl.comm import Communicator
 
 
-def rabenseifner_all_reduce(x: torch.Tensor, comm) -> None:
-    """Sum `x` over the ranks in place: halve the piece until each rank has summed 1/p of it, then double it back.
+def rabenseifner_all_reduce(x: torch.Tensor, comm: Communicator, weight: float = 1.0) -> None:
+    """Sum `weight * x` over the ranks in place: halve the piece until each has summed 1/p of it, then double it back.
 
     For p = 2^k every rank sends 2 log2 p messages, together 2(p-1)/p n bytes:
     2 log2 p alpha + 2(p-1)/p n beta + (p-1)/p n gamma; other p: see `fold`
     (Rabenseifner 2004, "Optimization of collective reduction operations").
     """
-    fold(x, comm, _halve_and_double)
+    comm.check_tensor("rabenseifner_all_reduce", "x", x)
+    fold(weigh(x, weight), comm, _halve_and_double)
 
 
-def _halve_and_double(x, comm, q):
+def _halve_and_double(x: torch.Tensor, comm: Communicator, q: int) -> None:
     ends = [0]
     for chunk in chunks(x, q):
         ends.append(ends[-1] + chunk.numel())
-    flat = x.detach().view(-1)
+    flat = x.view(-1)
     incoming = torch.empty_like(flat[: ends[q // 2]])
     distances = [1 << k for k in range(q.bit_length() - 1)]
     for distance in reversed(distances):
@@ -32,7 +34,7 @@ def _halve_and_double(x, comm, q):
         comm.sendrecv(mine, comm.rank ^ distance, theirs, comm.rank ^ distance)
 
 
-def _halves(flat, ends, rank, distance):
+def _halves(flat: torch.Tensor, ends: list[int], rank: int, distance: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `distance` chunks that `rank` sums in this round, and the as many that its partner does."""
     first, other = rank & -distance, (rank ^ distance) & -distance
     return flat[ends[first] : ends[first + distance]], flat[ends[other] : ends[other + distance]]

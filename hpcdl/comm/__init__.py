@@ -1,12 +1,20 @@
 """One communicator, four machines: an algorithm receives `comm` and runs unchanged on each of them.
 
-    comm.rank, comm.size
+What the labs use, beside `comm.rank` and `comm.size`:
+
     comm.send(x, dest, tag=0)              comm.recv(out, source, tag=0)
     comm.sendrecv(x, dest, out, source)    comm.isend(x, dest), comm.irecv(out, source) -> request.wait()
-    comm.sendrecv_add(x, dest, out, source, scratch, weight=1.0)
     comm.broadcast(x, root=0)              comm.all_reduce(x)             comm.barrier()
+
+To wait for whoever comes first, and to let virtual time pass:
+
+    comm.wait_any(requests) -> index
     comm.accumulate(out, x)                comm.compute(seconds)          comm.clock()
-    comm.empty(numel, dtype=torch.float32)
+
+For fast forms:
+
+    comm.sendrecv_add(x, dest, out, source, scratch, weight=1.0, back=False)
+    comm.empty(numel, dtype=torch.float32), comm.lends(x), comm.segment
     comm.background() -> .start(f), .wait(), .close()
 
 The contract, kept by every machine:
@@ -15,26 +23,32 @@ The contract, kept by every machine:
 - Messages from one rank to another with one tag arrive in the order in which they were sent.
 - A correct program does not rely on buffering: `send` may wait until the receiver has posted its `recv`
   (the simulated machine always waits; MPI may). What `isend` was given must not change before `wait()`.
-- `empty` is a flat tensor of any content in memory that the machine sends from best, with all its views: over MPI,
-  ranks of one machine read it where it is, without a copy. A message from it is received as any other; it is sent when
-  its receiver waits, for this message or another. Ranks need not agree on where a tensor comes from.
-- `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch, weight)`; what `scratch` holds afterwards
-  is left open, since a machine may add from where the message lies. With `back=True`, on every rank, `x *= weight`
-  comes first, and `sendrecv(out, source, x, dest)` last.
+- `wait_any` waits until one of the requests is complete and returns its index. Requests that were waited for before do
+  not count. The simulated machine takes the first that is complete in virtual time; of those complete at the same time
+  the lowest rank's, or one that the run's seed chooses.
 - `broadcast`, `all_reduce` (sum) and `barrier` are the machine's own collectives, in place; every rank calls them in
   the same order. The course's own are in `hpcdl.collectives`.
 - `accumulate(out, x, weight=1.0)` is `out = weight * out + x`, and `compute(seconds)` is work of a known length: the
   simulated machine charges virtual time for them (gamma per byte, and the seconds), elsewhere the first adds and the
   second does nothing.
-- What `background()` returns calls `f(comm)` beside the rank's own work, one after the other in the order of `start`:
-  a thread (MPI, gloo), a stream (NCCL), a second clock (simulated). Its `comm` has the same ranks, and messages only,
-  which meet none of the rank's own. `wait()` returns when all is done, and raises what a call raised.
+- `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch, weight)`; what `scratch` holds afterwards
+  is left open, since a machine may add from where the message lies. With `back=True`, on every rank, `x *= weight`
+  comes first, and `sendrecv(out, source, x, dest)` last.
+- `empty` is a flat tensor of any content in memory from which the machine sends best, with all its views: over MPI,
+  ranks of one machine read it where it is, without a copy. Such a message is received as any other; it counts as sent
+  when its receiver has read it, in a wait for this message or for another. Ranks need not agree on where a tensor comes
+  from. `lends(x)` tells whether `x` is one (None on machines that have no such memory), and `segment` how many bytes a
+  message should have at most to stay in the processor's cache (None where that does not matter).
+- `background()` is a `Background`: it calls `f(comm)` beside the rank's own work, one after the other in the order of
+  `start`, in a thread (MPI, gloo), on a stream (NCCL), by a second clock (simulated). Its `comm` has the same ranks,
+  and messages only, which meet none of the rank's own. `wait()` returns when all is done, or raises what a call raised.
 - A wrong argument raises TypeError or ValueError with rank, name, value and rule; a message that does not fit, a lost
   message or a deadlock raises `CommError` (`DeadlockError` is one).
 
 The machines: `simulate(f, p)` runs p ranks in this process in virtual time; `MPIComm()` is MPI on CPU tensors;
 `TorchComm()` is torch.distributed; `TracingComm(comm)` wraps any of them and records every operation;
-`Group(comm, ranks)` is some of the ranks.
+`Group(comm, ranks)` is some of the ranks. To write another: subclass `Communicator` (`base`), or `Wrapper` for one
+around a communicator.
 """
 
 from hpcdl.lazy import exports
@@ -45,16 +59,19 @@ __all__, __getattr__, __dir__ = exports(
     {
         "Communicator": "base",
         "Request": "base",
-        "CommError": "base",
-        "DeadlockError": "base",
-        "RankError": "base",
-        "simulate": "simulated",
-        "Simulation": "simulated",
-        "MPIComm": "mpi",
+        "Background": "base",
+        "Foreground": "base",
+        "CommError": "errors",
+        "DeadlockError": "errors",
+        "RankError": "errors",
+        "simulate": "simulated.run",
+        "Simulation": "simulated.run",
+        "MPIComm": "mpi.machine",
         "TorchComm": "distributed",
         "TracingComm": "tracing",
         "Trace": "tracing",
         "Event": "tracing",
         "Group": "group",
+        "Wrapper": "wrapper",
     },
 )

@@ -1,28 +1,13 @@
-"""What all machines share: the public operations, checked once here, and the errors they raise.
+"""What all machines share: the public operations, which check their arguments once, here.
 
 A machine subclasses `Communicator` and supplies the operations with a leading underscore, which trust their arguments.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from operator import index
 
 import torch
-
-
-class CommError(RuntimeError):
-    """Communication failed: a message that does not fit, a lost message, ranks that disagree."""
-
-
-class DeadlockError(CommError):
-    """Every rank that has not returned waits for another: the message says who waits for whom, and where."""
-
-
-class RankError(CommError):
-    """One rank raised; `rank` says which, `__cause__` is what it raised."""
-
-    def __init__(self, message: str, rank: int):
-        super().__init__(message)
-        self.rank = rank
 
 
 class Request:
@@ -32,11 +17,13 @@ class Request:
 
     def __init__(self, comm: "Communicator", op: str, side: str, x: torch.Tensor, peer: int, tag: int):
         self.comm, self.op, self.side, self.x, self.peer, self.tag = comm, op, side, x, peer, tag
-        self.done = False
+        self.done = False  # its rank has waited for it
 
     def wait(self) -> None:
+        """Return when the message is complete; once it is, at once."""
         if not self.done:
             self.comm._wait(self.op, self)
+            self.done = True
 
     @property
     def target(self) -> str:
@@ -44,29 +31,42 @@ class Request:
         return f"{self.side}={self.peer}" + (f", tag={self.tag}" if self.tag else "")
 
 
-def describe(op: str, requests: tuple[Request, ...] = (), detail: str = "") -> str:
-    """An operation as the caller wrote it: "recv(source=1)", "isend(dest=2).wait()", "broadcast(root=0)"."""
-    targets = ", ".join(request.target for request in requests) or detail
-    return f"{op}({targets})" + (".wait()" if op.startswith("i") else "")
+class Background(ABC):
+    """Where calls run beside a rank's own work, one after the other, in the order of `start`.
+
+    A thread (MPI, gloo), a stream (NCCL), a second clock (simulated); `Foreground` where there is none of these.
+    """
+
+    @abstractmethod
+    def start(self, f: Callable[["Communicator"], None]) -> None:
+        """Call `f(comm)` when all that was started before is done.
+
+        Its `comm` has the same ranks, and messages only, which meet none of the rank's own.
+        """
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when all that was started is done; raise what a call raised."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what is still under way, and start nothing more."""
 
 
-def size_of(x: torch.Tensor | None) -> str:
-    """Number of elements and dtype, as messages say them: "8 float32"; empty without a tensor."""
-    return "" if x is None else f"{x.numel()} {str(x.dtype).removeprefix('torch.')}"
+class Foreground(Background):
+    """No background at all: what is started runs at once, before `start` returns."""
 
+    def __init__(self, comm: "Communicator"):
+        self.comm = comm
 
-def disagreement(rank: int, call: tuple[str, str], other: int, other_call: tuple[str, str]) -> str | None:
-    """What to say of two ranks' collectives, each as (text, size of x), that do not match; None where they do."""
-    if call[0] != other_call[0]:
-        return (
-            f"rank {rank} calls {call[0]} where rank {other} called {other_call[0]}; "
-            "every rank calls the same collectives in the same order"
-        )
-    if call[1] != other_call[1]:
-        return (
-            f"{call[0]}: x is {call[1]} on rank {rank} and {other_call[1]} on rank {other}; every rank needs the same"
-        )
-    return None
+    def start(self, f: Callable[["Communicator"], None]) -> None:
+        f(self.comm)
+
+    def wait(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """Nothing is under way."""
 
 
 class Communicator(ABC):
@@ -74,10 +74,10 @@ class Communicator(ABC):
 
     rank: int
     size: int
-    devices = ("cpu",)  # where a tensor may live
-    segment: int | None = None  # bytes: messages of a ring that are longer would be forgotten by the processor's cache
+    devices: tuple[str, ...] = ("cpu",)  # where a tensor may live
+    segment: int | None = None  # bytes: a fast ring cuts longer messages, which the processor's cache would not hold
     patient = True  # in the background: waits leave the core to the rank's own work
-    given_up = False  # in the background: nobody waits for the result any more
+    cancelled = False  # in the background: nobody waits for the result any more
 
     # -- point to point ---------------------------------------------------------------------------------------------
 
@@ -97,8 +97,7 @@ class Communicator(ABC):
         source = self._check("sendrecv", "out", out, "source", source, tag)
         if _overlap(x, out):
             raise ValueError(f"rank {self.rank}: sendrecv: x and out share memory; receive into a tensor of its own")
-        incoming = self._irecv("sendrecv", out, source, tag)
-        self._wait("sendrecv", self._isend("sendrecv", x, dest, tag), incoming)
+        self._sendrecv(x, dest, out, source, tag)
 
     def sendrecv_add(
         self,
@@ -130,23 +129,57 @@ class Communicator(ABC):
         """Begin to receive into `out`; it is filled when the request's `wait()` returns."""
         return self._irecv("irecv", out, self._check("irecv", "out", out, "source", source, tag), tag)
 
+    def wait_any(self, requests: Sequence[Request]) -> int:
+        """Wait until one of `requests` is complete; its index. Those that were waited for before do not count.
+
+        So a server may put a new request in the place of the one that came, and wait again. Raises ValueError where
+        none is left to wait for.
+        """
+        waiting = [i for i, request in enumerate(requests) if not request.done]
+        if not waiting:
+            raise ValueError(
+                f"rank {self.rank}: wait_any: all {len(requests)} requests have been waited for; post a new one first"
+            )
+        first = waiting[self._wait_any("wait_any", [requests[i] for i in waiting])]
+        requests[first].done = True
+        return first
+
     # -- the machine's own collectives ------------------------------------------------------------------------------
 
     def broadcast(self, x: torch.Tensor, root: int = 0) -> None:
         """Overwrite `x` on every rank with rank `root`'s."""
-        self._check_tensor("broadcast", "x", x)
-        self._broadcast(x, self._check_peer("broadcast", "root", root))
+        self.check_tensor("broadcast", "x", x)
+        self._broadcast(x, self.check_rank("broadcast", "root", root))
 
     def all_reduce(self, x: torch.Tensor) -> None:
         """Overwrite `x` on every rank with the sum of all ranks' `x`."""
-        self._check_tensor("all_reduce", "x", x)
+        self.check_tensor("all_reduce", "x", x)
         self._all_reduce(x)
 
     def barrier(self) -> None:
         """Wait until every rank has come here."""
         self._barrier()
 
-    # -- memory -----------------------------------------------------------------------------------------------------
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
+        """`out = weight * out + x`, the arithmetic of a reduction."""
+        if weight == 1:
+            out += x
+        elif out.dtype in (torch.float16, torch.bfloat16):
+            # torch rounds these once inside its vectors and twice at their ends: where x is cut would show in the bits.
+            out.copy_(torch.add(x.float(), out.float(), alpha=weight))
+        else:
+            torch.add(x, out, alpha=weight, out=out)
+
+    def compute(self, seconds: float) -> None:  # noqa: B027 - most machines do nothing here
+        """Stand for work that takes `seconds`; only virtual time passes, and only in the simulated machine."""
+
+    @abstractmethod
+    def clock(self) -> float:
+        """Seconds since some moment in the past, virtual in the simulated machine."""
+
+    # -- for fast forms ---------------------------------------------------------------------------------------------
 
     def empty(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """A new flat tensor of any content, where it is best sent from: neighbours may read it without a copy."""
@@ -156,34 +189,16 @@ class Communicator(ABC):
         """Whether neighbours may read `x` where it is; None on a machine where they never do."""
         return None
 
-    # -- work -------------------------------------------------------------------------------------------------------
-
-    def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
-        """`out = weight * out + x`, the arithmetic of a reduction."""
-        if weight == 1:
-            out += x
-        else:
-            torch.add(x, out, alpha=weight, out=out)
-
-    def compute(self, seconds: float) -> None:  # noqa: B027 - most machines do nothing here
-        """Stand for work that takes `seconds`; only virtual time passes, and only in the simulated machine."""
-
-    def background(self):
+    def background(self) -> Background:
         """A place for collectives beside this rank's own work: `start(f)` calls `f(comm)` there, `wait()` for all."""
-        from hpcdl.comm.background import Background  # a Communicator itself
-
-        return Background(self)
+        return Foreground(self)
 
     def for_thread(self) -> "Communicator":
         """This machine for another thread of this rank."""
         return self
 
-    def attend(self) -> None:  # noqa: B027 - most machines do nothing here
-        """While this rank waits elsewhere: bring in what has come for its receives, since senders may wait for that."""
-
-    @abstractmethod
-    def clock(self) -> float:
-        """Seconds since some moment in the past, virtual in the simulated machine."""
+    def progress(self) -> None:  # noqa: B027 - most machines do nothing here
+        """While this rank waits elsewhere: take in what has come for its receives, whose senders may wait for that."""
 
     # -- what a machine supplies ------------------------------------------------------------------------------------
 
@@ -192,6 +207,18 @@ class Communicator(ABC):
 
     @abstractmethod
     def _irecv(self, op: str, out: torch.Tensor, source: int, tag: int) -> Request: ...
+
+    @abstractmethod
+    def _wait(self, op: str, *requests: Request) -> None:
+        """Return when all `requests` are complete; `op` is the operation that waits."""
+
+    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+        """Return the index of one of `requests` that is complete, of those complete the first."""
+        raise NotImplementedError(f"rank {self.rank}: {type(self).__name__} cannot {op}; wait for each request in turn")
+
+    def _sendrecv(self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, tag: int) -> None:
+        incoming = self._irecv("sendrecv", out, source, tag)
+        self._wait("sendrecv", self._isend("sendrecv", x, dest, tag), incoming)
 
     def _sendrecv_add(self, x, dest: int, out, source: int, scratch, weight: float, tag: int) -> None:
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
@@ -202,11 +229,7 @@ class Communicator(ABC):
         if weight != 1:
             x.mul_(weight)
         self._sendrecv_add(x, dest, out, source, scratch, weight, tag)
-        self.sendrecv(out, source, x, dest, tag)
-
-    @abstractmethod
-    def _wait(self, op: str, *requests: Request) -> None:
-        """Return when all `requests` are complete; `op` is the operation that waits."""
+        self._sendrecv(out, source, x, dest, tag)
 
     @abstractmethod
     def _broadcast(self, x: torch.Tensor, root: int) -> None: ...
@@ -219,13 +242,8 @@ class Communicator(ABC):
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
-    def _check(self, op, name, x, side, peer, tag) -> int:
-        self._check_tensor(op, name, x)
-        if type(tag) is not int or tag < 0:
-            raise ValueError(f"rank {self.rank}: {op}: tag is {tag!r}; a tag is an int, 0 or more")
-        return self._check_peer(op, side, peer)
-
-    def _check_tensor(self, op: str, name: str, x) -> None:
+    def check_tensor(self, op: str, name: str, x: torch.Tensor) -> None:
+        """Raise TypeError or ValueError where `x`, the argument `name` of `op`, cannot be a message as it is."""
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"rank {self.rank}: {op}: {name} is a {type(x).__name__}; messages are torch tensors")
         if x.device.type not in self.devices:
@@ -238,15 +256,28 @@ class Communicator(ABC):
                 f"rank {self.rank}: {op}: {name} of shape {tuple(x.shape)} is not contiguous; "
                 f"use {name}.contiguous(), and for a result copy it back"
             )
+        if x.is_conj() or x.is_neg():  # the memory holds other numbers than the view shows
+            view, resolved = ("conjugate", "resolve_conj") if x.is_conj() else ("negative", "resolve_neg")
+            raise ValueError(
+                f"rank {self.rank}: {op}: {name} is the {view} of what its memory holds; "
+                f"use {name}.{resolved}(), and for a result copy it back"
+            )
 
-    def _check_peer(self, op: str, name: str, peer) -> int:
+    def check_rank(self, op: str, name: str, rank: int) -> int:
+        """`rank`, the argument `name` of `op`, as an int; raise TypeError or ValueError where it is no rank."""
         try:
-            peer = index(peer)
+            rank = index(rank)
         except TypeError:
-            raise TypeError(f"rank {self.rank}: {op}: {name} is {peer!r}; a rank is an int") from None
-        if not 0 <= peer < self.size:
-            raise ValueError(f"rank {self.rank}: {op}: {name} is {peer}; ranks are 0 to {self.size - 1}")
-        return peer
+            raise TypeError(f"rank {self.rank}: {op}: {name} is {rank!r}; a rank is an int") from None
+        if not 0 <= rank < self.size:
+            raise ValueError(f"rank {self.rank}: {op}: {name} is {rank}; ranks are 0 to {self.size - 1}")
+        return rank
+
+    def _check(self, op: str, name: str, x: torch.Tensor, side: str, peer: int, tag: int) -> int:
+        self.check_tensor(op, name, x)
+        if type(tag) is not int or tag < 0:
+            raise ValueError(f"rank {self.rank}: {op}: tag is {tag!r}; a tag is an int, 0 or more")
+        return self.check_rank(op, side, peer)
 
 
 def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:

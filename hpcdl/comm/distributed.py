@@ -1,15 +1,47 @@
 """The torch.distributed machine: gloo between CPUs, NCCL between GPUs."""
 
+import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import torch
 import torch.distributed as dist
 
-from hpcdl.comm.base import CommError, Communicator, Request, describe
+from hpcdl.comm.background import ThreadedBackground
+from hpcdl.comm.base import Background, Communicator, Request
+from hpcdl.comm.errors import CommError
+from hpcdl.comm.words import describe
+
+POLL_SECONDS = 50e-6
 
 
 class _Message(Request):
-    __slots__ = ("work",)
+    """A message, `work` as torch.distributed has it, and the `thread` that waits for it, if one does."""
+
+    __slots__ = ("thread", "work")
+
+    def __init__(self, *what):
+        super().__init__(*what)
+        self.thread: Future | None = None
+
+    def finish(self) -> None:
+        """Wait for it, in a thread that already does if there is one."""
+        self.work.wait() if self.thread is None else self.thread.result()
+
+    def in_thread(self) -> Future:
+        """What a thread that waits for it will tell."""
+        if self.thread is None:
+            self.thread = Future()
+            threading.Thread(target=_wait_and_tell, args=(self.work, self.thread), daemon=True).start()
+        return self.thread
+
+
+def _wait_and_tell(work: dist.Work, outcome: Future) -> None:
+    try:
+        outcome.set_result(work.wait())
+    except BaseException as error:
+        outcome.set_exception(error)
 
 
 class TorchComm(Communicator):
@@ -32,23 +64,21 @@ class TorchComm(Communicator):
             torch.cuda.synchronize()  # its operations are only queued when a call returns
         return time.perf_counter()
 
-    def background(self):
-        return _Stream(self) if self._nccl else super().background()
+    def background(self) -> Background:
+        return StreamBackground(self) if self._nccl else ThreadedBackground(self)
 
-    def sendrecv(self, x, dest, out, source, tag=0):
+    def _sendrecv(self, x, dest, out, source, tag):
         if not self._nccl:
-            super().sendrecv(x, dest, out, source, tag)
+            super()._sendrecv(x, dest, out, source, tag)
             return
         # NCCL must be told of both at once: one after the other, two ranks would wait for each other's second.
-        dest = self._check("sendrecv", "x", x, "dest", dest, tag)
-        source = self._check("sendrecv", "out", out, "source", source, tag)
         outgoing = dist.P2POp(dist.isend, x.detach(), group=self.group, group_peer=dest)
         incoming = dist.P2POp(dist.irecv, out.detach(), group=self.group, group_peer=source)
         for work in dist.batch_isend_irecv([outgoing, incoming]):
             work.wait()
 
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
-        self.sendrecv(x, dest, scratch, source, tag)
+        self._sendrecv(x, dest, scratch, source, tag)
         self.accumulate(out, scratch, weight)
 
     def _isend(self, op, x, dest, tag):
@@ -64,10 +94,14 @@ class TorchComm(Communicator):
     def _wait(self, op, *requests):
         try:
             for request in requests:
-                request.work.wait()
-                request.done = True
+                request.finish()
         except RuntimeError as error:
             raise CommError(f"rank {self.rank}: {describe(op, requests)}: {error}") from error
+
+    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+        first = (_first_by_polling if self._nccl else _first_by_threads)(requests)
+        self._wait(op, requests[first])
+        return first
 
     def _broadcast(self, x, root):
         dist.broadcast(x.detach(), group=self.group, group_src=root)
@@ -79,18 +113,34 @@ class TorchComm(Communicator):
         dist.barrier(self.group)
 
 
-class _Stream:
+def _first_by_polling(requests: Sequence[_Message]) -> int:
+    while True:
+        for i, request in enumerate(requests):
+            if request.work.is_completed():
+                return i
+        time.sleep(POLL_SECONDS)
+
+
+def _first_by_threads(requests: Sequence[_Message]) -> int:
+    """For gloo, whose works never say that they are completed before someone has waited for them."""
+    outcomes = [request.in_thread() for request in requests]
+    wait(outcomes, return_when=FIRST_COMPLETED)
+    return next(i for i, outcome in enumerate(outcomes) if outcome.done())
+
+
+class StreamBackground(Background):
     """A background on the GPU: what is started is queued on a stream beside the one that computes."""
 
     def __init__(self, comm: TorchComm):
         self.comm, self._stream = comm, torch.cuda.Stream()
 
-    def start(self, f):
+    def start(self, f: Callable[[Communicator], None]) -> None:
         self._stream.wait_stream(torch.cuda.current_stream())  # it reads what was computed so far
         with torch.cuda.stream(self._stream):
             f(self.comm)
 
-    def wait(self):
+    def wait(self) -> None:
         torch.cuda.current_stream().wait_stream(self._stream)
 
-    def close(self): ...
+    def close(self) -> None:
+        """What is queued is done anyway."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 _HERE = str(Path(__file__).parent)
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """One line of code: file as Python knows it, line number, name of the function."""
 
     file: str
@@ -25,7 +25,7 @@ class Place(NamedTuple):
         return f"{friendly_name(self.file)}, line {self.line}"
 
     def shown(self) -> str:
-        """Place and source on one line, for messages."""
+        """File, line and text on one line, for messages."""
         return f"{self}: {self.source}" if self.source else str(self)
 
 
@@ -41,25 +41,25 @@ def friendly_name(file: str) -> str:
         return file
 
 
-def frames_of(frame: FrameType | None) -> list[Place]:
+def lines_of(frame: FrameType | None) -> list[SourceLine]:
     """The stack that ends in `frame`, outermost call first."""
-    places = []
+    lines = []
     while frame is not None:
-        places.append(Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        lines.append(SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
-    return places[::-1]
+    return lines[::-1]
 
 
-def frames_of_traceback(traceback: TracebackType | None) -> list[Place]:
+def lines_of_traceback(traceback: TracebackType | None) -> list[SourceLine]:
     """The lines an exception passed through, outermost call first."""
-    places = []
+    lines = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        places.append(Place(code.co_filename, traceback.tb_lineno, code.co_name))
+        lines.append(SourceLine(code.co_filename, traceback.tb_lineno, code.co_name))
         traceback = traceback.tb_next
-    return places
+    return lines
 
 
-def caller(places: list[Place]) -> Place | None:
+def caller(lines: list[SourceLine]) -> SourceLine | None:
     """The innermost line outside the communicator: the one that called it."""
-    return next((place for place in reversed(places) if not place.file.startswith(_HERE)), None)
+    return next((line for line in reversed(lines) if not line.file.startswith(_HERE)), None)

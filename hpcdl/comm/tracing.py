@@ -2,13 +2,13 @@
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
-from hpcdl.comm.background import Through
 from hpcdl.comm.base import Communicator, Request
+from hpcdl.comm.wrapper import Wrapper
 
 
 class Event(NamedTuple):
@@ -87,38 +87,27 @@ class _TracedRequest(Request):
     __slots__ = ("inner", "start")
 
 
-class TracingComm(Communicator):
+class TracingComm(Wrapper):
     """Passes every operation on to `comm` and records it in `.trace`; each rank records its own side.
 
-    A trace can be sent to another rank with pickle, and joined: `Trace(sorted([*a, *b], key=lambda e: e.end))`.
+    What runs is what would run without a trace. The parts of `sendrecv_add` (a send, a receive, a sum) are recorded
+    with the times of the whole, which does them in one. A trace can be sent to another rank with pickle, and joined:
+    `Trace(sorted([*a, *b], key=lambda e: e.end))`.
     """
 
     def __init__(self, comm: Communicator):
-        self.comm, self.rank, self.size, self.devices = comm, comm.rank, comm.size, comm.devices
-        self.segment = comm.segment
+        super().__init__(comm)
         self.trace = Trace()
 
-    def clock(self) -> float:
-        return self.comm.clock()
-
-    def empty(self, numel, dtype=torch.float32):
-        return self.comm.empty(numel, dtype)
-
-    def lends(self, x):
-        return self.comm.lends(x)
-
-    def background(self):
-        return Through(self.comm.background(), self._traced)
-
-    def _traced(self, comm):
+    def wrap(self, comm: Communicator) -> "TracingComm":
         traced = TracingComm(comm)
         traced.trace = self.trace
         return traced
 
-    def accumulate(self, out, x, weight=1.0):
+    def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
         self._record("accumulate", self.comm.accumulate, out, x, weight, nbytes=out.nbytes)
 
-    def compute(self, seconds):
+    def compute(self, seconds: float) -> None:
         self._record("compute", self.comm.compute, seconds)
 
     def _isend(self, op, x, dest, tag):
@@ -136,9 +125,43 @@ class TracingComm(Communicator):
     def _wait(self, op, *requests):
         self.comm._wait(op, *(request.inner for request in requests))
         for request in requests:
-            request.done = True
-            name = "send" if request.side == "dest" else "recv"
-            self.trace.record(request.start, self.clock(), self.rank, name, request.peer, request.x.nbytes, request.tag)
+            self._record_request(request)
+
+    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+        first = self.comm._wait_any(op, [request.inner for request in requests])
+        self._record_request(requests[first])
+        return first
+
+    def _record_request(self, request: _TracedRequest) -> None:
+        op = "send" if request.side == "dest" else "recv"
+        self.trace.record(request.start, self.clock(), self.rank, op, request.peer, request.x.nbytes, request.tag)
+
+    # `sendrecv` and its kin may be more to a machine than their parts (NCCL, MPI): it is asked for the whole.
+
+    def _sendrecv(self, x, dest, out, source, tag):
+        start = self.clock()
+        self.comm._sendrecv(x, dest, out, source, tag)
+        self._record_exchange(start, x, dest, out, source, tag)
+
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
+        start = self.clock()
+        self.comm._sendrecv_add(x, dest, out, source, scratch, weight, tag)
+        self._record_sum(start, x, dest, out, source, scratch, tag)
+
+    def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
+        start = self.clock()
+        self.comm._sendrecv_add_back(x, dest, out, source, scratch, weight, tag)
+        self._record_sum(start, x, dest, out, source, scratch, tag)
+        self._record_exchange(start, out, source, x, dest, tag)
+
+    def _record_sum(self, start: float, x, dest: int, out, source: int, scratch, tag: int) -> None:
+        self._record_exchange(start, x, dest, scratch, source, tag)
+        self.trace.record(start, self.clock(), self.rank, "accumulate", -1, out.nbytes)
+
+    def _record_exchange(self, start: float, x, dest: int, out, source: int, tag: int) -> None:
+        end = self.clock()
+        self.trace.record(start, end, self.rank, "send", dest, x.nbytes, tag)
+        self.trace.record(start, end, self.rank, "recv", source, out.nbytes, tag)
 
     def _broadcast(self, x, root):
         self._record("broadcast", self.comm._broadcast, x, root, peer=root, nbytes=x.nbytes)
@@ -149,7 +172,7 @@ class TracingComm(Communicator):
     def _barrier(self):
         self._record("barrier", self.comm._barrier)
 
-    def _record(self, op, run, *args, peer=-1, nbytes=0):
+    def _record(self, op: str, run: Callable, *args, peer: int = -1, nbytes: int = 0) -> None:
         start = self.clock()
         run(*args)
         self.trace.record(start, self.clock(), self.rank, op, peer, nbytes)

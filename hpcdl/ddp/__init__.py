@@ -13,9 +13,11 @@ The way of one gradient, from `loss.backward()` to a message between two process
 3. `ddp/bucketed.py`: `Bucket.put_in` copies the gradient into the bucket's flat buffer; `Bucket.reduce` calls the
    all-reduce on that buffer.
 4. `comm/background.py`: a thread calls `Reducer._reduce` for one bucket after another, while backward goes on.
-5. `collectives/ring.py`: the all-reduce: 2 (p - 1) steps, each a `sendrecv_add` with the neighbours.
+5. `collectives/fast_ring.py`: `ring.py` by the machine's shortest ways: p - 1 times `sendrecv_add` with the
+   neighbours, p - 1 times `sendrecv`.
 6. `comm/base.py`: `sendrecv_add`, the contract that every communicator keeps.
-7. `comm/messages.py`: what it is over MPI, and 8. `comm/cells.py`: the bytes go through memory that both ranks share.
+7. `comm/mpi/point_to_point.py`: what it is over MPI, and 8. `comm/mpi/cells.py`: the bytes go through memory that both
+   ranks share.
 
 And back: `synchronize()` waits for the background, sums the numbers of samples, and `Bucket.release` gives each
 parameter its mean.

@@ -1,11 +1,11 @@
 """Gradients in buckets: a few large messages in place of many small ones, in the order in which backward makes them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from inspect import signature
 
 import torch
 
-from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import Communicator
 
 
@@ -82,12 +82,12 @@ class Bucket:
     def reduce(self, weight: float, all_reduce: Callable, comm: Communicator) -> None:
         """Replace the gradients by the sum over ranks of weight * gradient.
 
-        The ring weights while it adds; for the others each piece is weighted before it leaves. With weight 0 nothing of
-        the gradients counts, not even NaN.
+        `all_reduce(x, comm, weight)` weights itself, as those of `hpcdl.collectives` do; for one of (x, comm) the
+        gradients are weighted before they leave. With weight 0 nothing of them counts, not even NaN.
         """
         if not weight:
             self.flat.zero_()
-        elif all_reduce is ring_all_reduce:
+        elif _takes_weight(all_reduce):
             all_reduce = partial(all_reduce, weight=weight)
         else:
             self.flat.mul_(weight)
@@ -112,6 +112,11 @@ class Bucket:
         self.flat, self.pieces = flat, flat.split(self.piece)
         parts = flat.split([param.numel() for param in self.params])
         self.views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
+
+
+@lru_cache
+def _takes_weight(all_reduce: Callable) -> bool:
+    return "weight" in signature(all_reduce).parameters
 
 
 def _buffer(numel: int, like: torch.Tensor, comm: Communicator) -> torch.Tensor:

@@ -7,7 +7,7 @@ from itertools import chain
 import torch
 from torch import nn
 
-from hpcdl.collectives import ALL_REDUCE
+from hpcdl.collectives import ALL_REDUCE, FAST
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
@@ -107,7 +107,7 @@ def _collective(all_reduce: str | Callable) -> Callable:
         raise ValueError(
             f"all_reduce is {all_reduce!r}; it is a function of (x, comm) or one of {', '.join(ALL_REDUCE)}"
         )
-    return ALL_REDUCE[all_reduce]
+    return FAST.get(all_reduce, ALL_REDUCE[all_reduce])
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:

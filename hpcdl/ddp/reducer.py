@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 
 from hpcdl.collectives import recursive_doubling_all_reduce
-from hpcdl.comm import Communicator
-from hpcdl.comm.background import Foreground
+from hpcdl.comm import Communicator, Foreground
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 

@@ -68,6 +68,21 @@ class _Watched(TracingComm):
         super()._wait(op, *requests)
         self.incoming -= sum(request.side == "source" for request in requests)
 
+    def _sendrecv(self, *message):
+        self._while_coming_in(super()._sendrecv, message)
+
+    def _sendrecv_add(self, *message):
+        self._while_coming_in(super()._sendrecv_add, message)
+
+    def _sendrecv_add_back(self, *message):
+        self._while_coming_in(super()._sendrecv_add_back, message)
+
+    def _while_coming_in(self, exchange: Callable, message: tuple) -> None:
+        self.look()
+        self.incoming += 1
+        exchange(*message)
+        self.incoming -= 1
+
 
 @cache
 def play(all_reduce: Callable, p: int, n: int) -> Play:

@@ -65,6 +65,18 @@ class _Watched(TracingComm):
         super()._wait(op, *requests)
         self._look()
 
+    def _sendrecv(self, *message):
+        super()._sendrecv(*message)
+        self._look()
+
+    def _sendrecv_add(self, *message):
+        super()._sendrecv_add(*message)
+        self._look()
+
+    def _sendrecv_add_back(self, *message):
+        super()._sendrecv_add_back(*message)
+        self._look()
+
     def accumulate(self, out, x, weight=1.0):
         super().accumulate(out, x, weight)
         self._look()

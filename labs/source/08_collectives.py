@@ -84,7 +84,8 @@ topology.explorable()
 Code(inspect.getsource(naive_all_reduce), language="python")
 
 # %% [markdown]
-# (`comm.accumulate(x, incoming)` is `x += incoming`; the simulated machine can charge time for it.)
+# (`comm.accumulate(x, incoming)` is `x += incoming`; the simulated machine can charge time for it. The first two lines refuse what cannot be sent,
+# and weight this rank's share; yours need neither.)
 #
 # `simulate(f, p)` calls `f(comm)` on `p` ranks in this kernel, in **virtual time**: a message of $n$ bytes takes $\alpha + n\beta$
 # seconds, and a rank sends one message and receives one at a time. With $\alpha = 1$ and $\beta = 0$ the clock counts rounds. Rank

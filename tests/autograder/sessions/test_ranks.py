@@ -76,6 +76,25 @@ def mixed(x, comm):
     assert all(seconds >= 2.0 + 8 for seconds in run.results)
 
 
+def test_a_wait_for_any_crosses(session):
+    code = """
+import torch
+
+def serve(x, comm):
+    if comm.rank:
+        comm.compute(4.0 - comm.rank)
+        requests = [comm.isend(x, 0)]
+        return comm.wait_any(requests)
+    outs = [torch.empty_like(x) for _ in range(1, comm.size)]
+    requests = [comm.irecv(out, source) for source, out in enumerate(outs, 1)]
+    order = [comm.wait_any(requests) for _ in requests]
+    return order, [out.tolist() for out in outs], comm.clock()
+"""
+    run = start(session, code).student.ranks("serve", 4, lambda rank: (torch.full((2,), float(rank)),))
+    assert list(run.results[0]) == [[2, 1, 0], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], 3.0]
+    assert run.results[1:] == [0, 0, 0]
+
+
 def test_a_deadlock_names_each_rank_and_its_line(session):
     code = "import torch\n\ndef swap(x, comm):\n    comm.recv(x, 1 - comm.rank)\n"
     with pytest.raises(CheckFailure, match=r"With p = 2 your function never ends: a deadlock") as failure:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -71,6 +72,37 @@ def test_a_parameter_that_requires_grad_is_summed_in_place(name):
 def test_a_tensor_that_is_not_contiguous_is_refused_by_name(name):
     with pytest.raises(RuntimeError, match=r"shape \(3, 2\) is not contiguous"):
         simulate(lambda comm: ALL_REDUCE[name](torch.ones(2, 3).T, comm), 3)
+
+
+BAD = {
+    "a list": ([1.0, 2.0], TypeError, "x is a list"),
+    "an array": (np.ones(3), TypeError, "x is a ndarray"),
+    "a number": (1.0, TypeError, "x is a float"),
+    "a strided tensor": (torch.ones(2, 3).T, ValueError, "not contiguous"),
+    "a tensor elsewhere": (torch.ones(3, device="meta"), ValueError, "x is on meta"),
+    "a conjugate view": (torch.ones(3, dtype=torch.complex64).conj(), ValueError, r"use x\.resolve_conj\(\)"),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("bad", BAD)
+def test_what_cannot_be_sent_is_refused_on_every_rank_before_the_first_message(name, bad):
+    x, kind, said = BAD[bad]
+
+    def rank(comm):
+        with pytest.raises(kind, match=rf"rank {comm.rank}: {name}_all_reduce: .*{said}"):
+            ALL_REDUCE[name](x, comm)
+
+    assert not simulate(rank, 3).trace
+
+
+@EVERY
+@pytest.mark.parametrize("p", [1, 2, 3, 5, 8])
+def test_each_rank_may_bring_its_x_with_a_weight(name, p):
+    x, weights = inputs(p, 100, torch.float64), torch.arange(1.0, p + 1, dtype=torch.float64) / 8
+    results = run(lambda x, comm: ALL_REDUCE[name](x, comm, weights[comm.rank].item()), x).results
+    torch.testing.assert_close(results[0], (weights[:, None] * x).sum(0))
+    assert all(torch.equal(result, results[0]) for result in results)
 
 
 @EVERY

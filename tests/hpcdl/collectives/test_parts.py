@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from hpcdl.collectives import all_gather, broadcast, reduce, reduce_scatter, ring_all_reduce, tree_all_reduce
+from hpcdl.collectives import (
+    all_gather,
+    broadcast,
+    fast_ring_all_reduce,
+    reduce,
+    reduce_scatter,
+    ring_all_reduce,
+    tree_all_reduce,
+)
 from hpcdl.comm import Group, TracingComm, simulate
 
 RANKS = [*range(1, 10), 16, 33]
@@ -62,7 +70,7 @@ def test_a_ring_of_short_messages_moves_the_same_bytes_to_the_same_sum(p, n):
     def rank(comm, segment):
         comm.segment = segment
         mine = x[comm.rank].clone()
-        ring_all_reduce(mine, comm)
+        fast_ring_all_reduce(mine, comm)
         return mine
 
     whole, short = (simulate(rank, p, segment) for segment in (None, 64))
@@ -74,12 +82,13 @@ def test_a_ring_of_short_messages_moves_the_same_bytes_to_the_same_sum(p, n):
 
 @pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm, lambda comm: Group(comm, range(comm.size))])
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
-def test_a_ring_weights_what_each_rank_brings_while_it_adds(p, wrap):
+@pytest.mark.parametrize("ring", [ring_all_reduce, fast_ring_all_reduce])
+def test_a_ring_weights_what_each_rank_brings_while_it_adds(ring, p, wrap):
     x, weights = rows(p, 100), torch.arange(1.0, p + 1) / 8
 
     def rank(comm):
         mine = x[comm.rank].clone()
-        ring_all_reduce(mine, wrap(comm), weights[comm.rank].item())
+        ring(mine, wrap(comm), weights[comm.rank].item())
         return mine
 
     for result in simulate(rank, p).results:

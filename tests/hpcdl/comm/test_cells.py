@@ -9,8 +9,9 @@ import os
 import sys
 import torch
 from hpcdl.collectives import ring_all_reduce
-from hpcdl.comm import CommError, MPIComm, TracingComm, memory
-from hpcdl.comm.cells import CELLS, LONGEST, SHORTEST, Cells
+from hpcdl.comm import CommError, MPIComm, TracingComm
+from hpcdl.comm.mpi import memory
+from hpcdl.comm.mpi.cells import CELLS, LONGEST, SHORTEST, Cells
 
 torch.set_num_threads(1)
 ways = {"cell": 0, "MPI": 0, "back": 0}

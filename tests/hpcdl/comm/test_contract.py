@@ -16,6 +16,17 @@ BAD = {
     "a tensor elsewhere": (lambda c: c.irecv(x.to("meta"), 1), ValueError, "irecv: out is on meta; .* out.cpu()"),
     "a strided tensor": (lambda c: c.all_reduce(torch.zeros(3, 4).T), ValueError, r"shape \(4, 3\) is not contiguous"),
     "a sparse tensor": (lambda c: c.send(torch.eye(3).to_sparse(), 1), ValueError, "not contiguous"),
+    "a conjugate view": (
+        lambda c: c.send(torch.full((2,), 1 - 2j).conj(), 1),
+        ValueError,
+        r"send: x is the conjugate of what its memory holds; use x\.resolve_conj\(\)",
+    ),
+    "a negative view": (
+        lambda c: c.broadcast(torch._neg_view(x)),
+        ValueError,
+        r"broadcast: x is the negative of what its memory holds; use x\.resolve_neg\(\)",
+    ),
+    "no request": (lambda c: c.wait_any([]), ValueError, "rank 0: wait_any: all 0 requests have been waited for"),
     "overlapping tensors": (lambda c: c.sendrecv(x, 1, x[2:], 1), ValueError, "sendrecv: x and out share memory"),
 }
 

@@ -48,6 +48,18 @@ for tag in (2, 0, 1):
     assert out.item() == 10 * before + tag
 for request in requests:
     request.wait()
+if rank == 0:
+    outs = [torch.zeros(2) for _ in range(1, p)]
+    requests = [comm.irecv(out, source) for source, out in enumerate(outs, 1)]
+    assert comm.wait_any(requests) == 1 and (outs[1] == 2).all()  # rank 2 sends first
+    comm.send(torch.zeros(1), 1)
+    assert comm.wait_any(requests) == 0 and (outs[0] == 1).all()
+    requests[0].wait()
+elif rank == 1:
+    comm.recv(torch.zeros(1), 0)
+    assert comm.wait_any([comm.isend(torch.full((2,), 1.0), 0)]) == 0
+else:
+    comm.isend(torch.full((2,), float(rank)), 0).wait()
 x = torch.full((3,), float(rank))
 comm.all_reduce(x)
 comm.broadcast(w := torch.nn.Parameter(torch.full((2,), float(rank))), root=p - 1)

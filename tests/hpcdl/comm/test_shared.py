@@ -9,8 +9,9 @@ import os
 import sys
 import torch
 from hpcdl.collectives import ring_all_reduce
-from hpcdl.comm import CommError, Group, MPIComm, TracingComm, cells, memory, shared
-from hpcdl.comm.cells import LONGEST, NOTICE, SHORTEST, Cells
+from hpcdl.comm import CommError, Group, MPIComm, TracingComm
+from hpcdl.comm.mpi import memory, shared
+from hpcdl.comm.mpi.cells import LONGEST, POINTER_BYTES, SHORTEST, Cells
 
 torch.set_num_threads(1)
 lent, lend = 0, Cells.lend
@@ -54,7 +55,7 @@ sys.stdout.write(f"rank {rank} is right\n")  # one write: print makes two, and m
 EVERYTHING = r"""
 meet()
 for dtype in (torch.float32, torch.bfloat16, torch.bool, torch.int64):
-    for nbytes in (0, 8, NOTICE - 8, NOTICE, SHORTEST - 8, SHORTEST, SHORTEST + 8, LONGEST, LONGEST + 8):
+    for nbytes in (0, 8, POINTER_BYTES - 8, POINTER_BYTES, SHORTEST - 8, SHORTEST, SHORTEST + 8, LONGEST, LONGEST + 8):
         for start, end in ((0, 0), (3, 2)):  # of a longer tensor
             n, known = nbytes // dtype.itemsize, lent
             whole = new(torch.full((start + n + end,), rank + 1), dtype)
@@ -177,7 +178,7 @@ if rank == 1:
 MISFIT = r"""
 meet()
 x, one = new(torch.arange(SHORTEST)), torch.zeros(1)
-outs = [torch.zeros(n) for n in (SHORTEST - 1, SHORTEST + 1, SHORTEST // 8, NOTICE // 4, 5, 1, 0)]
+outs = [torch.zeros(n) for n in (SHORTEST - 1, SHORTEST + 1, SHORTEST // 8, POINTER_BYTES // 4, 5, 1, 0)]
 said = f"the message {x.nbytes} bytes; both sides need"
 if rank == 0:
     known = lent
@@ -239,7 +240,7 @@ if rank == 0:
     comm.timeout = 0.5
     expect(TimeoutError, "rank 0 waited 0.5 s in send(dest=1)", comm.send, x, 1)
 else:
-    shared.accept = lambda invitation: None
+    shared.attach = lambda handle: None
     expect(CommError, "rank 1: recv(source=0): the sender's tensor cannot be opened", comm.recv, x, 0)
 comm.timeout = 20
 """

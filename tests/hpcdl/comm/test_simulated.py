@@ -119,7 +119,7 @@ def test_links_within_a_node_have_a_price_of_their_own():
 def test_the_hierarchical_all_reduce_over_nodes_costs_what_its_formula_says(p, per_node):
     n, link, within = 3 * 4 * 5 * 7, {"alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10}, (1e-6, 1e-11)
     run = simulate(
-        lambda comm: hierarchical_all_reduce(torch.ones(n), comm, per_node),
+        lambda comm: hierarchical_all_reduce(torch.ones(n), comm, per_node=per_node),
         p,
         **link,
         per_node=per_node,

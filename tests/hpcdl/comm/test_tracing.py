@@ -57,3 +57,35 @@ def test_the_chrome_timeline_has_one_row_per_rank_in_microseconds():
     assert [row["args"]["name"] for row in rows if row["ph"] == "M"] == ["rank 0", "rank 1", "rank 2"]
     first = next(row for row in rows if row["name"] == "send")
     assert (first["ts"], first["dur"]) == (0.0, 500_000.0)
+
+
+def test_a_trace_asks_the_machine_for_what_would_run_without_it():
+    def rank(comm, wrap):
+        asked = []
+        for name in ("_sendrecv", "_sendrecv_add", "_sendrecv_add_back"):
+            run = getattr(comm, name)
+            setattr(comm, name, lambda *what, name=name, run=run: asked.append(name) or run(*what))
+        x, out, scratch, right, left = torch.ones(4), torch.ones(4), torch.empty(4), 1 - comm.rank, 1 - comm.rank
+        machine = wrap(comm)
+        machine.sendrecv(x, right, out, left)
+        machine.sendrecv_add(x, right, out, left, scratch, 0.5)
+        machine.sendrecv_add(x, right, out, left, scratch, 0.5, back=True)
+        return asked, out.tolist(), x.tolist()
+
+    assert simulate(rank, 2, TracingComm).results == simulate(rank, 2, lambda comm: comm).results
+
+
+def test_a_sum_on_the_way_is_traced_as_what_was_sent_received_and_added():
+    def rank(comm):
+        traced = TracingComm(comm)
+        x, out = torch.ones(4), torch.ones(4)
+        traced.sendrecv_add(x, 1 - comm.rank, out, 1 - comm.rank, torch.empty(4), tag=3)
+        traced.sendrecv_add(x, 1 - comm.rank, out, 1 - comm.rank, torch.empty(4), back=True)
+        return [(event.op, event.peer, event.nbytes, event.tag) for event in traced.trace]
+
+    for me, events in enumerate(simulate(rank, 2, alpha=1.0).results):
+        other = 1 - me
+        once = [("send", other, 16), ("recv", other, 16), ("accumulate", -1, 16)]
+        back = [("send", other, 16), ("recv", other, 16)]
+        tags = [3, 3, 0, 0, 0, 0, 0, 0]
+        assert events == [(*event, tag) for event, tag in zip(once + once + back, tags, strict=True)]

@@ -8,11 +8,14 @@ from zlib import crc32
 import torch
 from mpi4py import MPI
 
-from hpcdl.comm import shared
-from hpcdl.comm.background import Foreground
-from hpcdl.comm.base import CommError, describe, disagreement, size_of
-from hpcdl.comm.cells import LONGEST
-from hpcdl.comm.messages import Message, Messages, as_bytes, under_way
+import hpcdl.comm.mpi.shared as shared
+from hpcdl.comm.background import ThreadedBackground
+from hpcdl.comm.base import Background
+from hpcdl.comm.errors import CommError
+from hpcdl.comm.mpi.cells import LONGEST
+from hpcdl.comm.mpi.message import Message, as_bytes, under_way
+from hpcdl.comm.mpi.point_to_point import PointToPoint
+from hpcdl.comm.words import describe, disagreement, size_of
 
 DATATYPES = {  # what all_reduce can add
     torch.float32: MPI.FLOAT,
@@ -25,7 +28,7 @@ DATATYPES = {  # what all_reduce can add
 }
 
 
-class MPIComm(Messages):
+class MPIComm(PointToPoint):
     """This process among those that `mpiexec` started, on `mpi` (an mpi4py communicator; COMM_WORLD if None).
 
     With `timeout`, a wait of more than so many seconds raises TimeoutError. With `check`, ranks compare each collective
@@ -41,15 +44,15 @@ class MPIComm(Messages):
     def clock(self) -> float:
         return time.perf_counter()
 
-    def empty(self, numel, dtype=torch.float32):
+    def empty(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return shared.empty(numel, dtype)
 
-    def lends(self, x):
+    def lends(self, x: torch.Tensor) -> bool:
         return shared.owner(x) is not None
 
-    def background(self):
+    def background(self) -> Background:
         # Two threads never call MPI at once here, unless the rank itself communicates meanwhile.
-        return super().background() if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else Foreground(self)
+        return ThreadedBackground(self) if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else super().background()
 
     def _broadcast(self, x, root):
         self._agree(x, "broadcast", f"root={root}")

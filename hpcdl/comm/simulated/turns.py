@@ -11,13 +11,13 @@ import threading
 from _thread import allocate_lock
 from collections.abc import Callable
 from contextlib import suppress
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from pathlib import Path
 from random import Random
 
-from hpcdl.comm.base import CommError
-from hpcdl.comm.location import Place, frames_of
+from hpcdl.comm.errors import CommError
+from hpcdl.comm.location import SourceLine, lines_of
 
 MANY = 32  # ranks from which on it pays to keep them on one core
 STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
@@ -62,6 +62,13 @@ class Turns:
         """Let `rank` have a turn when its clock comes up."""
         heappush(self._ready, (self.clocks[rank], self._tie(), rank))
 
+    def wake_earlier(self, rank: int, clock: float) -> None:
+        """Let `rank`, which is to have a turn later, have it at `clock`."""
+        self._ready = [entry for entry in self._ready if entry[2] != rank]
+        heapify(self._ready)
+        self.clocks[rank] = clock
+        self.wake(rank)
+
     def pause(self, rank: int) -> None:
         """Give the turn away; return after a `wake(rank)`, when the turn has come back."""
         self._check_not_over()
@@ -76,9 +83,9 @@ class Turns:
             self.wake(rank)
             self.pause(rank)
 
-    def stack(self, rank: int) -> list[Place]:
+    def stack(self, rank: int) -> list[SourceLine]:
         """Where `rank` stands now, outermost call first."""
-        return frames_of(sys._current_frames().get(self._threads[rank].ident))
+        return lines_of(sys._current_frames().get(self._threads[rank].ident))
 
     def _pass_on(self, me: int | None = None) -> bool:
         """Hand the turn to the earliest rank that is ready; True when that is `me`, who has it already."""

@@ -14,36 +14,19 @@ from functools import partial
 import torch
 from mpi4py import MPI
 
-from hpcdl.comm.base import CommError, Communicator, Request, describe
-from hpcdl.comm.cells import NOTICE, SHORTEST, Arrived, cells_of
+from hpcdl.comm.base import Communicator, Request
+from hpcdl.comm.errors import CommError
+from hpcdl.comm.mpi.cells import POINTER_BYTES, SHORTEST, InMemory, cells_of
+from hpcdl.comm.mpi.message import Message, as_bytes, close, end_loan, raise_error_of, under_way
+from hpcdl.comm.words import describe
 
 SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
 
 AT_ONCE = 1 << 18  # bytes that stay in the cache while they are added and go back
 NAP_BESIDE_WORK = 50e-6  # seconds between polls of a background, while the rank computes
 
-# What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
-# message is under way would be overwritten when it arrives.
-under_way: set = set()
 
-
-class Message(Request):
-    """A message and `mpi`, the request of MPI's own.
-
-    `inbox` is where MPI writes it, `error` what was wrong with it when it came; `sum` is (out, weight, back) where it
-    is only to be added, and `returned` whether the sum is back in the sender's `x`; `loan` tells of one that is sent
-    when the receiver has read `x`.
-    """
-
-    __slots__ = ("error", "inbox", "loan", "mpi", "returned", "sum")
-
-    def __init__(self, *what):
-        super().__init__(*what)
-        self.error = self.loan = self.sum = None
-        self.inbox = self.x
-
-
-class Messages(Communicator):
+class PointToPoint(Communicator):
     """Sends, receives and waits of `MPIComm`."""
 
     threaded = False  # whether this is the twin that `background()` uses
@@ -55,7 +38,7 @@ class Messages(Communicator):
         self._waits = 0  # so many times this rank has begun to wait
         self._cells = cells_of(mpi)
 
-    def for_thread(self):
+    def for_thread(self) -> "PointToPoint":
         twin = copy.copy(self)
         twin.threaded = True
         twin._cells = cells_of(self.mpi, own=True)
@@ -83,8 +66,8 @@ class Messages(Communicator):
         waiting, number = self._waiting, self._waits
         if waiting is None:
             return None
-        pending = [request for request in (waiting[1] if len(waiting) > 1 else ()) if not request.done]
-        open_messages = [message for message in tuple(under_way) if message.comm is self and not message.done]
+        pending = [request for request in (waiting[1] if len(waiting) > 1 else ()) if not request.complete]
+        open_messages = [message for message in tuple(under_way) if message.comm is self and not message.complete]
         return {
             "text": describe(*waiting),
             "ranks": [(request.side, request.peer) for request in pending],
@@ -92,8 +75,8 @@ class Messages(Communicator):
             "alone": len(pending) == len(open_messages) == 1,
         }
 
-    def attend(self) -> None:
-        self._bring_in(None)
+    def progress(self) -> None:
+        self._take_in_others(None)
 
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
@@ -114,83 +97,104 @@ class Messages(Communicator):
         """Send `weight * x`; where `x` is not to be read itself, a cell saves a pass over it and the way back."""
         message = Message(self, "sendrecv_add", "dest", x, dest, tag)
         if x.nbytes >= SHORTEST and not self.lends(x) and (deposit := self._cells.deposit(x, dest, weight)):
-            place, message.loan = deposit
-            return self._post(message, place)
+            pointer, message.loan = deposit
+            return self._post(message, pointer)
         if weight != 1:
             x.mul_(weight)
-        return self._post(message, self._place(message))
+        return self._post(message, self._pointer(message))
 
     def _isend(self, op, x, dest, tag):
         message = Message(self, op, "dest", x, dest, tag)
-        return self._post(message, self._place(message))
+        return self._post(message, self._pointer(message))
 
-    def _post(self, message: Message, place: bytes | None) -> Message:
-        message.mpi = self.mpi.Isend(as_bytes(message.x) if place is None else place, message.peer, message.tag)
+    def _post(self, message: Message, pointer: bytes | None) -> Message:
+        message.mpi = self.mpi.Isend(as_bytes(message.x) if pointer is None else pointer, message.peer, message.tag)
         under_way.add(message)
         return message
 
-    def _place(self, message: Message) -> bytes | None:
-        """Where a long message lies for its receiver; None where it must be sent itself."""
+    def _pointer(self, message: Message) -> bytes | None:
+        """What points the receiver to a long message in memory; None where it must be sent itself."""
         if message.x.nbytes < SHORTEST:
             return None
         lent = self._cells.lend(message.x, message.peer)
         if lent is None:
             return self._cells.put(message.x, message.peer)
-        place, message.loan = lent
-        return place
+        pointer, message.loan = lent
+        return pointer
 
     def _irecv(self, op, out, source, tag):
         message = Message(self, op, "source", out, source, tag)
         if out.nbytes >= SHORTEST:
             self._cells.invite(source)
-        elif out.nbytes < NOTICE and self._cells.borrows(source):
-            message.inbox = torch.empty(NOTICE, dtype=torch.uint8)  # even where it does not fit its sender must hear
+        elif out.nbytes < POINTER_BYTES and self._cells.may_borrow(source):
+            # A message too long for `out` is an error, but its pointer must fit: its sender waits to have it read.
+            message.inbox = torch.empty(POINTER_BYTES, dtype=torch.uint8)
         message.mpi = self.mpi.Irecv(as_bytes(message.inbox), source, tag)
         under_way.add(message)
         return message
 
-    def _wait(self, op, *requests):
-        pending = tuple(request for request in requests if not request.done)
+    def _wait(self, op: str, *requests: Message) -> None:
+        pending = tuple(request for request in requests if not request.complete)
         what = op, pending
         for request in pending:
-            if not request.done and request.error is None:  # the wait for another may have brought it in
-                self._complete(request, what)
-            if request.error is not None:
-                _close(request)
-                raise request.error
+            if not request.complete and request.error is None:  # the wait for another may have taken it in
+                self._finish_in_mpi(request, what)
+            raise_error_of(request)
         for request in pending:
             if request.loan is not None:
                 self._poll(request.loan.over, what)
-                request.loan.end()
-                _close(request)
+                end_loan(request)
 
-    def _complete(self, request: Message, what: tuple) -> None:
-        """Wait until MPI is through with `request`, and bring in what it received."""
+    def _wait_any(self, op, requests):
+        def one_is_complete() -> bool:
+            return any(self._test(request) for request in requests)
+
+        self._poll(one_is_complete, (op, tuple(requests)))
+        first = next(i for i, request in enumerate(requests) if request.complete or request.error is not None)
+        raise_error_of(requests[first])
+        return first
+
+    def _test(self, request: Message) -> bool:
+        """Whether `request` is complete or in error, without a wait; what it received is taken in."""
+        if request.complete or request.error is not None:
+            return True
+        if request.side == "source":
+            self._test_receive(request)
+        elif request.mpi.Test() and (request.loan is None or request.loan.over()):
+            end_loan(request)
+        return request.complete or request.error is not None
+
+    def _test_receive(self, request: Message) -> None:
+        """Take in what `request` is to receive, if it has come."""
+        status = MPI.Status()
+        try:
+            if request.mpi.Test(status):
+                self._take_in(request, status.Get_count(MPI.BYTE))
+        except MPI.Exception as error:
+            request.error = self._failure(error, (request.op, (request,)), request)
+
+    def _finish_in_mpi(self, request: Message, what: tuple) -> None:
+        """Wait until MPI is through with `request`, and take in what it received."""
         status = MPI.Status() if request.side == "source" else None
         self._poll(partial(request.mpi.Test, status), what, request)
         if status is not None:
-            self._land(request, status.Get_count(MPI.BYTE))
+            self._take_in(request, status.Get_count(MPI.BYTE))
         elif request.loan is None:
-            _close(request)
+            close(request)
 
-    def _bring_in(self, awaited: Message | None) -> None:
-        """What has come for other receives: their senders wait for it, and this rank may wait for those."""
+    def _take_in_others(self, awaited: Message | None) -> None:
+        """Take in what has come for other receives: their senders wait for that, and this rank may wait for those."""
         for message in tuple(under_way):
             if message.comm is self and message.side == "source" and message is not awaited and message.error is None:
-                status = MPI.Status()
-                try:
-                    if message.mpi.Test(status):
-                        self._land(message, status.Get_count(MPI.BYTE))
-                except MPI.Exception as error:
-                    message.error = self._failure(error, (message.op, (message,)), message)
+                self._test_receive(message)
 
-    def _land(self, request: Message, nbytes: int) -> None:
+    def _take_in(self, request: Message, nbytes: int) -> None:
         """Bring a message where it belongs, of which `nbytes` came over MPI; what is wrong with it is its `error`."""
-        _close(request)
+        close(request)
         try:
             self._unpack(request, nbytes)
         except CommError as error:
-            request.error, request.done = error, False  # for its own wait to raise
+            request.error, request.complete = error, False  # for its own wait to raise
 
     def _unpack(self, request: Message, nbytes: int) -> None:
         try:
@@ -210,7 +214,7 @@ class Messages(Communicator):
             if arrived:
                 arrived.free()
 
-    def _add(self, request: Message, arrived: Arrived | None) -> None:
+    def _add(self, request: Message, arrived: InMemory | None) -> None:
         out, weight, back = request.sum
         out = out.view(-1)
         theirs = arrived.view(out.dtype) if arrived else request.x.view(-1)
@@ -222,7 +226,7 @@ class Messages(Communicator):
         for i in range(0, out.numel(), step):
             mine, its = out[i : i + step], theirs[i : i + step]
             self.accumulate(mine, its, weight)
-            its.copy_(mine)  # the processor's cache has both: back into the lender's tensor costs no second reading
+            its.copy_(mine)  # both are still in the processor's cache: to write the sum back now reads nothing twice
 
     def _poll(self, test: Callable[[], bool], what: tuple, request: Message | None = None) -> None:
         """Return when `test()` is true, of `request` where it is one's."""
@@ -234,7 +238,7 @@ class Messages(Communicator):
                 polls += 1
                 if polls > SPIN:
                     start = start or time.perf_counter()
-                    self._bring_in(request)
+                    self._take_in_others(request)
                     self._let_others_run(time.perf_counter() - start, what)
         except MPI.Exception as error:
             raise self._failure(error, what, request) from error
@@ -248,7 +252,7 @@ class Messages(Communicator):
     def _let_others_run(self, waited: float, what: tuple) -> None:
         if self.timeout is not None and waited > self.timeout:
             raise TimeoutError(f"rank {self.rank} waited {self.timeout:g} s in {describe(*what)}")
-        if self.given_up:
+        if self.cancelled:
             raise CommError(f"rank {self.rank}: {describe(*what)} was given up")
         if self.threaded and self.patient:
             time.sleep(NAP_BESIDE_WORK)
@@ -262,13 +266,3 @@ class Messages(Communicator):
             f"rank {self.rank}: {describe(request.op, (request,))}: out has {request.x.nbytes} bytes, "
             f"the message {got}; both sides need the same dtype and number of elements"
         )
-
-
-def _close(request: Message) -> None:
-    request.done = True
-    under_way.discard(request)
-
-
-def as_bytes(x: torch.Tensor) -> list:
-    """The memory of `x` as MPI takes it; `x` must outlive the message."""
-    return [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), MPI.BYTE]

@@ -1,0 +1,187 @@
+"""Long messages between ranks on one machine: they lie in memory that both see, and MPI carries only a pointer to them.
+
+MPI copies such a message page by page through the kernel, or twice. Here the sender copies it into one of a few cells
+of the receiver's memory, and the receiver adds from there at once, while the processor's caches have it. A tensor of
+`hpcdl.comm.mpi.shared` is not copied at all: the receiver adds from the tensor, and the sender waits until it has.
+"""
+
+import ctypes
+import struct
+
+import torch
+from mpi4py import MPI
+
+import hpcdl.comm.mpi.shared as shared
+from hpcdl.comm.mpi.memory import HANDLE_BYTES, Memory, attach, create
+from hpcdl.comm.mpi.shared import Loan
+
+SHORTEST, LONGEST = shared.SHORTEST, 1 << 22  # bytes of a message that takes this way; a loan may be longer
+CELLS = 4  # messages that may wait for the receiver; those beyond go through MPI
+
+# What comes over MPI in a message's place: a pointer into the receiver's memory, or into the sender's.
+_IN_CELL = struct.Struct("16sqq")  # the receiver's token, cell, bytes
+_LENT = struct.Struct(f"16sqqq{HANDLE_BYTES}s")  # the receiver's token, the loan's flag, offset, bytes, sender's handle
+POINTER_BYTES = max(_IN_CELL.size, _LENT.size)
+
+# The flags of the receiver's memory: one per cell; then whether the receiver can attach to the sender's memory, and
+# the handle to try it with.
+_FREE, _FULL, _WAITED_FOR, _BACK = range(4)  # a cell: with a message; one whose sender waits for a sum; with the sum
+_ANSWER = CELLS
+_UNASKED, _ASKED, _YES, _NO = range(4)
+_PROBE = slice(_ANSWER + 1, _ANSWER + 1 + HANDLE_BYTES)
+
+_KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cells
+
+
+class InMemory:
+    """A message that lies in memory, in a cell or `lent` by its sender; `free()` when it has been read.
+
+    The sender of what is lent waits for that, and has what was written there; `flag` becomes `after`.
+    """
+
+    def __init__(self, memory: Memory, flag: int, offset: int, nbytes: int, lent: bool, after: int = _FREE):
+        self._memory, self._flag, self._offset, self._after = memory, flag, offset, after
+        self.nbytes, self.lent = nbytes, lent
+
+    def view(self, dtype: torch.dtype) -> torch.Tensor:
+        return self._memory.view(dtype, self._offset, self.nbytes)
+
+    def copy_to(self, out: torch.Tensor) -> None:
+        ctypes.memmove(out.data_ptr(), self._memory.address + self._offset, self.nbytes)
+
+    def free(self) -> None:
+        self._memory.flags[self._flag] = self._after
+
+
+class Deposit:
+    """A loan of `x` by way of a cell: what the receiver leaves there comes into `x` at the end."""
+
+    def __init__(self, x: torch.Tensor, memory: Memory, cell: int):
+        self._x, self._memory, self._cell = x, memory, cell
+
+    def over(self) -> bool:
+        """Whether the sum is in the cell."""
+        return self._memory.flags[self._cell] == _BACK
+
+    def end(self) -> None:
+        """After that: take the sum, and free the cell."""
+        ctypes.memmove(self._x.data_ptr(), self._memory.address + self._cell * LONGEST, self._x.nbytes)
+        self._memory.flags[self._cell] = _FREE
+
+
+def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
+    """The cells of this rank on `mpi`, the same for all that use it; with `own` some for one thread alone.
+
+    Threads that belong together on all ranks find each other's where they ask for them in the same order.
+    """
+    known = mpi.Get_attr(_KEY)
+    if known is None:
+        known = [Cells(mpi, mpi.Get_attr(MPI.TAG_UB))]
+        mpi.Set_attr(_KEY, known)
+    if own:
+        known.append(Cells(mpi, mpi.Get_attr(MPI.TAG_UB) - len(known)))
+    return known[-1] if own else known[0]
+
+
+class Cells:
+    """This rank's ways to its neighbours, over `mpi`: a receiver invites, and the sender comes if it can.
+
+    An invitation is a message with `tag`, the handle of the receiver's memory; it goes to the sender with the first
+    long `recv` from it. Only a process of this machine that may attach to the memory finds the right token in it; all
+    others send through MPI. The sender who has come leaves a handle to memory of its own, and lends tensors once the
+    receiver has been seen to attach to that.
+    """
+
+    def __init__(self, mpi: MPI.Comm, tag: int):
+        self._mpi, self._tag = mpi, tag
+        self._from: dict[int, Memory | None] = {}  # by source: this rank's memory for it
+        self._to: dict[int, Memory | None] = {}  # by destination: its memory for this rank
+
+    def invite(self, source: int) -> None:
+        """Let `source` put its long messages into cells from now on."""
+        if source in self._from:
+            return
+        memory = self._from[source] = create(CELLS * LONGEST)
+        if memory is not None:  # the handle outlives its message, for which nobody waits: `_from` has it
+            self._mpi.Isend(memory.handle, source, self._tag).Free()
+
+    def may_borrow(self, source: int) -> bool:
+        """Whether `source` may lend its messages to this rank by now."""
+        memory = self._from.get(source)
+        return memory is not None and memory.flags[_ANSWER] == _YES
+
+    def put(self, x: torch.Tensor, dest: int) -> bytes | None:
+        """Copy `x` into a cell of `dest`'s; the pointer to send in its place, None where `x` itself must be sent."""
+        memory, cell = self._free_cell(x, dest)
+        if memory is None:
+            return None
+        ctypes.memmove(memory.address + cell * LONGEST, x.data_ptr(), x.nbytes)
+        memory.flags[cell] = _FULL
+        return _IN_CELL.pack(memory.token, cell, x.nbytes)
+
+    def deposit(self, x: torch.Tensor, dest: int, weight: float) -> tuple[bytes, Deposit] | None:
+        """Put `weight * x` into a cell of `dest`'s, for the sum to come back there: as `lend` otherwise."""
+        memory, cell = self._free_cell(x, dest)
+        if memory is None:
+            return None
+        inside, x = memory.view(x.dtype, cell * LONGEST, x.nbytes), x.detach().view(-1)
+        inside.copy_(x) if weight == 1 else torch.mul(x, weight, out=inside)
+        memory.flags[cell] = _WAITED_FOR
+        return _IN_CELL.pack(memory.token, cell, x.nbytes), Deposit(x, memory, cell)
+
+    def _free_cell(self, x: torch.Tensor, dest: int) -> tuple[Memory | None, int]:
+        memory = self._memory_of(dest)
+        cell = bytes(memory.flags[:CELLS]).find(_FREE) if memory is not None and x.nbytes <= LONGEST else -1
+        return (None if cell < 0 else memory), cell
+
+    def lend(self, x: torch.Tensor, dest: int) -> tuple[bytes, Loan] | None:
+        """Let `dest` read `x` where it is: the pointer to send, and the loan; None where that cannot be."""
+        owner = shared.owner(x)
+        memory = None if owner is None else self._memory_of(dest)
+        if memory is None or not _can_borrow(memory) or (loan := owner.lend(x)) is None:
+            return None
+        return _LENT.pack(memory.token, loan.flag, loan.offset, loan.nbytes, owner.memory.handle), loan
+
+    def find(self, inbox: int, source: int, nbytes: int) -> InMemory | None:
+        """The message to which the `nbytes` at the address `inbox` point; None where they are the message itself.
+
+        Raises ConnectionError where it is in memory that this process cannot open, though it could open other.
+        """
+        memory = self._from.get(source)
+        if memory is None:
+            return None
+        if memory.flags[_ANSWER] == _ASKED:
+            memory.flags[_ANSWER] = _NO if attach(bytes(memory.flags[_PROBE])) is None else _YES
+        if nbytes == _IN_CELL.size:
+            token, cell, length = _IN_CELL.unpack(ctypes.string_at(inbox, nbytes))
+            if token != memory.token:
+                return None
+            lent = memory.flags[cell] == _WAITED_FOR
+            return InMemory(memory, cell, cell * LONGEST, length, lent, _BACK if lent else _FREE)
+        if nbytes == _LENT.size:
+            token, flag, offset, length, handle = _LENT.unpack(ctypes.string_at(inbox, nbytes))
+            return InMemory(_attached(handle), flag, offset, length, True) if token == memory.token else None
+        return None
+
+    def _memory_of(self, dest: int) -> Memory | None:
+        """`dest`'s memory for this rank when its invitation has come."""
+        if dest not in self._to and self._mpi.Iprobe(dest, self._tag):
+            handle = bytearray(HANDLE_BYTES)
+            self._mpi.Recv(handle, dest, self._tag)
+            self._to[dest] = attach(bytes(handle))
+        return self._to.get(dest)
+
+
+def _can_borrow(memory: Memory) -> bool:
+    """Whether the receiver that invited to `memory` can read what this rank shares; it is asked first."""
+    if memory.flags[_ANSWER] == _UNASKED and (probe := shared.probe()) is not None:
+        memory.flags[_PROBE] = probe.handle
+        memory.flags[_ANSWER] = _ASKED
+    return memory.flags[_ANSWER] == _YES
+
+
+def _attached(handle: bytes) -> Memory:
+    memory = shared.attached(handle)
+    if memory is None:
+        raise ConnectionError("the sender's tensor cannot be opened; are too many files open here? see `ulimit -n`")
+    return memory

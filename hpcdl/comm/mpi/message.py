@@ -1,0 +1,52 @@
+"""A message over MPI, and all that are under way."""
+
+import torch
+from mpi4py import MPI
+
+from hpcdl.comm.base import Request
+
+# What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
+# message is under way would be overwritten when it arrives.
+under_way: set = set()
+
+
+class Message(Request):
+    """A message and `mpi`, the request of MPI's own; `complete` when nothing of it is under way any more.
+
+    `inbox` is where MPI writes it, `error` what was wrong with it when it came; `sum` is (out, weight, back) where it
+    is only to be added, and `returned` whether the sum is back in the sender's `x`; `loan` tells of one that is sent
+    when the receiver has read `x`.
+    """
+
+    __slots__ = ("complete", "error", "inbox", "loan", "mpi", "returned", "sum")
+
+    def __init__(self, *what):
+        super().__init__(*what)
+        self.complete = False
+        self.error = self.loan = self.sum = None
+        self.inbox = self.x
+
+
+def close(request: Message) -> None:
+    """Nothing of `request` is under way any more."""
+    request.complete = True
+    under_way.discard(request)
+
+
+def end_loan(request: Message) -> None:
+    """What was lent, if anything, has been read: close `request`."""
+    if request.loan is not None:
+        request.loan.end()
+    close(request)
+
+
+def raise_error_of(request: Message) -> None:
+    """Raise, once, what was wrong with `request` when it came."""
+    if request.error is not None:
+        close(request)
+        raise request.error
+
+
+def as_bytes(x: torch.Tensor) -> list:
+    """The memory of `x` as MPI takes it; `x` must outlive the message."""
+    return [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), MPI.BYTE]

@@ -1,0 +1,213 @@
+"""What simulated ranks share: it matches sends with receives and keeps the time."""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+import torch
+
+from hpcdl.comm.base import Request
+from hpcdl.comm.errors import CommError
+from hpcdl.comm.simulated.turns import Turns
+from hpcdl.comm.tracing import Trace
+from hpcdl.comm.words import describe, disagreement, size_of
+
+
+class Links(NamedTuple):
+    """What messages cost between nodes and within them, and sums."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    per_node: int
+    alpha_within: float
+    beta_within: float
+
+    def step(self, p: int, nbytes: int) -> float:
+        """One step of a machine's own collective over all p ranks: as slow as the slowest of its messages."""
+        alpha, beta = (self.alpha, self.beta) if p > self.per_node else (self.alpha_within, self.beta_within)
+        return alpha + nbytes * beta
+
+
+class Message(Request):
+    """One side of a message: `posted` at that time, `completed` at that, None until the other side has posted too."""
+
+    __slots__ = ("completed", "posted", "waiter")  # the turn that waits for it, None while none does
+
+
+class Machine:
+    """Time, ports and messages of `p` ranks.
+
+    `turns` has the ranks first, then what they do in the background: `owners` says whose each is, `waiting` what it
+    waits for (as `describe` takes it; None while it does not).
+    """
+
+    def __init__(self, p: int, links: Links, seed: int):
+        self.p, self.links = p, links
+        self.turns = Turns(p, seed)
+        self.trace = Trace()
+        self.bytes_sent = [0] * p
+        self.owners = list(range(p))
+        self.waiting: list[tuple | None] = [None] * p
+        self._missing = [0] * p  # of the messages that each turn waits for, so many are not complete
+        self._any: set[int] = set()  # turns that wait for any one message
+        self._tie = Random(seed).random if seed else lambda: 0.0
+        self.unmatched = defaultdict(deque)  # (source, dest, tag) -> messages that one of the two sides has posted
+        self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports are through
+        self._collective: dict[int, tuple] = {}  # rank -> (operation, tensor, when) of those that have arrived
+
+    def add_turn(self, owner: int, body: Callable[[int], None]) -> int:
+        """One more that takes turns, beside rank `owner`; returns its number."""
+        number = self.turns.spawn(body)
+        self.owners.append(owner)
+        self.waiting.append(None)
+        self._missing.append(0)
+        return number
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def post(self, message: Message, channel: tuple[int, int, int]) -> Message:
+        """Match a message with the earliest of the other side on (source, dest, tag), or leave it to be matched."""
+        message.posted, message.completed, message.waiter = message.comm.clock(), None, None
+        unmatched = self.unmatched[channel]
+        if not unmatched or unmatched[0].side == message.side:
+            unmatched.append(message)
+        elif message.side == "dest":
+            self._transfer(message, unmatched.popleft())
+        else:
+            self._transfer(unmatched.popleft(), message)
+        return message
+
+    def _transfer(self, sent: Message, received: Message) -> None:
+        source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
+        if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
+            raise CommError(
+                f"rank {source} sends {size_of(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has "
+                f"an out of {size_of(received.x)}; both sides need the same dtype and number of elements"
+            )
+        copy(received.x, sent.x)
+        alpha, beta, _, per_node, alpha_within, beta_within = self.links
+        if source // per_node == dest // per_node:
+            alpha, beta = alpha_within, beta_within
+        ready, seconds = max(sent.posted, received.posted), alpha + nbytes * beta
+        left = self._send_free[source] = max(ready, self._send_free[source]) + seconds
+        arrived = self._receive_free[dest] = max(ready, self._receive_free[dest]) + seconds
+        end = max(left, arrived)
+        self.bytes_sent[source] += nbytes
+        self.trace.record(sent.posted, end, source, "send", dest, nbytes, sent.tag)
+        self.trace.record(received.posted, end, dest, "recv", source, nbytes, received.tag)
+        self._complete(sent, end)
+        self._complete(received, end)
+
+    def _complete(self, message: Message, end: float) -> None:
+        message.completed = end
+        waiter, clocks = message.waiter, self.turns.clocks
+        if waiter is None:
+            return
+        if waiter in self._any:
+            self._complete_any(waiter, end)
+            return
+        clocks[waiter] = max(clocks[waiter], end)
+        self._missing[waiter] -= 1
+        if not self._missing[waiter]:
+            self.resume(waiter, clocks[waiter])
+
+    def wait(self, turn: int, op: str, requests: tuple[Message, ...]) -> None:
+        """Let `turn` go on when all `requests` are complete."""
+        clock, missing = self.turns.clocks[turn], 0
+        for request in requests:
+            if request.completed is None:
+                request.waiter = turn
+                missing += 1
+            else:
+                clock = max(clock, request.completed)
+        if missing:
+            self.turns.clocks[turn], self._missing[turn], self.waiting[turn] = clock, missing, (op, requests)
+            self.turns.pause(turn)
+        else:
+            self.turns.advance(turn, clock - self.turns.clocks[turn])
+
+    def resume(self, turn: int, clock: float) -> None:
+        """Let `turn`, which has paused, go on at `clock`."""
+        self.waiting[turn] = None
+        self.turns.clocks[turn] = clock
+        self.turns.wake(turn)
+
+    # -- the first of several messages ------------------------------------------------------------------------------
+
+    def wait_any(self, turn: int, op: str, requests: Sequence[Message]) -> int:
+        """Let `turn` go on when one of `requests` is complete, and return its index: of those complete the first.
+
+        Of those that are complete at the same time, the lowest rank's; with a seed, one that the seed chooses.
+        """
+        known = [request.completed for request in requests if request.completed is not None]
+        if not known or min(known) > self.turns.clocks[turn]:
+            self._pause_for_any(turn, op, requests, known)
+        keys = [
+            (request.completed, self._tie(), request.peer) if request.completed is not None else (float("inf"),)
+            for request in requests
+        ]
+        return keys.index(min(keys))
+
+    def _pause_for_any(self, turn: int, op: str, requests: Sequence[Message], known: list[float]) -> None:
+        """Until the first that is known to come, or one that is posted meanwhile and comes before it."""
+        for request in requests:
+            request.waiter = turn
+        self._any.add(turn)
+        self.waiting[turn] = (op, tuple(requests))
+        if known:
+            self.turns.clocks[turn] = min(known)
+            self.turns.wake(turn)
+        else:
+            self._missing[turn] = 1
+        self.turns.pause(turn)
+        self._any.discard(turn)
+        self.waiting[turn] = None
+        for request in requests:
+            request.waiter = None
+
+    def _complete_any(self, turn: int, end: float) -> None:
+        """One of the messages is complete at `end`: `turn` goes on then, unless another one comes before."""
+        if self._missing[turn]:
+            self._missing[turn] = 0
+            self.turns.clocks[turn] = max(self.turns.clocks[turn], end)
+            self.turns.wake(turn)
+        elif end < self.turns.clocks[turn]:
+            self.turns.wake_earlier(turn, end)
+
+    # -- collectives ------------------------------------------------------------------------------------------------
+
+    def collect(self, rank: int, op: str, x: torch.Tensor | None, root: int | None, combine: Callable, step: float):
+        """Wait until every rank has come with the same operation; then `combine` their tensors, in rank order."""
+        detail = "" if root is None else f"root={root}"
+        self._collective[rank] = (describe(op, (), detail), x, self.turns.clocks[rank])
+        self._check_agreement(rank)
+        if len(self._collective) < self.p:
+            self.waiting[rank] = (op, (), detail)
+            self.turns.pause(rank)
+            return
+        arrived, self._collective = self._collective, {}
+        combine([arrived[other][1] for other in range(self.p)])
+        end = max(self.turns.clocks[other] for other in arrived) + (self.p - 1).bit_length() * step
+        peer = -1 if root is None else root
+        for other, (_, tensor, posted) in arrived.items():
+            self.trace.record(posted, end, other, op, peer, 0 if tensor is None else tensor.nbytes)
+            if other != rank:
+                self.resume(other, end)
+        self.turns.advance(rank, end - self.turns.clocks[rank])
+
+    def _check_agreement(self, rank: int) -> None:
+        first = next(iter(self._collective))
+        (op, x, _), (other_op, y, _) = self._collective[rank], self._collective[first]
+        if said := disagreement(rank, (op, size_of(x)), first, (other_op, size_of(y))):
+            raise CommError(said)
+
+
+def copy(out: torch.Tensor, x: torch.Tensor) -> None:
+    """The elements of `x` into `out`, in order, whatever their shapes."""
+    if out.shape != x.shape:
+        x = x.detach().view(out.shape)
+    if x.requires_grad or out.requires_grad:
+        x, out = x.detach(), out.detach()
+    out.copy_(x)

@@ -1,0 +1,62 @@
+"""What went wrong in a simulated run: who waits for whom, where a rank raised, what was never received."""
+
+from itertools import chain
+
+from hpcdl.comm.errors import CommError, DeadlockError, RankError
+from hpcdl.comm.location import caller, lines_of_traceback
+from hpcdl.comm.simulated.machine import Machine
+from hpcdl.comm.words import describe, size_of
+
+SHOWN = 8  # ranks in a message: more do not fit a screen
+
+
+def deadlock(machine: Machine) -> DeadlockError:
+    """Who waits for whom, at which line, when nobody can go on."""
+    returned = machine.turns.returned
+    stuck = [rank for rank in range(machine.p) if not returned[rank]]
+    stuck += [number for number in range(machine.p, len(machine.owners)) if machine.waiting[number]]
+    lines = ["deadlock: every rank that has not returned waits for another."]
+    lines += [_situation(machine, number) for number in stuck[:SHOWN]]
+    if len(stuck) > SHOWN:
+        lines.append(f"... and {len(stuck) - SHOWN} more ranks wait")
+    if gone := [rank for rank in range(machine.p) if returned[rank]]:
+        ranks = ", ".join(map(str, gone[:SHOWN])) + (", ..." if len(gone) > SHOWN else "")
+        lines.append(f"rank{'s' * (len(gone) > 1)} {ranks} returned")
+    return DeadlockError("\n".join(lines + _advice({machine.waiting[number][0] for number in stuck})))
+
+
+def _situation(machine: Machine, number: int) -> str:
+    line = caller(machine.turns.stack(number))
+    who = f"rank {machine.owners[number]}" + ("'s background" if number >= machine.p else "")
+    return f"{who} waits in {describe(*machine.waiting[number])}" + (f" at {line.shown()}" if line else "")
+
+
+def _advice(ops: set[str]) -> list[str]:
+    if ops == {"send"}:
+        return ["A send completes only when its receiver has posted the recv: use sendrecv, or let one side receive."]
+    if ops == {"recv"}:
+        return ["All of them receive and none sends: use sendrecv, or let one of them send first."]
+    return []
+
+
+def failure(rank: int, error: BaseException) -> CommError:
+    """What a rank raised, with its line: the same CommError, or RankError."""
+    line = caller(lines_of_traceback(error.__traceback__))
+    where = f" at {line.shown()}" if line else ""
+    if isinstance(error, CommError):
+        return type(error)(f"{error}{where}")
+    found = RankError(f"rank {rank} raised {type(error).__name__}: {error}{where}", rank)
+    found.__cause__ = error
+    return found
+
+
+def lost_message(machine: Machine) -> CommError | None:
+    """A message of which one side alone was posted when all ranks had returned; None where there is none."""
+    lost = min(chain.from_iterable(machine.unmatched.values()), key=lambda message: message.side, default=None)
+    if lost is None:
+        return None
+    did, undone = ("sent", "receiving") if lost.side == "dest" else ("expected", "sending")
+    return CommError(
+        f"rank {lost.comm.rank} {did} a message of {size_of(lost.x)} with "
+        f"{describe(lost.op, (lost,)).removesuffix('.wait()')}, and rank {lost.peer} returned without {undone} it"
+    )

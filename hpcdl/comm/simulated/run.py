@@ -1,0 +1,88 @@
+"""One run of a function on p simulated ranks, and what it returns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from hpcdl.comm.simulated.communicator import SimulatedComm
+from hpcdl.comm.simulated.machine import Links, Machine
+from hpcdl.comm.simulated.reports import deadlock, failure, lost_message
+from hpcdl.comm.tracing import Trace
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What p ranks returned, by rank, and what it cost: virtual `seconds`, the `trace`, bytes given to send by rank."""
+
+    results: list[Any]
+    seconds: float
+    trace: Trace
+    bytes_sent: list[int]
+
+    def __repr__(self):
+        return (
+            f"<Simulation of {len(self.results)} ranks: {self.seconds:.3g} s virtual, "
+            f"{sum(self.bytes_sent):,} bytes sent, {len(self.trace):,} events>"
+        )
+
+
+def simulate(
+    f: Callable,
+    p: int,
+    *args,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    seed: int = 0,
+    per_node: int | None = None,
+    within: tuple[float, float] | None = None,
+) -> Simulation:
+    """Call `f(comm, *args)` on each of `p` ranks, 1 to 1024, and return their results and the cost.
+
+    `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. With `per_node` (ranks 0 to `per_node`-1
+    share the first node, and so on) and `within`, an (alpha, beta) of its own, messages inside a node cost those.
+    Ranks that are equally early in virtual time run in an order given by `seed`; the same seed replays the same run.
+    The ranks share this process: its global variables, the arguments, and torch's global generator (give each rank a
+    `torch.Generator` of its own). Raises DeadlockError, CommError, and RankError (from what a rank raised).
+    """
+    if type(p) is not int or not 1 <= p <= 1024:
+        raise ValueError(f"simulate: p is {p!r}; the number of ranks is an int from 1 to 1024")
+    links = _links(alpha, beta, gamma, per_node, within)
+    threads = torch.get_num_threads()
+    # One rank runs at a time, but each thread would start a pool of its own for large tensors.
+    torch.set_num_threads(1)
+    try:
+        return _run(Machine(p, links, seed), f, args)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _links(alpha: float, beta: float, gamma: float, per_node: int | None, within: tuple[float, float] | None) -> Links:
+    if (per_node is None) != (within is None) or (per_node is not None and per_node < 1):
+        raise ValueError(
+            f"simulate: per_node is {per_node!r} and within {within!r}; nodes need both: ranks per node, 1 or more, "
+            "and (alpha, beta) between the ranks of one node"
+        )
+    links = Links(alpha, beta, gamma, per_node or 1, *(within or (alpha, beta)))
+    for name, value in links._asdict().items():
+        if not value >= 0:
+            raise ValueError(f"simulate: {name} is {value!r}; a cost is 0 or more seconds")
+    return links
+
+
+def _run(machine: Machine, f: Callable, args: tuple) -> Simulation:
+    results = [None] * machine.p
+
+    def body(rank):
+        results[rank] = f(SimulatedComm(machine, rank), *args)
+
+    machine.turns.run(body, partial(deadlock, machine))
+    if machine.turns.failed:
+        number, error = machine.turns.failed
+        raise failure(machine.owners[number], error)
+    if lost := lost_message(machine):
+        raise lost
+    return Simulation(results, max(machine.turns.clocks), machine.trace, machine.bytes_sent)

@@ -1,0 +1,30 @@
+"""How messages of all machines speak of operations, tensors and ranks that disagree."""
+
+import torch
+
+from hpcdl.comm.base import Request
+
+
+def describe(op: str, requests: tuple[Request, ...] = (), detail: str = "") -> str:
+    """An operation as the caller wrote it: "recv(source=1)", "isend(dest=2).wait()", "broadcast(root=0)"."""
+    targets = ", ".join(request.target for request in requests) or detail
+    return f"{op}({targets})" + (".wait()" if op.startswith("i") else "")
+
+
+def size_of(x: torch.Tensor | None) -> str:
+    """Number of elements and dtype, as messages say them: "8 float32"; empty without a tensor."""
+    return "" if x is None else f"{x.numel()} {str(x.dtype).removeprefix('torch.')}"
+
+
+def disagreement(rank: int, call: tuple[str, str], other: int, other_call: tuple[str, str]) -> str | None:
+    """What to say of two ranks' collectives, each as (text, size of x), that do not match; None where they do."""
+    if call[0] != other_call[0]:
+        return (
+            f"rank {rank} calls {call[0]} where rank {other} called {other_call[0]}; "
+            "every rank calls the same collectives in the same order"
+        )
+    if call[1] != other_call[1]:
+        return (
+            f"{call[0]}: x is {call[1]} on rank {rank} and {other_call[1]} on rank {other}; every rank needs the same"
+        )
+    return None

@@ -1,0 +1,97 @@
+"""A communicator around another: what groups, traces and tags of their own have in common."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hpcdl.comm.base import Background, Communicator, Request
+
+
+class Wrapper(Communicator):
+    """Passes every operation on to `comm`, with other ranks and tags where a subclass says so."""
+
+    def __init__(self, comm: Communicator):
+        self.comm, self.rank, self.size, self.devices = comm, comm.rank, comm.size, comm.devices
+        self.segment = comm.segment
+
+    @abstractmethod
+    def wrap(self, comm: Communicator) -> Communicator:
+        """The same around another communicator of the same ranks."""
+
+    def inner_rank(self, rank: int) -> int:
+        """The number that `rank` has in the communicator inside."""
+        return rank
+
+    def inner_tag(self, tag: int) -> int:
+        """The tag under which a message with `tag` travels inside."""
+        return tag
+
+    def clock(self) -> float:
+        return self.comm.clock()
+
+    def empty(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return self.comm.empty(numel, dtype)
+
+    def lends(self, x: torch.Tensor) -> bool | None:
+        return self.comm.lends(x)
+
+    def background(self) -> Background:
+        return WrappedBackground(self.comm.background(), self.wrap)
+
+    def progress(self) -> None:
+        self.comm.progress()
+
+    def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
+        self.comm.accumulate(out, x, weight)
+
+    def compute(self, seconds: float) -> None:
+        self.comm.compute(seconds)
+
+    def _isend(self, op, x, dest, tag):
+        return self.comm._isend(op, x, self.inner_rank(dest), self.inner_tag(tag))
+
+    def _irecv(self, op, out, source, tag):
+        return self.comm._irecv(op, out, self.inner_rank(source), self.inner_tag(tag))
+
+    def _wait(self, op, *requests):
+        self.comm._wait(op, *requests)
+
+    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+        return self.comm._wait_any(op, requests)
+
+    def _sendrecv(self, x, dest, out, source, tag):
+        self.comm._sendrecv(x, self.inner_rank(dest), out, self.inner_rank(source), self.inner_tag(tag))
+
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
+        dest, source, tag = self.inner_rank(dest), self.inner_rank(source), self.inner_tag(tag)
+        self.comm._sendrecv_add(x, dest, out, source, scratch, weight, tag)
+
+    def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
+        dest, source, tag = self.inner_rank(dest), self.inner_rank(source), self.inner_tag(tag)
+        self.comm._sendrecv_add_back(x, dest, out, source, scratch, weight, tag)
+
+    def _broadcast(self, x, root):
+        self.comm._broadcast(x, self.inner_rank(root))
+
+    def _all_reduce(self, x):
+        self.comm._all_reduce(x)
+
+    def _barrier(self):
+        self.comm._barrier()
+
+
+class WrappedBackground(Background):
+    """The background of the communicator inside a wrapper; `wrap` makes of that what calls get."""
+
+    def __init__(self, inner: Background, wrap: Callable[[Communicator], Communicator]):
+        self._inner, self._wrap = inner, wrap
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        self._inner.start(lambda comm: f(self._wrap(comm)))
+
+    def wait(self) -> None:
+        self._inner.wait()
+
+    def close(self) -> None:
+        self._inner.close()
