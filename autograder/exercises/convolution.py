@@ -24,7 +24,7 @@ lab = Lab("convolution", number=5, title="One operation, five algorithms")
 LIBRARIES = (*CONVOLUTION, "hpcdl.conv", "scipy.signal", "scipy.ndimage")
 OWN = {"forbid": LIBRARIES, "instead": "Here you write what that function does: the formula, a product, a transform."}
 KERNELS = {
-    "forbid": (*LIBRARIES, "hpcdl.kernels.conv_simple", "hpcdl.kernels.conv_implicit"),
+    "forbid": (*LIBRARIES, "hpcdl.kernels.gpu.direct_simple", "hpcdl.kernels.gpu.direct"),
     "instead": "The library's kernels are for comparison: write your own.",
 }
 COLUMNS = {
