@@ -33,9 +33,14 @@ try:
     import triton
     import triton.language as tl
     from triton.runtime.errors import InterpreterError
+
+    from hpcdl.kernels.interpreter import mend
 except ImportError:
     triton = tl = NoTriton()
     InterpreterError = ()
+else:
+    if DEVICE == "cpu":
+        mend()
 
 
 def run(kernel, programs: int, *arguments, **constants) -> None:

@@ -4,7 +4,6 @@ Triton's interpreter runs kernels on the CPU, slowly, when TRITON_INTERPRET=1 is
 bfloat16 for the integers that it is stored as: so there tensors of bfloat16 go in as uint16 (`bits`), and kernels that
 compute convert at their edges (`widen`, `narrow`). Torch's optimizers import Triton; whoever did so before the
 interpreter was chosen has `tl.zeros` and `tl.cdiv` for compiled kernels only: kernels here do without them.
-The interpreter of Triton 3.6 cannot loop to an argument's value with NumPy 2.4 and later; from 3.7 on it can.
 """
 
 import torch
@@ -17,7 +16,11 @@ try:
 except ImportError as error:
     raise ImportError(NO_TRITON) from error
 
+from hpcdl.kernels.interpreter import mend
+
 INTERPRETED = triton.knobs.runtime.interpret
+if INTERPRETED:
+    mend()
 
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:
