@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import conv2d as torch_conv2d
 
-from hpcdl import kernels
 from hpcdl.conv import Problem
 
 BATCH = 32
@@ -51,18 +50,18 @@ def draw(problem: Problem, kind: str) -> list[torch.Tensor]:
 
 def torchs(problem: Problem, way: str, x, w, dy) -> torch.Tensor:
     if way == "forward":
-        return torch_conv2d(x, w, stride=problem.stride, padding=problem.padding, groups=problem.groups)
-    geometry = [problem.stride] * 2, [problem.padding] * 2, [1, 1], False, [0, 0], problem.groups
+        return torch_conv2d(x, w, None, problem.stride, problem.padding, problem.dilation, problem.groups)
+    geometry = problem.strides, problem.paddings, problem.dilations, False, [0, 0], problem.groups
     wanted = [name == way for name in (*WAYS[1:], "gradient of a bias")]
     return torch.ops.aten.convolution_backward(dy, x, w, None, *geometry, wanted)[wanted.index(True)]
 
 
 def implicit(problem: Problem, way: str, precision: str, x, w, dy) -> torch.Tensor:
-    from hpcdl.kernels.conv_implicit import forward, input_gradient, weight_gradient
+    from hpcdl.kernels.gpu.direct import forward, input_gradient, weight_gradient
 
-    options = problem.stride, problem.padding, problem.groups, precision
+    options = problem.strides, problem.paddings, problem.groups, precision
     if way == "forward":
-        return forward(x, w, *options)
+        return forward(x, w, problem.y_shape[2:], *options)
     if way == "gradient of x":
         return input_gradient(dy, w, problem.x_shape, *options)
     return weight_gradient(x, dy, problem.w_shape, *options)
@@ -70,17 +69,20 @@ def implicit(problem: Problem, way: str, precision: str, x, w, dy) -> torch.Tens
 
 def competitors(problem: Problem, kind: str, way: str, tensors) -> Calls:
     """Calls to measure; what is prepared once, layouts and Winograd's filters, is prepared here."""
+    from hpcdl.kernels.gpu.depthwise import depthwise
+    from hpcdl.kernels.gpu.winograd import transformed, winograd
+
     precision = "tf32" if kind == "tf32" else "fp32"
     last = [t.contiguous(memory_format=torch.channels_last) for t in tensors]
     calls = {PEERS[0]: lambda: torchs(problem, way, *tensors), PEERS[1]: lambda: torchs(problem, way, *last)}
     if problem.groups == problem.C:
         x, w, _ = tensors
-        return calls | {"depthwise": lambda: kernels.conv2d_depthwise(x, w, problem.padding, precision)}
+        return calls | {"depthwise": lambda: depthwise(x, w, problem.paddings, precision)}
     calls["implicit"] = lambda: implicit(problem, way, precision, *last)
     if way == "forward" and (problem.R, problem.S, problem.stride, problem.groups) == (3, 3, 1, 1):
         for m in (2, 4):
-            given = problem.padding, m, precision, kernels.winograd_filters(last[1], m)
-            calls[f"winograd_{m}x{m}"] = lambda given=given: kernels.conv2d_winograd(*last[:2], *given)
+            given = m, last[0], transformed(m, last[1]), problem.y_shape[2:], problem.paddings, precision
+            calls[f"winograd_{m}x{m}"] = lambda given=given: winograd(*given)
     return calls
 
 

@@ -22,7 +22,7 @@ from machine import describe
 from rich.console import Console
 from rich.table import Table
 
-from hpcdl.kernels import rounding_cpu
+from hpcdl.kernels.cpu import rounding as rounding_cpu
 from hpcdl.numerics.rounding import (
     BF16,
     FP8_E4M3,
@@ -34,7 +34,7 @@ from hpcdl.numerics.rounding import (
     sgd_step,
     stochastic_round,
 )
-from hpcdl.numerics.rounding.stochastic import round_into
+from hpcdl.numerics.rounding.plain import round_into
 
 RESULTS = Path(__file__).parent / "results" / "rounding.json"
 WORD = Fixed(4, 12)
@@ -156,7 +156,7 @@ def ratios(times: Times) -> list[dict]:
 def instructions() -> list[dict]:
     """Of a thread for each element, by compiling ahead of time for a card that need not be there."""
     from hpcdl.kernels.ahead_of_time import compile_ahead
-    from hpcdl.kernels.rounding_gpu import BLOCK, on_whole_blocks
+    from hpcdl.kernels.gpu.rounding import BLOCK, on_whole_blocks
 
     reports = compile_ahead(on_whole_blocks(fmt, out, CARD) for fmt, out in COMPILED.values())
     return [

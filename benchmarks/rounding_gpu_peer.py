@@ -2,7 +2,7 @@
 
 import torch
 
-from hpcdl.kernels.gpu import bits, tl, triton
+from hpcdl.kernels.gpu.base import bits, tl, triton
 
 BLOCK = 1024
 

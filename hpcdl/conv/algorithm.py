@@ -1,20 +1,20 @@
 """What every algorithm of the registry is, and how it takes part in automatic differentiation."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from hpcdl.conv.layout import like_layout
-from hpcdl.conv.problem import Problem
+from hpcdl.conv.problem import Pair, Problem, check_bias, in_numbers
 
 
 class Filters:
-    """Filters `w` (K, C / groups, R, S) and what algorithms have made of them, kept for the next call."""
+    """Filters `w` (K, C / groups, R, S) and what algorithms have made of them, kept for the next call if `prepared`."""
 
-    def __init__(self, w: torch.Tensor):
-        self.w, self._made = w, {}
+    def __init__(self, w: torch.Tensor, prepared: bool = False):
+        self.w, self.prepared, self._made = w, prepared, {}
 
     def made(self, key, make: Callable[[torch.Tensor], object]):
         """`make(w)`, computed at the first call with this key."""
@@ -28,53 +28,160 @@ def prepare(w: torch.Tensor) -> Filters:
 
     For inference: a prepared filter does not follow later changes of `w` and gets no gradient.
     """
-    return Filters(w.detach().clone())
+    return Filters(w.detach().clone(), prepared=True)
 
 
 def everything(problem: Problem) -> None:
-    """No limits: the algorithm can do every problem."""
+    """No limits: every problem can be done."""
 
 
 @dataclass(frozen=True)
-class Algorithm:
-    """One algorithm: `plain` as in the book, `forward` and both gradients as fast as we can.
+class Implementation:
+    """An algorithm on one kind of device, as fast as we can, unchecked and without gradients.
 
-    `plain(x, w, problem) -> y`, `forward(x, filters, problem) -> y`, `grad_input(dy, filters, problem) -> dx`,
-    `grad_weight(dy, x, problem) -> dw`; `limits(problem)` says in words what the algorithm can do where it cannot do
-    this problem, else None. Call the algorithm itself for a checked, differentiable convolution.
+    `forward(x, filters, problem) -> y`, `grad_input(dy, filters, problem) -> dx`, `grad_weight(dy, x, problem) -> dw`,
+    for tensors of one of `dtypes`. `limits(problem)` says in words what it can do where it cannot do this problem, else
+    None.
     """
 
-    name: str
-    plain: Callable[[torch.Tensor, torch.Tensor, Problem], torch.Tensor]
     forward: Callable[[torch.Tensor, Filters, Problem], torch.Tensor]
     grad_input: Callable[[torch.Tensor, Filters, Problem], torch.Tensor]
     grad_weight: Callable[[torch.Tensor, torch.Tensor, Problem], torch.Tensor]
     limits: Callable[[Problem], str | None] = everything
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
 
-    def __call__(self, x, w, stride: int = 1, padding: int = 0, groups: int = 1) -> torch.Tensor:
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """One algorithm: `plain(x, w, problem) -> y` as in the book, and an implementation for each of its `devices`.
+
+    Call it for a checked convolution that can be differentiated, as often as you like.
+    """
+
+    name: str
+    plain: Callable[[torch.Tensor, torch.Tensor, Problem], torch.Tensor]
+    devices: Mapping[str, Implementation]
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        w: torch.Tensor | Filters,
+        bias: torch.Tensor | None = None,
+        stride: Pair = 1,
+        padding: Pair | str = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
         """`y (N, K, P, Q)` of `x (N, C, H, W)` and `w (K, C / groups, R, S)`, or `w` prepared; see `hpcdl.conv`."""
-        filters = w if isinstance(w, Filters) else Filters(w)
-        problem = Problem.of(x, filters.w, stride, padding, groups)
-        if rule := self.limits(problem):
+        return convolve(self.differentiable, x, w, bias, stride, padding, dilation, groups)
+
+    def limits(self, problem: Problem, device: str = "cpu", dtype: torch.dtype = torch.float32) -> str | None:
+        """What it can do, in words, where it cannot do this problem on such a device; else None."""
+        if device not in self.devices:
+            return f"it runs on {' and '.join(self.devices)} (here {device})"
+        implementation = self.devices[device]
+        if dtype not in implementation.dtypes:
+            return f"on {device} it takes {', '.join(map(str, implementation.dtypes))} (here {dtype})"
+        return implementation.limits(problem)
+
+    def differentiable(self, x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
+        """y, with derivatives of any order; raises ValueError for a problem that the algorithm cannot do."""
+        if rule := self.limits(problem, x.device.type, x.dtype):
             raise ValueError(f"algorithm is {self.name!r}; {rule}, and this is {problem}")
-        return _Convolution.apply(x, filters.w, filters, self, problem)
+        return _Forward.apply(x, filters.w, filters, self.devices[x.device.type], problem)
+
+    def interpreted(self) -> "Algorithm":
+        """The same by its kernels for GPUs, on the CPU: slowly, in Triton's interpreter.
+
+        Raises ValueError where there are none, or where Triton compiles them: set TRITON_INTERPRET=1 before anything
+        imports Triton.
+        """
+        if "cuda" not in self.devices:
+            raise ValueError(f"algorithm is {self.name!r}; it has no kernels for GPUs to interpret")
+        from hpcdl.kernels.gpu.base import INTERPRETED
+
+        if not INTERPRETED:
+            raise ValueError("Triton compiles its kernels here; set TRITON_INTERPRET=1 before anything imports it")
+        return replace(self, devices={"cpu": self.devices["cuda"]})
 
 
-class _Convolution(torch.autograd.Function):
+def convolve(
+    compute: Callable[[torch.Tensor, Filters, Problem], torch.Tensor],
+    x: torch.Tensor,
+    w: torch.Tensor | Filters,
+    bias: torch.Tensor | None,
+    stride: Pair,
+    padding: Pair | str,
+    dilation: Pair,
+    groups: int,
+) -> torch.Tensor:
+    """Check the arguments of torch's `conv2d`, let `compute` do the problem that they make, and add the bias."""
+    filters = w if isinstance(w, Filters) else Filters(w)
+    x, padding = in_numbers(x, filters.w, stride, padding, dilation)
+    problem = Problem.of(x, filters.w, stride, padding, groups, dilation)
+    check_bias(bias, problem, x)
+    y = compute(x, filters, problem)
+    return y if bias is None else y + bias[:, None, None]
+
+
+def has_triton() -> bool:
+    """Whether kernels for GPUs can be had."""
+    return find_spec("triton") is not None
+
+
+# -- derivatives -------------------------------------------------------------------------------------------------------
+#
+# sum(y dy) is linear in x, in w and in dy. Its derivatives with respect to each are y (by dy), dx (by x) and dw (by w):
+# so the derivative of each of the three functions is made of the two others, and there is one of any order.
+
+
+class _Forward(torch.autograd.Function):
+    """y of x and w."""
+
     @staticmethod
-    def forward(ctx, x, w, filters, algorithm, problem):
-        ctx.save_for_backward(x, w)
-        ctx.filters, ctx.algorithm, ctx.problem = filters, algorithm, problem
-        y = algorithm.forward(x, filters, problem) if problem.N else x.new_zeros(problem.y_shape)
+    def forward(ctx, x, w, filters, implementation, problem):
+        ctx.save_for_backward(x, w)  # w too, so that autograd notices when it was changed in between
+        ctx.rest = filters, implementation, problem
+        y = implementation.forward(x, filters, problem) if problem.N else x.new_zeros(problem.y_shape)
         return like_layout(y, x)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        x, _ = ctx.saved_tensors  # w is saved so that autograd notices when it was changed in between
-        algorithm, problem = ctx.algorithm, ctx.problem
-        if not problem.N:
-            return torch.zeros_like(x), x.new_zeros(problem.w_shape), None, None, None
-        dx = algorithm.grad_input(dy, ctx.filters, problem) if ctx.needs_input_grad[0] else None
-        dw = algorithm.grad_weight(dy, x, problem) if ctx.needs_input_grad[1] else None
+        (x, w), (filters, *how) = ctx.saved_tensors, ctx.rest
+        dx = _GradInput.apply(dy, w, filters, *how) if ctx.needs_input_grad[0] else None
+        dw = _GradWeight.apply(dy, x, *how) if ctx.needs_input_grad[1] else None
         return dx, dw, None, None, None
+
+
+class _GradInput(torch.autograd.Function):
+    """dx of dy and w."""
+
+    @staticmethod
+    def forward(ctx, dy, w, filters, implementation, problem):
+        ctx.save_for_backward(dy, w)
+        ctx.rest = filters, implementation, problem
+        return implementation.grad_input(dy, filters, problem) if problem.N else dy.new_zeros(problem.x_shape)
+
+    @staticmethod
+    def backward(ctx, x):
+        (dy, w), (filters, *how) = ctx.saved_tensors, ctx.rest
+        y = _Forward.apply(x, w, filters, *how) if ctx.needs_input_grad[0] else None
+        dw = _GradWeight.apply(dy, x, *how) if ctx.needs_input_grad[1] else None
+        return y, dw, None, None, None
+
+
+class _GradWeight(torch.autograd.Function):
+    """dw of dy and x."""
+
+    @staticmethod
+    def forward(ctx, dy, x, implementation, problem):
+        ctx.save_for_backward(dy, x)
+        ctx.rest = implementation, problem
+        return implementation.grad_weight(dy, x, problem) if problem.N else dy.new_zeros(problem.w_shape)
+
+    @staticmethod
+    def backward(ctx, w):
+        (dy, x), how, filters = ctx.saved_tensors, ctx.rest, Filters(w)
+        y = _Forward.apply(x, w, filters, *how) if ctx.needs_input_grad[0] else None
+        dx = _GradInput.apply(dy, w, filters, *how) if ctx.needs_input_grad[1] else None
+        return y, dx, None, None

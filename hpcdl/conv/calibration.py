@@ -1,18 +1,22 @@
-"""Rates for the cost model: a few seconds of measurements, once for each machine, kept in the user's cache folder.
+"""Seconds that candidates take: for the rates of the cost model, and on a GPU for the choice itself.
 
-They are taken again when the processor, torch, Numba, the number of threads or the data type is another.
+The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and taken
+again when the processor, torch, Numba, the number of threads or the data type is another.
 """
 
 import json
 import time
+from collections.abc import Callable
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
-from hpcdl.conv import auto
+from hpcdl.conv.algorithm import prepare
+from hpcdl.conv.model import MODEL, Situation, candidates, key, works
 from hpcdl.conv.problem import Problem
+from hpcdl.conv.registry import run
 from hpcdl.machine import processor
 
 ROUNDS = 3  # at least, of each sample
@@ -43,7 +47,7 @@ NARROW_SAMPLES = (
 @cache
 def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
     """Seconds for each unit of work of every candidate: from the cache folder, else measured now and kept there."""
-    machine = json.dumps([auto.MODEL, processor(), torch.__version__, version("numba"), str(dtype), threads])
+    machine = json.dumps([MODEL, processor(), torch.__version__, version("numba"), str(dtype), threads])
     known = _read()
     if machine not in known:
         known = _read() | {machine: calibrate(dtype)}
@@ -57,19 +61,14 @@ def calibrate(dtype: torch.dtype, samples=SAMPLES + NARROW_SAMPLES, seconds: flo
     for problem in samples:
         for plain_layout in (False, True):  # with prepared filters, and in the other layout without
             for name, least, work in _measure(problem, dtype, plain_layout, seconds):
-                rows.setdefault(auto.key(name, problem), []).append((work, least))
-    return {key: _fit(measured) for key, measured in rows.items()}
+                rows.setdefault(key(name, problem), []).append((work, least))
+    return {name: _fit(measured) for name, measured in rows.items()}
 
 
 def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: float):
     """The least seconds of each candidate in turns, and its amounts of work."""
-    from hpcdl.conv import prepare, run
-
-    own = torch.Generator().manual_seed(0)  # the user's random numbers stay as they are
-    x, w = (torch.randn(shape, generator=own, dtype=dtype) for shape in (problem.x_shape, problem.w_shape))
-    x = x if plain_layout else x.contiguous(memory_format=torch.channels_last)
-    filters = w if plain_layout else prepare(w)
-    calls = {name: partial(run, name, x, filters, problem) for name in auto.candidates(problem)}
+    situation = Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
+    calls = _calls(situation, candidates(problem))
     with torch.no_grad():
         for call in calls.values():  # warm up
             call()
@@ -77,11 +76,39 @@ def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: 
         while len(times["torch"]) < ROUNDS or time.perf_counter() < end:
             for name, call in calls.items():
                 times[name].append(_seconds(call))
-    situation = auto.Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
-    return [(name, min(times[name]), auto.works(name, situation)) for name in calls]
+    return [(name, min(times[name]), works(name, situation)) for name in calls]
 
 
-def _seconds(call) -> float:
+def _calls(situation: Situation, names: list[str]) -> dict[str, Callable[[], torch.Tensor]]:
+    """Each candidate on random numbers; those of the user stay as they are."""
+    problem, own = situation.problem, torch.Generator().manual_seed(0)
+    shapes = problem.x_shape, problem.w_shape
+    x, w = (torch.randn(shape, generator=own).to(situation.device, situation.dtype) for shape in shapes)
+    x = x.contiguous(memory_format=torch.channels_last) if situation.channels_last else x
+    filters = prepare(w) if situation.prepared else w
+    return {name: partial(run, name, x, filters, problem) for name in names}
+
+
+@torch.no_grad()
+def seconds_on_gpu(situation: Situation, names: list[str]) -> dict[str, float]:
+    """The least seconds of a few runs of each of the candidates, after one in which kernels are compiled and tuned."""
+    calls = _calls(situation, names)
+    for call in calls.values():
+        call()
+    times = {name: [_seconds_of_events(call) for _ in range(ROUNDS)] for name, call in calls.items()}
+    return {name: min(found) for name, found in times.items()}
+
+
+def _seconds_of_events(call: Callable) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def _seconds(call: Callable) -> float:
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin

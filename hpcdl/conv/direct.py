@@ -3,23 +3,27 @@
     y[n,k,p,q] = sum over r, s of ( sum over c of w[k,c,r,s] x[n, c, p stride + r, q stride + s] )
 
 For one tap (r, s) the inner sum is a matrix product of w[:, :, r, s] with a shifted view of the image, for all images
-and outputs at once. Both gradients are the same products transposed.
+and outputs at once. Both gradients are the same products transposed. The fast forms, on the CPU (`hpcdl.kernels.cpu`)
+and on a GPU (`hpcdl.kernels.gpu`), take all taps in one product, whose matrix of windows is nowhere stored: an implicit
+matrix product.
 """
 
 import torch
-from torch.nn.functional import pad
 
-from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.layout import channels_last
+from hpcdl.conv.algorithm import Algorithm, Filters, Implementation
+from hpcdl.conv.layout import nhwc
+from hpcdl.conv.on_gpu import DIRECT as ON_GPU
 from hpcdl.conv.problem import Problem
+from hpcdl.conv.views import by_group, cropped, grouped, padded, padded_shape, taps, window
 
 
 def by_definition(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
     """The formula as seven loops, for any numbers; slow: to read, and to prove the rest by."""
-    y, border, group = torch.zeros(problem.y_shape, dtype=x.dtype), problem.padding, problem.K // problem.groups
+    y, group = torch.zeros(problem.y_shape, dtype=x.dtype), problem.K // problem.groups
+    (down, right), (above, left), (apart, aside) = problem.strides, problem.paddings, problem.dilations
     for n, k, p, q in torch.cartesian_prod(*map(torch.arange, problem.y_shape)).tolist():
         for c, r, s in torch.cartesian_prod(*map(torch.arange, problem.w_shape[1:])).tolist():
-            row, column = p * problem.stride + r - border, q * problem.stride + s - border
+            row, column = p * down + r * apart - above, q * right + s * aside - left
             if 0 <= row < problem.H and 0 <= column < problem.W:
                 y[n, k, p, q] += w[k, c, r, s] * x[n, k // group * w.shape[1] + c, row, column]
     return y
@@ -36,13 +40,13 @@ def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
 
 
 def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
-    """All taps and channels of a tile of outputs in one go, compiled; groups by the matrix products."""
-    if problem.groups > 1:
+    """All taps and channels of a tile of outputs in one go, compiled; groups, dilated taps by the matrix products."""
+    if problem.groups > 1 or problem.dilation != 1:
         return plain(x, filters.w, problem)
-    from hpcdl.kernels.direct_cpu import direct, pack  # Numba is slow to import
+    from hpcdl.kernels.cpu.direct import direct, pack  # Numba is slow to import
 
-    image = channels_last(padded(x, problem))
-    y = direct(image, filters.made("direct", pack), problem.R, problem.S, problem.K, problem.stride)
+    image = nhwc(padded(x, problem))
+    y = direct(image, filters.made("direct", pack), problem.R, problem.S, problem.K, problem.strides)
     return y.permute(0, 3, 1, 2)
 
 
@@ -63,44 +67,8 @@ def grad_weight(dy: torch.Tensor, x: torch.Tensor, problem: Problem) -> torch.Te
     return torch.stack(products, -1).reshape(problem.w_shape)
 
 
-# -- views that other algorithms use too ------------------------------------------------------------------------------
-
-
-def taps(problem: Problem) -> list[tuple[int, int]]:
-    """The positions (r, s) in the kernel."""
-    return [(r, s) for r in range(problem.R) for s in range(problem.S)]
-
-
-def padded_shape(problem: Problem) -> tuple[int, int, int, int]:
-    border = 2 * problem.padding
-    return problem.N, problem.C, problem.H + border, problem.W + border
-
-
-def padded(x: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """The image with `padding` zeros on each side."""
-    return pad(x, (problem.padding,) * 4) if problem.padding else x
-
-
-def cropped(x: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """The image without its padding."""
-    border = problem.padding
-    return x[..., border : border + problem.H, border : border + problem.W]
-
-
-def grouped(x: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """(N, channels, ...) as (N, groups, channels / groups, ...)."""
-    return x.unflatten(1, (problem.groups, x.shape[1] // problem.groups))
-
-
-def by_group(w: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """(K, C / groups, R, S) as (groups, K / groups, C / groups, R, S)."""
-    return w.unflatten(0, (problem.groups, problem.K // problem.groups))
-
-
-def window(x: torch.Tensor, r: int, s: int, problem: Problem) -> torch.Tensor:
-    """The P x Q pixels of a padded image that meet tap (r, s): a view."""
-    step, height, width = problem.stride, problem.P, problem.Q
-    return x[..., r : r + (height - 1) * step + 1 : step, s : s + (width - 1) * step + 1 : step]
-
-
-DIRECT = Algorithm("direct", plain, forward, grad_input, grad_weight)
+DIRECT = Algorithm(
+    "direct",
+    plain,
+    {"cpu": Implementation(forward, grad_input, grad_weight), "cuda": ON_GPU},
+)

@@ -11,9 +11,9 @@ import cmath
 import torch
 from torch.nn.functional import pad
 
-from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.direct import by_group, grouped
+from hpcdl.conv.algorithm import Algorithm, Filters, Implementation
 from hpcdl.conv.problem import Problem
+from hpcdl.conv.views import by_group, grouped
 
 
 def power_of_two(n: int) -> int:
@@ -48,31 +48,42 @@ def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Radix-2 transforms of x and w, products per frequency, the inverse transform, every stride-th output."""
     a, b = (power_of_two(n) for n in least_size(problem))
     X = grouped(spectrum(shifted(x, problem), (a, b)), problem)
-    W = by_group(spectrum(w, (a, b)), problem).conj().resolve_conj()
+    W = by_group(spectrum(spread(w, problem.dilations), (a, b)), problem).conj().resolve_conj()
     Y = (W.permute(3, 4, 0, 1, 2) @ X.permute(3, 4, 1, 2, 0)).permute(4, 2, 3, 0, 1)
     return _outputs(image(Y, b), problem) * (1 / (a * b))
 
 
 def least_size(problem: Problem) -> tuple[int, int]:
     """The least transform whose circular correlation is the linear one: all of x with one border, w and y fit."""
-    one = problem.padding
-    rows, columns = spread_size(problem)
-    return max(problem.H + one, problem.R, rows), max(problem.W + one, problem.S, columns)
+    (above, left), (R, S), (rows, columns) = problem.paddings, problem.reach, spread_size(problem)
+    return max(problem.H + above, R, rows), max(problem.W + left, S, columns)
 
 
 def spread_size(problem: Problem) -> tuple[int, int]:
     """From the first to the last output, in pixels."""
-    return (problem.P - 1) * problem.stride + 1, (problem.Q - 1) * problem.stride + 1
+    down, right = problem.strides
+    return (problem.P - 1) * down + 1, (problem.Q - 1) * right + 1
 
 
 def shifted(x: torch.Tensor, problem: Problem) -> torch.Tensor:
     """x with the padding above and on the left."""
-    return pad(x, (problem.padding, 0, problem.padding, 0)) if problem.padding else x
+    above, left = problem.paddings
+    return pad(x, (left, 0, above, 0)) if problem.padding else x
 
 
 def _outputs(y: torch.Tensor, problem: Problem) -> torch.Tensor:
-    (rows, columns), step = spread_size(problem), problem.stride
-    return y[..., :rows:step, :columns:step].reshape(problem.y_shape)
+    (rows, columns), (down, right) = spread_size(problem), problem.strides
+    return y[..., :rows:down, :columns:right].reshape(problem.y_shape)
+
+
+def spread(x: torch.Tensor, steps: tuple[int, int]) -> torch.Tensor:
+    """x with its pixels `steps` apart (rows, columns), zeros between."""
+    if steps == (1, 1):
+        return x
+    (down, right), (rows, columns) = steps, x.shape[2:]
+    wide = x.new_zeros(*x.shape[:2], (rows - 1) * down + 1, (columns - 1) * right + 1)
+    wide[..., ::down, ::right] = x
+    return wide
 
 
 # -- fast: library transforms of sizes with small factors only ---------------------------------------------------------
@@ -118,32 +129,24 @@ def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor
     if W.shape[2] == 1:
         Y = X * W[:, :, 0].conj()  # depthwise: nothing to sum
     else:
-        from hpcdl.kernels.spectrum_cpu import spectrum_products  # Numba is slow to import
+        from hpcdl.kernels.cpu.spectrum import spectrum_products  # Numba is slow to import
 
         Y = spectrum_products(X, W)
     return _outputs(real_image(Y, size, spread_size(problem)[0]), problem)
 
 
 def _spectra(filters: Filters, size: tuple[int, int], problem: Problem) -> torch.Tensor:
-    return by_group(filters.made(("fft", size), lambda w: half_spectrum(w, size)), problem)
-
-
-def spread(dy: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """dy with its pixels `stride` apart, zeros between."""
-    step = problem.stride
-    if step == 1:
-        return dy
-    wide = dy.new_zeros(*dy.shape[:2], *spread_size(problem))
-    wide[..., ::step, ::step] = dy
-    return wide
+    steps = problem.dilations
+    made = filters.made(("fft", size, steps), lambda w: half_spectrum(spread(w, steps), size))
+    return by_group(made, problem)
 
 
 def grad_input(dy: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
     """dx = F^-1( F(dy) F(w) ), the products summed over k."""
-    size, border = good_sizes(problem), problem.padding
-    DY = grouped(half_spectrum(spread(dy, problem), size), problem)
+    size, (above, left) = good_sizes(problem), problem.paddings
+    DY = grouped(half_spectrum(spread(dy, problem.strides), size), problem)
     DX = torch.einsum("gkcf,ngkf->ngcf", _spectra(filters, size, problem), DY)
-    dx = real_image(DX, size, border + problem.H)[..., border:, border : border + problem.W]
+    dx = real_image(DX, size, above + problem.H)[..., above:, left : left + problem.W]
     return dx.reshape(problem.x_shape)
 
 
@@ -151,9 +154,10 @@ def grad_weight(dy: torch.Tensor, x: torch.Tensor, problem: Problem) -> torch.Te
     """dw = F^-1( F(x) conj(F(dy)) ), the products summed over n."""
     size = good_sizes(problem)
     X = grouped(half_spectrum(shifted(x, problem), size), problem)
-    DY = grouped(half_spectrum(spread(dy, problem), size), problem)
+    DY = grouped(half_spectrum(spread(dy, problem.strides), size), problem)
     DW = torch.einsum("ngcf,ngkf->gkcf", X, DY.conj())
-    return real_image(DW, size, problem.R)[..., : problem.S].reshape(problem.w_shape)
+    (R, S), (down, right) = problem.reach, problem.dilations
+    return real_image(DW, size, R)[..., ::down, :S:right].reshape(problem.w_shape)
 
 
-FFT = Algorithm("fft", plain, forward, grad_input, grad_weight)
+FFT = Algorithm("fft", plain, {"cpu": Implementation(forward, grad_input, grad_weight)})

@@ -11,10 +11,11 @@ from dataclasses import replace
 import torch
 from torch.nn.functional import fold
 
-from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.direct import by_group, grouped, padded, taps, window
-from hpcdl.conv.layout import channels_last
+from hpcdl.conv.algorithm import Algorithm, Filters, Implementation
+from hpcdl.conv.layout import nhwc
+from hpcdl.conv.on_gpu import IM2COL as ON_GPU
 from hpcdl.conv.problem import Problem
+from hpcdl.conv.views import by_group, grouped, padded, taps, window
 
 
 def im2col(x: torch.Tensor, problem: Problem) -> torch.Tensor:
@@ -27,7 +28,7 @@ def im2col(x: torch.Tensor, problem: Problem) -> torch.Tensor:
 def col2im(columns: torch.Tensor, problem: Problem) -> torch.Tensor:
     """The adjoint: each column is added to the window it came from, (N, C R S, P Q) to (N, C, H, W)."""
     size, kernel = (problem.H, problem.W), (problem.R, problem.S)
-    return fold(columns, size, kernel, padding=problem.padding, stride=problem.stride)
+    return fold(columns, size, kernel, problem.dilation, problem.padding, problem.stride)
 
 
 def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
@@ -43,10 +44,11 @@ def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor
         return (
             torch.cat([plain(image[None], filters.w, one) for image in x]) if len(x) else plain(x, filters.w, problem)
         )
-    image, (P, Q), step = channels_last(padded(x, problem)), problem.y_shape[2:], problem.stride
-    each, row, pixel, _ = image.stride()
-    windows = (problem.N, P, Q, problem.R, problem.S * problem.C)
-    rows = image.as_strided(windows, (each, step * row, step * pixel, row, 1)).reshape(problem.N * P * Q, -1)
+    image, (P, Q) = nhwc(padded(x, problem)), problem.y_shape[2:]
+    (down, right), (apart, aside), (each, row, pixel, _) = problem.strides, problem.dilations, image.stride()
+    windows = (problem.N, P, Q, problem.R, problem.S, problem.C)
+    steps = (each, down * row, right * pixel, apart * row, aside * pixel, 1)
+    rows = image.as_strided(windows, steps).reshape(problem.N * P * Q, -1)
     y = rows @ filters.made("im2col", lambda w: w.permute(2, 3, 1, 0).reshape(-1, problem.K))
     return y.view(problem.N, P, Q, problem.K).permute(0, 3, 1, 2)
 
@@ -63,4 +65,8 @@ def grad_weight(dy: torch.Tensor, x: torch.Tensor, problem: Problem) -> torch.Te
     return (grouped(dy, problem).flatten(3) @ columns.mT).sum(0).reshape(problem.w_shape)
 
 
-IM2COL = Algorithm("im2col", plain, forward, grad_input, grad_weight)
+IM2COL = Algorithm(
+    "im2col",
+    plain,
+    {"cpu": Implementation(forward, grad_input, grad_weight), "cuda": ON_GPU},
+)

@@ -9,7 +9,7 @@ def is_channels_last(x: torch.Tensor) -> bool:
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
-def channels_last(x: torch.Tensor) -> torch.Tensor:
+def nhwc(x: torch.Tensor) -> torch.Tensor:
     """x (N, C, H, W) as contiguous (N, H, W, C), without a copy where it lies so already."""
     return x.permute(0, 2, 3, 1).contiguous()
 
@@ -21,6 +21,6 @@ def like_layout(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 def padded_channels(x: torch.Tensor) -> torch.Tensor:
     """x (N, H, W, C), contiguous, with zero channels up to a whole number of vectors."""
-    from hpcdl.kernels.vectors_cpu import lanes
+    from hpcdl.kernels.cpu.vectors import lanes
 
     return pad(x, (0, -x.shape[3] % lanes(x.dtype))).contiguous()

@@ -1,16 +1,21 @@
 """Toeplitz: the convolution as one sparse matrix on the flattened image.
 
-    y.ravel() = T @ x.ravel(),    T[(k, p, q), (c, p stride + r, q stride + s)] = w[k,c,r,s]
+    y.ravel() = T @ x.ravel(),    T[(k, p, q), (c, p stride + r dilation, q stride + s dilation)] = w[k,c,r,s]
 
 Each row of T holds one output's filter taps, shifted along with (p, q): constant along diagonals, block by block. The
 input gradient is T^T @ dy. T acts on the padded image and has K P Q C R S / groups non-zeros: fine for small images.
+
+On a GPU the matrix is dense, of one row of the image at a time, and for depthwise convolution only: see
+`hpcdl.kernels.gpu.depthwise`.
 """
 
 import torch
 
-from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.direct import cropped, grad_weight, padded, padded_shape
+from hpcdl.conv.algorithm import Algorithm, Filters, Implementation
+from hpcdl.conv.direct import grad_weight
+from hpcdl.conv.on_gpu import DEPTHWISE
 from hpcdl.conv.problem import Problem
+from hpcdl.conv.views import cropped, padded, padded_shape
 
 INDEX_BYTES = 16  # of a non-zero: its row and its column, eight bytes each
 LARGEST = 1 << 26  # non-zeros of T: 1.25 GiB in float32
@@ -28,13 +33,13 @@ def toeplitz(w: torch.Tensor, problem: Problem) -> torch.Tensor:
 
 
 def _columns(problem: Problem) -> torch.Tensor:
-    """The column of each non-zero: the pixel (c, p stride + r, q stride + s), for (k, p, q, c, r, s)."""
-    depth, step = problem.C // problem.groups, problem.stride
+    """The column of each non-zero: its pixel, (c, p stride + r dilation, ...), for (k, p, q, c, r, s)."""
+    depth, (down, right), (apart, aside) = problem.C // problem.groups, problem.strides, problem.dilations
     _, _, height, width = padded_shape(problem)
     k, p, q = (torch.arange(n) for n in (problem.K, problem.P, problem.Q))
     c, r, s = (torch.arange(n) for n in (depth, problem.R, problem.S))
     channel = (k // (problem.K // problem.groups) * depth)[:, None] + c
-    row, column = (p * step)[:, None] + r, (q * step)[:, None] + s
+    row, column = (p * down)[:, None] + r * apart, (q * right)[:, None] + s * aside
     pixel = row[:, None, :, None] * width + column[None, :, None, :]  # (P, Q, R, S)
     return channel[:, None, None, :, None, None] * (height * width) + pixel[None, :, :, None]
 
@@ -53,7 +58,8 @@ def forward(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor
 
 def _kept(filters: Filters, problem: Problem) -> torch.Tensor:
     shape = padded_shape(problem)[1:]
-    return filters.made(("toeplitz", shape, problem.stride, problem.groups), lambda w: toeplitz(w, problem))
+    key = ("toeplitz", shape, problem.stride, problem.dilation, problem.groups)
+    return filters.made(key, lambda w: toeplitz(w, problem))
 
 
 def grad_input(dy: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
@@ -69,4 +75,8 @@ def limits(problem: Problem) -> str | None:
     return None
 
 
-TOEPLITZ = Algorithm("toeplitz", plain, forward, grad_input, grad_weight, limits)
+TOEPLITZ = Algorithm(
+    "toeplitz",
+    plain,
+    {"cpu": Implementation(forward, grad_input, grad_weight, limits), "cuda": DEPTHWISE},
+)

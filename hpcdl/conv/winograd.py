@@ -3,8 +3,9 @@
     y = A^T [ (G w G^T) * (B^T x B) ] A,    x a tile of (m + 2)^2 pixels, w a 3 x 3 filter, * element by element
 
 Over channels the product becomes (m + 2)^2 matrix products, one for each position in the tile. 3 x 3 filters and
-stride 1 only. The one-dimensional transforms are in `hpcdl.kernels.winograd_transforms`, the fast version in
-`hpcdl.kernels.winograd_cpu`. Source: Lavin and Gray 2016, "Fast algorithms for convolutional neural networks".
+stride 1 only. The one-dimensional transforms are in `hpcdl.kernels.winograd_transforms`, the fast forms in
+`hpcdl.kernels.cpu.winograd` and `hpcdl.kernels.gpu.winograd`.
+Source: Lavin and Gray 2016, "Fast algorithms for convolutional neural networks".
 """
 
 from functools import partial
@@ -12,10 +13,12 @@ from functools import partial
 import torch
 from torch.nn.functional import pad
 
-from hpcdl.conv.algorithm import Algorithm, Filters
-from hpcdl.conv.direct import by_group, grad_weight
-from hpcdl.conv.layout import channels_last, padded_channels
+from hpcdl.conv.algorithm import Algorithm, Filters, Implementation
+from hpcdl.conv.direct import grad_weight
+from hpcdl.conv.layout import nhwc, padded_channels
+from hpcdl.conv.on_gpu import winograd as on_gpu
 from hpcdl.conv.problem import Problem
+from hpcdl.conv.views import as_image, turned
 from hpcdl.kernels.winograd_transforms import DATA, RESULT, TAPS
 
 
@@ -27,8 +30,8 @@ def both(transform, x: torch.Tensor) -> torch.Tensor:
 
 def tiles(m: int, x: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Tiles of (m + 2)^2 pixels that overlap by two: (N, C, rows, columns, m + 2, m + 2), zeros beyond the image."""
-    border, down, across = problem.padding, -problem.P % m, -problem.Q % m
-    x = pad(x, (border, border + across, border, border + down))
+    (above, left), down, across = problem.paddings, -problem.P % m, -problem.Q % m
+    x = pad(x, (left, left + across, above, above + down))
     return x.unfold(2, m + 2, m).unfold(3, m + 2, m)
 
 
@@ -51,47 +54,42 @@ def plain(m: int, x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.T
 def forward(m: int, x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
     """Blocks of tiles through compiled transforms and products, each group of channels by itself."""
     U = filters.made(("winograd", m, problem.groups), partial(_packed, m, problem))
-    return _compiled(m, x, U, problem.K, (problem.P, problem.Q), problem.padding)
+    return _compiled(m, x, U, problem.K, (problem.P, problem.Q), problem.paddings)
 
 
 def grad_input(m: int, dy: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
     """dx is the convolution of dy with the filters turned by 180 degrees, input and output channels exchanged."""
-    U = filters.made(("winograd turned", m, problem.groups), lambda w: _packed(m, problem, _turned(w, problem)))
-    beyond = max(0, problem.padding - 2)  # outputs so far out that they see only padding
-    dy = dy[..., beyond : problem.P - beyond, beyond : problem.Q - beyond]
-    return _compiled(m, dy, U, problem.C, (problem.H, problem.W), 2 - problem.padding + beyond)
-
-
-def _turned(w: torch.Tensor, problem: Problem) -> torch.Tensor:
-    return by_group(w, problem).transpose(1, 2).flatten(0, 1).flip(-1, -2)
+    U = filters.made(("winograd turned", m, problem.groups), lambda w: _packed(m, problem, turned(w, problem)))
+    dy, paddings = as_image(dy, problem)
+    return _compiled(m, dy, U, problem.C, (problem.H, problem.W), paddings)
 
 
 def _packed(m: int, problem: Problem, w: torch.Tensor) -> list[torch.Tensor]:
     """The transformed filters of each group."""
-    from hpcdl.kernels.winograd_cpu import pack
+    from hpcdl.kernels.cpu.winograd import pack
 
     return [pack(m, group) for group in w.chunk(problem.groups)]
 
 
-def _compiled(m, x, U: list, K: int, size: tuple[int, int], padding: int) -> torch.Tensor:
-    from hpcdl.kernels.winograd_cpu import winograd  # Numba is slow to import
+def _compiled(m, x, U: list, K: int, size: tuple[int, int], paddings: tuple[int, int]) -> torch.Tensor:
+    from hpcdl.kernels.cpu.winograd import winograd  # Numba is slow to import
 
-    groups = zip(channels_last(x).chunk(len(U), 3), U, strict=True)
-    parts = [winograd(m, padded_channels(part), packed, K // len(U), *size, padding) for part, packed in groups]
+    groups = zip(nhwc(x).chunk(len(U), 3), U, strict=True)
+    parts = [winograd(m, padded_channels(part), packed, K // len(U), size, paddings) for part, packed in groups]
     y = parts[0] if len(parts) == 1 else torch.cat(parts, 3)
     return y.permute(0, 3, 1, 2)
 
 
 def limits(problem: Problem) -> str | None:
-    """3 x 3 filters, stride 1."""
-    if (problem.R, problem.S, problem.stride) != (3, 3, 1):
-        return "it can do 3 x 3 filters with stride 1 only"
+    """3 x 3 filters, stride 1, not dilated."""
+    if (problem.R, problem.S, problem.stride, problem.dilation) != (3, 3, 1, 1):
+        return "it can do 3 x 3 filters with stride 1 only" + (", not dilated" if problem.dilation != 1 else "")
     return None
 
 
 def _algorithm(m: int) -> Algorithm:
-    steps = (partial(step, m) for step in (plain, forward, grad_input))
-    return Algorithm(f"winograd_{m}x{m}", *steps, grad_weight, limits)
+    on_cpu = Implementation(partial(forward, m), partial(grad_input, m), grad_weight, limits)
+    return Algorithm(f"winograd_{m}x{m}", partial(plain, m), {"cpu": on_cpu, "cuda": on_gpu(m)})
 
 
 WINOGRAD_2X2, WINOGRAD_4X4 = _algorithm(2), _algorithm(4)

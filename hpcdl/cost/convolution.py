@@ -95,8 +95,8 @@ def winograd(m: int, problem: Problem, itemsize: int) -> Cost:
 
     Raises ValueError for anything but 3 x 3 filters with stride 1.
     """
-    if (problem.R, problem.S, problem.stride) != (3, 3, 1):
-        raise ValueError(f"problem is {problem}; Winograd's algorithm is for 3 x 3 filters with stride 1")
+    if (problem.R, problem.S, problem.stride, problem.dilation) != (3, 3, 1, 1):
+        raise ValueError(f"problem is {problem}; Winograd's algorithm is for 3 x 3 filters with stride 1, not dilated")
     side, depth = m + 2, problem.C // problem.groups
     tiles = problem.N * -(-problem.P // m) * -(-problem.Q // m)
     lines = (tiles * problem.C * 2 * side, problem.K * depth * (3 + side), tiles * problem.K * (side + m))

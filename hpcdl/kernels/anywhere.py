@@ -10,11 +10,11 @@ import os
 
 import torch
 
+from hpcdl.kernels.advice import NO_TRITON
+
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
-
-ADVICE = "This needs Triton, which this Python lacks. It is for Linux: there, pip install 'triton>=3.6,<3.10'."
 
 
 class NoTriton:
@@ -26,16 +26,21 @@ class NoTriton:
         return self
 
     def __getattr__(self, name: str):
-        raise ImportError(ADVICE)
+        raise ImportError(NO_TRITON)
 
 
 try:
     import triton
     import triton.language as tl
     from triton.runtime.errors import InterpreterError
+
+    from hpcdl.kernels.interpreter import mend
 except ImportError:
     triton = tl = NoTriton()
     InterpreterError = ()
+else:
+    if DEVICE == "cpu":
+        mend()
 
 
 def run(kernel, programs: int, *arguments, **constants) -> None:
@@ -44,7 +49,7 @@ def run(kernel, programs: int, *arguments, **constants) -> None:
     Raises ImportError where there is no Triton.
     """
     if isinstance(kernel, NoTriton):
-        raise ImportError(ADVICE)
+        raise ImportError(NO_TRITON)
     try:
         kernel[(programs,)](*arguments, **constants)
     except InterpreterError as error:

@@ -1,1 +1,33 @@
-"""Networks of the course, one file each; import what you need: `from hpcdl.nn.lenet import lenet5`."""
+"""Networks of the course, from one neuron to tables of the large ones, one file each.
+
+- `perceptron`: Rosenblatt's perceptron with the history of its updates
+- `mlp`: a multi-layer perceptron and the four equations of backpropagation
+- `value`: a tape of numbers, reverse-mode differentiation
+- `lenet`: LeNet-5 as a torch module
+- `low_precision`: training where what is stored has few bits
+- `networks`: layer tables of the classic networks, what each layer weighs and multiplies
+- `awkward`: small networks with what data parallelism gets wrong most easily
+
+Names are imported when they are first used; those that two files have (`train`, `NETWORKS`) stay with their files.
+"""
+
+from hpcdl.lazy import exports
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "History": "perceptron",
+        "separable": "perceptron",
+        "with_bias": "perceptron",
+        "backprop": "mlp",
+        "feedforward": "mlp",
+        "Value": "value",
+        "backward": "value",
+        "lenet5": "lenet",
+        "Precision": "low_precision",
+        "Layer": "networks",
+        "total": "networks",
+        "MODELS": "awkward",
+        "takes_time": "awkward",
+    },
+)

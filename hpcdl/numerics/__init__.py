@@ -1,1 +1,34 @@
-"""Numerical methods of the course, written to be read: `descent` steps downhill."""
+"""Numerical methods of the course, written to be read.
+
+- `derivatives`: difference quotients, what limits them, and the step that does best
+- `dual`: dual numbers, forward-mode differentiation
+- `descent`: gradient descent on a linear model, with momentum and in mini-batches
+- `rounding`: formats of few bits; rounding to nearest and at random; steps of SGD for weights stored in few bits
+
+Names are imported when they are first used.
+"""
+
+from hpcdl.lazy import exports
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "central": "derivatives",
+        "forward": "derivatives",
+        "gradient": "derivatives",
+        "Dual": "dual",
+        "partials": "dual",
+        "descend": "descent",
+        "max_stable_lr": "descent",
+        "minibatch_grad": "descent",
+        "mse_grad": "descent",
+        "mse_hessian": "descent",
+        "mse_loss": "descent",
+        "Fixed": "rounding",
+        "Float": "rounding",
+        "neighbours": "rounding",
+        "round_nearest": "rounding",
+        "sgd_step": "rounding",
+        "stochastic_round": "rounding",
+    },
+)

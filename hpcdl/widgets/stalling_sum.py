@@ -7,7 +7,7 @@ import torch
 
 from hpcdl.numerics.rounding import Fixed, Format, round_nearest
 from hpcdl.numerics.rounding.philox import random_bits
-from hpcdl.numerics.rounding.stochastic import round_with
+from hpcdl.numerics.rounding.plain import round_with
 from hpcdl.widgets import style
 from hpcdl.widgets.explorable import Explorable, choice, player, stops
 from hpcdl.widgets.number_formats import FORMATS as ALL

@@ -27,7 +27,7 @@ def sgd_step(
     step(w.view(-1), g.view(-1), v.view(-1), fmt, lr, momentum, seed, offset)
 
 
-def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
+def sgd_into(w: Tensor, g: Tensor, v: Tensor, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
     """The step itself, of flat tensors, in plain torch."""
     v.mul_(momentum).add_(g)
     stochastic_round(decode(w, fmt) - v * lr, fmt, seed=seed, offset=offset, out=w)

@@ -11,7 +11,7 @@ from torch.nn.functional import conv2d as torch_conv2d
 
 from hpcdl.conv import ALGORITHMS, Problem
 from hpcdl.conv.direct import by_definition
-from hpcdl.kernels import threads_cpu
+from hpcdl.kernels.cpu import threads as pool
 
 # Errors against float64, relative to the largest value.
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
@@ -164,7 +164,7 @@ def test_strided_views_and_expanded_gradients_are_taken_as_they_are(algorithm):
 def test_without_openmp_the_caller_does_all(algorithm, monkeypatch):
     problem = Problem(3, 40, 18, 17, 36, 3, 3, padding=1)
     x, w, dy = tensors(problem, torch.float64)
-    monkeypatch.setattr(threads_cpu, "_gomp_parallel", lambda: None)
+    monkeypatch.setattr(pool, "_gomp_parallel", lambda: None)
     assert error(algorithm(x, w, padding=1), oracle(x, w, dy, problem)[0]) <= 2e-13
 
 
@@ -193,7 +193,7 @@ def test_kernels_compile_where_nothing_can_be_kept(monkeypatch):
         return compile_(signature)
 
     monkeypatch.setattr(numba, "cfunc", cfunc)
-    assert threads_cpu.compiled.__wrapped__(nothing).address
+    assert pool.compiled.__wrapped__(nothing).address
     assert asked == [True, False]
 
 

@@ -7,20 +7,27 @@ import pytest
 import torch
 from torch.nn.functional import conv2d as torch_conv2d
 
-from hpcdl.conv import ALGORITHMS, Filters, Problem, auto, calibration, conv2d, prepare, quickest
+from hpcdl.conv import ALGORITHMS, Filters, Problem, auto, calibration, conv2d, model, prepare, quickest
 
 X, W = torch.randn(2, 4, 6, 7), torch.randn(5, 4, 3, 3)
 
 REFUSED = {
     "x has shape (4, 6, 7); it must have four axes, (N, C, H, W)": (X[0], W, {}),
     "w has shape (4, 3, 3); it must have four axes, (K, C / groups, R, S)": (X, W[0], {}),
-    "x has dtype torch.float16; it must be torch.float32 or torch.float64": (X.half(), W.half(), {}),
-    "w has dtype torch.int64; it must be torch.float32 or torch.float64": (X, W.long(), {}),
+    "x has dtype torch.int64; it must be one of torch.float32, torch.float64,": (X.long(), W.long(), {}),
+    "w has dtype torch.int64; it must be one of torch.float32, torch.float64,": (X, W.long(), {}),
     "w has dtype torch.float64; it must be that of x, torch.float32": (X, W.double(), {}),
     "w has device meta; it must be that of x, cpu": (X, W.to("meta"), {}),
     "w.shape[1] is 4; it must be C / groups, 3 / 1": (X[:, :3], W, {}),
     "padding is -1; it must be an integer from 0": (X, W, {"padding": -1}),
-    "padding is (1, 1); it must be an integer from 0": (X, W, {"padding": (1, 1)}),
+    "padding is (1, 1, 1); it must be an integer from 0, or a pair": (X, W, {"padding": (1, 1, 1)}),
+    "padding is [0, -1]; it must be an integer from 0, or a pair": (X, W, {"padding": [0, -1]}),
+    'padding is "same" and stride is (1, 2); "same" is for stride 1': (X, W, {"padding": "same", "stride": (1, 2)}),
+    'padding is \'full\'; it must be "same", "valid", an integer': (X, W, {"padding": "full"}),
+    "dilation is 0; it must be an integer from 1, or a pair": (X, W, {"dilation": 0}),
+    "R is 3 and reaches over 7 pixels with dilation 3; the kernel must fit": (X, W, {"dilation": 3}),
+    "bias has shape (4,); it must be (K,), (5,)": (X, W, {"bias": torch.zeros(4)}),
+    "bias has dtype torch.float64; it must be that of x, torch.float32": (X, W, {"bias": torch.zeros(5).double()}),
     "stride is 0; it must be an integer from 1": (X, W, {"stride": 0}),
     "stride is 1.0; it must be an integer from 1": (X, W, {"stride": 1.0}),
     "groups is True; it must be an integer from 1": (X, W, {"groups": True}),
@@ -42,6 +49,41 @@ def test_wrong_arguments_are_refused_with_name_value_and_rule(message):
     if not algorithm:
         with pytest.raises(ValueError, match=re.escape(message)):
             ALGORITHMS["direct"](x, w, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([[1.0]], W), "x is of type list; it must be a torch.Tensor (N, C, H, W)"),
+        ((X, None), "w is of type NoneType; it must be a torch.Tensor"),
+        ((X, W, 1), "bias is 1; it must be None or a torch.Tensor (K,); stride is the argument after it"),
+    ],
+)
+def test_what_is_no_tensor_is_refused(arguments, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        conv2d(*arguments)
+
+
+def test_half_precision_is_torchs_on_a_cpu_and_an_algorithm_says_so():
+    torch.testing.assert_close(conv2d(X.bfloat16(), W.bfloat16()), torch_conv2d(X.bfloat16(), W.bfloat16()))
+    with pytest.raises(ValueError, match=r"algorithm is 'direct'; on cpu it takes .* \(here torch.float16\)"):
+        conv2d(X.half(), W.half(), algorithm="direct")
+
+
+def test_an_algorithm_says_on_which_devices_it_runs():
+    problem = Problem.of(X, W)
+    assert ALGORITHMS["fft"].limits(problem, "cuda") == "it runs on cpu (here cuda)"
+    assert ALGORITHMS["direct"].limits(problem, "meta") == "it runs on cpu and cuda (here meta)"
+    with pytest.raises(ValueError, match=r"algorithm is 'direct'; it runs on cpu and cuda \(here meta\)"):
+        conv2d(X.to("meta"), W.to("meta"), algorithm="direct")
+    with pytest.raises(ValueError, match="algorithm is 'fft'; it has no kernels for GPUs to interpret"):
+        ALGORITHMS["fft"].interpreted()
+
+
+@pytest.mark.parametrize("name", ["winograd_2x2", "winograd_4x4"])
+def test_winograd_cannot_dilate(name):
+    with pytest.raises(ValueError, match="3 x 3 filters with stride 1 only, not dilated"):
+        conv2d(X, W, dilation=2, algorithm=name)
 
 
 @pytest.mark.parametrize("name", ["winograd_2x2", "winograd_4x4"])
@@ -109,15 +151,15 @@ def quick_only(monkeypatch):
     """`quick_only(name)`: a machine on which this candidate takes no time, and the others take some."""
 
     def choose(name):
-        monkeypatch.setattr(calibration, "rates", lambda dtype, threads: {})
+        monkeypatch.setattr(auto, "rates", lambda dtype, threads: {})
         monkeypatch.setattr(auto, "predict", lambda candidate, situation, rates: float(candidate != name))
-        auto.choose.cache_clear()
+        auto.by_model.cache_clear()
 
     yield choose
-    auto.choose.cache_clear()
+    auto.by_model.cache_clear()
 
 
-@pytest.mark.parametrize("name", sorted({*auto.TORCH, *auto.WANT_CHANNELS_LAST}))
+@pytest.mark.parametrize("name", sorted({*model.TORCH, *model.WANT_CHANNELS_LAST}))
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_auto_takes_what_the_model_says(quick_only, name, layout):
     quick_only(name)
@@ -132,10 +174,10 @@ def test_auto_takes_what_the_model_says(quick_only, name, layout):
 
 
 def test_candidates_are_those_that_can_do_it():
-    assert "winograd_4x4" in auto.candidates(Problem(1, 64, 9, 9, 64, 3, 3, groups=2))
+    assert "winograd_4x4" in model.candidates(Problem(1, 64, 9, 9, 64, 3, 3, groups=2))
     for problem in (Problem(1, 4, 9, 9, 4, 3, 3, stride=2), Problem(1, 4, 9, 9, 4, 3, 3, groups=4)):
-        names = auto.candidates(problem)
-        assert set(auto.TORCH) <= set(names)
+        names = model.candidates(problem)
+        assert set(model.TORCH) <= set(names)
         assert not any(name in ALGORITHMS and ALGORITHMS[name].limits(problem) for name in names)
 
 
@@ -145,6 +187,53 @@ def test_an_empty_batch_needs_no_choice(quick_only):
     assert conv2d(X[:0], W).shape == (0, 5, 4, 5)
 
 
+# What a GPU is asked to try: torch, and the algorithms with kernels for the problem.
+ON_GPU = {
+    "a layer": (Problem(32, 64, 56, 56, 64, 3, 3, padding=1), {"direct", "im2col", "winograd_2x2", "winograd_4x4"}),
+    "strided": (Problem(32, 64, 56, 56, 64, 3, 3, (2, 1), 1), {"direct", "im2col"}),
+    "two groups": (Problem(32, 64, 56, 56, 64, 3, 3, padding=1, groups=2), {"direct"}),
+    "depthwise": (Problem(32, 128, 56, 56, 128, 31, 31, padding=15, groups=128), {"direct", "toeplitz"}),
+    "dilated": (Problem(32, 64, 56, 56, 64, 3, 3, padding=2, dilation=2), set()),
+}
+
+
+@pytest.mark.parametrize("case", ON_GPU)
+def test_a_gpu_tries_what_has_kernels_for_the_problem(case, monkeypatch):
+    problem, ours = ON_GPU[case]
+    monkeypatch.setattr(auto, "has_triton", lambda: True)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        situation = model.Situation(problem, dtype, True, False, 1, "cuda")
+        assert set(auto.candidates_on_gpu(situation)) == {*model.TORCH, *ours}
+    assert set(auto.candidates_on_gpu(situation._replace(dtype=torch.float64))) == set(model.TORCH)
+    monkeypatch.setattr(auto, "has_triton", lambda: False)
+    assert set(auto.candidates_on_gpu(situation)) == set(model.TORCH)
+
+
+def test_a_gpu_takes_the_quickest_where_trying_is_welcome(monkeypatch):
+    seconds = {"torch": 1.0, "torch_channels_last": 0.9, "direct": 0.8, "winograd_4x4": 0.7, "im2col": 2.0}
+    asked = []
+
+    def measured(situation, names):
+        asked.append(situation)
+        return {name: seconds.get(name, 3.0) for name in names}
+
+    monkeypatch.setattr(auto, "has_triton", lambda: True)
+    monkeypatch.setattr(auto, "seconds_on_gpu", measured)
+    layer = model.Situation(ON_GPU["a layer"][0], torch.float16, True, False, 1, "cuda")
+    strided = layer._replace(problem=ON_GPU["strided"][0])
+    auto.by_trying.cache_clear()
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    assert auto.choose(layer) == "torch"
+    assert not asked
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    assert [auto.choose(layer), auto.choose(layer), auto.choose(strided)] == ["winograd_4x4", "winograd_4x4", "direct"]
+    assert asked == [layer, strided], "a problem is tried once"
+    seconds["direct"] = 0.89  # within the error of a few measurements
+    auto.by_trying.cache_clear()
+    assert auto.choose(strided) == "torch_channels_last"
+    auto.by_trying.cache_clear()
+
+
 SAMPLES = (Problem(2, 16, 12, 12, 16, 3, 3, padding=1), Problem(1, 8, 20, 20, 16, 5, 5), Problem(1, 16, 6, 6, 32, 1, 1))
 
 
@@ -152,10 +241,10 @@ def test_rates_are_measured_and_explain_the_samples():
     state = torch.get_rng_state()
     rates = calibration.calibrate(torch.float32, SAMPLES, seconds=0.01)
     assert torch.equal(torch.get_rng_state(), state)
-    assert set(rates) == set(auto.candidates(SAMPLES[0]))
+    assert set(rates) == set(model.candidates(SAMPLES[0]))
     assert all(rate >= 0 for part in rates.values() for rate in part)
-    situation = auto.Situation(SAMPLES[0], torch.float32, True, True, torch.get_num_threads())
-    assert all(auto.predict(name, situation, rates) > 0 for name in rates)
+    situation = model.Situation(SAMPLES[0], torch.float32, True, True, torch.get_num_threads())
+    assert all(model.predict(name, situation, rates) > 0 for name in rates)
 
 
 def test_the_fit_finds_the_rates_of_a_machine_that_keeps_to_the_model():

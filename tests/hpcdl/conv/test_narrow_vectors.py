@@ -13,9 +13,9 @@ from llvmlite import binding
 binding.get_host_cpu_features = dict  # a processor that says nothing of AVX-512
 import torch
 from hpcdl.conv import ALGORITHMS
-from hpcdl.kernels import vectors_cpu
+from hpcdl.kernels.cpu import vectors
 
-assert vectors_cpu.VECTOR_BYTES == 32
+assert vectors.VECTOR_BYTES == 32
 torch.manual_seed(0)
 for dtype, most in ((torch.float32, 3e-5), (torch.float64, 1e-12)):
     for N, C, H, W, K in ((2, 20, 9, 11, 37), (9, 5, 7, 6, 3)):

@@ -7,19 +7,23 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-ON_CPU = ["conv_simple", "conv_implicit", "conv_winograd", "conv_depthwise", "conv_im2col"]
+from hpcdl.kernels.advice import INSTALL_TRITON
+
+ON_CPU = ["direct", "direct_simple", "winograd", "depthwise", "im2col"]
 GUARD = 64  # bytes on either side of a tensor; all bits 1, which is NaN in every type of the kernels
 
 
 @pytest.fixture(scope="module")
 def interpreter(need):
     """Triton's interpreter, chosen for the kernels and as long as they run; other tests choose for themselves."""
-    need("triton", find_spec("triton") is not None, "pip install 'triton>=3.6,<3.10' (on Linux)")
+    need("triton", find_spec("triton") is not None, INSTALL_TRITON)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TRITON_INTERPRET", "1")
         for module in ON_CPU:
-            importlib.import_module(f"hpcdl.kernels.{module}")
-        assert sys.modules["hpcdl.kernels.gpu"].INTERPRETED, "a test imported the kernels before this fixture chose"
+            importlib.import_module(f"hpcdl.kernels.gpu.{module}")
+        assert sys.modules["hpcdl.kernels.gpu.base"].INTERPRETED, (
+            "a test imported the kernels before this fixture chose"
+        )
         yield
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 import torch
 
-from hpcdl import kernels
 from hpcdl.kernels.ahead_of_time import TARGETS, Build, Report, compile_ahead
 
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -23,8 +22,29 @@ def filters(dtype, size=3, per_filter=64):
 
 
 def train(x, w, precision):
-    y = kernels.conv2d_implicit(x.requires_grad_(), w.requires_grad_(), 1, 1, precision=precision)
-    y.backward(torch.empty_like(y))
+    from hpcdl.kernels.gpu.direct import forward, input_gradient, weight_gradient
+
+    y = forward(x, w, x.shape[2:], (1, 1), (1, 1), 1, precision)
+    input_gradient(y, w, x.shape, (1, 1), (1, 1), 1, precision)
+    weight_gradient(x, y, w.shape, (1, 1), (1, 1), 1, precision)
+
+
+def by_tiles(x, w):
+    from hpcdl.kernels.gpu.winograd import transformed, winograd
+
+    winograd(4, x, transformed(4, w), x.shape[2:], (1, 1))
+
+
+def by_bands(x, w):
+    from hpcdl.kernels.gpu.depthwise import depthwise
+
+    depthwise(x, w, (15, 15))
+
+
+def windows(x):
+    from hpcdl.kernels.gpu.im2col import im2col
+
+    im2col(x, (3, 3), x.shape[2:], (1, 1), (1, 1))
 
 
 def build_of(launch, target, tile=None):
@@ -50,13 +70,13 @@ def training(launches):
 @pytest.fixture(scope="module")
 def reports(launches, training):
     """(case, target) -> report: every kernel for every target and every type once, all compiled at once."""
-    from hpcdl.kernels.conv_configs import BANDS, PRODUCTS
+    from hpcdl.kernels.gpu.tiles import BANDS, PRODUCTS
 
     tile = {kind: next(tile for tile in tiles if tile.stages == 2) for kind, tiles in PRODUCTS.items()}
-    winograd = launches(kernels.conv2d_winograd, image(FP32), filters(FP32), 1, 4)
-    (depthwise,) = launches(kernels.conv2d_depthwise, image(FP16), filters(FP16, 31, 1), 15)
-    (im2col,) = launches(kernels.im2col, image(FP16), 3, 3, 1, 1)
-    (narrow,) = launches(kernels.im2col, image(FP16, 3), 3, 3, 1, 1)
+    winograd = launches(by_tiles, image(FP32), filters(FP32))
+    (depthwise,) = launches(by_bands, image(FP16), filters(FP16, 31, 1))
+    (im2col,) = launches(windows, image(FP16))
+    (narrow,) = launches(windows, image(FP16, 3))
     cases = {
         "forward, fp16": (training["half"][0], tile["half"]),
         "gradient of x, bf16": (training["bf16"][1], tile["half"]),
@@ -143,7 +163,7 @@ def test_an_unknown_target_is_refused():
 
 
 def test_a_kernel_that_does_not_compile_says_why(launches):
-    (im2col,) = launches(kernels.im2col, image(FP16), 3, 3, 1, 1)
+    (im2col,) = launches(windows, image(FP16))
     with pytest.raises(RuntimeError, match="power of 2"):
         compile_ahead([build_of(im2col, "sm_80", ({"BM": 100}, 4, 2))])
 
@@ -152,7 +172,7 @@ def test_a_kernel_that_does_not_compile_says_why(launches):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["half", "tf32", "ieee"])
 def test_no_tile_that_the_autotuner_tries_spills(training, kind, target):
-    from hpcdl.kernels.conv_configs import PRODUCTS
+    from hpcdl.kernels.gpu.tiles import PRODUCTS
 
     builds = [build_of(launch, target, tile) for tile in PRODUCTS[kind] for launch in training[kind]]
     most = 2 if target == "sm_80" else 0  # the largest tile of half precision misses two registers on an A100

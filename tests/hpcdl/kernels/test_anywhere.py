@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from hpcdl.kernels.advice import NO_TRITON
+
 KERNEL = """
 from hpcdl.kernels.anywhere import run, tl, triton
 import torch
@@ -50,4 +52,4 @@ def test_a_kernel_runs_without_a_gpu_with_as_many_programs_as_asked(tmp_path):
 
 def test_without_triton_a_kernel_can_be_defined_and_says_so_when_it_is_run(tmp_path):
     said = python(tmp_path, "pass", before="import sys\nsys.modules['triton'] = None\n", after=AND_SAY)
-    assert said.startswith("ImportError This needs Triton, which this Python lacks. It is for Linux")
+    assert said.startswith(f"ImportError {NO_TRITON}")

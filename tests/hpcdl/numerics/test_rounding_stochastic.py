@@ -21,7 +21,7 @@ from hpcdl.numerics.rounding import (
 )
 from hpcdl.numerics.rounding import stochastic as module
 from hpcdl.numerics.rounding.philox import random_bits
-from hpcdl.numerics.rounding.stochastic import round_with
+from hpcdl.numerics.rounding.plain import round_with
 from hpcdl.numerics.rounding.threads import in_rows
 
 FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(8, 8), Fixed(8, 16)]

@@ -7,7 +7,7 @@ as long as the process lives. A tile that wants more shared memory than the card
 import functools
 from typing import NamedTuple
 
-from hpcdl.kernels.gpu import INTERPRETED, triton
+from hpcdl.kernels.gpu.base import INTERPRETED, triton
 
 
 class Tile(NamedTuple):

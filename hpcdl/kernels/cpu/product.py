@@ -10,7 +10,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, WIDE, fused, llvm, load, splat, step, store
+from hpcdl.kernels.cpu.vectors import VECTOR_BYTES, WIDE, fused, llvm, load, splat, step, store
 
 ROWS = (12, 4, 1) if WIDE else (6, 2, 1)  # of a tile: the first, with PANEL columns, fill the registers
 PANEL = 2  # columns of a tile, in vectors

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from hpcdl.kernels.vectors_cpu import prefetch, splat, store
+from hpcdl.kernels.cpu.vectors import prefetch, splat, store
 from hpcdl.numerics.rounding.philox import KEY_STEPS, MULTIPLIERS, PER_CALL, ROUNDS, WORD
 
 CALLS = 256  # for one block of elements

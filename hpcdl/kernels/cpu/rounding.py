@@ -17,14 +17,14 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from hpcdl.kernels.philox_cpu import BLOCK, CALLS, after, fill
-from hpcdl.numerics.rounding import stochastic
+from hpcdl.kernels.cpu.philox import BLOCK, CALLS, after, fill
 from hpcdl.numerics.rounding.formats import Fixed, Format
 from hpcdl.numerics.rounding.philox import PER_CALL
-from hpcdl.numerics.rounding.stochastic import PARTS
+from hpcdl.numerics.rounding.plain import HALF_BELOW as HALF_BELOW_IN_TORCH
+from hpcdl.numerics.rounding.plain import PARTS
 from hpcdl.numerics.rounding.threads import in_rows
 
-NAN, HALF_BELOW = np.float32(np.nan), np.float32(stochastic.HALF_BELOW)
+NAN, HALF_BELOW = np.float32(np.nan), np.float32(HALF_BELOW_IN_TORCH)
 SIGN, REST, INFINITY = np.int32(-0x80000000), np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 UPPER, QUIET_NAN = np.int32(-0x10000), np.int32(0x7FC00000)
 BRAIN, FIXED, LONG, FLOAT = range(4)  # kinds of rules: LONG is fixed point of more than 16 bits
@@ -212,7 +212,7 @@ def sgd_blocks(w, g, v, rule, lr, momentum, first, last, skip, call, k0, k1):
 
 
 def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offset: int) -> None:
-    """`hpcdl.numerics.rounding.stochastic.round_into`, by as many threads as torch uses."""
+    """`hpcdl.numerics.rounding.plain.round_into`, by as many threads as torch uses."""
     rule = rule_of(fmt)
     if out.dtype == torch.float32:
         blocks, arrays = round_blocks, (x.numpy(), out.numpy())
@@ -221,7 +221,16 @@ def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offse
     in_threads(lambda *place: blocks(*arrays, rule, *place), x.numel(), seed, offset)
 
 
-def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
+def sgd_into(
+    w: torch.Tensor,
+    g: torch.Tensor,
+    v: torch.Tensor,
+    fmt: Format,
+    lr: float,
+    momentum: float,
+    seed: int,
+    offset: int,
+) -> None:
     """`hpcdl.numerics.rounding.sgd.sgd_into`, by as many threads as torch uses."""
     arrays = w.view(torch.int16).numpy(), g.numpy(), v.numpy()
     constants = rule_of(fmt), np.float32(lr), np.float32(momentum)

@@ -50,11 +50,11 @@ def run(worker: Callable, job: np.ndarray, count: int, work: int) -> None:
     not worth a second thread.
     """
     job["next"], job["count"] = 0, count
-    threads = min(torch.get_num_threads(), count, 1 + work // WORTH_A_THREAD)
+    workers = min(torch.get_num_threads(), count, 1 + work // WORTH_A_THREAD)
     pointer, function = ctypes.c_void_p(job.ctypes.data), compiled(worker)
     parallel = _gomp_parallel()
-    if parallel and threads > 1:
-        parallel(ctypes.c_void_p(function.address), pointer, threads, 0)
+    if parallel and workers > 1:
+        parallel(ctypes.c_void_p(function.address), pointer, workers, 0)
     else:
         function.ctypes(pointer)
 

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numba import carray, njit
 
-from hpcdl.kernels import threads_cpu
-from hpcdl.kernels.product_cpu import PANEL, panel_product
-from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, zeros
+from hpcdl.kernels.cpu import threads
+from hpcdl.kernels.cpu.product import PANEL, panel_product
+from hpcdl.kernels.cpu.vectors import VECTOR_BYTES, lanes, zeros
 
 ROWS_PER_TASK = 16
 DEPTH = 64  # channels from which each pixel of a window is summed by itself
-_FIELDS = "x B y row image stride pixel P Q depth segments across panels outputs parts"
-JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
+_FIELDS = "x B y row image down right P Q depth segments across panels outputs parts"
+JOB = np.dtype(threads.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
 
 
 @njit
@@ -24,17 +24,16 @@ def _work(pointer, like):
     """A task: some rows of one image's outputs, for one panel of filters, which stays in the cache."""
     job = carray(pointer, 1, JOB)[0]
     panel_bytes = PANEL * VECTOR_BYTES
-    task = threads_cpu.take(pointer)
+    task = threads.take(pointer)
     while task < job.count:
         image, rest = divmod(task, job.panels * job.parts)
         panel, part = divmod(rest, job.parts)
         b = job.B + panel * job.segments * job.depth * panel_bytes
         for p in range(part * ROWS_PER_TASK, min((part + 1) * ROWS_PER_TASK, job.P)):
-            a = job.x + image * job.image + p * job.stride * job.row
+            a = job.x + image * job.image + p * job.down
             c = job.y + (image * job.P + p) * job.Q * job.outputs + panel * panel_bytes
-            step = job.stride * job.pixel
-            panel_product(a, step, job.Q, b, c, job.outputs, job.depth, job.segments, job.across, job.row, like)
-        task = threads_cpu.take(pointer)
+            panel_product(a, job.right, job.Q, b, c, job.outputs, job.depth, job.segments, job.across, job.row, like)
+        task = threads.take(pointer)
 
 
 def _work_float32(job):
@@ -48,18 +47,19 @@ def _work_float64(job):
 WORKERS = {torch.float32: _work_float32, torch.float64: _work_float64}
 
 
-def direct(x: torch.Tensor, B: torch.Tensor, R: int, S: int, K: int, stride: int) -> torch.Tensor:
-    """y (N, P, Q, K) of x (N, H, W, C), contiguous and padded, and filters from `pack`."""
+def direct(x: torch.Tensor, B: torch.Tensor, R: int, S: int, K: int, strides: tuple[int, int]) -> torch.Tensor:
+    """y (N, P, Q, K) of x (N, H, W, C), contiguous and padded, and filters from `pack`; strides down and right."""
     N, H, W, C = x.shape
-    P, Q = (H - R) // stride + 1, (W - S) // stride + 1
+    P, Q = (H - R) // strides[0] + 1, (W - S) // strides[1] + 1
     panels, _, panel = B.shape
     y = x.new_empty(N, P, Q, panels * panel)
     parts, size, across = -(-P // ROWS_PER_TASK), x.itemsize, S if C >= DEPTH else 1
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, x=x, B=B, y=y, P=P, Q=Q, stride=stride, panels=panels, parts=parts)
-    threads_cpu.fill(job, depth=S * C // across, segments=R * across, across=across)
-    threads_cpu.fill(job, image=H * W * C * size, row=W * C * size, pixel=C * size, outputs=panels * panel * size)
-    threads_cpu.run(WORKERS[x.dtype], job, N * panels * parts, N * P * Q * K * R * S * C)
+    threads.fill(job, x=x, B=B, y=y, P=P, Q=Q, panels=panels, parts=parts)
+    threads.fill(job, depth=S * C // across, segments=R * across, across=across)
+    threads.fill(job, image=H * W * C * size, row=W * C * size, outputs=panels * panel * size)
+    threads.fill(job, down=strides[0] * W * C * size, right=strides[1] * C * size)
+    threads.run(WORKERS[x.dtype], job, N * panels * parts, N * P * Q * K * R * S * C)
     return y[..., :K]
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hpcdl.numerics.rounding import BF16, FLOATS, Fixed, sgd, stochastic
+from hpcdl.numerics.rounding import plain as in_torch
 from hpcdl.numerics.rounding.formats import encode
 
 FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 15), Fixed(1, 23), Fixed(24, 0), Fixed(2, 0)]
@@ -18,9 +19,9 @@ FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 15), Fixed(1, 23), Fixed(24,
 @pytest.fixture(scope="module")
 def kernels(need):
     need("numba", find_spec("numba") is not None, "pip install numba")
-    from hpcdl.kernels import rounding_cpu
+    from hpcdl.kernels.cpu import rounding
 
-    return rounding_cpu
+    return rounding
 
 
 @pytest.fixture(params=[1, 2, 5])
@@ -43,7 +44,7 @@ def test_any_number_of_threads_gives_the_bits_of_torch(kernels, threads):
             x = any_bits(40_000)
             compiled, plain = torch.empty_like(x), torch.empty_like(x)
             kernels.round_into(x, compiled, fmt, *place)
-            stochastic.round_into(x, plain, fmt, *place)
+            in_torch.round_into(x, plain, fmt, *place)
             assert torch.equal(compiled.view(torch.int32), plain.view(torch.int32)), f"{fmt} {place}"
 
 
@@ -54,7 +55,7 @@ def test_the_ends_of_blocks(kernels, n, offset):
     guarded = torch.full((n + 2,), torch.nan)
     plain = torch.empty(n)
     kernels.round_into(x, guarded[1:-1], BF16, 3, offset)
-    stochastic.round_into(x, plain, BF16, 3, offset)
+    in_torch.round_into(x, plain, BF16, 3, offset)
     assert torch.equal(guarded[1:-1], plain)
     assert guarded[[0, -1]].isnan().all()
 
@@ -64,7 +65,7 @@ def test_what_is_stored_and_the_fused_step_have_the_bits_of_torch(kernels, fmt):
     n = 5003
     x = any_bits(n // 2)[:n]
     stored = [torch.empty(len(x), dtype=fmt.dtype) for _ in range(2)]
-    for out, round_into in zip(stored, (kernels.round_into, stochastic.round_into), strict=True):
+    for out, round_into in zip(stored, (kernels.round_into, in_torch.round_into), strict=True):
         round_into(x, out, fmt, 9, 5)
     assert torch.equal(*(out.view(torch.int16) for out in stored))
 
@@ -96,7 +97,7 @@ def test_a_processor_with_shorter_vectors_gives_the_same_bits(kernels, tmp_path)
 IN_ANOTHER_PROCESS = """
 import sys
 import torch
-from hpcdl.kernels import rounding_cpu
+from hpcdl.kernels.cpu import rounding as rounding_cpu
 from hpcdl.numerics.rounding import FLOATS, Fixed
 
 formats = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 15), Fixed(1, 23), Fixed(24, 0), Fixed(2, 0)]

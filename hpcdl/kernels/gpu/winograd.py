@@ -13,10 +13,9 @@ theirs, for the points 0, 1, -1 (and 2, -2).
 
 import torch
 
-from hpcdl.kernels.conv_configs import launch_product
-from hpcdl.kernels.conv_implicit import PRECISIONS, gathered_product, known_precision
-from hpcdl.kernels.conv_problem import channels_last, empty_channels_last, output_size
-from hpcdl.kernels.gpu import bits, can_run, countable, narrow, tl, triton, widen
+from hpcdl.kernels.gpu.base import bits, channels_last, empty_channels_last, narrow, tl, triton, widen
+from hpcdl.kernels.gpu.direct import gathered_product, known_precision
+from hpcdl.kernels.gpu.tiles import launch_product
 
 BLOCK = {"BT": 8, "BC": 64}  # 4 elements for each of 128 threads
 
@@ -72,10 +71,10 @@ def transform_filters(w, u, rows, C, M: tl.constexpr, BT: tl.constexpr, BC: tl.c
 
 
 @triton.jit
-def transform_input(x, v, rows, C, H, W, padding, TP, TQ, M: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr):
+def transform_input(x, v, rows, C, H, W, above, left, TP, TQ, M: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr):
     """v[i, j, t, c] = (B^T x[tile t, :, :, c] B)[i, j] for BT tiles t and BC channels c; outside the image x is 0."""
     t, c = tl.program_id(0) * BT + tl.arange(0, BT), tl.program_id(1) * BC + tl.arange(0, BC)
-    n, h, q = t // (TP * TQ), t // TQ % TP * M - padding, t % TQ * M - padding
+    n, h, q = t // (TP * TQ), t // TQ % TP * M - above, t % TQ * M - left
     inside = (t < rows)[:, None] & (c < C)[None, :]
     at = x + ((n * H + h) * W + q)[:, None] * C + c[None, :]
     columns = ()
@@ -118,43 +117,36 @@ def transform_output(z, y, rows, C, P, Q, TP, TQ, M: tl.constexpr, BT: tl.conste
             tl.store(to + (i * Q + j) * C, narrow(row[j], y.dtype.element_ty), inside & seen[:, None])
 
 
-def conv2d_winograd(
-    x: torch.Tensor, w: torch.Tensor, padding: int = 0, m: int = 4, precision: str = "fp32", filters=None
+def winograd(
+    m: int,
+    x: torch.Tensor,
+    filters: torch.Tensor,
+    size: tuple[int, int],
+    paddings: tuple[int, int],
+    precision: str = "fp32",
 ) -> torch.Tensor:
-    """y (N, K, P, Q), channels last, of x (N, C, H, W) and w (K, C, 3, 3), stride 1; not differentiable.
+    """y (N, K, P, Q) of `size` (P, Q), channels last, of x (N, C, H, W) and `filters` from `transformed`; stride 1.
 
-    `m` is 2 or 4, the size of an output tile; `filters` is `winograd_filters(w, m)` where it is at hand, for inference.
-    `precision` as for `conv2d_implicit`. Raises ValueError with name, value and rule.
+    Tiles of m x m outputs, m = 2 or 4; `precision` as `hpcdl.kernels.gpu.direct.known_precision` has it.
     """
-    P, Q = output_size("conv2d_winograd", x, w, 1, padding)
-    _can_do("conv2d_winograd", w, m)
-    known_precision("conv2d_winograd", precision)
-    can_run("conv2d_winograd", x=x, w=w)
-    (N, C, H, W), K, positions = x.shape, len(w), (m + 2) ** 2
-    filters = winograd_filters(w, m) if filters is None else filters
-    if filters.shape != (positions, K, C):
-        raise ValueError(f"conv2d_winograd: filters has shape {tuple(filters.shape)}; it must be {positions, K, C}")
-    can_run("conv2d_winograd", x=x, filters=filters)
+    (N, C, H, W), (positions, K, _), (P, Q) = x.shape, filters.shape, size
     TP, TQ = -(-P // m), -(-Q // m)
-    countable("conv2d_winograd", "the transformed input or output", positions * N * TP * TQ * max(C, K))
     rows, y = N * TP * TQ, empty_channels_last(x, N, K, P, Q)
     v = x.new_empty(positions, rows, C)
     z = x.new_empty(positions, rows, K, dtype=torch.float32)
-    _launch(transform_input, bits(channels_last(x)), bits(v), rows, C, H, W, padding, TP, TQ, M=m)
+    _launch(transform_input, bits(channels_last(x)), bits(v), rows, C, H, W, *paddings, TP, TQ, M=m)
     launch_product(
         gathered_product,
         lambda tile: (triton.cdiv(rows, tile["BM"]) * triton.cdiv(K, tile["BN"]), positions),
-        bits(v), bits(filters), z, rows, K, 1, 1, 1, 1, 1, 0, 0, C, rows * C,
-        0, 0, 0, 1, C, K * C, 0, K, 0, 0, rows * K, R=1, S=1, C=C, TAP=1, PRECISION=PRECISIONS[precision],
+        bits(v), bits(filters), z, rows, K, 1, 1, 1, 1, 1, 1, 0, 0, C, rows * C,
+        0, 0, 0, 1, C, K * C, 0, K, 0, 0, rows * K, R=1, S=1, C=C, TAP=1, PRECISION=known_precision(precision),
     )  # fmt: skip
     _launch(transform_output, z, bits(y), rows, K, P, Q, TP, TQ, M=m)
     return y
 
 
-def winograd_filters(w: torch.Tensor, m: int = 4) -> torch.Tensor:
-    """The transformed filters ((m + 2)^2, K, C) of w (K, C, 3, 3); raises ValueError for another size or tile."""
-    _can_do("winograd_filters", w, m)
-    can_run("winograd_filters", w=w)
+def transformed(m: int, w: torch.Tensor) -> torch.Tensor:
+    """The transformed filters ((m + 2)^2, K, C) of w (K, C, 3, 3)."""
     K, C = w.shape[:2]
     u = w.new_empty((m + 2) ** 2, K, C)
     _launch(transform_filters, bits(channels_last(w)), bits(u), K, C, M=m)
@@ -164,10 +156,3 @@ def winograd_filters(w: torch.Tensor, m: int = 4) -> torch.Tensor:
 def _launch(kernel, source, to, rows: int, channels: int, *rest: int, M: int) -> None:
     grid = (triton.cdiv(rows, BLOCK["BT"]), triton.cdiv(channels, BLOCK["BC"]))
     kernel[grid](source, to, rows, channels, *rest, M=M, **BLOCK)
-
-
-def _can_do(name: str, w: torch.Tensor, m: int) -> None:
-    if w.dim() != 4 or tuple(w.shape[2:]) != (3, 3):
-        raise ValueError(f"{name}: w has shape {tuple(w.shape)}; the transforms are for filters (K, C, 3, 3)")
-    if m not in (2, 4):
-        raise ValueError(f"{name}: m is {m!r}; tiles are of m = 2 or 4 outputs a side")

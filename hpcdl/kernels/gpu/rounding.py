@@ -9,11 +9,11 @@ from itertools import chain
 import torch
 
 from hpcdl.kernels.ahead_of_time import Build
-from hpcdl.kernels.gpu import bits, tl, triton, widen
+from hpcdl.kernels.gpu.base import bits, tl, triton, widen
 from hpcdl.numerics.rounding.formats import Fixed, Format
 from hpcdl.numerics.rounding.philox import MULTIPLIERS, PER_CALL, round_keys
 from hpcdl.numerics.rounding.philox import ROUNDS as ROUNDS_OF_PHILOX
-from hpcdl.numerics.rounding.stochastic import HALF_BELOW
+from hpcdl.numerics.rounding.plain import HALF_BELOW
 
 BLOCK = 4096  # elements of a program: 32 for each of 128 threads, so that what a thread does once costs little
 STRETCH = PER_CALL << 32  # elements between two of which the upper word of Philox's counter changes
@@ -130,7 +130,9 @@ def round_block(
     x, r, FIXED: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, GAP: tl.constexpr, LOST: tl.constexpr,
     LEAST: tl.constexpr, SATURATES: tl.constexpr, dtype: tl.constexpr
 ):  # fmt: skip
-    """Float32 `x` rounded with random bits `r`, as float32 or as the format stores it: the rules of `rounding_cpu`."""
+    """Float32 `x` rounded with random bits `r`, as float32 or as the format stores it: the rules of
+    `hpcdl.kernels.cpu.rounding`.
+    """
     if FIXED:
         return round_fixed(x, r, LOW, HIGH, GAP, dtype)
     rounded = round_float(x, r, HIGH, LOST, LEAST, SATURATES)
@@ -194,14 +196,23 @@ def constants(fmt: Format) -> dict:
 
 
 def round_into(x: torch.Tensor, out: torch.Tensor, fmt: Format, seed: int, offset: int) -> None:
-    """`hpcdl.numerics.rounding.stochastic.round_into` on a GPU, or in Triton's interpreter."""
+    """`hpcdl.numerics.rounding.plain.round_into` on a GPU, or in Triton's interpreter."""
     keys = tuple(chain.from_iterable(round_keys(seed)))
     for start, stop, grid, whole in launches(x.numel(), offset):
         arguments = x[start:stop], bits(out[start:stop]), stop - start, *place(offset + start), *keys
         round_kernel[grid,](*arguments, **constants(fmt), WHOLE=whole)
 
 
-def sgd_into(w, g, v, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
+def sgd_into(
+    w: torch.Tensor,
+    g: torch.Tensor,
+    v: torch.Tensor,
+    fmt: Format,
+    lr: float,
+    momentum: float,
+    seed: int,
+    offset: int,
+) -> None:
     """`hpcdl.numerics.rounding.sgd.sgd_into` on a GPU; products and sums are not fused, as on the CPU."""
     keys = tuple(chain.from_iterable(round_keys(seed)))
     for start, stop, grid, whole in launches(w.numel(), offset):

@@ -4,43 +4,33 @@ Triton's interpreter runs kernels on the CPU, slowly, when TRITON_INTERPRET=1 is
 bfloat16 for the integers that it is stored as: so there tensors of bfloat16 go in as uint16 (`bits`), and kernels that
 compute convert at their edges (`widen`, `narrow`). Torch's optimizers import Triton; whoever did so before the
 interpreter was chosen has `tl.zeros` and `tl.cdiv` for compiled kernels only: kernels here do without them.
-The interpreter of Triton 3.6 cannot loop to an argument's value with NumPy 2.4 and later; from 3.7 on it can.
 """
 
 import torch
+
+from hpcdl.kernels.advice import NO_TRITON
 
 try:
     import triton
     import triton.language as tl
 except ImportError as error:
-    advice = "the GPU kernels need Triton, which this Python lacks: pip install 'triton>=3.6,<3.10' (on Linux)"
-    raise ImportError(advice) from error
+    raise ImportError(NO_TRITON) from error
+
+from hpcdl.kernels.interpreter import mend
 
 INTERPRETED = triton.knobs.runtime.interpret
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+if INTERPRETED:
+    mend()
 
 
-def can_run(name: str, **tensors: torch.Tensor) -> None:
-    """Raise ValueError where the kernels of `name` cannot run on these tensors, with what to do about it."""
-    first, x = next(iter(tensors.items()))
-    for other, y in tensors.items():
-        if y.dtype not in DTYPES:
-            raise ValueError(f"{name}: {other} is of {y.dtype}; the kernels take float32, float16 and bfloat16")
-        if (y.dtype, y.device) != (x.dtype, x.device):
-            described = f"{first} is of {x.dtype} on {x.device}, {other} of {y.dtype} on {y.device}"
-            raise ValueError(f"{name}: {described}; they must agree")
-        countable(name, other, y.numel())
-    if not (x.is_cuda or INTERPRETED):
-        raise ValueError(
-            f"{name}: {first} is on {x.device}, and kernels run on a GPU: move it there with .cuda(), or set "
-            "TRITON_INTERPRET=1 before importing hpcdl.kernels, and Triton's interpreter runs them here, slowly"
-        )
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    """`x` (N, C, H, W) with its channels side by side in memory and no gaps: itself where it is so already."""
+    return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
 
 
-def countable(name: str, what: str, elements: int) -> None:
-    """Raise ValueError where `what` has more elements than the kernels' 32-bit offsets reach."""
-    if elements >= 2**31:
-        raise ValueError(f"{name}: {what} has {elements:,} elements, and kernels count to 2^31; split the batch")
+def empty_channels_last(x: torch.Tensor, n: int, channels: int, h: int, w: int) -> torch.Tensor:
+    """An (n, channels, h, w) tensor of the type and device of `x`, channels side by side in memory."""
+    return x.new_empty(n, h, w, channels).permute(0, 3, 1, 2)
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:

@@ -19,9 +19,9 @@ from hpcdl.numerics.rounding import (
     encode,
     round_nearest,
     sgd,
-    stochastic,
     stochastic_round,
 )
+from hpcdl.numerics.rounding import plain as in_torch
 from hpcdl.numerics.rounding.philox import random_bits
 
 FORMATS = [*FLOATS.values(), Fixed(4, 12), Fixed(1, 23)]
@@ -30,9 +30,9 @@ PLACES = [(1, 0), (2**63 + 5, 3), (2**33, 2**40 + 5)]
 
 @pytest.fixture(scope="module")
 def kernels(interpreter):
-    from hpcdl.kernels import rounding_gpu
+    from hpcdl.kernels.gpu import rounding
 
-    return rounding_gpu
+    return rounding
 
 
 def any_bits(n: int) -> torch.Tensor:
@@ -48,7 +48,7 @@ def test_the_interpreter_gives_the_bits_of_the_cpu(kernels, fmt, seed, offset, n
     x = any_bits(n)
     found, plain = torch.empty_like(x), torch.empty_like(x)
     kernels.round_into(x, found, fmt, seed, offset)
-    stochastic.round_into(x, plain, fmt, seed, offset)
+    in_torch.round_into(x, plain, fmt, seed, offset)
     assert torch.equal(found.view(torch.int32), plain.view(torch.int32))
 
 
@@ -77,7 +77,7 @@ def test_where_one_part_of_a_gap_decides_the_interpreter_has_the_bits_of_the_cpu
     x = at_the_edge(fmt, random_bits(3, 0, 50_000, bits=fmt.random_bits))
     found, plain = torch.empty_like(x), torch.empty_like(x)
     kernels.round_into(x, found, fmt, 3, 0)
-    stochastic.round_into(x, plain, fmt, 3, 0)
+    in_torch.round_into(x, plain, fmt, 3, 0)
     lifted = (plain.abs() > x.abs()).double().mean()
     assert 0.2 < lifted < 0.8, "the edge is where it should be"
     assert torch.equal(found.view(torch.int32), plain.view(torch.int32))
@@ -98,7 +98,7 @@ def test_the_launch_shape_changes_nothing(kernels, block, monkeypatch):
 def test_what_is_stored_and_the_fused_step_have_the_bits_of_the_cpu(kernels, fmt, offset):
     x = any_bits(1500)
     stored = [torch.empty(len(x), dtype=fmt.dtype) for _ in range(2)]
-    for out, round_into in zip(stored, (kernels.round_into, stochastic.round_into), strict=True):
+    for out, round_into in zip(stored, (kernels.round_into, in_torch.round_into), strict=True):
         round_into(x, out, fmt, 9, offset)
     assert torch.equal(*(out.view(torch.int16) for out in stored))
 
@@ -136,7 +136,7 @@ def reports(kernels):
     types = {"w": "*bf16:16", "g": "*fp32:16", "v": "*fp32:16", "lr": "fp32", "momentum": "fp32", "n": "i32:16"}
     types |= {"skip": "i32:16"} | dict.fromkeys(kernels.PLAIN, "u32")
     constants = kernels.constants(BF16) | {"WHOLE": True}
-    builds["step", "sm_90"] = Build("hpcdl.kernels.rounding_gpu:sgd_kernel", types, constants, "sm_90")
+    builds["step", "sm_90"] = Build("hpcdl.kernels.gpu.rounding:sgd_kernel", types, constants, "sm_90")
     return dict(zip(builds, compile_ahead(builds.values()), strict=True))
 
 
@@ -194,7 +194,7 @@ import torch
 from itertools import chain
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.jit import create_function_from_signature
-from hpcdl.kernels.rounding_gpu import constants, place, round_kernel
+from hpcdl.kernels.gpu.rounding import constants, place, round_kernel
 from hpcdl.numerics.rounding import BF16
 from hpcdl.numerics.rounding.philox import round_keys
 
@@ -211,7 +211,7 @@ def test_a_launch_ends_where_the_upper_word_of_the_counter_changes(kernels):
     assert [place[:2] for place in kernels.launches(5000, offset)] == [(0, 504), (504, 4600), (4600, 5000)]
     found, plain = torch.empty_like(x), torch.empty_like(x)
     kernels.round_into(x, found, BF16, 7, offset)
-    stochastic.round_into(x, plain, BF16, 7, offset)
+    in_torch.round_into(x, plain, BF16, 7, offset)
     assert torch.equal(found, plain)
 
 

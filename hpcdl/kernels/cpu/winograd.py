@@ -10,9 +10,9 @@ import torch
 from numba import carray, njit
 from numba.extending import overload, register_jitable
 
-from hpcdl.kernels import threads_cpu
-from hpcdl.kernels.product_cpu import PANEL, panel_product
-from hpcdl.kernels.vectors_cpu import VECTOR_BYTES, lanes, read, stack, write, zeros
+from hpcdl.kernels.cpu import threads
+from hpcdl.kernels.cpu.product import PANEL, panel_product
+from hpcdl.kernels.cpu.vectors import VECTOR_BYTES, lanes, read, stack, write, zeros
 from hpcdl.kernels.winograd_transforms import DATA, RESULT, TAPS
 
 BLOCK_BYTES = 6 << 20  # of transformed pixels and products, about what caches hold; more where filters are larger,
@@ -22,9 +22,9 @@ TILES_PER_TASK = 4
 PANELS_PER_TASK = 4
 SCATTER, MULTIPLY, GATHER, FILTERS = range(4)  # the phases, and the transform of filters
 
-_FIELDS = """phase x U V M y H W C P Q K padding down across first block panels itemsize
+_FIELDS = """phase x U V M y H W C P Q K top left down across first block panels itemsize
 position_v row_v position_m row_m"""
-JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
+JOB = np.dtype(threads.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
 
 
 def data(d):
@@ -62,7 +62,7 @@ def _scatter(job, index, like):
     """Pixels of a tile to their transform, V[position, tile, channel]."""
     side = len(like)
     image, row, column = _tile(job, index, side - 2)
-    row, column = row - job.padding, column - job.padding
+    row, column = row - job.top, column - job.left
     pixel = job.C * job.itemsize
     corner = job.x + ((image * job.H + row) * job.W + column) * pixel
     inside = row >= 0 and column >= 0 and row + side <= job.H and column + side <= job.W
@@ -150,7 +150,7 @@ def _filters(job, c, like):
 @njit
 def _work(pointer, like):
     job = carray(pointer, 1, JOB)[0]
-    task = threads_cpu.take(pointer)
+    task = threads.take(pointer)
     while task < job.count:
         if job.phase == MULTIPLY:
             _multiply(job, task, like)
@@ -162,7 +162,7 @@ def _work(pointer, like):
                     _scatter(job, index, like)
                 else:
                     _gather(job, index, like)
-        task = threads_cpu.take(pointer)
+        task = threads.take(pointer)
 
 
 def _work_2_float32(job):
@@ -189,9 +189,14 @@ WORKERS = {
 }
 
 
-def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, padding: int) -> torch.Tensor:
-    """y (N, P, Q, K) of x (N, H, W, C), contiguous, C a multiple of `lanes`, and U from `pack`."""
-    N, H, W, C = x.shape
+def winograd(
+    m: int, x: torch.Tensor, U: torch.Tensor, K: int, size: tuple[int, int], paddings: tuple[int, int]
+) -> torch.Tensor:
+    """y (N, P, Q, K), size P x Q, of x (N, H, W, C), contiguous, C a multiple of `lanes`, and U from `pack`.
+
+    `paddings` are the rows above and the columns to the left.
+    """
+    (N, H, W, C), (P, Q) = x.shape, size
     positions, panels, _, panel = U.shape
     down, across, outputs = -(-P // m), -(-Q // m), _round_up(K, lanes(x.dtype))
     tiles = N * down * across
@@ -199,16 +204,16 @@ def winograd(m: int, x: torch.Tensor, U: torch.Tensor, K: int, P: int, Q: int, p
     V, M = _rows(positions, block, C, x), _rows(positions, block, panels * panel, x)
     y = x.new_empty(N, P, Q, outputs)
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, x=x, U=U, V=V, M=M, y=y, H=H, W=W, C=C, P=P, Q=Q, K=outputs, padding=padding)
-    threads_cpu.fill(job, down=down, across=across, panels=panels, itemsize=x.itemsize)
-    threads_cpu.fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
+    threads.fill(job, x=x, U=U, V=V, M=M, y=y, H=H, W=W, C=C, P=P, Q=Q, K=outputs)
+    threads.fill(job, top=paddings[0], left=paddings[1], down=down, across=across, panels=panels, itemsize=x.itemsize)
+    threads.fill(job, position_v=_bytes(V, 0), row_v=_bytes(V, 1), position_m=_bytes(M, 0), row_m=_bytes(M, 1))
     work = {SCATTER: C * positions, MULTIPLY: C * outputs * positions, GATHER: outputs * positions}
     for first in range(0, tiles, block):
         job["first"], job["block"] = first, min(block, tiles - first)
         some_tiles, some_panels = -(-job["block"] // TILES_PER_TASK), positions * -(-panels // PANELS_PER_TASK)
         for phase, tasks in ((SCATTER, some_tiles), (MULTIPLY, some_panels), (GATHER, some_tiles)):
             job["phase"] = phase
-            threads_cpu.run(WORKERS[m, x.dtype], job, int(tasks), int(job["block"]) * work[phase])
+            threads.run(WORKERS[m, x.dtype], job, int(tasks), int(job["block"]) * work[phase])
     return y[..., :K]
 
 
@@ -243,6 +248,6 @@ def pack(m: int, w: torch.Tensor) -> torch.Tensor:
     planes[..., :C, :K] = w.permute(2, 3, 1, 0)
     U = w.new_empty((m + 2) ** 2, panels, depth, panel)
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, phase=FILTERS, x=planes, U=U, C=depth, panels=panels)
-    threads_cpu.run(WORKERS[m, w.dtype], job, depth, 10 * U.numel())
+    threads.fill(job, phase=FILTERS, x=planes, U=U, C=depth, panels=panels)
+    threads.run(WORKERS[m, w.dtype], job, depth, 10 * U.numel())
     return U

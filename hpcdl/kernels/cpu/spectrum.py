@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numba import carray, njit
 
-from hpcdl.kernels import threads_cpu
-from hpcdl.kernels.vectors_cpu import (
+from hpcdl.kernels.cpu import threads
+from hpcdl.kernels.cpu.vectors import (
     VECTOR_BYTES,
     add_multiples,
     imaginary_parts,
@@ -25,7 +25,7 @@ from hpcdl.kernels.vectors_cpu import (
 
 STRETCH = 8  # vectors of frequencies in a task
 _FIELDS = "X W Y N C K groups spectrum stretches"
-JOB = np.dtype(threads_cpu.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
+JOB = np.dtype(threads.COUNTERS + [(name, np.int64) for name in _FIELDS.split()])
 
 
 @njit
@@ -69,7 +69,7 @@ def _images(job, x, w, y, image_x, image_y, eight, two, one):
 def _work(pointer, eight, two, one):
     job = carray(pointer, 1, JOB)[0]
     groups_x, groups_y = job.C * job.spectrum, job.K * job.spectrum
-    task = threads_cpu.take(pointer)
+    task = threads.take(pointer)
     while task < job.count:
         group, stretch = divmod(task, job.stretches)
         for k in range(job.K):
@@ -78,7 +78,7 @@ def _work(pointer, eight, two, one):
                 x, y = job.X + group * groups_x + f, job.Y + group * groups_y + k * job.spectrum + f
                 w = job.W + (group * job.K + k) * groups_x + f
                 _images(job, x, w, y, job.groups * groups_x, job.groups * groups_y, eight, two, one)
-        task = threads_cpu.take(pointer)
+        task = threads.take(pointer)
 
 
 def _work_float32(job):
@@ -104,7 +104,7 @@ def spectrum_products(X: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
     Y = X.new_empty(N, groups, K, F)
     stretches = -(-F * X.itemsize // (STRETCH * VECTOR_BYTES))
     job = np.zeros((), JOB)
-    threads_cpu.fill(job, X=X, W=W, Y=Y, N=N, C=C, K=K, groups=groups)
-    threads_cpu.fill(job, spectrum=F * X.itemsize, stretches=stretches)
-    threads_cpu.run(WORKERS[X.dtype], job, groups * stretches, 4 * N * groups * K * C * F)
+    threads.fill(job, X=X, W=W, Y=Y, N=N, C=C, K=K, groups=groups)
+    threads.fill(job, spectrum=F * X.itemsize, stretches=stretches)
+    threads.run(WORKERS[X.dtype], job, groups * stretches, 4 * N * groups * K * C * F)
     return Y

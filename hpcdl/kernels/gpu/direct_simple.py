@@ -1,4 +1,4 @@
-"""The implicit matrix product in its shortest form: what lab 05 builds, and what `conv_implicit` makes fast.
+"""The implicit matrix product in its shortest form: what lab 05 builds, and what `direct` makes fast.
 
 A convolution is the product of the im2col matrix, a row for each output pixel and a column for each weight of a filter,
 with the filters. Implicit: the matrix is never stored, each block of it is gathered from the image when it is needed.
@@ -6,8 +6,7 @@ with the filters. Implicit: the matrix is never stored, each block of it is gath
 
 import torch
 
-from hpcdl.kernels.conv_problem import output_size
-from hpcdl.kernels.gpu import can_run, tl, triton
+from hpcdl.kernels.gpu.base import tl, triton
 
 
 @triton.jit
@@ -32,13 +31,11 @@ def conv_simple(
     tl.store(to, acc.to(y.dtype.element_ty), (m < N * P * Q)[:, None] & (k < K)[None, :])
 
 
-def conv2d_simple(x: torch.Tensor, w: torch.Tensor, stride: int = 1, padding: int = 0) -> torch.Tensor:
-    """y (N, K, P, Q) of x (N, C, H, W) and w (K, C, R, S) of float32 or float16; raises ValueError with the rule."""
-    P, Q = output_size("conv2d_simple", x, w, stride, padding)
-    can_run("conv2d_simple", x=x, w=w)
-    if x.dtype == torch.bfloat16:
-        raise ValueError("conv2d_simple: x is of torch.bfloat16; the simple kernel takes float32 and float16")
-    (N, C, H, W), (K, _, R, S) = x.shape, w.shape
+def direct_simple(
+    x: torch.Tensor, w: torch.Tensor, size: tuple[int, int], stride: int = 1, padding: int = 0
+) -> torch.Tensor:
+    """y (N, K, P, Q) of `size` (P, Q), x (N, C, H, W) and w (K, C, R, S), of float32 or float16."""
+    (N, C, H, W), (K, _, R, S), (P, Q) = x.shape, w.shape, size
     y = x.new_empty(N, K, P, Q)
     grid = (triton.cdiv(N * P * Q, 32), triton.cdiv(K, 32))
     conv_simple[grid](
