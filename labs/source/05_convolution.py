@@ -29,7 +29,8 @@ from autograder import check
 from hpcdl.conv import ALGORITHMS, Problem
 from hpcdl.data import digits
 from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
-from hpcdl.widgets import convolution_race, sliding_window, style, when_solved, winograd_products
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import convolution_race, sliding_window, winograd_products
 
 torch.set_num_threads(1)  # one thread for everyone: a fair race, and steadier times
 style.use()

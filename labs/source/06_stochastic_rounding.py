@@ -29,15 +29,8 @@ from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
 from hpcdl.nn.lenet import lenet5
 from hpcdl.numerics import rounding
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
-from hpcdl.widgets import (
-    LiveFigure,
-    low_precision_training,
-    number_line,
-    running_mean,
-    stalling_sum,
-    style,
-    when_solved,
-)
+from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets.pictures import low_precision_training, number_line, running_mean, stalling_sum
 
 torch.set_num_threads(1)
 style.use()

@@ -1,0 +1,113 @@
+"""How a training scales on these engines, measured, beside what the cost model predicts."""
+
+import statistics
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from hpcdl.cluster.processes import cores
+from hpcdl.cost import collectives, scaling
+from hpcdl.cost.alpha_beta import Fit, fit_collective
+from hpcdl.ddp.live import Settings, all_reduce_seconds, train_live
+from hpcdl.nn.networks import lenet5
+from hpcdl.widgets.kit import style
+
+STEPS, WARM = 24, 6  # of each measurement; the first ones warm up
+SIZES = (4_000, 64_000, 256_000, 1_000_000)  # bytes of the all-reduces that give alpha and beta
+
+
+class Point(NamedTuple):
+    """On p ranks: images of a step in all, seconds of a step as measured and as predicted."""
+
+    p: int
+    images: int
+    measured: float
+    predicted: float
+
+
+def measure(cluster, settings: Settings, weak: bool, path: str) -> Iterator[Point]:
+    """1, 2, 4, ... ranks: with `weak` scaling each has `settings.batch` images, else they share them."""
+    link = links(cluster, settings.all_reduce)
+    for p in [count for count in (1, 2, 4, 8, 16) if count <= cluster.n]:
+        images = settings.batch * (p if weak else 1)
+        alone = timed(cluster, settings._replace(ranks=1, batch=max(1, images // p)), path)
+        together = timed(cluster, settings._replace(ranks=p, batch=images), path) if p > 1 else alone
+        measured = statistics.median(record["total"] for record in together)
+        yield Point(p, images, measured, predicted(p, alone, settings, link))
+
+
+def links(cluster, all_reduce: str) -> Fit | None:
+    """Alpha and beta of the messages between all engines; None where there is one engine only."""
+    if cluster.n == 1:
+        return None
+    seconds = cluster.run(all_reduce_seconds, all_reduce, SIZES)[0]
+    return fit_collective(collectives.ALL_REDUCE[all_reduce], cluster.n, SIZES, seconds)
+
+
+def timed(cluster, settings: Settings, path: str) -> list[dict]:
+    """Rank 0's records of a few steps."""
+    run = cluster.stream(train_live, settings._replace(steps=STEPS), path)
+    return [record.value for record in run if record.rank == 0][WARM:]
+
+
+def predicted(p: int, alone: list[dict], settings: Settings, link: Fit | None) -> float:
+    """Seconds of a step by the cost model: what one rank computes alone, and the messages that overlap leaves open.
+
+    More ranks than cores take turns: computing then takes p / cores times as long.
+    """
+    turns = max(1.0, p / cores())
+    backward = turns * statistics.median(end - start for record in alone for start, end in [_span(record, "backward")])
+    step = turns * statistics.median(record["total"] for record in alone)
+    ready = scaling.gradients(lenet5(), backward)
+    all_reduce = partial(_seconds, settings.all_reduce, p, link)
+    buckets = scaling.capped(ready, cap=settings.bucket_mb * 2**20)
+    return scaling.iteration(step - backward, buckets, all_reduce, overlap=settings.overlap).seconds
+
+
+def _span(record: dict, name: str) -> tuple[float, float]:
+    return next((start, end) for span, start, end in record["spans"] if span == name)
+
+
+def _seconds(name: str, p: int, link: Fit | None, nbytes: float) -> float:
+    return collectives.ALL_REDUCE[name](p, round(nbytes), link.alpha, link.beta) if p > 1 else 0.0
+
+
+def draw(state: dict, axes: dict) -> str:
+    """Draw `{"points": [Point, ...], "weak": bool}` on axes "speed" and "efficiency"."""
+    points, kind = state["points"], "Weak" if state["weak"] else "Strong"
+    ranks = [point.p for point in points]
+    for name, look, label in (
+        ("measured", {"color": style.BLUE, "marker": "o"}, "measured"),
+        ("predicted", {"color": style.ORANGE, "marker": "x", "linestyle": "--"}, "cost model"),
+    ):
+        speeds = [point.images / getattr(point, name) / 1000 for point in points]
+        axes["speed"].plot(ranks, speeds, label=label, **look)
+        shares = [
+            100 * speed / (p * one) for speed, p, one in zip(speeds, ranks, speeds[:1] * len(speeds), strict=True)
+        ]
+        axes["efficiency"].plot(ranks, shares, label=label, **look)
+    fastest = max((point.images / min(point[2:]) / 1000 for point in points), default=1.0)
+    axes["speed"].set(xlabel="ranks", ylabel="thousand images/s, all ranks", title=f"{kind} scaling: speed")
+    axes["efficiency"].set(xlabel="ranks", ylabel="efficiency, %", title="Speed per rank, of one rank's")
+    axes["efficiency"].axhline(100, color=style.GREY, linewidth=0.8)
+    axes["speed"].set_ylim(0, 1.25 * fastest)
+    axes["efficiency"].set_ylim(0, 130)
+    for axis in axes.values():
+        axis.set_xlim(0.8, max([*ranks, 2]) + 0.2)
+        style.ticks(axis.xaxis, ranks or [1, 2], [str(p) for p in ranks or [1, 2]])
+        if points:
+            axis.legend(loc="lower left")
+    return sentence(state)
+
+
+def sentence(state: dict) -> str:
+    """What was measured last, and the limit that is not in the messages."""
+    if not state["points"]:
+        return "Measuring the messages, then 1 rank ..."
+    point, first = state["points"][-1], state["points"][0]
+    efficiency = (point.images / point.measured) / (point.p * first.images / first.measured)
+    short = f" {point.p} ranks share {cores()} cores, so they take turns." if point.p > cores() else ""
+    return (
+        f"{point.p} rank{'s' * (point.p > 1)}, {point.images} images a step: {1e3 * point.measured:.1f} ms, predicted "
+        f"{1e3 * point.predicted:.1f} ms; efficiency {efficiency:.0%}.{short}"
+    )
