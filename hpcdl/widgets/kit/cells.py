@@ -2,15 +2,10 @@
 
 import numpy as np
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgba_array
 
 from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.words import words
-
-
-def tint(colour: str, strength: float) -> tuple:
-    """`colour` on the card, from 0 (the card) to 1."""
-    return tuple(strength * np.array(to_rgb(colour)) + (1 - strength) * np.array(to_rgb(style.CARD)))
 
 
 def paper(axes, rows: float, columns: float) -> None:
@@ -23,9 +18,9 @@ def paper(axes, rows: float, columns: float) -> None:
 
 
 def table(axes, labels, colours, size: float = 13, top: float = 0) -> None:
-    """Cells from row `top` on: `labels`, rows of strings, and `colours` (rows, columns, 3); `size` in points."""
-    colours = np.asarray(colours, dtype=float)
-    rows, columns = colours.shape[:2]
+    """Cells from row `top` on: `labels`, rows of strings, and `colours` (rows, columns); `size` in points."""
+    rows, columns = np.shape(colours)
+    colours = to_rgba_array(np.ravel(colours))[:, :3].reshape(rows, columns, 3)
     axes.imshow(colours, extent=(0, columns, top + rows, top), aspect="equal", interpolation="nearest", zorder=1)
     across = [[(0, top + i), (columns, top + i)] for i in range(rows + 1)]
     down = [[(j, top), (j, top + rows)] for j in range(columns + 1)]

@@ -5,8 +5,7 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from hpcdl.widgets.kit.style import INK
-
+CROSS = "var(--jp-content-font-color0, #1f2328)"
 HELP = (
     "Click, or move a crosshair with the arrow keys (Shift: faster) and press Enter; Shift-Enter for the other class."
 )
@@ -23,10 +22,10 @@ class ClickableImage(anywidget.AnyWidget):
     _css = f"""
         .hpcdl-clicks {{ position: relative; width: fit-content; }}
         .hpcdl-clicks img {{ display: block; max-width: 100%; cursor: crosshair; user-select: none; }}
-        .hpcdl-clicks:focus-visible {{ outline: 2px solid {INK}; outline-offset: -2px; }}
+        .hpcdl-clicks:focus-visible {{ outline: 2px solid {CROSS}; outline-offset: -2px; }}
         .hpcdl-cross {{
             position: absolute; width: 25px; height: 25px; transform: translate(-50%, -50%); pointer-events: none;
-            background: linear-gradient({INK} 0 0) 50% / 25px 2px, linear-gradient({INK} 0 0) 50% / 2px 25px;
+            background: linear-gradient({CROSS} 0 0) 50% / 25px 2px, linear-gradient({CROSS} 0 0) 50% / 2px 25px;
             background-repeat: no-repeat;
         }}
         .hpcdl-cross[hidden] {{ display: none; }}

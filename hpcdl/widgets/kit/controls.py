@@ -5,17 +5,38 @@ import numpy as np
 import traitlets
 
 
-class Player(widgets.HBox):
-    """A play button and a slider over whole numbers that move together; `value` is the slider's."""
+class Composite(widgets.HBox):
+    """A slider with buttons beside it; `value` is the slider's own, so that two threads never see two values."""
 
-    value = traitlets.Int()
+    def __init__(self, bar, parts: list):
+        self.bar = bar
+        super().__init__(parts, layout=widgets.Layout(align_items="center"))
+
+    @property
+    def value(self) -> int:
+        """Where the slider stands."""
+        return self.bar.value
+
+    @value.setter
+    def value(self, number: int) -> None:
+        self.bar.value = number
+
+    def observe(self, handler, names=traitlets.All, type="change") -> None:
+        """As of every widget; its value is the slider's."""
+        if names == "value":
+            self.bar.observe(handler, names, type)
+        else:
+            super().observe(handler, names, type)
+
+
+class Player(Composite):
+    """A play button and a slider over whole numbers that move together."""
 
     def __init__(self, label: str, value: int, low: int, high: int, milliseconds: int):
         button = widgets.Play(value=value, min=low, max=high, interval=milliseconds, show_repeat=False)
         bar = slider(label, value, low, high)
-        super().__init__([button, bar], layout=widgets.Layout(align_items="center"))
+        super().__init__(bar, [button, bar])
         widgets.jslink((button, "value"), (bar, "value"))
-        traitlets.link((bar, "value"), (self, "value"))
 
 
 def slider(label: str, value, low, high, step=1, format: str | None = None):

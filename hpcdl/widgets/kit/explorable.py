@@ -30,7 +30,8 @@ class Explorable:
         row = widgets.Layout(
             flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px", margin="4px 0 12px 0"
         )
-        self.view = widgets.VBox([self.picture.image, widgets.Box([*self.controls.values(), Names()], layout=row)])
+        below = widgets.Box([*self.controls.values(), Names(), self.picture.theme], layout=row)
+        self.view = widgets.VBox([self.picture.image, below])
         for control in self.controls.values():
             control.observe(self._redraw, "value")
         self._redraw()
@@ -43,7 +44,7 @@ class Explorable:
     def _redraw(self, _change=None) -> None:
         # Draw inside the handler, never later on the event loop: while the kernel is busy with one move of a slider the
         # front end holds back and merges the next ones, so a fast hand costs few pictures and the last one is right.
-        self.picture.render(self.state)
+        self.picture.render(lambda: self.state)  # as it is when its turn has come
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return self.picture.still(self.view)

@@ -2,6 +2,7 @@
 
 import time
 
+import ipywidgets as widgets
 from IPython.display import display
 
 from hpcdl.widgets.kit.picture import Picture
@@ -20,6 +21,7 @@ class LiveFigure(Picture):
 
     def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, seconds=0.1, **mosaic):
         super().__init__(draw, figsize, layout, **mosaic)
+        self.view = widgets.VBox([self.image, self.theme])
         self.seconds, self.state, self._drawn_at, self._pending, self._shown = seconds, None, 0.0, False, None
 
     def show(self) -> None:
@@ -46,7 +48,7 @@ class LiveFigure(Picture):
         self._drawn_at, self._pending = time.monotonic(), False
 
     def _mimebundle(self) -> dict:
-        return self.still(self.image)
+        return self.still(self.view)
 
     def __enter__(self) -> "LiveFigure":
         self.show()

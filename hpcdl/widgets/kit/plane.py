@@ -3,10 +3,11 @@
 import torch
 from matplotlib.colors import ListedColormap
 
+from hpcdl.widgets.kit import palette
 from hpcdl.widgets.kit.style import BLUE, CARD, INK, ORANGE
 
 LIMIT = 3.0  # the plane shows x_1 and x_2 from -LIMIT to LIMIT
-TINT = ListedColormap(["#f9e9c8", "#d3e6f3"])  # the sides that are called -1 and +1
+SIDES = (palette.named("minus side"), palette.named("plus side"))  # those that are called -1 and +1
 
 
 def positions(points: tuple) -> torch.Tensor:
@@ -23,7 +24,8 @@ def shade_sides(axes, decide, limit: float = LIMIT, pixels: int = 108) -> None:
     grid = torch.cartesian_prod(ticks, ticks)
     sides = decide(grid).reshape(pixels, pixels).T.numpy()
     square = (-limit, limit, -limit, limit)
-    axes.imshow(sides, cmap=TINT, vmin=-1, vmax=1, extent=square, origin="lower", interpolation="nearest")
+    looks = {"cmap": ListedColormap(SIDES), "vmin": -1, "vmax": 1, "interpolation": "nearest"}
+    axes.imshow(sides, extent=square, origin="lower", **looks)
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", anchor="N")
     axes.grid(False)
 

@@ -1,21 +1,17 @@
 """One step per click: a slider over whole numbers between a Back and a Next button."""
 
 import ipywidgets as widgets
-import traitlets
 
-from hpcdl.widgets.kit.controls import slider
+from hpcdl.widgets.kit.controls import Composite, slider
 
 
-class Stepper(widgets.HBox):
-    """Back and Next buttons around a slider; `value` is the slider's, and stays between `low` and `high`."""
-
-    value = traitlets.Int()
+class Stepper(Composite):
+    """Back and Next buttons around a slider whose value stays between `low` and `high`."""
 
     def __init__(self, label: str, value: int, low: int, high: int):
-        self.bar = slider(label, value, low, high)
+        bar = slider(label, value, low, high)
         self.back, self.next = (self._button(text, step) for text, step in (("◀ Back", -1), ("Next ▶", +1)))
-        super().__init__([self.back, self.bar, self.next], layout=widgets.Layout(align_items="center"))
-        traitlets.link((self.bar, "value"), (self, "value"))
+        super().__init__(bar, [self.back, bar, self.next])
         self.observe(self._limit, "value")
         self._limit()
 

@@ -1,20 +1,18 @@
-"""The one style sheet: every picture of the course is a light card, colour-blind safe and readable on a projector.
+"""The one style sheet: every picture of the course is a card of one look, colour-blind safe, readable on a projector.
 
-Colours are those of Okabe and Ito, "Color Universal Design" (2008), less the yellow, which vanishes on white.
-A picture carries its own light background, so that it reads the same on JupyterLab's light and dark themes.
+Its colours are names (see `palette`): a picture on a dark page is drawn dark.
 """
+
+from functools import cache
 
 from cycler import cycler
 
-BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION)
+from hpcdl.widgets.kit import palette
 
-INK = "#1f2328"  # text, axes, what is true
-ALARM = "#B04A00"  # vermillion, dark enough to read as text
-GREY = "#6b7280"  # what is there for comparison; 4.8:1 against the card
-CONTOUR = "#a9b1bd"
-FAINT = "#d5d9df"  # grids
-CARD = "#fcfcfa"
+COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion")
+BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION = CYCLE = tuple(palette.named(name) for name in COLOURS)
+INK, ALARM, GREY = (palette.named(name) for name in ("ink", "alarm", "grey"))
+CONTOUR, FAINT, CARD = (palette.named(name) for name in ("contour", "faint", "card"))
 
 DPI = 100  # one inch of a figure is 100 CSS pixels on the page
 
@@ -65,10 +63,15 @@ def use() -> None:
 
 
 def shade(value: float) -> str:
-    """A blue for `value` in [0, 1], light to dark, for ordered curves (learning rates, batch sizes)."""
+    """A blue for `value` in [0, 1], from faint to strong, for ordered curves (learning rates, batch sizes)."""
+    return _shade(value, palette.is_dark())
+
+
+@cache
+def _shade(value: float, dark: bool) -> str:
     import matplotlib
 
-    return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.35 + 0.6 * value))
+    return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.8 - 0.6 * value if dark else 0.35 + 0.6 * value))
 
 
 def ticks(axis, places, labels) -> None:

@@ -10,6 +10,7 @@ from matplotlib.image import BboxImage
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
+from hpcdl.widgets.kit import palette
 from hpcdl.widgets.kit.controls import slider
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.stepper import Stepper
@@ -144,7 +145,7 @@ def _labels(axes, labels) -> None:
 
 def _equations(axes, active: int, colour: str) -> None:
     """All equations, the one at work in colour: kept as pixels, since formulas take as long as all the rest."""
-    pixels = _panel(active, colour)
+    pixels = _panel(active, colour, palette.is_dark())
     height, width, _ = pixels.shape
     left, top = round((SUMS - 0.12) * DPI), round((SIZE[1] - 0.08) * DPI)
     image = BboxImage(Bbox.from_bounds(left, top - height, width, height), interpolation="nearest")
@@ -152,8 +153,8 @@ def _equations(axes, active: int, colour: str) -> None:
     axes.add_artist(image)
 
 
-@lru_cache(maxsize=len(STAGES))
-def _panel(active: int, colour: str) -> np.ndarray:
+@lru_cache(maxsize=2 * len(STAGES))
+def _panel(active: int, colour: str, dark: bool) -> np.ndarray:
     figure = Figure(figsize=PANEL, dpi=DPI, facecolor=CARD)
     for i, (name, equation) in enumerate(zip(NAMES, EQUATIONS, strict=True)):
         y, on = 0.99 - i / len(NAMES), i == active

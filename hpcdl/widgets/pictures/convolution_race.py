@@ -1,6 +1,7 @@
 """All algorithms of a convolution, raced while you watch over the size of the kernel, beside what counts predict."""
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -52,6 +53,7 @@ class Race(Explorable):
 
     def __init__(self, runs: dict[str, Callable], predict: Callable):
         self.runs, self.predict, self.measured = runs, predict, {}
+        self._measuring = threading.Lock()  # two runs at once would slow each other
         self.machine = measure_machine()
         warm_up(runs)
         controls = {
@@ -61,20 +63,31 @@ class Race(Explorable):
         super().__init__(self._draw, controls, (9.6, 4.8), layout=[["times", "best"]], width_ratios=[2.1, 1])
 
     def _draw(self, state, axes) -> str:
-        known = {"measured": self._times(state), "machine": self.machine, "predict": self.predict, "names": self.runs}
+        known = {
+            "measured": dict(self._times(state)),
+            "machine": self.machine,
+            "predict": self.predict,
+            "names": self.runs,
+        }
         return draw({**state, **known}, axes)
 
     def _times(self, state) -> dict:
         return self.measured.setdefault((state["channels"], state["batch"]), {})
 
     def _redraw(self, _change=None) -> None:
+        self._asked = asked = object()
+        super()._redraw()
+        with self._measuring:
+            self._measure(lambda: self._asked is not asked)
+
+    def _measure(self, outdated: Callable[[], bool]) -> None:
+        """Measure what this setting lacks, kernel by kernel, until there is a newer one."""
         state = self.state
         times = self._times(state)
-        self.picture.render(state)
         for kernel in KERNELS:
-            if kernel not in times:
+            if kernel not in times and not outdated():
                 times[kernel] = measure(self.runs, problem_of(state, kernel), times)
-                self.picture.render(state)
+                super()._redraw()
 
 
 def explorable(runs: dict[str, Callable] | None = None, predict: Callable = library_cost) -> Race:

@@ -1,7 +1,7 @@
 """Ranks on a ring that pass chunks round: the trace of a real all-reduce, and whose numbers each chunk contains."""
 
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -162,7 +162,6 @@ def _messages(axes, played: RingReplay, xy: np.ndarray, now: float) -> None:
         axes.scatter(*head.T, s=30 + 15 * flying[:, 4], color=style.VERMILLION, zorder=4)
 
 
-@lru_cache
 def _color(share: float) -> str:
     """Blue, the darker the more ranks' numbers are in it; green with all of them; grey for no elements."""
     if np.isnan(share):

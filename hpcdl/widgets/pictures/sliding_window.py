@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcdl.widgets.kit import style
-from hpcdl.widgets.kit.cells import frame, paper, table, tint
+from hpcdl.widgets.kit.cells import frame, paper, table
 from hpcdl.widgets.kit.controls import player, slider
 from hpcdl.widgets.kit.explorable import Explorable
+from hpcdl.widgets.kit.palette import tint
 
 PIXELS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # the lecture's letters: no I
 WEIGHTS = "αβγδεζηθκ"
@@ -123,7 +124,7 @@ def _outputs(axes, sliding: Sliding, done: int) -> None:
 
 def _columns(axes, sliding: Sliding, done: int) -> None:
     rows, places = sliding.window**2, sliding.across**2
-    labels, colours = [[""] * places for _ in range(rows)], np.full((rows, places, 3), EMPTY)
+    labels, colours = [[""] * places for _ in range(rows)], np.full((rows, places), EMPTY, dtype=object)
     for place in range(done):
         for row, pixel in enumerate(sliding.seen(place)):
             labels[row][place], colours[row, place] = PIXELS[pixel], PIXEL
@@ -136,7 +137,7 @@ def _columns(axes, sliding: Sliding, done: int) -> None:
 
 def _matrix(axes, sliding: Sliding, done: int) -> None:
     places, pixels = sliding.across**2, sliding.size**2
-    labels, colours = [[""] * pixels for _ in range(places)], np.full((places, pixels, 3), EMPTY)
+    labels, colours = [[""] * pixels for _ in range(places)], np.full((places, pixels), EMPTY, dtype=object)
     for place in range(done):
         colours[place] = ZERO
         for weight, pixel in enumerate(sliding.seen(place)):

@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
 
 from hpcdl.numerics.dual import partials
-from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit import palette, style
 from hpcdl.widgets.kit.controls import choice, slider
 from hpcdl.widgets.kit.curves import signed
 from hpcdl.widgets.kit.explorable import Explorable
@@ -103,7 +103,7 @@ def _tiles(axes, line, z, turn: float, height: float) -> None:
     tiles = np.stack([flat[corner] for corner in corners], axis=-2).reshape(-1, 4, 2)
     order = np.argsort(-sum(away[corner] for corner in corners).ravel())
     level = (sum(z[corner] for corner in corners).ravel() / 4 - z.min()) / np.ptp(z)
-    low, high = np.array(to_rgb("#f1f3f6")), np.array(to_rgb("#b9c6d6"))
+    low, high = np.array(to_rgb(palette.named("valley"))), np.array(to_rgb(palette.named("hill")))
     colors = low + level[:, None] * (high - low)
     axes.add_collection(PolyCollection(tiles[order], facecolors=colors[order], edgecolors=style.CARD, linewidths=0.6))
 

@@ -35,7 +35,8 @@ class Dashboard:
         self._scaling = Picture(training_scaling.draw, size, [["speed", "efficiency"]], image=image)
         self.controls = self._make_controls()
         self.buttons = self._make_buttons()
-        self.view = widgets.VBox([image, self._row(self.buttons), self._row(self.controls), Names()])
+        rows = self._row(self.buttons), self._row(self.controls)
+        self.view = widgets.VBox([image, *rows, Names(), self.picture.theme])
         self.picture.wait("Press start: LeNet-5 learns to read digits on the engines.")
         self._show_what_is_possible()
 

@@ -4,9 +4,10 @@ import numpy as np
 
 from hpcdl.kernels.winograd_transforms import RESULT
 from hpcdl.widgets.kit import style
-from hpcdl.widgets.kit.cells import frame, paper, table, tint
+from hpcdl.widgets.kit.cells import frame, paper, table
 from hpcdl.widgets.kit.controls import choice, player, slider
 from hpcdl.widgets.kit.explorable import Explorable
+from hpcdl.widgets.kit.palette import tint
 
 TAPS = 3
 EMPTY, DONE = tint(style.GREY, 0.05), tint(style.SKY, 0.45)
@@ -70,7 +71,7 @@ def verdict(m: int, done: int, output: int, factors) -> str:
 def _direct(axes, m: int, done: int, output: int) -> None:
     """m x m outputs of 3 x 3 cells each, filled output by output."""
     side = TAPS * m
-    colours = np.full((side, side, 3), EMPTY)
+    colours = np.full((side, side), EMPTY, dtype=object)
     for product in range(min(done, side * side)):
         which, tap = divmod(product, TAPS * TAPS)
         row, column = TAPS * (which // m) + tap // TAPS, TAPS * (which % m) + tap % TAPS
@@ -86,7 +87,7 @@ def _direct(axes, m: int, done: int, output: int) -> None:
 def _winograd(axes, m: int, done: int, factors) -> None:
     """The products of the transformed tile; + and - are how the output takes them."""
     a = m + TAPS - 1
-    colours, labels = np.full((a, a, 3), EMPTY), [[""] * a for _ in range(a)]
+    colours, labels = np.full((a, a), EMPTY, dtype=object), [[""] * a for _ in range(a)]
     for product, factor in enumerate(factors):
         row, column = divmod(product, a)
         labels[row][column] = _sign(factor)

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from hpcdl.widgets import Explorable, LiveFigure, style
+from hpcdl.widgets.kit import palette
 from hpcdl.widgets.kit.controls import checkbox, choice, log_slider, player, slider, stops
 from hpcdl.widgets.kit.picture import Picture
 
@@ -204,7 +205,16 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("colour", [style.INK, style.ALARM, style.GREY])
-def test_text_has_the_contrast_that_wcag_asks_for(colour):
-    dark, light = sorted([luminance(colour), luminance(style.CARD)])
-    assert (light + 0.05) / (dark + 0.05) >= 4.5
+def test_text_has_the_contrast_that_wcag_asks_for(colour, dark):
+    text, card = (luminance(palette.value(name, dark)) for name in (colour, style.CARD))
+    darker, lighter = sorted([text, card])
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("colour", style.CYCLE)
+def test_lines_and_marks_stand_out_from_the_card(colour, dark):
+    line, card = (luminance(palette.value(name, dark)) for name in (colour, style.CARD))
+    assert max(line, card) + 0.05 >= 2.0 * (min(line, card) + 0.05)
