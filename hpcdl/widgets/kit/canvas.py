@@ -35,10 +35,18 @@ class Canvas:
             axes.set_visible(visible)
 
     def lay_out(self) -> None:
-        """Find room for the labels, once: it costs as much as drawing, and axes should not jump about."""
+        """Find room for the labels, once: it costs as much as drawing, and axes should not jump about.
+
+        Room for axes as high as can be: those with an aspect are lower in some pictures and higher in others.
+        """
         if not self._laid_out:
+            aspects = [(axes, axes.get_aspect()) for axes in self.figure.axes if axes.name == "rectilinear"]
+            for axes, _ in aspects:
+                axes.set_aspect("auto")
             self.figure.draw_without_rendering()
             self.figure.set_layout_engine("none")
+            for axes, aspect in aspects:
+                axes.set_aspect(aspect)
             self._laid_out = True
 
     def png(self) -> bytes:

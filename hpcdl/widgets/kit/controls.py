@@ -4,6 +4,8 @@ import ipywidgets as widgets
 import numpy as np
 import traitlets
 
+MICRO, NANO = 1e-6, 1e-9
+
 
 class Composite(widgets.HBox):
     """A slider with buttons beside it; `value` is the slider's own, so that two threads never see two values."""
@@ -46,10 +48,18 @@ def slider(label: str, value, low, high, step=1, format: str | None = None):
     return widgets.FloatSlider(value, min=low, max=high, step=step, readout_format=format or ".2f", **_labelled(label))
 
 
-def log_slider(label: str, value: float, low: float, high: float):
+def log_slider(label: str, value: float, low: float, high: float, format: str = ".3g"):
     """A slider over powers of ten: `low` and `high` are the ends, twenty steps to a decade."""
     ends = {"min": np.log10(low), "max": np.log10(high), "step": 0.05}
-    return widgets.FloatLogSlider(value, readout_format=".3g", **ends, **_labelled(label))
+    return widgets.FloatLogSlider(value, readout_format=format, **ends, **_labelled(label))
+
+
+def machine_sliders(alpha: float, beta: float) -> dict:
+    """Sliders "alpha", in microseconds per message, and "beta", in nanoseconds per byte, from values in seconds."""
+    return {
+        "alpha": log_slider("α, µs per message", alpha / MICRO, 0.1, 1e4, ".3r"),
+        "beta": log_slider("β, ns per byte", beta / NANO, 1e-3, 100, ".3r"),
+    }
 
 
 def choice(label: str, options, value):

@@ -1,6 +1,7 @@
 """A picture that moves while a computation runs."""
 
 import time
+from types import TracebackType
 
 import ipywidgets as widgets
 from IPython.display import display
@@ -54,5 +55,8 @@ class LiveFigure(Picture):
         self.show()
         return self
 
-    def __exit__(self, *exception) -> None:
-        self.finish()
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and self._shown is not None and not (self._pending or self._drawn_at):
+            self._shown.update({"text/plain": ""}, raw=True)  # an unsolved exercise gave no number: no empty frame
+        else:
+            self.finish()

@@ -119,7 +119,9 @@ def _neurons(axes, run, stage: int) -> list[tuple]:
     axes.scatter(x, y, s=37**2, c=CARD, edgecolors=edges, linewidths=widths, zorder=2)
     known = [(layer, j) for layer, j in neurons if stage >= layer - 1]  # the forward pass has come here
     inside = [(*_place(layer, j), short(run.activations[layer - 1][j]), INK) for layer, j in known]
-    words(axes, inside, size=12, weight="bold")
+    for size, long in ((12, False), (9.5, True)):  # what fits the circle
+        if fitting := [label for label in inside if (len(label[2]) > 4) == long]:
+            words(axes, fitting, size=size, weight="bold")
     above = [(layer, j, 0.32, f"z {short(run.zs[layer - 2][j])}", GREY) for layer, j in known if layer > 1]
     below = [(layer, j, -0.32, *_below(run, stage, layer, j)) for layer, j in neurons if layer > 1]
     return [(x, y + up, *label) for layer, j, up, *label in above + below for x, y in [_place(layer, j)]]

@@ -7,9 +7,10 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from hpcdl.cost import collectives
-from hpcdl.widgets.kit import style
-from hpcdl.widgets.kit.controls import log_slider, stops
+from hpcdl.widgets.kit import style, units
+from hpcdl.widgets.kit.controls import MICRO, NANO, log_slider, machine_sliders, stops
 from hpcdl.widgets.kit.explorable import Explorable
+from hpcdl.widgets.kit.units import number
 
 COLORS = {
     "recursive_doubling": style.BLUE,
@@ -37,9 +38,8 @@ def explorable(cost: Callable = library_cost, alpha: float = 1e-5, beta: float =
     """Sliders for one place of the map and for the machine; `cost(algorithm, p, nbytes, alpha, beta)` in seconds."""
     controls = {
         "p": stops("ranks p", RANKS, 12),
-        "nbytes": log_slider("bytes n", 1e6, 10**LOW, 10**HIGH),
-        "alpha": log_slider("α, seconds per message", alpha, 1e-7, 1e-2),
-        "beta": log_slider("β, seconds per byte", beta, 1e-12, 1e-7),
+        "nbytes": log_slider("bytes n", 1e6, 10**LOW, 10**HIGH, ".3s"),
+        **machine_sliders(alpha, beta),
     }
     draw_here = partial(draw, lines=Lines(cost))
     return Explorable(draw_here, controls, (9.6, 4.6), layout=[["map", "costs"]], width_ratios=[1.15, 1])
@@ -62,7 +62,7 @@ class Lines:
 
 
 def draw(state, axes, lines: Lines) -> str:
-    p, nbytes, alpha, beta = (state[key] for key in ("p", "nbytes", "alpha", "beta"))
+    p, nbytes, alpha, beta = state["p"], state["nbytes"], MICRO * state["alpha"], NANO * state["beta"]
     winners = np.array([lines.seconds(ranks, SIZES, alpha, beta).argmin(0) for ranks in RANKS])
     _map(axes["map"], winners, p, nbytes)
     _costs(axes["costs"], lines.seconds(p, SIZES, alpha, beta), p, nbytes)
@@ -74,8 +74,8 @@ def verdict(seconds: np.ndarray, p: int) -> str:
     first, second = np.argsort(seconds, kind="stable")[:2]
     naive = seconds[NAMES.index("naive")]
     return (
-        f"{p} ranks: {_words(NAMES[first])} takes {_time(seconds[first])}, {_words(NAMES[second])} "
-        f"{seconds[second] / seconds[first]:.3g} times as long, naive {naive / seconds[first]:.3g} times."
+        f"{p} ranks: {_words(NAMES[first])} takes {units.seconds(seconds[first])}, {_words(NAMES[second])} "
+        f"{number(seconds[second] / seconds[first])} times as long, naive {number(naive / seconds[first])} times."
     )
 
 
@@ -92,6 +92,7 @@ def _map(axes, winners: np.ndarray, p: int, nbytes: float) -> None:
             wide = np.nonzero(counts >= counts.max() / 2)[0]
             row = wide[len(wide) // 2]
             middle = LOW + (HIGH - LOW) * np.median(columns[rows == row]) / (len(SIZES) - 1)
+            middle = min(max(middle, LOW + 1), HIGH - 1)  # the whole name inside
             box = {"facecolor": style.CARD, "alpha": 0.75, "edgecolor": "none", "boxstyle": "round,pad=0.2"}
             axes.text(middle, row, _words(NAMES[i]), ha="center", va="center", fontsize=11, bbox=box)
     axes.plot(np.log10(nbytes), RANKS.index(p), "X", color=style.INK, markeredgecolor=style.CARD, markersize=13)
@@ -122,10 +123,3 @@ def _costs(axes, seconds: np.ndarray, p: int, nbytes: float) -> None:
 
 def _words(name: str) -> str:
     return {"rabenseifner": "Rabenseifner"}.get(name, name.replace("_", " "))
-
-
-def _time(seconds: float) -> str:
-    for unit, value in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= value:
-            return f"{seconds / value:.3g} {unit}"
-    return f"{1e6 * seconds:.3g} µs"

@@ -22,7 +22,7 @@ GIGABITS = [1, 10, 25, 50, 100, 200]
 COLORS = {
     "forward": style.SKY,
     "backward": style.BLUE,
-    "wait": style.FAINT,
+    "wait": style.CONTOUR,
     "update": style.GREEN,
     "message": style.ORANGE,
 }
@@ -50,7 +50,7 @@ def explorable(wrap: Callable | None = None) -> Explorable:
         "p": slider("ranks p", 8, 1, 8),
         "slow": slider("last rank slower by", 1.0, 1.0, 2.0, 0.1, ".1f"),
         "overlap": checkbox("overlap", True),
-        "network": choice("network", networks, "resnet50"),
+        "network": choice("model", networks, "resnet50"),
     }
     return Explorable(draw_modelled, controls, (9.6, 4.4))
 

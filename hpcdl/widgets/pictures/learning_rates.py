@@ -1,6 +1,9 @@
 """Learning rates side by side: their loss curves, and where they stand after the same number of steps."""
 
+import math
+
 import torch
+from matplotlib.ticker import MultipleLocator
 
 from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.controls import player, slider
@@ -67,18 +70,28 @@ def verdict(steps, beta, rule, final) -> str:
 
 
 def _curves(axes, curves) -> None:
-    taken = [9.0]  # decades at which a label stands: each curve is labelled at its end where there is room
-    for share, curve in reversed(list(zip(SHARES, curves.clamp(FLOOR, CEILING).T, strict=True))):
-        color, end = style.VERMILLION if share > 1 else style.shade(share), float(curve[-1].log10())
+    ends = [float(curve[-1].log10()) for curve in curves.clamp(FLOOR, CEILING).T]
+    for share, curve, end, place in zip(SHARES, curves.clamp(FLOOR, CEILING).T, ends, spread(ends), strict=True):
+        color, last = style.VERMILLION if share > 1 else style.shade(share), len(curve) - 1
         axes.semilogy(curve, color=color)
-        if all(abs(end - other) > 0.6 for other in taken):
-            axes.annotate(
-                f"{100 * share:.0f} %", (len(curve) - 1, 10**end), (4, 0), textcoords="offset points", va="center"
-            )
-            taken.append(end)
-    axes.set(xlim=(0, 112), ylim=(FLOOR, CEILING), xlabel="step", ylabel="loss above its minimum")
+        axes.plot([last, last + 4], [10**end, 10**place], color=color, linewidth=1)
+        axes.text(last + 5, 10**place, f"{100 * share:.0f} %", va="center", fontsize=11)
+    axes.set(xlim=(0, 124), ylim=(FLOOR, CEILING), xlabel="step", ylabel="loss above its minimum")
+    axes.xaxis.set_major_locator(MultipleLocator(20))
     axes.set_title("Six learning rates, in % of the limit")
     style.decades(axes.yaxis)
+
+
+def spread(ends: list[float], apart: float = 0.85) -> list[float]:
+    """Decades for labels beside curves that end at `ends`: near them, in their order, and `apart` from each other."""
+    order = sorted(range(len(ends)), key=ends.__getitem__)
+    places = sorted(ends)
+    for i in range(1, len(places)):  # up from below ...
+        places[i] = max(places[i], places[i - 1] + apart)
+    middle = (sum(places) - sum(ends)) / len(ends)  # ... and down again by what they rose on the average
+    top, bottom = math.log10(CEILING) - 0.3, math.log10(FLOOR) + 0.3
+    down = min(max(middle, places[-1] - top), places[0] - bottom)
+    return [place - down for _, place in sorted(zip(order, places, strict=True))]
 
 
 def _sweep(axes, final, rule) -> None:

@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from hpcdl.widgets.kit import style
-from hpcdl.widgets.kit.controls import choice, log_slider
+from hpcdl.widgets.kit import style, units
+from hpcdl.widgets.kit.controls import MICRO, NANO, choice, machine_sliders
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.style import Alarm
+from hpcdl.widgets.kit.units import number
 
 ALL = "all of them"
 MARKERS = "os^Dvp*hX"
@@ -26,10 +27,7 @@ def explorable(measured: dict, predict: Callable = message, alpha: float = 1e-4,
 
     `predict(name, nbytes, alpha, beta)` gives seconds; by default each measurement is of one message.
     """
-    controls = {
-        "alpha": log_slider("α, seconds per message", alpha, 1e-7, 1e-2),
-        "beta": log_slider("β, seconds per byte", beta, 1e-12, 1e-7),
-    }
+    controls = machine_sliders(alpha, beta)
     if len(measured) > 1:
         controls["shown"] = choice("show", [ALL, *measured], ALL)
     draw_here = partial(_draw_these, measured=measured, predict=predict)
@@ -37,7 +35,8 @@ def explorable(measured: dict, predict: Callable = message, alpha: float = 1e-4,
 
 
 def _draw_these(state, axes, measured, predict) -> str:
-    return draw({"shown": ALL, **state, "measured": measured, "predict": predict}, axes)
+    machine = {"alpha": MICRO * state["alpha"], "beta": NANO * state["beta"]}
+    return draw({"shown": ALL, **state, **machine, "measured": measured, "predict": predict}, axes)
 
 
 def draw(state, axes) -> str:
@@ -78,12 +77,12 @@ def verdict(alpha, beta, ratios) -> str:
     ratios = np.concatenate(ratios)
     share = np.mean((ratios > 1 / WITHIN) & (ratios < WITHIN))
     typical = math.exp(np.median(np.abs(np.log(ratios))))
-    machine = f"α = {1e6 * alpha:.3g} µs, β = {1e9 * beta:.3g} ns per byte ({1e-9 / beta:.2g} GB/s)"
+    machine = f"α = {number(alpha / MICRO)} µs, β = {number(beta / NANO)} ns per byte ({units.nbytes(1 / beta, '/s')})"
     said = f"{machine}: {100 * share:.0f} % of the marks are within a factor {WITHIN:g} of the prediction"
     if share < 0.5:
         side = "slower" if np.median(ratios) > 1 else "faster"
-        return Alarm(f"{said}. The machine is {side} than that, typically by a factor {typical:.2g}.")
-    return f"{said}. A message of {_size(alpha / beta)} = α/β pays as much for latency as for bytes."
+        return Alarm(f"{said}. The machine is {side} than that, typically by a factor {number(typical)}.")
+    return f"{said}. A message of {units.nbytes(alpha / beta)} = α/β pays as much for latency as for bytes."
 
 
 def _columns(series) -> tuple[np.ndarray, np.ndarray]:
@@ -93,13 +92,6 @@ def _columns(series) -> tuple[np.ndarray, np.ndarray]:
 
 def _look(i: int) -> tuple[str, str]:
     return style.CYCLE[i % len(style.CYCLE)], MARKERS[i % len(MARKERS)]
-
-
-def _size(nbytes: float) -> str:
-    for unit, value in (("MB", 1e6), ("KB", 1e3)):
-        if nbytes >= value:
-            return f"{nbytes / value:.3g} {unit}"
-    return f"{nbytes:.3g} bytes"
 
 
 def _frame(axes) -> None:

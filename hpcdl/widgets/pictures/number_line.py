@@ -12,6 +12,7 @@ from hpcdl.widgets.kit.number_formats import FORMATS, numbers, spacing
 from hpcdl.widgets.kit.style import Alarm
 
 WIDTHS = (0.002, 0.01, 0.05, 0.2, 1.0, 4.0, 20.0)
+BAR = 0.014  # width of a bar, as a share of the line that is seen
 FEW = 300  # ticks that can be told apart
 SIZES = np.geomspace(2.0**-10, 12, 600)  # |x| on the right
 
@@ -45,18 +46,34 @@ def _line(axes, fmt: Format, x: float, width: float, odds: dict[float, float], n
         axes.fill_between([seen[0], seen[-1]], -0.06, 0.06, color=style.CONTOUR)
     else:
         axes.vlines(seen, -0.06, 0.06, color=style.INK, linewidth=1)
-    for (value, p), colour in zip(odds.items(), (style.BLUE, style.ORANGE), strict=False):
-        axes.vlines(value, 0, p, color=colour, linewidth=7)
-        inside = min(max(value, left + 0.09 * width), right - 0.09 * width)
-        axes.text(inside, p + 0.05, f"{p:.0%}", ha="center", color=style.INK)
+    _odds(axes, odds, left, right)
     axes.plot(x, 0, "v", color=style.INK, markersize=11, label="x")
     axes.plot(nearest, -0.16, "^", color=style.GREEN, markersize=10, label="to nearest")
-    axes.set(xlim=(left, right), ylim=(-0.3, 1.25), xlabel="numbers", ylabel="odds at random")
+    axes.set(xlim=(left, right), ylim=(-0.3, 1.15), xlabel="numbers", ylabel="odds at random")
     style.ticks(axes.yaxis, [0, 0.5, 1], ["0", "1/2", "1"])
     places = [x + width * share for share in (-0.4, -0.2, 0, 0.2, 0.4)]
     style.ticks(axes.xaxis, places, [signed(round(place, 7), 6) for place in places])
     axes.set_title("x between its neighbours")
-    axes.legend(loc="upper right", ncols=2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2, handletextpad=0.1, columnspacing=1)
+
+
+def _odds(axes, odds: dict[float, float], left: float, right: float) -> None:
+    """A bar for each neighbour, its odds beside it; an arrow to a neighbour that is not seen.
+
+    The two bars stand side by side where the neighbours are nearer to each other than the bars are wide.
+    """
+    bar = BAR * (right - left)
+    apart = max(0.0, bar - (max(odds) - min(odds))) / 2 if len(odds) > 1 else 0.0
+    for value, colour in zip(odds, (style.BLUE, style.ORANGE), strict=False):
+        side, p = 1 if value == max(odds) else -1, odds[value]
+        if left <= value <= right:
+            axes.bar(value + side * apart, p, width=bar, color=colour)
+            place, ha, text = value + side * (apart + bar), "left" if side > 0 else "right", f"{p:.0%}"
+        else:
+            below = value < left
+            place, ha = (left, "left") if below else (right, "right")
+            text = f"◀ {p:.0%} at {signed(value, 6)}" if below else f"{p:.0%} at {signed(value, 6)} ▶"
+        axes.text(place, max(p - 0.05, 0.09), f" {text} ", ha=ha, color=style.INK)
 
 
 def _spacing(axes, fmt: Format, x: float) -> None:

@@ -17,6 +17,7 @@ from hpcdl.widgets.kit.style import CARD, GREEN, INK, PURPLE
 
 CORNERS = ((-1.0, -1.0, -1), (-1.0, 1.0, 1), (1.0, -1.0, 1), (1.0, 1.0, -1))
 LIMIT = 2.2
+STACK = 0.3  # between points that land together, each way
 
 
 def weights(b1: float, b2: float, b3: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,20 +54,25 @@ def draw_hidden(axes, v: torch.Tensor, H: torch.Tensor, called: list[float]) -> 
     """Where the four corners land; corners that land together stand side by side."""
     shade_sides(axes, lambda grid: predict(v, with_bias(grid.float())), LIMIT)
     draw_line(axes, v, color=INK)
-    landed: dict[tuple, int] = {}
-    places = []
-    for h, (x1, x2, y) in zip(H.tolist(), CORNERS, strict=True):
-        place = landed.setdefault(tuple(h), 0)
-        landed[tuple(h)] += 1
-        places.append((h[0], h[1] + 0.42 * place, y))
+    places = beside(H.tolist())
+    for (h1, h2), (x1, x2, _) in zip(places, CORNERS, strict=True):
         corner = f"({x1:+g}, {x2:+g})".replace("-", "−")
-        text = axes.text(h[0] + 0.2, h[1] + 0.42 * place, corner, va="center", fontsize=11)
+        text = axes.text(h1 + 0.17, h2, corner, va="center", fontsize=11)
         text.set_path_effects([withStroke(linewidth=3, foreground=CARD)])
-    draw_points(axes, places, called)
+    draw_points(axes, [(*place, y) for place, (*_, y) in zip(places, CORNERS, strict=True)], called)
     axes.set(title="what the third neuron sees", xlabel="$h_1$", ylabel="$h_2$")
     _ticks(axes, FixedLocator((-1, 1)))
     axes.xaxis.label.set_color(GREEN)
     axes.yaxis.label.set_color(PURPLE)
+
+
+def beside(landed: list[list[float]]) -> list[tuple[float, float]]:
+    """Places for points, those that landed together in a row along the output's line: on the side where they landed."""
+    places = []
+    for i, (h1, h2) in enumerate(landed):
+        shift = STACK * (landed[:i].count([h1, h2]) - (landed.count([h1, h2]) - 1) / 2)
+        places.append((h1 + shift, h2 - shift))
+    return places
 
 
 def _ticks(axes, locator) -> None:

@@ -40,24 +40,26 @@ def draw(state, axes) -> str:
 def _means(axes, results, x: float, nearest: float, lower: float, upper: float, eps: float) -> None:
     n = torch.arange(1, MOST + 1)
     spread = SURE * math.sqrt(max((x - lower) * (upper - x), 0.0)) / n.sqrt()
-    axes.fill_between(n, (x - spread).clamp(min=lower), (x + spread).clamp(max=upper), color=style.SKY, alpha=0.25)
+    ends = (x - spread).clamp(min=lower), (x + spread).clamp(max=upper)
+    axes.fill_between(n, *ends, color=style.PURPLE, alpha=0.25, linewidth=0, label="95 of 100 such means")
     axes.axhline(x, color=style.INK, linewidth=1.4, linestyle=":", label="x")
-    axes.axhline(nearest, color=style.ORANGE, label="to nearest")
+    axes.axhline(nearest, color=style.GREEN, label="to nearest")
     means = results.cumsum(0) / n[: len(results)]
-    axes.plot(n[: len(results)], means, color=style.BLUE, label="at random")
-    axes.plot(len(results), means[-1], "o", color=style.BLUE, markersize=8)
-    axes.set(xlim=(0, MOST), ylim=(lower - 0.15 * eps, upper + 0.25 * eps), xlabel="roundings", ylabel="mean so far")
+    axes.plot(n[: len(results)], means, color=style.PURPLE, label="mean at random")
+    axes.plot(len(results), means[-1], "o", color=style.PURPLE, markersize=8)
+    axes.set(xlim=(0, MOST), ylim=(lower - 0.15 * eps, upper + 0.45 * eps), xlabel="roundings", ylabel="mean so far")
     style.ticks(axes.yaxis, *zip(*{upper: "⌊x⌋ + ε", lower: "⌊x⌋"}.items(), strict=True))
     axes.set_title("The mean of all roundings")
-    axes.legend(loc="upper right", ncols=3)
+    axes.legend(loc="upper right", ncols=2, labelspacing=0.3)
 
 
 def _counts(axes, counts: dict[float, int], n: int) -> None:
     for place, (count, colour) in enumerate(zip(counts.values(), (style.BLUE, style.ORANGE), strict=False)):
         axes.bar(place, count / n, width=0.6, color=colour)
-        axes.text(place, count / n + 0.03, str(count), ha="center", color=style.INK)
+        axes.text(place, count / n + 0.03, f"{count / n:.0%}", ha="center", color=style.INK)
     axes.set(xlim=(-0.6, 1.6), ylim=(0, 1.15), ylabel="share of the roundings", xlabel="result at random")
     style.ticks(axes.xaxis, range(len(counts)), [signed(value, 6) for value in counts])
+    style.ticks(axes.yaxis, [0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
     axes.set_title("What came out")
 
 

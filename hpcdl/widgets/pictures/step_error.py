@@ -14,7 +14,7 @@ from hpcdl.widgets.kit.style import Alarm
 
 STEPS = torch.logspace(-16, 0, 193, dtype=torch.float64)  # twelve steps to a decade
 COLORS = {torch.float32: style.ORANGE, torch.float64: style.BLUE}
-BESIDE = {torch.float32: (3e-12, 6), torch.float64: (1e-13, 1e-3)}  # h and factor above the error, for the name
+BESIDE = {torch.float32: (3e-12, 6), torch.float64: (2.5e-16, 2e-5)}  # h and factor above the error, for the name
 FLOOR, CEILING = 1e-14, 1e2  # of the errors shown
 
 
@@ -47,7 +47,8 @@ def draw(state, axes) -> str:
         errors = error(f, rule, x, STEPS, dtype)
         axes.plot(STEPS, errors.masked_fill(errors == 0, math.nan), color=color, linewidth=1.8)
         at, above = BESIDE[dtype]
-        _label(axes, at, above * float(error(f, rule, x, at, dtype)), str(dtype)[6:], color=color, weight="bold")
+        height = above * float(error(f, rule, x, STEPS[at <= STEPS][:12], dtype).max())
+        _label(axes, at, height, str(dtype)[6:], color=color, weight="bold")
         if h > 0:
             axes.plot(h, error(f, rule, x, h, dtype).clamp(FLOOR, CEILING), "o", color=color, markersize=9, zorder=5)
     axes.axvline(max(h, 1e-16), color=style.FAINT, linewidth=1.4, zorder=0)

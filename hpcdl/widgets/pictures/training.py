@@ -60,10 +60,10 @@ def _rates(axes, ranks: dict, epochs: int) -> None:
     axes.set(xlabel="epochs", ylabel="thousand images/s", title="Speed of each rank", xlim=(0, epochs))
     # Thousands, in steps: the labels stay as wide as they were, and the frame is seldom drawn anew.
     fastest = max((max(thousands(steps)) for steps in ranks.values()), default=0.0)
-    axes.set_ylim(0, 0.5 * math.ceil((fastest + 0.1) / 0.4))
+    axes.set_ylim(0, 0.5 * math.ceil((fastest + 0.1) / 0.36))  # room for the names above the curves
     axes.yaxis.set_major_formatter("{x:.1f}")
     if ranks:
-        axes.legend(loc="lower right", ncols=2, fontsize=9)
+        axes.legend(loc="upper left", ncols=4, fontsize=9, handlelength=1, handletextpad=0.3, columnspacing=0.7)
 
 
 def _accuracy(axes, state: dict) -> None:
@@ -78,16 +78,29 @@ def _timeline(axes, spans: dict) -> None:
     """The last step of each rank, from its own beginning on."""
     end = max((end for rows in spans.values() for *_, end in rows), default=0.01)
     ranks = sorted(spans)
-    rows = [bar(i, *span) for i, rank in enumerate(ranks) for span in spans[rank]]
+    rows = [row for i, rank in enumerate(ranks) for span in spans[rank] for row in bars(i, *span, least(spans))]
     round_end = 0.005 * math.ceil(end / 0.005)  # 5 ms: the axis seldom changes
-    draw_bars(axes, [row for row in rows if row], max(len(ranks), 1), 1e3, "ms", round_end)
+    draw_bars(axes, rows, max(len(ranks), 1), 1e3, "ms", round_end)
     axes.set_title("The last step of each rank")
 
 
-def bar(rank: int, name: str, start: float, end: float) -> Bar | None:
-    """A span of a record as a bar; to load images takes too little time to be seen."""
-    kind = "message" if name.startswith("bucket") else name
-    return None if kind == "load" else Bar(rank, kind, start, end)
+def least(spans: dict) -> dict[str, float]:
+    """Seconds of each bucket on the rank where it is under way for the shortest time: what came last waits for none."""
+    times = defaultdict(list)
+    for name, start, end in (span for rows in spans.values() for span in rows if span[0].startswith("bucket")):
+        times[name].append(end - start)
+    return {name: min(seconds) for name, seconds in times.items()}
+
+
+def bars(rank: int, name: str, start: float, end: float, shortest: dict[str, float]) -> list[Bar]:
+    """A span of a record: of a bucket its wait for the other ranks, then its message.
+
+    To load images takes too little time to be seen.
+    """
+    if name.startswith("bucket"):
+        sent = end - shortest[name]
+        return [Bar(rank, "wait", start, sent), Bar(rank, "message", sent, end)]
+    return [] if name == "load" else [Bar(rank, name, start, end)]
 
 
 def sentence(state: dict, ranks: dict) -> str:

@@ -16,6 +16,7 @@ from hpcdl.widgets.kit.style import Alarm
 from hpcdl.widgets.pictures import training, training_scaling
 
 SECONDS = 0.4  # between two pictures
+HAND = ("slow_rank", "factor")  # the controls that act on a run that is under way
 PATIENCE = 3600.0  # seconds that a training may take, pauses included
 
 
@@ -35,7 +36,12 @@ class Dashboard:
         self._scaling = Picture(training_scaling.draw, size, [["speed", "efficiency"]], image=image)
         self.controls = self._make_controls()
         self.buttons = self._make_buttons()
-        rows = self._row(self.buttons), self._row(self.controls)
+        hand = {name: self.controls[name] for name in HAND} | {"kill": self.buttons["kill"]}
+        rows = [
+            self._row({name: button for name, button in self.buttons.items() if name not in hand}),
+            self._row({name: control for name, control in self.controls.items() if name not in hand}),
+            self._row(hand),
+        ]
         self.view = widgets.VBox([image, *rows, Names(), self.picture.theme])
         self.picture.wait("Press start: LeNet-5 learns to read digits on the engines.")
         self._show_what_is_possible()
@@ -51,7 +57,7 @@ class Dashboard:
             "slow_rank": slider("a rank:", 0, 0, max(1, n - 1)),
             "factor": slider("slower by", 1.0, 1.0, 8.0, 0.5, ".1f"),
         }
-        for name in ("slow_rank", "factor"):
+        for name in HAND:
             controls[name].observe(lambda change, name=name: self._hold(**{name: change["new"]}), "value")
         return controls
 
@@ -144,9 +150,12 @@ class Dashboard:
                 if self._stopping.is_set():
                     state["said"] = "Stopped. " + training.sentence(state, state["ranks"])
                     break
-                if "paused" not in record.value:
+                if "paused" in record.value:
+                    state["said"] = "Paused. Press go on. " + training.sentence(state, state["ranks"])
+                else:
+                    state["said"] = ""
                     training.take(state, record)
-                    self.picture.update(state)
+                self.picture.update(state)
         except ClusterError as error:
             state["said"] = Alarm(short(error))
         run.close()
@@ -175,7 +184,7 @@ class Dashboard:
         for name, button in self.buttons.items():
             button.disabled = running != (name in ("pause", "stop", "kill"))
         for name, control in self.controls.items():
-            control.disabled = running and name not in ("slow_rank", "factor")
+            control.disabled = running and name not in HAND
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return self.picture.still(self.view)

@@ -198,6 +198,15 @@ def test_a_live_figure_says_that_it_waits_until_there_is_something_to_draw(capsy
     capsys.readouterr()
 
 
+def test_a_live_figure_of_an_unsolved_exercise_leaves_no_empty_frame(monkeypatch):
+    shown = []
+    handle = type("Handle", (), {"update": lambda self, bundle, raw: shown.append(bundle)})()
+    monkeypatch.setattr("hpcdl.widgets.kit.live.display", lambda bundle, **_: shown.append(bundle) or handle)
+    with pytest.raises(NotImplementedError), LiveFigure(lambda state, axes: ""):
+        gradient_descent()
+    assert shown[-1] == {"text/plain": ""}
+
+
 def luminance(colour: str) -> float:
     """The relative luminance of WCAG 2.2."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -1,5 +1,7 @@
 """The pictures of lab 08: played from real traces, they respond to every control and say what happens at extremes."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -39,11 +41,11 @@ PICTURES = {
     ),
     "message_cost": (
         measured,
-        {"alpha": (1e-7, 1e-5, 1e-2), "beta": (1e-12, 1e-7), "shown": (message_cost.ALL, "ring")},
+        {"alpha": (0.1, 10.0, 1e4), "beta": (1e-3, 100.0), "shown": (message_cost.ALL, "ring")},
     ),
     "best_algorithm": (
         best_algorithm.explorable,
-        {"p": (2, 12, 1024), "nbytes": (1e2, 1e9), "alpha": (1e-7, 1e-2), "beta": (1e-12, 1e-7)},
+        {"p": (2, 12, 1024), "nbytes": (1e2, 1e9), "alpha": (0.1, 1e4), "beta": (1e-3, 100.0)},
     ),
 }
 pictures = pytest.mark.parametrize("name", PICTURES)
@@ -161,10 +163,10 @@ def test_the_fastest_of_each_size_counts():
 
 
 def test_the_right_alpha_and_beta_explain_the_marks_and_wrong_ones_raise_an_alarm():
-    assert "100 % of the marks" in caption(measured(), alpha=8e-6, beta=2e-10)
-    assert "bytes" in caption(measured(), alpha=8e-6, beta=2e-10)
-    assert "The machine is faster than that" in caption(measured(), alpha=1e-3, beta=1e-8)
-    assert "The machine is slower than that" in caption(measured(), alpha=1e-7, beta=1e-12)
+    assert "100 % of the marks" in caption(measured(), alpha=8.0, beta=0.2)
+    assert "bytes" in caption(measured(), alpha=8.0, beta=0.2)
+    assert "The machine is faster than that" in caption(measured(), alpha=1e3, beta=10.0)
+    assert "The machine is slower than that" in caption(measured(), alpha=0.1, beta=1e-3)
 
 
 def test_measurements_may_come_as_tensors_lists_or_not_yet():
@@ -186,6 +188,18 @@ def test_the_map_shows_the_cheapest_of_the_library():
                 assert seconds == pytest.approx(exact, rel=0.01)  # the library rounds chunks to whole elements
 
 
+@pytest.mark.parametrize("make", [measured, best_algorithm.explorable])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.1, 1e-3), (10.0, 1.0), (1e4, 100.0)])
+def test_sentences_have_no_powers_of_ten(make, alpha, beta):
+    assert not re.search(r"\de[+-]?\d", caption(make(), alpha=alpha, beta=beta))
+
+
+def test_the_sentence_has_the_units_of_the_sliders():
+    explorable = measured()
+    assert explorable.controls["alpha"].description == "α, µs per message"
+    assert "α = 10,000 µs, β = 0.001 ns per byte (1 TB/s)" in caption(explorable, alpha=1e4, beta=1e-3)
+
+
 def test_only_the_ratio_of_alpha_and_beta_moves_the_map():
     lines = best_algorithm.Lines(best_algorithm.library_cost)
 
@@ -205,7 +219,7 @@ def test_the_map_asks_a_students_cost_a_few_times_only():
 
     explorable = best_algorithm.explorable(counted)
     first = len(calls)
-    explorable.picture.render({**explorable.state, "alpha": 1e-3})
+    explorable.picture.render({**explorable.state, "alpha": 1e3})
     assert len(calls) == first
     assert not isinstance(explorable.picture.caption, Alarm)
 

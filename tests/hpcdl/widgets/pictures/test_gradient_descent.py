@@ -1,5 +1,7 @@
 """The explorables of lab 02: they respond to every control, label their axes, and say what happens at extremes."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -127,3 +129,15 @@ def test_impossible_settings_are_a_sentence_in_the_picture(module, state):
     picture = module.explorable().picture
     picture.render(state)
     assert "must" in picture.caption or "cannot share" in picture.caption
+
+
+@pytest.mark.parametrize("state", [{}, {"steps": 1}, {"steps": 100, "condition": 30}, {"steps": 100, "beta": 0.95}])
+def test_all_six_learning_rates_are_labelled_and_no_label_hides_another(state):
+    explorable = learning_rates.explorable()
+    explorable.picture.render({**explorable.state, **state})
+    texts = explorable.picture.axes["curves"].texts
+    assert sorted(text.get_text() for text in texts) == ["10 %", "102 %", "2 %", "30 %", "60 %", "90 %"]
+    boxes = [text.get_window_extent() for text in texts]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    inside = explorable.picture.axes["curves"].bbox
+    assert all(inside.y0 <= box.y0 and box.y1 <= inside.y1 and box.x1 <= inside.x1 for box in boxes)

@@ -1,8 +1,11 @@
 """The explorables of lab 03: clicks, steps and every corner of their controls; what the pictures claim is true."""
 
+import itertools
+
 import pytest
 import torch
 
+from hpcdl.nn.perceptron import predict, with_bias
 from hpcdl.widgets.kit.clicks import data_position
 from hpcdl.widgets.pictures import perceptron_lift, perceptron_mlp, perceptron_plane
 from hpcdl.widgets.pictures.perceptron_plane import DATA, MAX_EPOCHS, MAX_POINTS, STARTS, Plane, run
@@ -174,3 +177,13 @@ def test_the_cut_lies_in_its_plane_and_inside_the_box():
     assert (w[0] + corners @ w[1:]).abs().max() < 1e-5
     assert corners.abs().max() <= 2.0
     assert perceptron_lift._cut(torch.zeros(4)) == []
+
+
+@pytest.mark.parametrize("b3", [-0.5, 0.5, -1.75, 1.75])
+def test_points_that_land_together_stand_on_their_side_of_the_line(b3):
+    for b1, b2 in itertools.product((-3.0, -0.5, 3.0), repeat=2):
+        W, v = perceptron_mlp.weights(b1, b2, b3)
+        H = perceptron_mlp.hidden(W, torch.tensor(perceptron_mlp.CORNERS)[:, :2])
+        places = torch.tensor(perceptron_mlp.beside(H.tolist()))
+        assert torch.equal(predict(v, with_bias(places)), predict(v, with_bias(H)))
+        assert torch.pdist(places).min() > 0.3, "none hides another"

@@ -1,5 +1,7 @@
 """The pictures of lab 06: every control matters, what they say is true, and the stored runs are what they claim."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from hpcdl.nn.low_precision import MODES, Epoch
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, Fixed
 from hpcdl.widgets import low_precision_runs
-from hpcdl.widgets.kit.number_formats import numbers
+from hpcdl.widgets.kit.number_formats import FORMATS, numbers
 from hpcdl.widgets.kit.style import Alarm
 from hpcdl.widgets.pictures import low_precision_training, number_line, running_mean, stalling_sum
 
@@ -160,3 +162,17 @@ def test_a_fractional_length_that_a_word_has_not_is_an_alarm_and_the_button_take
     assert said == "Words of 8 bits were trained with FL from 3 to 6. Move FL there."
     assert low_precision_training.chosen(8, 12, "both") == (8, 6, "stochastic")
     assert low_precision_training.chosen(16, 3, "nearest") == (16, 4, "nearest")
+
+
+@pytest.mark.parametrize("width", number_line.WIDTHS)
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("x", [1.3, -9.5, 0.004, 9.9])
+def test_the_odds_stand_beside_their_bars_and_hide_nothing(name, x, width):
+    explorable = number_line.explorable()
+    explorable.picture.render({"format": name, "x": x, "width": width})
+    line = explorable.picture.axes["line"]
+    boxes = [text.get_window_extent() for text in line.texts]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    for text in line.texts:
+        assert any(bar.get_height() for bar in line.patches) or {"◀", "▶"} & set(text.get_text())
+    assert not any(line.get_legend().get_window_extent().overlaps(box) for box in boxes)

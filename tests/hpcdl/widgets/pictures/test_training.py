@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from hpcdl.cluster import Cluster, ClusterError, Record
 from hpcdl.ddp.live import Settings
 from hpcdl.widgets.pictures import training_scaling
-from hpcdl.widgets.pictures.training import TrainingFigure, draw, fresh, smooth, take
+from hpcdl.widgets.pictures.training import TrainingFigure, bars, draw, fresh, least, smooth, take
 from hpcdl.widgets.pictures.training_dashboard import Dashboard, short
 
 pytestmark = pytest.mark.labs
@@ -224,3 +224,23 @@ def test_a_stopped_cluster_is_a_sentence():
     board.start()
     board.wait(10)
     assert "this cluster was stopped" in board.picture.caption
+
+
+def test_a_bucket_is_a_wait_until_the_last_rank_has_it():
+    spans = {0: [("bucket 0", 0.001, 0.010)], 1: [("bucket 0", 0.008, 0.010)]}
+    shortest = least(spans)
+    assert shortest == {"bucket 0": pytest.approx(0.002)}
+    first, second = (bars(rank, *spans[rank][0], shortest) for rank in (0, 1))
+    assert [(bar.kind, bar.start, bar.end) for bar in first] == [
+        ("wait", 0.001, pytest.approx(0.008)),
+        ("message", pytest.approx(0.008), 0.010),
+    ]
+    assert second[0].start == pytest.approx(second[0].end), "the last rank waits for none"
+
+
+def test_the_names_of_the_ranks_do_not_cover_their_curves():
+    picture = TrainingFigure(epochs=3)
+    picture.render({**fresh(3), **state(4, 30)})
+    names = picture.axes["rate"].get_legend().get_window_extent()
+    for line in picture.axes["rate"].lines:
+        assert not names.count_contains(picture.axes["rate"].transData.transform(line.get_xydata()))
