@@ -111,8 +111,8 @@ class Hand:
 def play_and_drag(slug: str, most: int, open_lab, labs) -> dict:
     """Make `most` moves on the pictures of a lab; what the kernel saw."""
     names = LABS[slug]
-    (labs / f"moves_{slug}.ipynb").write_text(notebook_of(names), encoding="utf-8")
-    lab = open_lab(f"moves_{slug}.ipynb")
+    (labs / f"{slug}_moves.ipynb").write_text(notebook_of(names), encoding="utf-8")
+    lab = open_lab(f"{slug}_moves.ipynb")
     lab.run_cell("Picture._drawn = watched", seconds=60)
     for name in names:
         code = f"PICTURES['{name}']"
