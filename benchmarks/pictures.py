@@ -7,7 +7,6 @@
 draws all of it. All end with a PNG. What the page adds is timed in Chromium, by `pytest -s tests/browser`.
 """
 
-import importlib
 import io
 import itertools
 import json
@@ -25,10 +24,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hpcdl.widgets.style import STYLE
+from hpcdl.widgets.kit.style import STYLE
+from hpcdl.widgets.pictures import PICTURES
 
 OUT = Path("benchmarks/results/pictures.json")
-PICTURES = {  # module: the control that is moved
+MOVED = {  # picture: the control that is moved
     "secant": "h",
     "step_error": "h",
     "surface": "x",
@@ -105,11 +105,11 @@ def states(explorable, control: str) -> list[dict]:
 
 def measure(name: str, moves: int) -> dict:
     """Milliseconds of each move by way; the ways take turns at the same move."""
-    explorable = importlib.import_module(f"hpcdl.widgets.{name}").explorable()
+    explorable = PICTURES[name]()
     picture = explorable.picture
     ways = dict(zip(WAYS, (picture, Cleared(picture), Anew(picture)), strict=True))
     times: dict[str, list[float]] = {way: [] for way in WAYS}
-    shown = states(explorable, PICTURES[name])
+    shown = states(explorable, MOVED[name])
     for state in itertools.islice(itertools.cycle(shown), WARM + moves):
         for way, drawn in ways.items():
             begin = time.perf_counter()
@@ -132,7 +132,7 @@ def promise(name: str, row: dict) -> dict:
 def main(names: Annotated[list[str] | None, typer.Argument()] = None, quick: bool = False, out: Path = OUT) -> None:
     """Measure, print, write."""
     machine, moves = describe(), 5 if quick else 20
-    chosen = names or list(PICTURES)[: 2 if quick else None]
+    chosen = names or list(MOVED)[: 2 if quick else None]
     found = {name: measure(name, moves) for name in track(chosen, "Drawing")}
     table = Table("picture", *(f"{way}, ms: min / median" for way in WAYS))
     for name, row in found.items():

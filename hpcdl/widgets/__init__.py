@@ -1,10 +1,12 @@
-"""Explorables: one picture per file, a pure `draw(state, axes)` and an `explorable()` that gives it sliders.
+"""Explorables: `pictures` holds them, one a file, a pure `draw(state, axes)` and the controls that move it.
 
-`explorable` holds the shell (controls, one canvas redrawn in place, a still picture where there is no front end),
-`canvas` the fast drawing, `style` the one style sheet, `waiting` what a cell says before its exercise is solved.
+`kit` is how a picture works. What labs use of it by name stands here: `Explorable` and `LiveFigure` to make a picture,
+`style` for its looks, `when_solved` for a cell that waits for an exercise.
 """
 
-from hpcdl.widgets.explorable import Explorable, LiveFigure
-from hpcdl.widgets.waiting import when_solved
+from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit.explorable import Explorable
+from hpcdl.widgets.kit.live import LiveFigure
+from hpcdl.widgets.kit.waiting import when_solved
 
-__all__ = ["Explorable", "LiveFigure", "when_solved"]
+__all__ = ["Explorable", "LiveFigure", "style", "when_solved"]

@@ -30,7 +30,8 @@ import torch
 
 from autograder import check
 from hpcdl.data import digits
-from hpcdl.widgets import secant, step_error, style, surface, when_solved
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import secant, step_error, surface
 
 torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
 style.use()

@@ -26,7 +26,8 @@ from torch import Tensor
 
 from autograder import check
 from hpcdl.data import digits
-from hpcdl.widgets import descent_path, learning_rates, shards, style, when_solved
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import descent_path, learning_rates, shards
 
 torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
 style.use()

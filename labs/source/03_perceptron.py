@@ -22,7 +22,8 @@ import torch
 from autograder import check
 from hpcdl.data import digits
 from hpcdl.nn.perceptron import separable, with_bias
-from hpcdl.widgets import perceptron_lift, perceptron_mlp, perceptron_plane, style, when_solved
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import perceptron_lift, perceptron_mlp, perceptron_plane
 
 style.use()
 

@@ -28,8 +28,9 @@ from autograder import check
 from hpcdl.data import digits
 from hpcdl.nn.mlp import cost, initial, sigma, sigma_prime
 from hpcdl.nn.value import Value
-from hpcdl.widgets import LiveFigure, gradient_norms, style, value_graph, when_solved
-from hpcdl.widgets import backprop as backprop_picture
+from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets.pictures import backprop as backprop_picture
+from hpcdl.widgets.pictures import gradient_norms, value_graph
 
 torch.set_num_threads(1)  # these networks are small: a second thread costs more than it brings
 style.use()

@@ -29,7 +29,8 @@ from autograder import check
 from hpcdl.conv import ALGORITHMS, Problem
 from hpcdl.data import digits
 from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
-from hpcdl.widgets import convolution_race, sliding_window, style, when_solved, winograd_products
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import convolution_race, sliding_window, winograd_products
 
 torch.set_num_threads(1)  # one thread for everyone: a fair race, and steadier times
 style.use()
@@ -631,11 +632,11 @@ with when_solved():
         "13x13 windows": Problem(N=1, C=64, H=64, W=64, K=64, R=13, S=13, padding=6),
     }
     for name, problem in layers.items():
+        possible = [one for one in ALGORITHMS if (problem.R, problem.S) == (3, 3) or "winograd" not in one]
+        costs = {algorithm: conv_cost(algorithm, problem) for algorithm in possible}
         print(f"{name:15} {'multiplications':>16} {'megabytes':>10} {'per byte':>9}")
-        for algorithm in ALGORITHMS:
-            if (problem.R, problem.S) == (3, 3) or "winograd" not in algorithm:
-                multiplications, nbytes = conv_cost(algorithm, problem)
-                print(f"  {algorithm:13} {multiplications:16,} {nbytes / 1e6:10.1f} {multiplications / nbytes:9.1f}")
+        for algorithm, (multiplications, nbytes) in costs.items():
+            print(f"  {algorithm:13} {multiplications:16,} {nbytes / 1e6:10.1f} {multiplications / nbytes:9.1f}")
 
 # %% [markdown]
 # Counting is not timing. A processor may do ten multiplications in the time that one number takes from memory, and a matrix product may run ten times as fast as a loop. So race them.

@@ -29,15 +29,8 @@ from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
 from hpcdl.nn.lenet import lenet5
 from hpcdl.numerics import rounding
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
-from hpcdl.widgets import (
-    LiveFigure,
-    low_precision_training,
-    number_line,
-    running_mean,
-    stalling_sum,
-    style,
-    when_solved,
-)
+from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets.pictures import low_precision_training, number_line, running_mean, stalling_sum
 
 torch.set_num_threads(1)
 style.use()
@@ -534,7 +527,6 @@ with when_solved():
     cross_entropy(net(split.x[:32]), split.y[:32]).backward()
     w = torch.cat([p.detach().flatten() for p in net.parameters()])
     grad = torch.cat([p.grad.flatten() for p in net.parameters()])
-    print(f"{'format':<18}{'η|g| < ε/2':>12}{'moved to nearest':>20}{'moved at random':>18}")
     for fl in (4, 6, 8, 10, 12, 14):
         fmt = Fixed(16 - fl, fl)
         stored = round_nearest_even(w, fmt)
@@ -545,6 +537,8 @@ with when_solved():
             for mode in ("nearest", "stochastic")
         ]
         small = (RATE * grad.abs() < fmt.eps / 2).float().mean()
+        if fl == 4:
+            print(f"{'format':<18}{'η|g| < ε/2':>12}{'moved to nearest':>20}{'moved at random':>18}")
         print(f"{fmt!s:<18}{small:>12.1%}{moved[0]:>20.2%}{moved[1]:>18.2%}")
 
 # %% [markdown]

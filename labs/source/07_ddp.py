@@ -31,7 +31,8 @@ from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.train import load
-from hpcdl.widgets import bucket_timeline, ring_passing, style, training, when_solved
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import bucket_timeline, ring_passing, training, training_dashboard
 
 torch.set_num_threads(1)
 style.use()
@@ -763,7 +764,7 @@ with when_solved():
 # 4. Kill a rank. What do the others do? Start again.
 
 # %%
-training.dashboard(cluster)
+training_dashboard.Dashboard(cluster)
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>

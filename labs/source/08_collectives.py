@@ -31,8 +31,9 @@ from torch import Tensor
 from autograder import check
 from hpcdl.collectives import ALL_REDUCE, broadcast, naive_all_reduce, reduce, ring_all_reduce
 from hpcdl.comm import Group, simulate
-from hpcdl.widgets import LiveFigure, message_cost, style, topology, when_solved
-from hpcdl.widgets import best_algorithm as best_map
+from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets.pictures import best_algorithm as best_map
+from hpcdl.widgets.pictures import message_cost, topology
 
 torch.set_num_threads(1)
 style.use()

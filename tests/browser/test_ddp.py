@@ -47,7 +47,7 @@ def test_lab_07_runs_its_pictures_move_and_the_dashboard_obeys(open_lab):
     assert float(accuracy) >= 0.95
 
     # The notebook's engines were stopped by its last cell: the dashboard's own are started here.
-    cell = lab.run_new_cell("board = training.dashboard(Cluster(n=4).start()); board")
+    cell = lab.run_new_cell("board = training_dashboard.Dashboard(Cluster(n=4).start()); board")
     picture = cell.locator("img.widget-image").first
     picture.wait_for(timeout=20_000)
     lab.screenshot("07_dashboard")

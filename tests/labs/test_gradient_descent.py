@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from autograder.authors import build
-from hpcdl.widgets import descent_path, learning_rates
+from hpcdl.widgets.pictures import descent_path, learning_rates
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import itertools
 import matplotlib
 import pytest
 
-from hpcdl.widgets.style import STYLE
+from hpcdl.widgets.kit.style import STYLE
 
 
 @pytest.fixture

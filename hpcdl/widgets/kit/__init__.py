@@ -1,0 +1,1 @@
+"""How a picture works, one concept a file; begin with `explorable`, then `picture` and `canvas`."""

@@ -1,0 +1,28 @@
+"""The pictures of the labs by name: `PICTURES["secant"]()` makes one, and imports its module only then.
+
+A picture is a module with a pure `draw(state, axes)` and an `explorable()` that gives it controls.
+"""
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+
+from hpcdl.widgets.kit.explorable import Explorable
+
+
+def explorable(picture: str, *args, **options) -> Explorable:
+    """Make the picture of that name; some take what the student wrote or measured: see its own `explorable`."""
+    return importlib.import_module(f"{__name__}.{picture}").explorable(*args, **options)
+
+
+_NAMES = (
+    *("secant", "step_error", "surface"),  # calculus
+    *("descent_path", "learning_rates", "shards"),  # gradient descent
+    *("perceptron_plane", "perceptron_lift", "perceptron_mlp"),  # perceptron
+    *("backprop", "gradient_norms", "value_graph"),  # backprop
+    *("sliding_window", "winograd_products", "convolution_race"),  # convolution
+    *("number_line", "running_mean", "stalling_sum", "low_precision_training"),  # stochastic rounding
+    *("ring_passing", "bucket_timeline"),  # ddp
+    *("topology", "message_cost", "best_algorithm"),  # collectives
+)
+PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}

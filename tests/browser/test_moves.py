@@ -1,0 +1,141 @@
+"""Hands that are faster than the pictures: play, and at the same time drag every other control.
+
+JupyterLab sends a control's first message to the kernel's main thread and later ones to a thread of their own.
+"""
+
+import ast
+import itertools
+import json
+import random
+
+import nbformat
+import pytest
+
+from autograder.authors import build
+from hpcdl.widgets.pictures import PICTURES
+
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(600)]
+
+GIVEN = {"message_cost": '{"one message": ([4.0, 4e4, 4e6], [1e-5, 2e-5, 1e-3])}'}
+WATCH = """
+import threading
+from hpcdl.widgets.kit.picture import Picture
+from hpcdl.widgets.pictures import PICTURES
+
+at_work, overlaps, threads, broken, drawings, shown = set(), 0, set(), [], 0, []
+
+def watched(self, state, before=Picture._drawn):
+    global overlaps, drawings
+    me = threading.get_ident()
+    overlaps += bool(at_work - {me})
+    at_work.add(me)
+    try:
+        png = before(self, state)
+    finally:
+        at_work.discard(me)
+    drawings += 1
+    threads.add(me)
+    if "cannot be drawn" in self.caption:
+        broken.append(self.caption)
+    return png
+
+Picture._drawn = watched
+"""
+REPORT = """
+import json
+outdated = []
+for one in shown:
+    seen = one.picture.image.value
+    one.picture.render(one.state)
+    outdated += [] if seen == one.picture.image.value else [one.picture.caption]
+found = {"overlaps": overlaps, "threads": len(threads), "broken": broken, "drawings": drawings, "outdated": outdated}
+print("FOUND", json.dumps(found))
+"""
+
+
+def pictures_of(source) -> list[str]:
+    """The pictures that a lab imports."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in imports if node.module == "hpcdl.widgets.pictures" for alias in node.names]
+    return [name for name in names if name in PICTURES]
+
+
+LABS = {build.slug_of(source): pictures_of(source) for source in build.sources()}
+
+
+def test_every_picture_is_in_a_lab():
+    assert {name for names in LABS.values() for name in names} == set(PICTURES)
+
+
+def notebook_of(names: list[str]) -> str:
+    made = [f"shown.append(PICTURES[{name!r}]({GIVEN.get(name, '')})); shown[-1]" for name in names]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in (WATCH, *made)])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.writes(notebook)
+
+
+class Hand:
+    """Moves the controls of one picture at random, the same way every time, and waits for nothing."""
+
+    def __init__(self, lab, cell):
+        self.lab, self.random = lab, random.Random(0)
+        self.controls = [(self.drag, handle) for handle in cell.get_by_role("slider").all()]
+        self.controls += [(self.select, options) for options in cell.locator("select").all()]
+        self.controls += [(lambda box: box.click(), box) for box in cell.locator("input[type=checkbox]").all()]
+        self.play = cell.locator(".widget-play button").all()[:1]
+
+    def drag(self, handle) -> None:
+        box, mouse = handle.bounding_box(), self.lab.page.mouse
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        mouse.move(x, y)
+        mouse.down()
+        mouse.move(x + self.random.uniform(-90, 90), y, steps=4)
+        mouse.up()
+
+    def select(self, options) -> None:
+        options.select_option(index=self.random.randrange(options.locator("option").count()))
+
+    def move(self, most: int) -> None:
+        """Start to play, then move each pair of controls in turn, `most` moves in all."""
+        for button in self.play:
+            button.click()
+        pairs = itertools.cycle(itertools.permutations(self.controls, 2) if len(self.controls) > 1 else [self.controls])
+        moves = itertools.chain.from_iterable(pairs)
+        for action, control in itertools.islice(moves, most):
+            action(control)
+        for button in self.play:
+            button.click()  # pause
+
+
+def play_and_drag(slug: str, most: int, open_lab, labs) -> dict:
+    """Make `most` moves on the pictures of a lab; what the kernel saw."""
+    names = LABS[slug]
+    (labs / f"{slug}_moves.ipynb").write_text(notebook_of(names), encoding="utf-8")
+    lab = open_lab(f"{slug}_moves.ipynb")
+    lab.run_cell("Picture._drawn = watched", seconds=60)
+    for name in names:
+        code = f"PICTURES['{name}']"
+        lab.run_cell(code, seconds=90)
+        Hand(lab, lab.explorable(code).cell).move(-(-most // len(names)))
+    lab.page.wait_for_timeout(1500)
+    lab._wait(lambda: lab.kernel_state() == "idle", 60, "the pictures to follow")
+    lab.screenshot(f"moves_{slug}")
+    cell = lab.run_new_cell(f"exec({REPORT!r})")
+    return json.loads(cell.locator(".jp-OutputArea-output").text_content().split("FOUND", 1)[1])
+
+
+def is_sound(found: dict) -> None:
+    assert found["threads"] > 1, "the moves came by one thread: this test shows nothing"
+    assert found["drawings"] > 10
+    assert (found["overlaps"], found["broken"], found["outdated"]) == (0, [], [])
+
+
+def test_play_and_drags_on_the_pictures_of_lab_02(open_lab, jupyter):
+    is_sound(play_and_drag("gradient_descent", 45, open_lab, jupyter[1]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slug", LABS)
+def test_two_hundred_moves_on_every_lab(slug, open_lab, jupyter):
+    is_sound(play_and_drag(slug, 200, open_lab, jupyter[1]))

@@ -1,0 +1,51 @@
+"""The registry of pictures: every module with an `explorable` is in it, and each of them draws and says something."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcdl.widgets import pictures
+from hpcdl.widgets.pictures import PICTURES
+
+pytestmark = pytest.mark.labs
+
+SIZES = 4.0 * 8 ** np.arange(8)
+GIVEN = {"message_cost": ({"one message": (SIZES, 8e-6 + SIZES * 2e-10)},)}  # what a picture needs to be made
+every_picture = pytest.mark.parametrize("name", PICTURES)
+
+
+def made(name: str):
+    return PICTURES[name](*GIVEN.get(name, ()))
+
+
+def has_explorable(path: Path) -> bool:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(isinstance(node, ast.FunctionDef) and node.name == "explorable" for node in tree.body)
+
+
+def test_the_registry_names_every_picture():
+    folder = Path(pictures.__file__).parent
+    assert {path.stem for path in folder.glob("[!_]*.py") if has_explorable(path)} == set(PICTURES)
+
+
+@every_picture
+def test_a_picture_says_what_it_shows(name):
+    shown = made(name)
+    assert shown.picture.caption
+    assert "cannot be drawn" not in shown.picture.caption
+    assert shown.picture.image.tooltip == shown.picture.caption
+
+
+@every_picture
+def test_each_control_has_a_label_of_its_own(name):
+    labels = [label(control) for control in made(name).controls.values()]
+    assert all(labels)
+    assert len(set(labels)) == len(labels), labels
+
+
+def label(control) -> str:
+    """What stands beside a control; of a slider with buttons, beside the slider."""
+    bar = next((part for part in getattr(control, "children", ()) if hasattr(part, "readout")), control)
+    return getattr(bar, "description", "") or getattr(bar, "help", "")
