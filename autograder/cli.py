@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hpcdl import machine
+
 from . import exercises
 from .outputs import cli as outputs
 
@@ -77,7 +79,7 @@ def grade(
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
             secret = grading.course_secret(out, secret_file)
-            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or batch.cores(), mpi):
+            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi):
                 done.append((submission, result))
                 bar.update(task, advance=1, description=escape(result.student[:30]))
             results = grading.newest_of_each(done)

@@ -17,7 +17,7 @@ import signal
 import socket
 from pathlib import Path
 
-from . import mpi_rank, protocol, sandbox
+from . import mpi_rank, namespaces, protocol, sandbox
 from .peer import mark_of
 from .protocol import Frame, ProtocolError, UnsendableError
 from .worker import Worker, text_of
@@ -29,7 +29,7 @@ def serve(descriptor: int, walls: str) -> None:
 
     torch.set_num_threads(1)
     preload()
-    sandbox.end_with_parent()
+    namespaces.end_with_parent()
     sandbox.adopt_orphans()
     sock = socket.socket(fileno=descriptor)
     workers: set[int] = set()
@@ -86,7 +86,7 @@ def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: st
     status = 1
     try:
         os.setpgid(0, 0)
-        sandbox.end_with_parent()
+        namespaces.end_with_parent()
         sock.close()
         if place:
             mpi_rank.join(descriptors[1], *place, keep=descriptors[0])

@@ -16,7 +16,7 @@ LEVELS = [
     {"hpcdl.ddp", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.numerics", "hpcdl.data"},
-    {"hpcdl.lazy", "hpcdl.machine"},
+    {"hpcdl.files", "hpcdl.lazy", "hpcdl.machine"},
 ]
 LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}
 

@@ -3,6 +3,7 @@
 They are taken again when the processor, torch, Numba, the number of threads or the data type is another.
 """
 
+import contextlib
 import json
 import time
 from functools import cache, partial
@@ -13,6 +14,7 @@ import torch
 
 from hpcdl.conv import auto
 from hpcdl.conv.problem import Problem
+from hpcdl.files import write_whole
 from hpcdl.machine import processor
 
 ROUNDS = 3  # at least, of each sample
@@ -114,10 +116,6 @@ def _read() -> dict:
 def _write(known: dict) -> None:
     """All of the file or nothing, and no error where there is no place to write: then it is measured again."""
     file = _file()
-    part = file.with_suffix(f".{time.time_ns()}.part")
-    try:
+    with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(known, indent=1))
-        part.replace(file)
-    except OSError:
-        return
+        write_whole(file, json.dumps(known, indent=1))

@@ -22,6 +22,7 @@ from hpcdl.ddp.momentum import Momentum
 from hpcdl.ddp.overlapped import DistributedDataParallel
 from hpcdl.ddp.sampler import ShardedSampler
 from hpcdl.ddp.train import accuracy, load, take_step
+from hpcdl.files import write_whole
 from hpcdl.nn.lenet import lenet5
 
 NAP = 0.1  # seconds between two looks at the file while paused
@@ -37,9 +38,7 @@ class Hand(NamedTuple):
 
     def write(self, path: str | Path) -> None:
         """Put it into the file in one moment."""
-        part = Path(f"{path}.part")
-        part.write_text(json.dumps(self))
-        part.replace(path)
+        write_whole(path, json.dumps(self), durable=False)
 
     @classmethod
     def read(cls, path: str | Path) -> "Hand":

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from hpcdl.cluster.processes import cores
 from hpcdl.cost import collectives, scaling
 from hpcdl.cost.alpha_beta import Fit, fit_collective
 from hpcdl.ddp.live import Settings, all_reduce_seconds, train_live
+from hpcdl.machine import cores
 from hpcdl.nn.networks import lenet5
 from hpcdl.widgets import style
 

@@ -23,7 +23,7 @@ ANSWER = "def mse_loss(w, X, y):\n    return ((X @ w - y) ** 2).mean()\n"
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote):
     monkeypatch.setattr("autograder.batch.Zygote", lambda: contextlib.nullcontext(zygote))
-    monkeypatch.setattr("autograder.batch.cores", lambda: 1)
+    monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_a_million_files_end_at_the_bound_and_vanish_with_the_worker(remote):
 def test_weak_isolation_is_refused_for_a_folder_unless_it_is_allowed(tmp_path, write_notebook, monkeypatch):
     write_notebook("ada.ipynb", "x = 1")
     monkeypatch.setattr(sandbox, "tier", lambda: "weak")
-    monkeypatch.setattr("autograder.batch.cores", lambda: 1)
+    monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
     command = ["grade", str(tmp_path / "submissions"), "--out", str(tmp_path / "results")]
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 4

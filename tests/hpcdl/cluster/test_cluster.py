@@ -122,7 +122,7 @@ def test_engines_stand_in_the_notebooks_folder_and_find_its_modules(cluster, tmp
 
 
 def test_threads_fit_the_cores(cluster):
-    from hpcdl.cluster.processes import cores
+    from hpcdl.machine import cores
 
     def threads(comm):
         return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]
