@@ -61,7 +61,7 @@ docs: .venv/.installed-test
 	@echo "Open docs/_build/index.html"
 
 bench: .venv/.installed-test
-	@$(BIN)/hpcdl bench
+	@$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis artifacts
