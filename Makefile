@@ -19,12 +19,14 @@ help:
 	@echo "make docs       build the site into docs/_build"
 	@echo "make bench      measure, beside the peers"
 
-# pip compiles what it installs on one core: here all do it. Some packages hold files for other Pythons: never mind.
+# pip compiles what it installs on one core: here all do it, and only what every kernel and test imports. The rest is
+# compiled when it is first imported. Some packages hold files for other Pythons: never mind.
+COMPILED := torch numpy sympy numba llvmlite matplotlib IPython jedi ipykernel jupyter_client ipyparallel nbformat _pytest
 define INSTALL
 	@echo "Preparing .venv (the first time this takes a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(PIP) --no-compile $(TORCH_$(TORCH)) -e '.$(1)'
-	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/testing/' .venv/lib || true
+	@cd .venv/lib/python3*/site-packages && "$(CURDIR)/$(BIN)/python" -m compileall -qq -j 0 -x '/tests?/' $(COMPILED) || true
 	@touch $@
 endef
 

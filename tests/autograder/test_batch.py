@@ -68,6 +68,7 @@ def imports_torch(process: psutil.Process) -> bool:
     return False
 
 
+@pytest.mark.labs  # one that is killed later is asked in the first tier
 def test_lanes_whose_grader_is_killed_while_they_begin_end_too(tmp_path, write_notebook):
     for name in ("ada", "ben"):
         write_notebook(f"{name}.ipynb", "x = 1", hpcdl={"lab": "gradient_descent"})
