@@ -49,7 +49,7 @@ def rows(out):
         return list(csv.DictReader(file))
 
 
-def wait_for(condition, seconds=90):
+def wait_for(condition, seconds=240):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"
