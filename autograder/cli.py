@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
+from hpcdl import machine
 
 from . import exercises
 
@@ -78,7 +79,7 @@ def grade(
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
             secret = seeds.course_secret(out, secret_file)
-            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or batch.cores(), mpi):
+            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi):
                 done.append((submission, result))
                 bar.update(task, advance=1, description=escape(result.student[:30]))
             results = grades.newest_of_each(done)

@@ -1,7 +1,7 @@
 """All-reduce on two ranks: our algorithms over MPI beside MPI_Allreduce and gloo; and the simulator's own time.
 
-    python benchmarks/collectives.py            # minutes; prints tables, writes benchmarks/results/collectives.json
-    python benchmarks/collectives.py --quick    # seconds: to see that it works, not to be quoted
+    python -m benchmarks collectives            # minutes; prints tables, writes benchmarks/results/collectives.json
+    python -m benchmarks collectives --quick    # seconds: to see that it works, not to be quoted
 
 Every competitor runs in the same two processes, in turns that rotate, on the same tensor: first on a plain one, then on
 one of `comm.empty`, which the two ranks share, where it is long enough for that. Our algorithms run in their fast form
@@ -17,13 +17,14 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import pair
 import torch
 import typer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness import pair, results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.collectives import ALL_REDUCE, FAST, ring_all_reduce
 from hpcdl.comm import simulate
@@ -69,9 +70,8 @@ def _compete(mpi, competitors: dict, x: torch.Tensor, repeats: int, times: Times
     for name, f in competitors.items():
         _check(name, f, x, mpi)
         times[name][x.nbytes] = []
-    names = list(competitors)
     for repeat in range(repeats):
-        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+        for name in rotated(competitors, repeat):
             times[name][x.nbytes].append(_measure(mpi, competitors[name], x, calls[name]))
 
 
@@ -115,7 +115,7 @@ def _check(name, f, x, mpi) -> None:
 
 def run_pair(malloc: str, sizes: list[int], repeats: int) -> dict[str, Times]:
     """The times of one pair of processes, by tensor."""
-    found = pair.run(__file__, sizes, repeats, env={**os.environ, **MALLOC[malloc]})
+    found = pair.run(__name__, sizes, repeats, env={**os.environ, **MALLOC[malloc]})
     return {
         tensor: {name: {int(nbytes): values for nbytes, values in column.items()} for name, column in times.items()}
         for tensor, times in found.items()
@@ -237,13 +237,10 @@ def _us(seconds: float) -> str:
 
 def main(
     quick: Annotated[bool, typer.Option(help="Three sizes, one round, no simulator of 1,024 ranks.")] = False,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/collectives.json"),
-    worker: Annotated[str | None, typer.Option(hidden=True)] = None,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Measure all-reduce on two ranks beside its peers, and the simulator."""
-    if worker:
-        pair.answer(worker, work)
-        return
+    out = results.file("collectives", quick, out)
     console = Console()
     machine = describe() | {"mpi": find_launcher().mpi}
     console.print_json(json.dumps(machine))
@@ -258,10 +255,5 @@ def main(
         console.print(table_of_ratios(rows, tensor))
     console.print(table_of_promises(kept, simulated))
     findings = {"machine": machine, "seconds": times, "ratios": rows, "promises": kept, "simulator": simulated}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(findings, indent=1))
+    results.save(findings, out)
     console.print(f"All measurements: {out}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,8 +1,9 @@
 """Convolution layers of well-known networks: our algorithms beside torch's, in both of its memory formats.
 
-    python benchmarks/convolution.py                                     # minutes; all layers, 1 and 2 threads
-    python benchmarks/convolution.py --layers "VGG conv3_2" --threads 2 --seconds 3
-    python benchmarks/convolution.py --report                            # tables and plot of what was measured before
+    python -m benchmarks convolution                                     # minutes; all layers, 1 and 2 threads
+    python -m benchmarks convolution --quick                             # seconds: to see that it works
+    python -m benchmarks convolution --layers "VGG conv3_2" --threads 2 --seconds 3
+    python -m benchmarks convolution --report                            # tables and plot of what was measured before
 
 Competitors take turns that rotate. Each algorithm gets its image in the layout it likes and filters prepared, as torch
 gets an image in its format; names that end in "+ filters" transform the filters in each call. The peer is always the
@@ -19,35 +20,25 @@ from typing import Annotated
 
 import torch
 import typer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import conv2d as torch_conv2d
 
+from benchmarks.harness import results
+from benchmarks.harness.layers import LAYERS
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated
+from benchmarks.harness.turns import seconds as seconds_of
 from hpcdl.conv import ALGORITHMS, Problem, conv2d, prepare, quickest
 
-LAYERS = {
-    "AlexNet conv1": Problem(8, 3, 227, 227, 96, 11, 11, stride=4),
-    "AlexNet conv2": Problem(8, 96, 27, 27, 256, 5, 5, padding=2, groups=2),
-    "VGG conv1_2": Problem(2, 64, 224, 224, 64, 3, 3, padding=1),
-    "VGG conv3_2": Problem(8, 256, 56, 56, 256, 3, 3, padding=1),
-    "VGG conv4_2": Problem(8, 512, 28, 28, 512, 3, 3, padding=1),
-    "VGG conv5_2": Problem(8, 512, 14, 14, 512, 3, 3, padding=1),
-    "ResNet 64@56": Problem(8, 64, 56, 56, 64, 3, 3, padding=1),
-    "ResNet 128@28": Problem(8, 128, 28, 28, 128, 3, 3, padding=1),
-    "ResNet 256@14": Problem(8, 256, 14, 14, 256, 3, 3, padding=1),
-    "ResNet 512@7": Problem(8, 512, 7, 7, 512, 3, 3, padding=1),
-    "depthwise 31x31": Problem(8, 128, 56, 56, 128, 31, 31, padding=15, groups=128),
-    "dense 13x13": Problem(8, 64, 64, 64, 64, 13, 13, padding=6),
-}
 PEERS = ("torch", "torch channels_last")
 AUTO = ("auto", "auto channels_last")
 LIKES_CHANNELS_LAST = ("direct", "im2col", "winograd_2x2", "winograd_4x4")
-RESULTS = Path(__file__).parent / "results" / "convolution.json"
 WITH_FILTERS = ("winograd_4x4", "fft")
 WIDTH = 190  # characters that a row of the table needs
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 ROUNDS = 5  # at least
+QUICK = "ResNet 256@14,ResNet 512@7"
 SLOW = 8.0  # times the fastest: measured in the first rounds only
 ERRORS = {"winograd_4x4": 3e-5, "direct": 2e-6, "im2col": 2e-6, "winograd_2x2": 2e-6, "fft": 2e-6}
 
@@ -88,21 +79,13 @@ def measure(problem: Problem, seconds: float) -> Row:
     errors = {name: _error(call()[:1], exact) for name, call in calls.items()}  # and warmed up
     end, turn = time.perf_counter() + seconds, 0
     while turn < ROUNDS or time.perf_counter() < end:
-        names = list(calls)
-        names = names[turn % len(names) :] + names[: turn % len(names)]
-        for name in names:
-            times[name].append(_seconds(calls[name]))
+        for name in rotated(calls, turn):
+            times[name].append(seconds_of(calls[name]))
         fastest = min(map(min, times.values()))
         calls = {name: call for name, call in calls.items() if turn < 1 or min(times[name]) < SLOW * fastest}
         turn += 1
     found = {name: _summary(values) | {"error": errors[name]} for name, values in times.items()}
     return {"times": found, "chosen": chosen, "machine": describe()}
-
-
-def _seconds(call) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
 
 
 def _summary(values: list[float]) -> dict:
@@ -219,13 +202,15 @@ def main(
     layers: Annotated[str, typer.Option(help="Names, or parts of names, with commas between; default: all.")] = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, with commas between.")] = "1,2",
     seconds: Annotated[float, typer.Option(help="For each layer and number of threads, at least five rounds.")] = 6.0,
-    out: Annotated[Path, typer.Option(help="The JSON file; it is added to.")] = Path(
-        "benchmarks/results/convolution.json"
-    ),
+    quick: Annotated[bool, typer.Option(help="Two small layers, a tenth of a second each.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The JSON file; it is added to.")] = None,
     report: Annotated[bool, typer.Option("--report", help="Measure nothing; show what the file holds.")] = False,
 ) -> None:
     """Measure convolution layers beside torch."""
     console = Console(width=max(WIDTH, Console().width))
+    out = results.file("convolution", quick, out)
+    if quick:
+        layers, seconds = layers or QUICK, 0.1
     found = json.loads(out.read_text()) if out.exists() else {}
     wanted = [name for name in LAYERS if any(part.strip().lower() in name.lower() for part in layers.split(","))]
     for count in [] if report else threads.split(","):
@@ -233,21 +218,12 @@ def main(
         for name in wanted:
             rows = found.setdefault(count, {}).setdefault("layers", {})
             rows[name] = measure(LAYERS[name], seconds)
-            _save(found, out)  # now: a long run may be cut off
+            results.save(found, out)  # now: a long run may be cut off
             console.print(f"{count} thread(s), {name}: auto {speed(rows[name], 'auto'):.2f}x")
     for count, part in found.items():
         part["layers"] = {name: part["layers"][name] for name in LAYERS if name in part["layers"]}
         part["promises"] = promises(part["layers"])
         console.print(table_of_speeds(count, part["layers"]), table_of_promises(count, part["promises"]))
         plot(count, part["layers"], out.with_name(f"{out.stem}-{count}.png"))
-    _save(found, out)
+    results.save(found, out)
     console.print(f"All measurements: {out}")
-
-
-def _save(found: dict, out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=1))
-
-
-if __name__ == "__main__":
-    typer.run(main)

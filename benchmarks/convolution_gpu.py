@@ -1,7 +1,7 @@
 """Convolution kernels on a GPU beside cuDNN (MIOpen on AMD) in both of its memory formats; nothing without a GPU.
 
-    python benchmarks/convolution_gpu.py                  # minutes, most of them for trying tiles
-    python benchmarks/convolution_gpu.py --quick          # two layers, one type: to see that it works, not to be quoted
+    python -m benchmarks convolution_gpu                  # minutes, most of them for trying tiles
+    python -m benchmarks convolution_gpu --quick          # two layers, one type: to see that it works, not to be quoted
 
 Competitors take turns that rotate, timed by events on the device, each after the L2 cache was overwritten; images and
 filters are in the layout that each likes, and Winograd's filters are transformed before. The peer is the better of
@@ -9,7 +9,6 @@ cuDNN's two formats, with cuDNN free to try its own algorithms (torch.backends.c
 """
 
 import dataclasses
-import json
 import math
 import statistics
 from collections.abc import Callable
@@ -18,12 +17,14 @@ from typing import Annotated
 
 import torch
 import typer
-from convolution import LAYERS
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import conv2d as torch_conv2d
 
+from benchmarks.harness import results
+from benchmarks.harness.layers import LAYERS
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated
 from hpcdl.conv import Problem
 
 BATCH = 32
@@ -99,8 +100,7 @@ def measure(problem: Problem, kind: str, way: str, rounds: int) -> Times:
     for call in [*calls.values()] * 2:
         call()
     for turn in range(rounds):
-        names = list(calls)
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in rotated(calls, turn):
             flush.zero_()
             times[name].append(_seconds(calls[name]))
     return {
@@ -136,7 +136,7 @@ def speed(times: Times, name: str, statistic: str = "median") -> float:
     return min(times[peer][statistic] for peer in PEERS) / times[name][statistic]
 
 
-def promises(rows: Rows) -> list[tuple[str, float, float | None]]:
+def promises(rows: Rows) -> list[dict]:
     """What is promised, at least how much, and what was measured: None where nothing was."""
     three = [
         speed(rows[layer][kind]["forward"], "implicit")
@@ -146,16 +146,18 @@ def promises(rows: Rows) -> list[tuple[str, float, float | None]]:
     ]
     large = [speed(ways["forward"], "depthwise") for ways in rows.get("depthwise 31x31", {}).values()]
     mean = math.exp(statistics.mean(map(math.log, three))) if three else None
-    return [
+    found = [
         ("implicit product, fp16 and bf16, 3x3 layers, geometric mean", 0.75, mean),
         ("implicit product, fp16 and bf16, the slowest 3x3 layer", 0.5, min(three, default=None)),
         ("depthwise 31x31, the slowest type", 2.0, min(large, default=None)),
     ]
+    return [dict(zip(("what", "promised", "measured"), row, strict=True)) for row in found]
 
 
 def table_of_promises(rows: Rows) -> Table:
     table = Table("promise: times as fast as cuDNN", "promised", "measured", "kept", title="Promises, on a GPU")
-    for what, least, measured in promises(rows):
+    for row in promises(rows):
+        what, least, measured = row.values()
         shown = (NOT_MEASURED, "–") if measured is None else (f"{measured:.2f}", "yes" if measured >= least else "NO")
         table.add_row(what, f"{least:g}", *shown)
     return table
@@ -176,7 +178,7 @@ def table_of_speeds(rows: Rows) -> Table:
 def main(
     quick: Annotated[bool, typer.Option("--quick", help="Two layers in half precision, five rounds.")] = False,
     rounds: Annotated[int, typer.Option(help="Measurements of each competitor.")] = 50,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/convolution_gpu.json"),
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Measure the convolution kernels beside cuDNN, where there is a GPU."""
     console = Console()
@@ -193,10 +195,6 @@ def main(
             rows.setdefault(layer, {})[kind] = found
             console.print(f"{layer}, {kind}: measured", style="dim")
     console.print(table_of_speeds(rows), table_of_promises(rows))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"machine": machine, "batch": BATCH, "rows": rows, "promises": promises(rows)}, indent=1))
+    out = results.file("convolution_gpu", quick, out)
+    results.save({"machine": machine, "batch": BATCH, "rows": rows, "promises": promises(rows)}, out)
     console.print(f"All measurements: {out}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

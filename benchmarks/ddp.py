@@ -1,7 +1,7 @@
 """Data-parallel steps on two ranks: ours beside torch's DistributedDataParallel, an all-reduce per tensor, one process.
 
-    python benchmarks/ddp.py                 # three minutes; prints tables, writes benchmarks/results/ddp.json
-    python benchmarks/ddp.py --quick         # seconds: to see that it works, not to be quoted
+    python -m benchmarks ddp                 # three minutes; prints tables, writes benchmarks/results/ddp.json
+    python -m benchmarks ddp --quick         # seconds: to see that it works, not to be quoted
 
 Every competitor trains its own copy of the same model in the same two processes, one thread each, in turns that rotate.
 A time is that of the slower rank. "local" is rank 0 alone while rank 1 sleeps; "two local" are both at the same time,
@@ -16,21 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import pair
 import torch
 import typer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from benchmarks.harness import pair, results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.networks import MODELS
+from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.cost import alpha_beta, collectives
 from hpcdl.cost.scaling import Gradient, capped, iteration
 from hpcdl.ddp import DistributedDataParallel
-from hpcdl.nn.lenet import lenet5
 from hpcdl.training.momentum import Momentum
 
 MB = 2**20
@@ -44,43 +45,6 @@ PROMISES = [  # model, competitor, at least so many times as fast
     ("LeNet", "local", 1 / 1.05),
     ("MLP", "local", 1 / 1.15),
 ]
-
-
-# -- models -----------------------------------------------------------------------------------------------------------
-
-
-def mlp() -> nn.Module:
-    """784-2048-2048-10: 5.8 M weights, and little work for each."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)
-    )
-
-
-class Block(nn.Module):
-    """Two 3x3 convolutions and a way past them."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int):
-        super().__init__()
-        self.one, self.two = (
-            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
-        )
-        self.norm_one, self.norm_two = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
-        self.past = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if stride > 1 else nn.Identity()
-
-    def forward(self, x):
-        h = torch.relu(self.norm_one(self.one(x)))
-        return torch.relu(self.norm_two(self.two(h)) + self.past(x))
-
-
-def resnet() -> nn.Module:
-    """A residual network of 8 layers for 32 x 32 images (He et al. 2016, section 4.2, n = 1): 78 k weights."""
-    blocks = [Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2)]
-    stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-
-
-MODELS = {"LeNet": (lenet5, (64, 1, 28, 28)), "MLP": (mlp, (64, 1, 28, 28)), "ResNet": (resnet, (16, 3, 32, 32))}
 
 
 # -- in each of the two processes -------------------------------------------------------------------------------------
@@ -139,8 +103,7 @@ def work(rounds: int, steps: int) -> dict:
         arms = competitors(model, comm)
         times = {name: [] for name in arms}
         for number in range(rounds):
-            names = list(arms)
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            for name in rotated(arms, number):
                 times[name] += time_steps(arms[name], steps, comm, alone=name == "local")
         same_weights(arms)
         found["steps"][model] = times
@@ -274,28 +237,20 @@ def table_of_promises(kept: list[dict]) -> Table:
 
 def main(
     quick: Annotated[bool, typer.Option(help="Two rounds of two steps.")] = False,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/ddp.json"),
-    worker: Annotated[str | None, typer.Option(hidden=True)] = None,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Measure data-parallel steps on two ranks beside their peers."""
-    if worker:
-        pair.answer(worker, work)
-        return
+    out = results.file("ddp", quick, out)
     console = Console()
     machine = describe() | {"mpi": find_launcher().mpi}
     console.print_json(json.dumps(machine))
-    found = pair.run(__file__, *((2, 2) if quick else (25, 4)))
+    found = pair.run(__name__, *((2, 2) if quick else (25, 4)))
     rows, curve = ratios(found["steps"]), predictions(found)
     kept = promises(rows, curve)
     for model, times in found["steps"].items():
         console.print(table_of_times(model, times))
     console.print(table_of_curve(curve))
     console.print(table_of_promises(kept))
-    out.parent.mkdir(parents=True, exist_ok=True)
     everything = {"machine": machine, **found, "ratios": rows, "curve": curve, "promises": kept}
-    out.write_text(json.dumps(everything, indent=1) + "\n")
+    results.save(everything, out)
     console.print(f"All measurements: {out}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

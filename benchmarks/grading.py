@@ -1,8 +1,8 @@
 """Grading: our submissions per second beside nbgrader's and otter's, and what the walls, loops and deadlocks cost.
 
-    python benchmarks/grading.py                     # minutes; prints a table, writes benchmarks/results/grading.json
-    python benchmarks/grading.py --only peers        # one part: peers, lanes, walls, trouble
-    python benchmarks/grading.py --quick             # to see that it works, not to be quoted
+    python -m benchmarks grading                     # minutes; prints a table, writes benchmarks/results/grading.json
+    python -m benchmarks grading --only peers        # one part: peers, lanes, walls, trouble
+    python -m benchmarks grading --quick             # to see that it works, not to be quoted
 
 All grade the same notebook of five exercises by the same assertions, in turns that rotate, and must agree on the
 scores. otter-grader runs in an environment of its own, which is made in artifacts/peers where --otter names none.
@@ -18,12 +18,9 @@ import types
 from pathlib import Path
 from typing import Annotated
 
-import grading_peers as peers
 import nbformat
 import torch
 import typer
-from grading_peers import ASSERTIONS, POINTS, SLUG, AbsentError, Peer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +34,11 @@ from autograder.grading.store import Store
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import sandbox
 from autograder.walls.zygote import Zygote
+from benchmarks.harness import results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated
+from benchmarks.peers import grading as peers
+from benchmarks.peers.grading import ASSERTIONS, POINTS, SLUG, AbsentError, Peer
 
 SECRET = b"benchmark"
 STUDENTS = {"right": False, "wrong": True}  # whose last exercise is wrong
@@ -109,7 +111,7 @@ def in_turns(competitors: list[Peer], rounds: int) -> dict[str, list[float]]:
     """Each grades each student once a round; the first round warms up and proves that all find the same scores."""
     seconds: dict[str, list[float]] = {peer.name: [] for peer in competitors}
     for turn in range(rounds + 1):
-        for peer in competitors[turn % len(competitors) :] + competitors[: turn % len(competitors)]:
+        for peer in rotated(competitors, turn):
             for student in STUDENTS if turn == 0 else ["right"] * (10 if peer.name == "ours" else 1):
                 taken, score = peer.grade(student)
                 if score != SCORES[student]:
@@ -251,10 +253,10 @@ def main(
     otter: Annotated[Path, typer.Option(help="The Python of an environment with otter-grader 7.0.0.")] = Path(
         "artifacts/peers/otter/bin/python"
     ),
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = Path("benchmarks/results/grading.json"),
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Measure grading beside its peers, and what its promises say."""
-    console, size = Console(), 0.1 if quick else 1
+    console, size, out = Console(), 0.1 if quick else 1, results.file("grading", quick, out)
     module = types.ModuleType(f"autograder.exercises.{SLUG}")
     module.lab, sys.modules[module.__name__] = five(), module
     exercises.LABS = (*exercises.LABS, SLUG)
@@ -272,10 +274,5 @@ def main(
                 found[name] = measure(Path(folder))
     found["promises"] = promises(found)
     show(found, console)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=1))
+    results.save(found, out)
     console.print(f"All measurements: {out}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,13 +1,12 @@
 """Each solved lab, run top to bottom as tests do: its seconds, and the memory of its kernel and engines together.
 
-    python benchmarks/labs.py                        # every lab; prints a table, writes benchmarks/results/labs.json
-    python benchmarks/labs.py 05 ddp                 # some, by number or slug
+    python -m benchmarks labs                        # every lab; prints a table, writes benchmarks/results/labs.json
+    python -m benchmarks labs 05 ddp                 # some, by number or slug
 
 Memory is the proportional set size of all processes that the lab started, the highest of a sample each half second:
 pages that processes share are counted once.
 """
 
-import json
 import os
 import tempfile
 import threading
@@ -20,15 +19,16 @@ from typing import Annotated
 import nbclient
 import psutil
 import typer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 
 from autograder.authors import build
+from benchmarks.harness import results
+from benchmarks.harness.machine import describe
 
-OUT = Path("benchmarks/results/labs.json")
 LIMITS = {"seconds": 60, "megabytes": 700}
 SAMPLE_SECONDS = 0.5
+QUICK = "01"
 
 
 def memory_of_children() -> float:
@@ -91,17 +91,17 @@ def promise(row: dict) -> dict:
     }
 
 
-def main(labs: Annotated[list[str] | None, typer.Argument()] = None, out: Path = OUT) -> None:
+def main(
+    labs: Annotated[list[str] | None, typer.Argument(help="Numbers or slugs (default: all).")] = None,
+    quick: Annotated[bool, typer.Option(help=f"Lab {QUICK} alone.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
+) -> None:
     """Measure, print, write."""
     table = Table("lab", f"seconds (< {LIMITS['seconds']})", f"MB (< {LIMITS['megabytes']})")
     machine, rows = describe(), []
-    for slug in chosen(labs or []):
+    for slug in chosen(labs or ([QUICK] if quick else [])):
         rows.append(measure(slug))
         table.add_row(*map(str, rows[-1].values()))
     Console().print(table)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"machine": machine, "labs": rows, "promises": list(map(promise, rows))}, indent=1))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+    findings = {"machine": machine, "labs": rows, "promises": list(map(promise, rows))}
+    results.save(findings, results.file("labs", quick, out))

@@ -1,27 +1,26 @@
 """Training in 16-bit fixed point, to nearest and stochastically, beside float32: accuracy on digits over five seeds.
 
-    python benchmarks/low_precision.py               # minutes; LeNet, ten epochs
-    python benchmarks/low_precision.py --quick       # seconds: to see that it works, not to be quoted
+    python -m benchmarks low_precision               # minutes; LeNet, ten epochs
+    python -m benchmarks low_precision --quick       # seconds: to see that it works, not to be quoted
 
 A seed decides the initial weights, the order of the images and the random bits, and is the same for the three
 arithmetics. Accuracies are of held-out images after the last epoch.
 """
 
-import json
 import statistics
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness import results
+from benchmarks.harness.machine import describe
 from hpcdl.data import Split, digits
 from hpcdl.nn.low_precision import NETWORKS, Precision, fresh, train
 from hpcdl.numerics.rounding import Fixed
 
-RESULTS = Path(__file__).parent / "results" / "low_precision.json"
 WORD = Fixed(8, 8)
 ARITHMETICS = {
     "float32": Precision(),
@@ -73,7 +72,7 @@ def table(found: Accuracies, title: str) -> Table:
 
 def main(
     quick: Annotated[bool, typer.Option(help="An MLP, one seed, two epochs.")] = False,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Train in each arithmetic."""
     setting = {"network": "lenet", "seeds": 5, "epochs": 10, "lr": 0.01, "momentum": 0.9}
@@ -89,9 +88,4 @@ def main(
         "accuracies": found,
         "promises": rows(found),
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(findings, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    typer.run(main)
+    results.save(findings, results.file("low_precision", quick, out))

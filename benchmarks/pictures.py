@@ -1,33 +1,28 @@
 """Drawing one move of a slider: our pictures beside matplotlib's two ways, in turns, the same draw function in each.
 
-    python benchmarks/pictures.py            # two minutes; prints a table, writes benchmarks/results/pictures.json
-    python benchmarks/pictures.py --quick    # seconds: to see that it works
+    python -m benchmarks pictures            # two minutes; prints a table, writes benchmarks/results/pictures.json
+    python -m benchmarks pictures --quick    # seconds: to see that it works
 
 `anew` makes a figure for each move, as `interact` with pyplot does; `cleared` keeps one figure, clears its axes and
 draws all of it. All end with a PNG. What the page adds is timed in Chromium, by `pytest -s tests/browser`.
 """
 
-import io
 import itertools
-import json
 import statistics
-import time
 from pathlib import Path
 from typing import Annotated
 
-import matplotlib
 import typer
-from machine import describe
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hpcdl.widgets.kit.style import STYLE
+from benchmarks.harness import results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import seconds
+from benchmarks.peers.drawing import Anew, Cleared
 from hpcdl.widgets.pictures import PICTURES
 
-OUT = Path("benchmarks/results/pictures.json")
 MOVED = {  # picture: the control that is moved
     "secant": "h",
     "step_error": "h",
@@ -44,47 +39,6 @@ MOVED = {  # picture: the control that is moved
 }
 WAYS = ("ours", "cleared", "anew")
 WARM = 3  # moves before those that count
-
-
-class Cleared:
-    """One figure of matplotlib's own: its axes are cleared, and all of it is drawn."""
-
-    def __init__(self, picture):
-        self.draw = picture.draw
-        self.figure, self.axes = _like(picture.figure, picture.axes)
-
-    def render(self, state: dict) -> None:
-        with matplotlib.rc_context(STYLE):
-            for axes in self.figure.axes:
-                axes.clear()
-            for text in list(self.figure.texts):
-                text.remove()
-            _write(self.figure, self.draw(state, self.axes))
-
-
-class Anew:
-    """A new figure each time."""
-
-    def __init__(self, picture):
-        self.draw, self.figure, self.axes = picture.draw, picture.figure, picture.axes
-
-    def render(self, state: dict) -> None:
-        with matplotlib.rc_context(STYLE):
-            figure, axes = _like(self.figure, self.axes)
-            _write(figure, self.draw(state, axes))
-
-
-def _like(figure: Figure, axes):
-    """A new figure of that size with axes of those names, places and projections."""
-    new = Figure(figsize=figure.get_size_inches())
-    FigureCanvasAgg(new)
-    add = lambda old: new.add_axes(old.get_position().bounds, projection=old.name)  # noqa: E731 - used twice, below
-    return new, {name: add(old) for name, old in axes.items()} if isinstance(axes, dict) else add(axes)
-
-
-def _write(figure: Figure, sentence: str | None) -> None:
-    figure.text(0.015, 0.06, str(sentence or ""), va="center", parse_math=False)
-    figure.savefig(io.BytesIO(), format="png")
 
 
 def states(explorable, control: str) -> list[dict]:
@@ -112,9 +66,7 @@ def measure(name: str, moves: int) -> dict:
     shown = states(explorable, MOVED[name])
     for state in itertools.islice(itertools.cycle(shown), WARM + moves):
         for way, drawn in ways.items():
-            begin = time.perf_counter()
-            drawn.render(state)
-            times[way].append(1e3 * (time.perf_counter() - begin))
+            times[way].append(1e3 * seconds(lambda drawn=drawn, state=state: drawn.render(state)))
     return {way: values[-moves:] for way, values in times.items()}
 
 
@@ -129,7 +81,11 @@ def promise(name: str, row: dict) -> dict:
     }
 
 
-def main(names: Annotated[list[str] | None, typer.Argument()] = None, quick: bool = False, out: Path = OUT) -> None:
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Pictures (default: all).")] = None,
+    quick: Annotated[bool, typer.Option(help="Two pictures, five moves.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
+) -> None:
     """Measure, print, write."""
     machine, moves = describe(), 5 if quick else 20
     chosen = names or list(MOVED)[: 2 if quick else None]
@@ -138,11 +94,7 @@ def main(names: Annotated[list[str] | None, typer.Argument()] = None, quick: boo
     for name, row in found.items():
         table.add_row(name, *(f"{min(row[way]):.1f} / {statistics.median(row[way]):.1f}" for way in WAYS))
     Console().print(table)
-    out.parent.mkdir(parents=True, exist_ok=True)
     rows = [promise(name, row) for name, row in found.items()]
     rounded = {name: {way: [round(t, 2) for t in ts] for way, ts in row.items()} for name, row in found.items()}
-    out.write_text(json.dumps({"machine": machine, "milliseconds": rounded, "promises": rows}, indent=1))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+    findings = {"machine": machine, "milliseconds": rounded, "promises": rows}
+    results.save(findings, results.file("pictures", quick, out))

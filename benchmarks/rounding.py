@@ -1,16 +1,14 @@
 """Stochastic rounding beside a copy and its peers: plain torch, torchao, qtorch; and on a GPU beside its bandwidth.
 
-    python benchmarks/rounding.py                    # a minute; 2^24 elements, 1 and 2 threads
-    python benchmarks/rounding.py --quick            # seconds: to see that it works, not to be quoted
+    python -m benchmarks rounding                    # a minute; 2^24 elements, 1 and 2 threads
+    python -m benchmarks rounding --quick            # seconds: to see that it works, not to be quoted
 
 Competitors take turns that rotate; outputs of ours and of the copy are memory that is there already, as in training,
 while the peers offer no such thing. torchao and qtorch take part where they are installed (`pip install torchao qtorch
 ninja`; qtorch compiles itself when it is imported), and are said to be absent where not.
 """
 
-import json
 import statistics
-import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,10 +16,13 @@ from typing import Annotated
 
 import torch
 import typer
-from machine import describe
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness import results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated, seconds
+from benchmarks.peers.rounding import find_peers, frugal_torch, plain_torch
 from hpcdl.kernels.cpu import rounding as rounding_cpu
 from hpcdl.numerics.rounding import (
     BF16,
@@ -36,7 +37,6 @@ from hpcdl.numerics.rounding import (
 )
 from hpcdl.numerics.rounding.plain import round_into
 
-RESULTS = Path(__file__).parent / "results" / "rounding.json"
 WORD = Fixed(4, 12)
 OURS = {"hpcdl BF16": BF16, "hpcdl FP16": FP16, "hpcdl FP8_E4M3": FP8_E4M3, "hpcdl fixed": WORD}
 # (what, slower, faster, bound, whether `bound` is the most or the least): ratios of medians, on 2 threads
@@ -78,43 +78,8 @@ def competitors(n: int) -> tuple[dict[str, Callable[[], object]], list[str]]:
     calls["fallback fixed"] = lambda: round_into(x, out, WORD, 1, 0)
     calls["plain torch BF16"] = lambda: plain_torch(x)
     calls["frugal torch BF16"] = lambda: frugal_torch(x)
-    peers, absent = find_peers(x)
+    peers, absent = find_peers(x, WORD)
     return calls | peers, absent
-
-
-def plain_torch(x: torch.Tensor) -> torch.Tensor:
-    """What one writes first: torch's own random integers, added below the cut."""
-    r = torch.randint(0, 1 << 16, x.shape, dtype=torch.int32)
-    return ((x.view(torch.int32) + r) & -0x10000).view(torch.float32)
-
-
-def frugal_torch(x: torch.Tensor) -> torch.Tensor:
-    """What one writes last: four elements share a draw of 64 bits, and every step is done in place."""
-    draws = torch.empty(x.numel() // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    r = draws.view(torch.uint16).to(torch.int32)
-    return r.add_(x.view(torch.int32)).bitwise_and_(-0x10000).view(torch.float32)
-
-
-def find_peers(x: torch.Tensor) -> tuple[dict[str, Callable[[], object]], list[str]]:
-    peers, absent = {}, []
-    try:
-        from torchao.optim.quant_utils import _fp32_to_bf16_sr
-
-        peers["torchao BF16"] = lambda: _fp32_to_bf16_sr(x)
-    except Exception as error:  # a peer may fail in any way when it is imported, compiled or new
-        absent.append(f"torchao was not measured: {_first_line(error)}")
-    try:
-        from qtorch.quant import fixed_point_quantize, float_quantize
-
-        peers["qtorch BF16"] = lambda: float_quantize(x, exp=8, man=7, rounding="stochastic")
-        peers["qtorch fixed"] = lambda: fixed_point_quantize(x, wl=WORD.wl, fl=WORD.fl, rounding="stochastic")
-    except Exception as error:
-        absent.append(f"qtorch was not measured: {_first_line(error)}")
-    return peers, absent
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 
 def check() -> None:
@@ -132,13 +97,11 @@ def measure(calls: dict[str, Callable], rounds: int, threads: int) -> Times:
     """Seconds of each competitor in each round; a round takes them all, from another one each time."""
     torch.set_num_threads(threads)
     times: Times = {name: [] for name in calls}
-    names = list(calls)
     for number in range(rounds + 1):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            begin = time.perf_counter()
-            calls[name]()
+        for name in rotated(calls, number):
+            taken = seconds(calls[name])
             if number:  # the first round warms up
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(taken)
     return times
 
 
@@ -169,7 +132,7 @@ def on_gpu(n: int, rounds: int) -> dict | str:
     """Bytes per second beside a copy's, and the time beside a kernel that calls Philox for every element."""
     if not torch.cuda.is_available():
         return "not measured: this machine has no GPU"
-    from rounding_gpu_peer import one_call_per_element
+    from benchmarks.peers.rounding_gpu import one_call_per_element
 
     x, brain = torch.randn(n, device="cuda"), torch.empty(n, dtype=torch.bfloat16, device="cuda")
     twin = torch.empty_like(x)
@@ -178,11 +141,11 @@ def on_gpu(n: int, rounds: int) -> dict | str:
         "hpcdl BF16, stored": lambda: stochastic_round(x, BF16, seed=1, out=brain),
         "one call per element": lambda: one_call_per_element(x, brain),
     }
-    seconds = {name: _gpu_seconds(call, rounds) for name, call in calls.items()}
-    share = (6 * n / seconds["hpcdl BF16, stored"]) / (8 * n / seconds["copy"])
-    gain = seconds["one call per element"] / seconds["hpcdl BF16, stored"]
+    taken = {name: _gpu_seconds(call, rounds) for name, call in calls.items()}
+    share = (6 * n / taken["hpcdl BF16, stored"]) / (8 * n / taken["copy"])
+    gain = taken["one call per element"] / taken["hpcdl BF16, stored"]
     kept = [{"what": w, "promised": p, "measured": m} for (w, p), m in zip(GPU_PROMISES, (share, gain), strict=True)]
-    return {"card": torch.cuda.get_device_name(), "seconds": seconds, "promises": kept}
+    return {"card": torch.cuda.get_device_name(), "seconds": taken, "promises": kept}
 
 
 def _gpu_seconds(call: Callable, rounds: int) -> float:
@@ -220,10 +183,10 @@ def table_of_instructions(rows: list[dict]) -> Table:
 def main(
     quick: Annotated[bool, typer.Option(help="2^20 elements, two rounds.")] = False,
     rounds: Annotated[int, typer.Option(help="Rounds for each number of threads.")] = 7,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Measure stochastic rounding beside its peers."""
-    console = Console()
+    console, out = Console(), results.file("rounding", quick, out)
     n, rounds = (1 << 20, 2) if quick else (1 << 24, rounds)
     check()
     calls, absent = competitors(n)
@@ -241,10 +204,5 @@ def main(
     for sentence in absent:
         console.print(sentence)
     console.print(f"GPU: {findings['gpu']}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(findings, indent=1) + "\n")
+    results.save(findings, out)
     console.print(f"All measurements: {out}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -153,16 +153,21 @@ def submit(
 app.command()(train)
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def bench(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="One benchmark, such as collectives (default: all).")] = None,
 ) -> None:
-    """Measure, each figure beside its peers in one run (minutes); only in a clone of the repository."""
-    folder = Path(hpcdl.__file__).resolve().parent.parent / "benchmarks"
-    known = {path.stem: path for path in sorted(folder.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")}
-    if name is not None and name not in known:
-        names = ", ".join(known) or "none, since this is not a clone of the repository"
-        typer.echo(f"There is no benchmark {name!r}; the benchmarks are {names}.", err=True)
+    """Measure, each figure beside its peers in one run (minutes); only in a clone of the repository.
+
+    More options, such as --quick, are the benchmark's: `python -m benchmarks NAME --help` names them.
+    """
+    root = Path(hpcdl.__file__).resolve().parent.parent
+    if not (root / "benchmarks" / "harness").is_dir():
+        typer.echo(
+            "No benchmarks here: they are not installed with hpcdl. Run this in a clone of the repository.", err=True
+        )
         raise typer.Exit(2)
-    for path in [known[name]] if name else known.values():
-        subprocess.run([sys.executable, str(path)], check=True, cwd=folder.parent)
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "benchmarks", *filter(None, [name]), *context.args]
+    raise typer.Exit(subprocess.call(command, env={**os.environ, "PYTHONPATH": path}))

@@ -4,7 +4,6 @@ A probe looks at one thing and returns a `Finding`; none of them changes anythin
 """
 
 import importlib.util
-import os
 import platform
 import sys
 from collections.abc import Callable, Iterable
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hpcdl.comm import Communicator
+
+from hpcdl.machine import cores
 
 PIP = f"{sys.executable} -m pip install"
 
@@ -99,7 +100,7 @@ def python() -> Finding:
 def torch() -> Finding:
     import torch
 
-    return Finding("torch", "ok", f"{torch.__version__}, {os.cpu_count()} cores, {torch.get_num_threads()} threads")
+    return Finding("torch", "ok", f"{torch.__version__}, {cores()} cores, {torch.get_num_threads()} threads")
 
 
 def jupyterlab() -> Finding:

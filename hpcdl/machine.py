@@ -1,7 +1,12 @@
-"""What this machine is."""
+"""What this machine is, and how much of it this process may use."""
 
+import contextlib
+import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
+
+ROOT = Path("/")
 
 
 def processor() -> str:
@@ -11,3 +16,44 @@ def processor() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def cores(root: Path = ROOT) -> int:
+    """Whole cores that this process may use, at least 1: those of its affinity and of its container's quota.
+
+    The quota is that of its control groups, version 1 or 2, whose files are found under `root`.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([usable, *_quotas(root)]))
+
+
+def _quotas(root: Path) -> Iterator[int]:
+    """What each control group around this process allows, in whole cores, from its own outwards."""
+    for mount, group in _groups(root):
+        for folder in (group, *group.parents):
+            with contextlib.suppress(OSError, ValueError):  # no such file, or "max": no quota
+                microseconds, period = _quota(mount / folder)
+                if microseconds > 0:  # version 1 says -1 for none
+                    yield microseconds // period
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Where control groups of processor time are mounted, and this process's group below that.
+
+    A container may see its group's outer name, but has only the group itself mounted: then the mount's root counts.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            names = {"": ("", "unified")}.get(controllers, ("cpu,cpuacct", "cpu"))
+            if not controllers or "cpu" in controllers.split(","):
+                yield from ((root / "sys/fs/cgroup" / name, Path(group.strip("/"))) for name in names)
+
+
+def _quota(folder: Path) -> tuple[int, int]:
+    """Microseconds of processor time, and the period in which they may be used; OSError or ValueError without both."""
+    if (both := folder / "cpu.max").exists():
+        quota, period = both.read_text().split()
+    else:
+        quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+    return int(quota), int(period)

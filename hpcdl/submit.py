@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 
 import hpcdl
+from hpcdl.files import written_whole
 
 STUB = "raise NotImplementedError"
 SECONDS_PER_CELL = 300
@@ -122,11 +123,9 @@ def write(submission: Submission, notebook: Path, out: Path) -> None:
         submission.notebook: notebook.read_bytes(),
         "submission.json": json.dumps(asdict(submission), indent=1).encode(),
     }
-    part = out.with_name(out.name + ".part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    with written_whole(out, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content.items():
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
-    part.replace(out)
 
 
 def say(submission: Submission) -> list[str]:

@@ -1,12 +1,17 @@
 """What all tests share: optional parts of the machine are skipped by name, or required where CI must have them."""
 
 import os
+import re
 import shutil
+import time
+from pathlib import Path
 
 import hypothesis
+import psutil
 import pytest
 import torch
 
+ROOT = Path(__file__).parents[1]
 # The same examples on every run: a change breaks a test, chance does not. Crowded machines get no deadline.
 hypothesis.settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50, print_blob=False)
 hypothesis.settings.load_profile("suite")
@@ -32,25 +37,6 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Each tier gets its labs, as the marker `each_lab` says; the longest files begin first.
-
-    What tests/browser does in a page anyway is a long test where there is a browser.
-    """
-    for item in items:
-        slug = item.callspec.params.get("slug") if hasattr(item, "callspec") else None
-        each = item.get_closest_marker("each_lab")
-        if each and slug not in each.args:
-            item.add_marker("labs")
-            if item.get_closest_marker("without_page") and chromium():
-                item.add_marker("long")
-    items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
-
-
-LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
-
-
 @pytest.fixture(scope="session", name="chromium")
 def chromium_fixture():
     return chromium()
@@ -59,3 +45,103 @@ def chromium_fixture():
 @pytest.fixture(scope="session", name="need")
 def need_fixture():
     return need
+
+
+# -- tiers, and one lab alone -----------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser):
+    parser.addoption("--lab", help="only the tests of this lab, in depth: its number or its slug")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Each tier gets its labs, as the marker `each_lab` says; the longest files begin first.
+
+    What tests/browser does in a page anyway is a long test where there is a browser.
+    """
+    for item in items:
+        each = item.get_closest_marker("each_lab")
+        if each and slug_of(item) not in each.args:
+            item.add_marker("labs")
+            if item.get_closest_marker("without_page") and chromium():
+                item.add_marker("long")
+    if lab := config.getoption("--lab"):
+        number, slug = lab_of(lab)
+        others = [item for item in items if not of_lab(item, number, slug)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if of_lab(item, number, slug)]
+    items.sort(key=lambda item: "browser" not in str(item.path) and item.path.name not in LONGEST)
+
+
+LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
+
+
+def slug_of(item) -> str | None:
+    """The lab that a test was parametrized with."""
+    return item.callspec.params.get("slug") if hasattr(item, "callspec") else None
+
+
+def lab_of(name: str) -> tuple[str, str]:
+    """The number and the slug of a lab that is given by one of them: ("07", "ddp") for "7", "07" and "ddp"."""
+    labs = [path.stem.split("_", 1) for path in sorted((ROOT / "labs" / "source").glob("[0-9][0-9]_*.py"))]
+    for number, slug in labs:
+        if name.zfill(2) == number or name == slug:
+            return number, slug
+    raise pytest.UsageError(f"there is no lab {name!r}; the labs are {', '.join(map('_'.join, labs))}")
+
+
+def of_lab(item, number: str, slug: str) -> bool:
+    """Whether a test is about this lab: it is parametrized with the lab, or stands in a file named after it."""
+    if item.get_closest_marker("each_lab"):
+        return slug_of(item) == slug
+    named = re.match(rf"test_({slug}|lab{number})(_|$)", item.path.stem)
+    return bool(named and item.get_closest_marker("labs"))
+
+
+# -- nothing is left behind -------------------------------------------------------------------------------------------
+
+SHARED_MEMORY = Path("/dev/shm")
+BEGAN = time.time()
+SETTLED = 2.0  # seconds after which a file that nobody has mapped is not one that somebody is about to map
+
+
+def left_in_shared_memory() -> list[Path]:
+    """The files that ranks made since this session began, this user's, and that no living process has mapped."""
+    made = [path for pattern in ("mpich*", "hpcdl*", "torch_*") for path in SHARED_MEMORY.glob(pattern)]
+    made = [path for path in made if path.stat().st_uid == os.getuid() and path.stat().st_ctime >= BEGAN]
+    return sorted(set(made) - mapped()) if made else []
+
+
+def mapped() -> set[Path]:
+    """What living processes have mapped from shared memory, as far as this user may see."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+        except OSError:  # it has ended, or is not ours
+            continue
+        found |= {Path(path) for path in re.findall(rf"{SHARED_MEMORY}/\S+", maps)}
+    return found
+
+
+def pytest_sessionfinish(session):
+    """MPI cannot tidy up after a rank that was killed, as some tests do on purpose: so this session does."""
+    if hasattr(session.config, "workerinput") or not SHARED_MEMORY.is_dir():
+        return
+    if left := left_in_shared_memory():
+        time.sleep(SETTLED)
+        left = sorted(set(left) & set(left_in_shared_memory()))
+        for path in left:
+            path.unlink(missing_ok=True)
+        session.config.stash[LEFT] = [path.name for path in left]
+
+
+LEFT: pytest.StashKey[list[str]] = pytest.StashKey()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if left := config.stash.get(LEFT, []):
+        terminalreporter.write_line(
+            f"{len(left)} files of killed ranks were removed from {SHARED_MEMORY}: {left[0]} ..."
+        )

@@ -1,5 +1,6 @@
 """The benchmarks run, and what they write names the machine and every competitor."""
 
+import importlib
 import json
 import os
 import re
@@ -8,38 +9,137 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import hpcdl
+from benchmarks import BENCHMARKS, __main__, load
+from benchmarks.harness import report, results, turns
 from hpcdl.collectives import ALL_REDUCE
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+MACHINE = {"processor", "cores", "torch", "load", "time"}
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which would be measured for minutes")
 
 
 def run(*command, **options) -> str:
-    """What the benchmark prints."""
-    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=250, **options)
+    """What `python -m benchmarks` prints."""
+    command = [sys.executable, "-m", "benchmarks", *map(str, command)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT, **options)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
 
-def quick(name: str, folder: Path) -> tuple[dict, str]:
-    """What the benchmark's short run writes, and what it prints."""
-    file = folder / f"{name}.json"
-    said = run(BENCHMARKS / f"{name}.py", "--quick", "--out", file)
-    return json.loads(file.read_text()), said
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """What a benchmark's short run writes, and what it prints; each is run once."""
+    folder, known = tmp_path_factory.mktemp("quick"), {}
+
+    def once(name: str) -> tuple[dict, str]:
+        if name not in known:
+            file = folder / f"{name}.json"
+            said = run(name, "--quick", "--out", file, env={**os.environ, "HPCDL_DATA": str(folder)})
+            known[name] = json.loads(file.read_text()), said
+        return known[name]
+
+    return once
 
 
-def test_the_page_of_benchmarks_says_what_the_results_say(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import report
+# -- the package ------------------------------------------------------------------------------------------------------
 
-    assert report.PAGE.read_text(encoding="utf-8") == report.page(), "run: python benchmarks/report.py"
+
+def test_every_benchmark_is_registered_and_every_result_is_of_one():
+    modules = {path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py")}
+    assert modules == set(BENCHMARKS)
+    assert {path.stem for path in results.RESULTS.glob("*.json")} <= set(BENCHMARKS)
+
+
+def test_the_registry_imports_none_before_it_is_asked_for():
+    code = "import sys, benchmarks; print([name for name in sys.modules if name.startswith('benchmarks.')])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert printed == "[]\n"
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_says_what_it_measures_and_has_a_quick_form(name):
+    module = load(name)
+    assert f"python -m benchmarks {name}" in module.__doc__
+    assert {"quick", "out"} <= set(module.main.__annotations__)
+
+
+def test_an_unknown_name_is_answered_with_those_that_exist(capsys):
+    assert __main__.main(["colectives"]) == 2
+    assert "no benchmark 'colectives'; the benchmarks are collectives, convolution," in capsys.readouterr().err
+
+
+def test_all_of_them_run_even_when_one_fails(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(subprocess, "call", lambda command: asked.append(command[-2:]) or command[-2] == "ddp")
+    assert __main__.main(["--quick"]) == 1
+    assert asked == [[name, "--quick"] for name in BENCHMARKS]
+    assert capsys.readouterr().err == "These benchmarks failed: ddp.\n"
+
+
+def test_quick_figures_do_not_overwrite_those_that_are_quoted(tmp_path):
+    assert results.file("ddp", quick=False, out=None) == ROOT / "benchmarks" / "results" / "ddp.json"
+    assert results.RESULTS not in results.file("ddp", quick=True, out=None).parents
+    assert results.file("ddp", quick=True, out=tmp_path / "x.json") == tmp_path / "x.json"
+
+
+def test_turns_rotate():
+    assert [turns.rotated("abc", turn) for turn in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
+
+
+@pytest.mark.parametrize("place", ["clone", "wheel"])
+def test_hpcdl_bench_runs_them_from_a_clone_and_says_so_elsewhere(place, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from hpcdl.cli import app
+
+    called = []
+    monkeypatch.setattr(subprocess, "call", lambda command, env: called.append((command[1:], env["PYTHONPATH"])) or 0)
+    if place == "wheel":
+        monkeypatch.setattr(hpcdl, "__file__", str(tmp_path / "site-packages" / "hpcdl" / "__init__.py"))
+    ended = CliRunner().invoke(app, ["bench", "ddp", "--quick"])
+    if place == "wheel":
+        assert (ended.exit_code, called) == (2, [])
+        assert "No benchmarks here" in ended.stderr
+        assert "clone of the repository" in ended.stderr
+    else:
+        [(command, path)] = called
+        assert (ended.exit_code, command) == (0, ["-m", "benchmarks", "ddp", "--quick"])
+        assert path.split(os.pathsep)[0] == str(ROOT)
+
+
+# -- what was measured ------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_benchmarks_says_what_the_results_say():
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(), "run: python -m benchmarks.harness.report"
+
+
+def test_results_name_the_machine_and_none_of_its_paths():
+    for path in sorted(results.RESULTS.glob("*.json")):
+        assert not re.search(r'"[^"]*(?<![\w:])/(home|root|tmp|usr|work|Users|opt)/', path.read_text()), path.name
+
+
+# -- each of them, quickly --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
 @pytest.mark.mpi
-def test_the_collectives_are_measured_beside_their_peers(tmp_path):
-    found, said = quick("collectives", tmp_path)
-    assert {"processor", "cores", "torch", "mpi", "load", "time"} <= set(found["machine"])
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("convolution_gpu", "grading")])
+def test_a_quick_run_writes_what_the_page_shows(name, quick, tmp_path):
+    found, _ = quick(name)
+    assert set(next(report.machines(found))) >= MACHINE
+    (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    assert f"## {name}\n" in report.section(tmp_path / f"{name}.json")
+
+
+@pytest.mark.long
+@pytest.mark.mpi
+def test_the_collectives_are_measured_beside_their_peers(quick):
+    found, said = quick("collectives")
+    assert "mpi" in found["machine"]
     for tensor, sizes in (("plain", ["4", "65536", "4194304"]), ("shared", ["65536", "4194304"])):
         for malloc in ("default", "raised"):
             times = found["seconds"][tensor][malloc]
@@ -55,7 +155,7 @@ def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(t
     file = tmp_path / "convolution.json"
     for layer in ("ResNet 512@7", "ResNet 256@14"):
         options = ("--layers", layer, "--seconds", "0.1", "--out", file)
-        run(BENCHMARKS / "convolution.py", *options, env={**os.environ, "HPCDL_DATA": str(tmp_path)})
+        run("convolution", *options, env={**os.environ, "HPCDL_DATA": str(tmp_path)})
     found = json.loads(file.read_text())
     assert set(found) == {"1", "2"}
     for part in found.values():
@@ -69,9 +169,9 @@ def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(t
 
 @pytest.mark.long
 @pytest.mark.mpi
-def test_data_parallel_steps_are_measured_beside_their_peers(tmp_path):
-    found, said = quick("ddp", tmp_path)
-    assert {"processor", "cores", "torch", "mpi", "load", "time"} <= set(found["machine"])
+def test_data_parallel_steps_are_measured_beside_their_peers(quick):
+    found, said = quick("ddp")
+    assert "mpi" in found["machine"]
     assert set(found["steps"]) == {"LeNet", "MLP", "ResNet"}
     for times in found["steps"].values():
         assert {"local", "two local", "torch DDP", "per tensor", "0.1 MB", "25 MB"} <= set(times)
@@ -79,9 +179,8 @@ def test_data_parallel_steps_are_measured_beside_their_peers(tmp_path):
 
 
 @pytest.mark.long
-def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
-    found, _ = quick("rounding", tmp_path)
-    assert {"processor", "cores", "torch", "load", "time"} <= set(found["machine"])
+def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(quick):
+    found, _ = quick("rounding")
     for threads in ("1", "2"):
         seconds = found["threads"][threads]["seconds"]
         assert {"copy", "hpcdl BF16", "hpcdl fixed", "fallback BF16", "plain torch BF16"} <= set(seconds)
@@ -92,8 +191,8 @@ def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(tmp_path):
 
 
 @pytest.mark.long
-def test_training_in_few_bits_is_measured_with_its_spread(tmp_path):
-    found, said = quick("low_precision", tmp_path)
+def test_training_in_few_bits_is_measured_with_its_spread(quick):
+    found, said = quick("low_precision")
     assert [(name, len(values)) for name, values in found["accuracies"].items()] == [
         ("float32", 1),
         ("nearest", 1),
@@ -103,15 +202,16 @@ def test_training_in_few_bits_is_measured_with_its_spread(tmp_path):
     assert {"mean", "least", "most"} <= set(re.findall(r"\w+", said))
 
 
-def test_results_name_the_machine_and_none_of_its_paths():
-    for path in sorted((BENCHMARKS / "results").glob("*.json")):
-        assert not re.search(r'"[^"]*(?<![\w:])/(home|root|tmp|usr|work|Users|opt)/', path.read_text()), path.name
-
-
 @pytest.mark.long
-def test_pictures_are_drawn_sooner_than_in_matplotlibs_two_ways(tmp_path):
-    found, said = quick("pictures", tmp_path)
+def test_pictures_are_drawn_sooner_than_in_matplotlibs_two_ways(quick):
+    found, said = quick("pictures")
     assert len(found["milliseconds"]) == 2
     for times in found["milliseconds"].values():
         assert min(times["ours"]) < min(times["cleared"]) < 2 * min(times["anew"])
     assert "cleared" in said
+
+
+@on_cpu
+def test_without_a_gpu_its_benchmark_promises_and_measures_nothing():
+    module = importlib.import_module("benchmarks.convolution_gpu")
+    assert {row["measured"] for row in module.promises({})} == {None}

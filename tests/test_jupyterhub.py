@@ -34,7 +34,7 @@ if os.geteuid() == 0:
 ENGINES = """
 import json, os, resource, torch
 from hpcdl.cluster import Cluster
-from hpcdl.cluster.processes import cores
+from hpcdl.machine import cores
 with Cluster(n=2) as cluster:
     pids = cluster.run(lambda comm: __import__("os").getpid())
 print(json.dumps({"home": os.environ["HOME"], "pids": pids, "cores": cores(),

@@ -99,17 +99,6 @@ def test_the_wheel_installs_into_an_empty_environment(built, tmp_path):
     assert run(scripts / "python", "-c", SMOKE, cwd=tmp_path) == "works\n"
 
 
-def test_help_comes_at_once():
-    import time
-
-    seconds = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        run(sys.executable, "-m", "hpcdl", "--help")
-        seconds.append(time.perf_counter() - begin)
-    assert min(seconds) < 0.4
-
-
 def python(version: str) -> str | None:
     """A Python of that version on this machine: on the path, or among pyenv's."""
     found = [shutil.which(f"python{version}"), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))]

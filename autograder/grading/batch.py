@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autograder import exercises
 from autograder.authoring import Lab
 from autograder.results import LabResult
-from autograder.walls import sandbox, scratch
+from autograder.walls import namespaces, sandbox, scratch
 from autograder.walls.zygote import Zygote
 
 from . import grade
@@ -20,11 +20,6 @@ from .store import Store, key_of
 
 Graded = tuple[Submission, LabResult]
 CRASHES = 3  # of a lane's process (for want of memory, say) before the rest is graded in this one
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def grade_all(
@@ -126,7 +121,7 @@ _here = _Process()  # the lane of this process, where it is one of several
 
 
 def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool) -> None:
-    sandbox.end_with_parent()
+    namespaces.end_with_parent()
     if not multiprocessing.parent_process().is_alive():
         os._exit(1)  # it was killed while this process began: nobody would end it
     _here.lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi).__enter__()

@@ -13,6 +13,7 @@ import torch
 
 from autograder.authoring import Lab
 from autograder.results import SCHEMA, LabResult
+from hpcdl.files import written_whole
 
 from .layouts import Submission
 from .submitted import MAX_BYTES
@@ -95,9 +96,7 @@ def write_json(result: LabResult, path: Path) -> None:
 
 
 def replace(path: Path, write_to) -> None:
-    """Write a file so that a reader, or a batch that is killed, finds the old content or the new, never half."""
+    """Write a text file whole or not at all, in a folder that is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    with written_whole(path, errors="backslashreplace", newline="") as file:
         write_to(file)
-    os.replace(temporary, path)

@@ -21,7 +21,7 @@ from autograder.inside import mpi_rank, source
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
 
-from . import sandbox
+from . import namespaces, sandbox
 
 
 def serve(descriptor: int, walls: str) -> None:
@@ -30,7 +30,7 @@ def serve(descriptor: int, walls: str) -> None:
 
     torch.set_num_threads(1)
     preload()
-    sandbox.end_with_parent()
+    namespaces.end_with_parent()
     sandbox.adopt_orphans()
     sock = socket.socket(fileno=descriptor)
     workers: set[int] = set()
@@ -85,7 +85,7 @@ def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: st
     status = 1
     try:
         os.setpgid(0, 0)
-        sandbox.end_with_parent()
+        namespaces.end_with_parent()
         sock.close()
         if slot:
             mpi_rank.join(descriptors[1], *slot, keep=descriptors[0])

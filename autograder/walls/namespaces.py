@@ -39,10 +39,10 @@ def enter() -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    die_with_parent()
+    end_with_parent()
     if child := os.fork():
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
-    die_with_parent()
+    end_with_parent()
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if os.path.isdir("/dev/shm"):
@@ -60,11 +60,18 @@ def become(uid: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else its /proc/self belongs to root, and so does uid_map
+    prctl(PR_SET_DUMPABLE, 1)  # else its /proc/self belongs to root, and so does uid_map
 
 
-def die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, however that happens (Linux)."""
+    if sys.platform == "linux":
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def prctl(option: int, value: int) -> None:
+    """Ask the kernel for a property of this process; OSError where it refuses."""
+    _check(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
 def unshare(flags: int) -> None:

@@ -13,7 +13,6 @@ are open to all.
 import ctypes
 import os
 import resource
-import signal
 import site
 import sys
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from . import landlock, namespaces, syscalls
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 WORDS = {
     "namespaces": "namespaces, Landlock, seccomp and limits: no files, no network, no other process",
     "restricted": "Landlock, seccomp and limits: no files, no network, no new process",
@@ -93,7 +92,7 @@ def enter(limits: Limits, folder: str, walls: str) -> None:
     os.close(null)
     if sys.platform == "linux":
         drop_capabilities()
-        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+        namespaces.prctl(PR_SET_NO_NEW_PRIVS, 1)
     if walls != "weak":
         if len(os.listdir("/proc/self/task")) > 1:
             raise OSError("there is a second thread: Landlock and seccomp hold for the one that enters them")
@@ -108,16 +107,10 @@ def drop_capabilities() -> None:
         raise OSError(ctypes.get_errno(), "capset")
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, however that happens (Linux)."""
-    if sys.platform == "linux":
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, so that none of them can slip away (Linux)."""
     if sys.platform == "linux":
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        namespaces.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def address_space() -> int:
@@ -127,11 +120,6 @@ def address_space() -> int:
             return int(file.read().split()[0]) * resource.getpagesize()
     except OSError:
         return 8 << 30
-
-
-def _prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), f"prctl {option}")
 
 
 def _set(kind: int, value: int) -> None:

@@ -14,8 +14,9 @@ from hpcdl.cluster import cells, profiles, watcher
 from hpcdl.cluster.diagnosis import ClusterError
 from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
-from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, cores, until
+from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, until
 from hpcdl.cluster.run import Record, Run
+from hpcdl.machine import cores
 
 __all__ = ["Cluster", "Record"]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
 from hpcdl.cluster.launcher import Launcher
-from hpcdl.cluster.processes import cores, end, environment, start, until
+from hpcdl.cluster.processes import end, environment, start, until
+from hpcdl.machine import cores
 
 ENGINE = (
     *("/bin/sh", str(Path(__file__).with_name("engine.sh")), sys.executable),

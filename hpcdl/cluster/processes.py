@@ -24,15 +24,6 @@ class OversubscribedWarning(UserWarning):
     """More engines than cores: they take turns."""
 
 
-def cores() -> int:
-    """Cores this process may use: its affinity, and the quota of its container where there is one."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        usable = min(usable, max(1, int(quota) // int(period)))
-    return usable
-
-
 class Processes:
     """A controller and `engines` (of `engine_sets`) in a directory of their own in `parent`, which `stop` removes."""
 

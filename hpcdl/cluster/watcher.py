@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from hpcdl.comm.location import lines_of
+from hpcdl.files import write_whole
 
 DIRECTORY = "HPCDL_CLUSTER_DIR"
 PERIOD = 0.05  # seconds between looks
@@ -109,9 +110,7 @@ class Watcher:
             if state == self._last or self._ended:  # nothing is written over how it ended
                 return
             self._last, self._ended = state, end is not None
-            draft = self._box.with_suffix(".draft")
-            draft.write_text(state)
-            draft.replace(self._box)  # whoever reads sees the old or the new, nothing between
+            write_whole(self._box, state, durable=False)
 
     def waiting(self):
         """What the communicator waits for: how it reads, and for which ranks; None when it does not wait."""

@@ -4,6 +4,7 @@ The rates cost a few seconds of measurements, once for each machine; they are ke
 again when the processor, torch, Numba, the number of threads or the data type is another.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from hpcdl.conv.algorithm import prepare
 from hpcdl.conv.model import MODEL, Situation, candidates, key, works
 from hpcdl.conv.problem import Problem
 from hpcdl.conv.registry import run
+from hpcdl.files import write_whole
 from hpcdl.machine import processor
 
 ROUNDS = 3  # at least, of each sample
@@ -141,10 +143,6 @@ def _read() -> dict:
 def _write(known: dict) -> None:
     """All of the file or nothing, and no error where there is no place to write: then it is measured again."""
     file = _file()
-    part = file.with_suffix(f".{time.time_ns()}.part")
-    try:
+    with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(known, indent=1))
-        part.replace(file)
-    except OSError:
-        return
+        write_whole(file, json.dumps(known, indent=1))

@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from hpcdl.machine import cores
+
 
 class Target(NamedTuple):
     """A card as Triton names it, and the shared memory in bytes that one program may have there."""
@@ -114,11 +116,11 @@ def compile_ahead(builds: Iterable[Build]) -> list[Report]:
     for build in builds:
         if build.target not in TARGETS:
             raise ValueError(f"target {build.target!r} is unknown; it is one of {', '.join(TARGETS)}")
-    cores = min(len(builds), len(os.sched_getaffinity(0)))
-    with ThreadPoolExecutor(max(1, cores)) as threads:
-        shares = threads.map(_in_new_process, [builds[i::cores] for i in range(cores)])
+    processes = min(len(builds), cores())
+    with ThreadPoolExecutor(max(1, processes)) as threads:
+        shares = threads.map(_in_new_process, [builds[i::processes] for i in range(processes)])
         found = dict(enumerate(shares))
-    return [found[i % cores][i // cores] for i in range(len(builds))]
+    return [found[i % processes][i // processes] for i in range(len(builds))]
 
 
 def _bytes(name: str) -> int:

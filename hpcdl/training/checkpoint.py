@@ -1,12 +1,12 @@
 """Where a training stands, on disk: whole or not there, so that a run that was killed goes on to the same bits."""
 
-import os
 from pathlib import Path
 
 import torch
 
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.overlapped import DistributedDataParallel
+from hpcdl.files import written_whole
 from hpcdl.training.momentum import Momentum
 
 
@@ -18,12 +18,8 @@ def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: M
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {"step": step, "model": ddp.state_dict(), "velocities": optimizer.velocities, "settings": settings}
     state["samples"] = ddp.reducer.total  # with another guess of N the same gradients may round differently
-    part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
+    with written_whole(path, "wb") as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def resume(path: str | Path, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> int:

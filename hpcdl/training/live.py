@@ -20,6 +20,7 @@ from hpcdl.collectives import ALL_REDUCE
 from hpcdl.comm import Communicator, Group
 from hpcdl.ddp.overlapped import DistributedDataParallel
 from hpcdl.ddp.sampler import ShardedSampler
+from hpcdl.files import write_whole
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.momentum import Momentum
 from hpcdl.training.train import accuracy, load, take_step
@@ -37,9 +38,7 @@ class Hand(NamedTuple):
 
     def write(self, path: str | Path) -> None:
         """Put it into the file in one moment."""
-        part = Path(f"{path}.part")
-        part.write_text(json.dumps(self))
-        part.replace(path)
+        write_whole(path, json.dumps(self), durable=False)
 
     @classmethod
     def read(cls, path: str | Path) -> "Hand":

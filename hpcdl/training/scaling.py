@@ -6,9 +6,9 @@ from functools import partial
 from typing import NamedTuple
 
 from hpcdl.cluster import Cluster
-from hpcdl.cluster.processes import cores
 from hpcdl.cost import collectives, scaling
 from hpcdl.cost.alpha_beta import Fit, fit_collective
+from hpcdl.machine import cores
 from hpcdl.nn.networks import lenet5
 from hpcdl.training.live import Settings, all_reduce_seconds, train_live
 

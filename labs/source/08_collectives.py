@@ -20,7 +20,6 @@
 # %%
 import inspect
 import math
-import os
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
@@ -31,6 +30,7 @@ from torch import Tensor
 from autograder import check
 from hpcdl.collectives import ALL_REDUCE, broadcast, naive_all_reduce, reduce, ring_all_reduce
 from hpcdl.comm import Group, simulate
+from hpcdl.machine import cores
 from hpcdl.widgets import LiveFigure, style, when_solved
 from hpcdl.widgets.pictures import best_algorithm as best_map
 from hpcdl.widgets.pictures import message_cost, topology
@@ -526,7 +526,7 @@ check("collectives.cost")
 # %%
 from hpcdl.cluster import Cluster, publish
 
-ranks = max(2, min(4, os.cpu_count() or 1))
+ranks = max(2, min(4, cores()))
 cluster = Cluster(n=ranks).start()
 print(ranks, "engines")
 

@@ -66,7 +66,7 @@ def test_a_loop_costs_one_limit_and_the_rest_of_the_exercise_is_still_checked(so
     start = time.monotonic()
     code = "def count(n):\n    while True:\n        pass\n" + solution["count"].partition("yield i\n")[2]
     result = shown(code, "tiny.count").result
-    assert time.monotonic() - start < 10  # a busy machine gives the code up to four times its limit
+    assert time.monotonic() - start < 30  # a busy machine gives the code up to four times its limit
     assert [check.status for check in result.checks] == ["failed", "passed"]
 
 

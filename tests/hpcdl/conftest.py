@@ -22,7 +22,7 @@ def mpiexec(need):
     except LauncherError as error:
         need("mpi", False, str(error))
 
-    def run(p: int, *arguments: str, seconds: float = 60) -> tuple[int, str]:
+    def run(p: int, *arguments: str, seconds: float = 200) -> tuple[int, str]:
         process = subprocess.Popen(
             [launcher.path, "-n", str(p), sys.executable, *arguments],
             stdout=subprocess.PIPE,

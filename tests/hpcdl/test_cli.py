@@ -38,7 +38,7 @@ def test_an_unknown_lab_names_the_labs_there_are():
 
 
 def test_an_unknown_benchmark_names_those_there_are():
-    run = hpcdl("bench", "speed")
+    run = hpcdl("bench", "speed", "--quick")
     assert run.returncode == 2
     assert "no benchmark 'speed'" in run.stderr
     assert "collectives" in run.stderr

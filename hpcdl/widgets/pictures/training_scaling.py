@@ -1,6 +1,6 @@
 """The picture of how a training scales: speed and efficiency over ranks, as measured and as the cost model predicts."""
 
-from hpcdl.cluster.processes import cores
+from hpcdl.machine import cores
 from hpcdl.widgets.kit import style
 
 

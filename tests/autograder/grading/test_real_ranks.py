@@ -230,7 +230,7 @@ def test_every_canary_finds_a_wall_from_a_rank_too(walls, monkeypatch):
 def test_the_command_repeats_on_real_ranks_unless_it_is_told_not_to(tmp_path, write_notebook, monkeypatch):
     graded = []
     monkeypatch.setattr("autograder.grading.batch.Zygote", contextlib.nullcontext)
-    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)
+    monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
     monkeypatch.setattr(
         "autograder.grading.grade.grade", lambda *args: graded.append(args[-1]) or LabResult("ada", "pairs", 1.0)
     )

@@ -89,7 +89,7 @@ def test_an_end_by_any_means_costs_that_check_and_not_the_next(remote, name, kin
     error, seconds = problem(session, name)
     assert error.kind == kind
     assert text in error.text
-    assert seconds < 10  # a busy machine gives the code up to four times its limit
+    assert seconds < 30  # a busy machine gives the code up to four times its limit
     session.start_check(5)
     assert session.student.fine(1) == 2
 

@@ -61,6 +61,7 @@ def test_a_grader_that_dies_leaves_a_result_that_says_so(root):
     assert "no verdict on your work" in result["output"]
 
 
+@pytest.mark.labs  # one with a notebook is graded in the first tier
 def test_a_submission_without_a_notebook_says_so(root):
     (root / "submission" / "report.pdf").write_bytes(b"%PDF")
     result = gradescope.results_json(gradescope.grade(root, LAB))

@@ -76,6 +76,7 @@ def test_check_gives_a_float_and_writes_nothing_to_stderr(capsys, tiny, solution
     assert printed.err == ""
 
 
+@pytest.mark.labs  # the longest way through nbgrader; its own validation is asked in the first tier
 def test_nbgrader_hands_the_lab_out_without_its_solutions(course):
     notebook = nbformat.read(course / "release" / LAB / f"{LAB}.ipynb", 4)
     graded = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
@@ -106,6 +107,7 @@ def test_nbgrader_grades_a_solved_and_a_half_done_submission_with_partial_credit
         assert book.find_submission(LAB, "ben").score == ours.shown_points(first)
 
 
+@pytest.mark.labs  # results that join an assignment are asked in the first tier
 def test_results_reach_the_gradebook_and_a_second_time_changes_nothing(real, tmp_path, class_results):
     from nbgrader.api import Gradebook
 

@@ -104,7 +104,7 @@ def test_a_million_files_end_at_the_bound_and_vanish_with_the_worker(remote):
 def test_weak_isolation_is_refused_for_a_folder_unless_it_is_allowed(tmp_path, write_notebook, monkeypatch):
     write_notebook("ada.ipynb", "x = 1")
     monkeypatch.setattr(sandbox, "tier", lambda: "weak")
-    monkeypatch.setattr("autograder.grading.batch.cores", lambda: 1)
+    monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
     command = ["grade", str(tmp_path / "submissions"), "--out", str(tmp_path / "results")]
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 4
@@ -125,7 +125,7 @@ def test_a_folder_without_its_secrets_is_what_is_left(tmp_path):
 
 @walled
 def test_the_walls_take_little_time(zygote):
-    """15 ms a submission is the aim on a quiet machine; this bound is for a busy one."""
+    """The benchmark of grading measures them, 15 ms is the aim; here they only must not cost seconds."""
     taken = []
     for _ in range(5):
         with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +134,7 @@ def test_the_walls_take_little_time(zygote):
                 session.start_check(5)
                 assert session.student.f() == 1
             taken.append(time.perf_counter() - start)
-    assert min(taken) < 0.3
+    assert min(taken) < 2
 
 
 def test_root_takes_a_spare_user_id_only_where_it_can_still_import(monkeypatch):

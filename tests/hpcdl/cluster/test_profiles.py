@@ -74,6 +74,7 @@ def test_engines_run_as_one_slurm_job_which_survives_a_dead_rank_and_leaves_noth
     assert not list((profiles / "profile_slurm").glob("hpcdl-cluster-*"))
 
 
+@pytest.mark.labs  # a job runs in the first tier
 def test_a_job_that_waits_in_the_queue_is_said_and_can_be_given_up(in_slurm, profiles, capsys):
     settings = profiles / "profile_slurm" / "ipcluster_config.py"
     settings.write_text(settings.read_text() + "c.SlurmEngineSetLauncher.timelimit = '30-00'\n")
@@ -134,6 +135,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.labs  # a job ends in the first tier
 def test_a_job_ends_with_a_kernel_that_is_killed(in_slurm, profiles):
     kernel = subprocess.Popen([sys.executable, "-c", KERNEL], stdout=subprocess.PIPE, text=True)
     while "started" not in kernel.stdout.readline():  # after what the queue has to say

@@ -33,6 +33,7 @@ def environment(need):
     return {**os.environ, "PATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.labs  # the README's command trains in the first tier
 @pytest.mark.parametrize("command", blocks("sh"), ids=lambda command: command.split()[0])
 def test_the_commands_train(command, environment, tmp_path):
     command = command.replace("--epochs 2", "--epochs 1").replace("torchrun ", "torchrun --standalone ")
@@ -59,6 +60,7 @@ def test_the_readmes_commands_are_these_and_one_that_ended_need_not_be_repeated(
         assert ("epoch 1:" in run.stdout) != repeated
 
 
+@pytest.mark.labs  # Slurm runs engines in the first tier
 def test_the_batch_file_trains_as_a_job_of_slurm_and_goes_on_when_handed_in_again(slurm, environment, tmp_path):
     (file,) = blocks("sbatch")
     (tmp_path / "train.sbatch").write_text(file)

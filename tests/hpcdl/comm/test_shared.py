@@ -319,7 +319,7 @@ if rank == 0:
     signal.setitimer(signal.ITIMER_REAL, 0.4)
     request, begin = comm.isend(x, 1), time.monotonic()
     expect(KeyboardInterrupt, "", request.wait)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 15  # and not the timeout of 20 s
     assert seen[0]["text"] == "isend(dest=1).wait()" and seen[0]["ranks"] == [("dest", 1)], seen
     comm.barrier()
     request.wait()

@@ -78,10 +78,10 @@ def test_a_chain_of_a_hundred_thousand_needs_no_recursion_and_a_ladder_of_diamon
     x = y = Value(1.0)
     for _ in range(200):
         y = y + y
-    start = time.perf_counter()
+    start = time.thread_time()
     backward(y)
     assert x.grad == 2.0**200
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 1
 
 
 def test_a_node_waits_for_all_its_children_however_long_their_paths():

@@ -17,7 +17,13 @@ def run(*command, seconds: float) -> subprocess.CompletedProcess:
     """A process in which kernels are compiled, not interpreted."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, env=environment, timeout=seconds, check=False
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=seconds,
+        check=False,
+        cwd=ROOT,
     )
 
 
@@ -59,6 +65,6 @@ def test_without_a_gpu_or_without_triton_a_sentence_says_what_to_do():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which the benchmark would measure for minutes")
 def test_the_benchmark_says_that_nothing_was_measured_without_a_gpu():
-    ended = run(str(ROOT / "benchmarks" / "convolution_gpu.py"), seconds=60)
+    ended = run("-m", "benchmarks", "convolution_gpu", seconds=60)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("not measured: no GPU") == 3

@@ -1,28 +1,32 @@
-"""Two ranks of MPI that run a benchmark's own file, and hand what they found to the process that started them."""
+"""Two ranks of MPI that run a benchmark's `work`, and hand what they found to the process that started them."""
 
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
+from benchmarks.harness.results import ROOT
 from hpcdl.cluster import find_launcher
 
 
-def run(file: str, *order, env: Mapping[str, str] = os.environ, seconds: float = 1800):
-    """What `answer` got from `work(*order)` in two ranks of `file --worker ...`, one thread each, as JSON has it.
+def run(module: str, *order, env: Mapping[str, str] = os.environ, seconds: float = 1800):
+    """What `work(*order)` of a module returns on rank 0 of two ranks, one thread each, as JSON has it.
 
     Raises RuntimeError with what they printed when they fail, TimeoutExpired after `seconds`.
     """
     with tempfile.TemporaryDirectory() as folder:
+        rank = [sys.executable, "-m", "benchmarks.harness.pair", module, json.dumps([folder, *order])]
         process = subprocess.Popen(
-            [find_launcher().path, "-n", "2", sys.executable, file, "--worker", json.dumps([folder, *order])],
+            [find_launcher().path, "-n", "2", *rank],
             env={**env, "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -38,11 +42,10 @@ def run(file: str, *order, env: Mapping[str, str] = os.environ, seconds: float =
         return json.loads(Path(folder, "found.json").read_text())
 
 
-def answer(worker: str, work: Callable) -> None:
-    """In a rank: do `work`, with gloo between the ranks beside MPI, and write what rank 0 returns."""
+def answer(module: str, folder: str, *order) -> None:
+    """In a rank: do the module's work, with gloo between the ranks beside MPI, and write what rank 0 returns."""
     from mpi4py import MPI
 
-    folder, *order = json.loads(worker)
     torch.set_num_threads(1)
     rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
     if size != 2:
@@ -51,7 +54,11 @@ def answer(worker: str, work: Callable) -> None:
         )
     store = torch.distributed.FileStore(f"{folder}/store", size)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    found = work(*order)
+    found = importlib.import_module(module).work(*order)
     torch.distributed.destroy_process_group()
     if rank == 0:
         Path(folder, "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1], *json.loads(sys.argv[2]))

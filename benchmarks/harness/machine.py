@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 import psutil
 import torch
 
-from hpcdl.cluster.processes import cores
-from hpcdl.machine import processor
+from hpcdl.machine import cores, processor
 
 
 def describe() -> dict:

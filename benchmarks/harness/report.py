@@ -1,19 +1,20 @@
 """What the benchmarks measured, on one page.
 
-python benchmarks/report.py    writes docs/benchmarks.md from benchmarks/results
+python -m benchmarks.harness.report    writes docs/benchmarks.md from benchmarks/results
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
+from benchmarks.harness.results import RESULTS, ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 
 Every figure is a ratio to a peer that was measured in the same run, interleaved, unless a unit is given. Run them with
 `make bench`, or one with `hpcdl bench NAME`; all measurements are in `benchmarks/results`. This page
-is written by `python benchmarks/report.py`. GPU: not measured, since no card was there.
+is written by `python -m benchmarks.harness.report`. GPU: not measured, since no card was there.
 """
 
 

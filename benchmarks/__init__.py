@@ -1,0 +1,29 @@
+"""What the course's code is measured by: each figure a ratio to the strongest peer in the same interleaved run.
+
+    python -m benchmarks                          # every benchmark; minutes each
+    python -m benchmarks NAME [--quick] [...]     # one; --quick only shows that it works, --help names its options
+
+harness/ holds what all use: the machine's description, turns, pairs of ranks, results, the page docs/benchmarks.md.
+peers/ holds what is measured beside ours. A new benchmark is a module with `main(quick, out, ...)`, which writes its
+findings with `harness.results.save`, and a line below.
+"""
+
+import importlib
+from types import ModuleType
+
+BENCHMARKS = {  # name -> module, imported when it is asked for
+    "collectives": "benchmarks.collectives",
+    "convolution": "benchmarks.convolution",
+    "convolution_gpu": "benchmarks.convolution_gpu",
+    "ddp": "benchmarks.ddp",
+    "grading": "benchmarks.grading",
+    "labs": "benchmarks.labs",
+    "low_precision": "benchmarks.low_precision",
+    "pictures": "benchmarks.pictures",
+    "rounding": "benchmarks.rounding",
+}
+
+
+def load(name: str) -> ModuleType:
+    """The benchmark's module. Raises KeyError where there is none of that name."""
+    return importlib.import_module(BENCHMARKS[name])

@@ -1,0 +1,65 @@
+"""Cores are counted as a process may use them: its affinity, and the quota of its container, of both versions."""
+
+import os
+
+import pytest
+
+from hpcdl.machine import cores
+
+ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@pytest.fixture(autouse=True)
+def sixteen(monkeypatch):
+    """A machine whose sixteen cores this process may all use."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+
+
+def system(folder, groups: str, files: dict[str, str]):
+    """A root with /proc/self/cgroup and those files below /sys/fs/cgroup."""
+    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{n}": t for n, t in files.items()}}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def version_1(quota: int, period: int = 100_000) -> dict[str, str]:
+    return {"cpu.cfs_quota_us": f"{quota}\n", "cpu.cfs_period_us": f"{period}\n"}
+
+
+def test_without_control_groups_the_affinity_counts(tmp_path):
+    assert cores(tmp_path) == 16
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000", 16), ("400000 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("9900000 100000", 16)],
+)
+def test_the_quota_of_version_2(tmp_path, quota, expected):
+    assert cores(system(tmp_path, "0::/\n", {"cpu.max": f"{quota}\n"})) == expected
+
+
+def test_the_tightest_group_around_the_process_counts(tmp_path):
+    files = {"job/cpu.max": "300000 100000\n", "job/step/cpu.max": "max 100000\n", "cpu.max": "800000 100000\n"}
+    assert cores(system(tmp_path, "0::/job/step\n", files)) == 3
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(-1, 16), (300_000, 3), (20_000, 1)])
+def test_the_quota_of_version_1(tmp_path, quota, expected):
+    files = {f"cpu,cpuacct/{name}": text for name, text in version_1(quota).items()}
+    assert cores(system(tmp_path, "4:memory:/\n3:cpu,cpuacct:/\n", files)) == expected
+
+
+def test_a_container_that_sees_its_groups_outer_name_reads_what_is_mounted(tmp_path):
+    files = {f"cpu/{name}": text for name, text in version_1(500_000).items()}
+    assert cores(system(tmp_path, "1:cpu:/docker/0123456789ab\n", files)) == 5
+
+
+@pytest.mark.parametrize("groups", ["", "nonsense", "0::/\n"])
+def test_files_that_say_nothing_are_no_quota(tmp_path, groups):
+    assert cores(system(tmp_path, groups, {"cpu.max": "who knows\n"})) == 16
+
+
+def test_here_there_is_at_least_one_core(monkeypatch):
+    monkeypatch.undo()
+    assert 1 <= cores() <= ALL
