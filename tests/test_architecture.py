@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LEVELS = [
     {"labs"},
     {"autograder", "hpcdl.widgets", "hpcdl.jupyter", "hpcdl.cli", "hpcdl.doctor", "hpcdl.submit", "hpcdl.__main__"},
-    {"hpcdl.ddp", "hpcdl.cost", "hpcdl.cluster"},
+    {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.numerics", "hpcdl.data"},
     {"hpcdl.lazy", "hpcdl.machine"},
