@@ -16,6 +16,46 @@ from hpcdl.cost.pipeline import BUBBLES, balance, play
 # Orders are data, so that this file needs the functions that make them; `hpcdl.cost` does not.
 from hpcdl.parallel.schedules import SCHEDULES, gpipe, interleaved, one_f_one_b, v_shaped, zb_h1, zb_h2, zb_v
 
+
+def scheduled(stages, microbatches):
+    """When the last microbatch leaves the last stage, each stage taking one at a time in order."""
+    free, end = [0.0] * len(stages), 0.0
+    for _ in range(microbatches):
+        end = 0.0
+        for stage, seconds in enumerate(stages):
+            free[stage] = end = max(end, free[stage]) + seconds
+    return end
+
+
+@given(st.lists(st.floats(0.1, 5), min_size=1, max_size=6), st.integers(1, 9))
+@settings(deadline=None)
+def test_a_batch_takes_what_its_schedule_takes(stages, microbatches):
+    forward, backward = stages, [2 * seconds for seconds in reversed(stages)]
+    expected = scheduled(forward, microbatches) + scheduled(backward, microbatches)
+    assert pipeline.seconds(forward, backward, microbatches) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(1, 1), (2, 3), (4, 8), (5, 2)])
+def test_the_simulated_machine_runs_a_pipeline_in_the_formulas_time(stages, microbatches):
+    def stage(comm):
+        x = torch.zeros(1)
+        for _ in range(microbatches):
+            if comm.rank:
+                comm.recv(x, comm.rank - 1)
+            comm.compute(1.0)
+            if comm.rank < comm.size - 1:
+                comm.send(x, comm.rank + 1)
+
+    seconds = simulate(stage, stages).seconds
+    assert pipeline.seconds([1.0] * stages, [0.0] * stages, microbatches) == pytest.approx(seconds)
+    assert pipeline.speedup(stages, microbatches) == pytest.approx(stages * microbatches / seconds)
+    assert pipeline.bubble(stages, microbatches) == pytest.approx(1 - microbatches / seconds)
+
+
+def test_messages_delay_the_first_microbatch_once_per_boundary():
+    assert pipeline.seconds([1, 1, 1], [2, 2, 2], 4, message=0.5) == pipeline.seconds([1, 1, 1], [2, 2, 2], 4) + 2.0
+
+
 # Qi et al. 2024, table 9 (ms of F, B, W and a message) and table 5 (bubble rates of 1F1B, 1F1B-I, ZB-H1, ZB-H2).
 ZERO_BUBBLE = {
     (8, 24): ((18.522, 18.086, 9.337, 0.601), (0.2431, 0.1055, 0.1585, 0.1083)),
