@@ -10,7 +10,9 @@ from hpcdl.cost.work import check_recompute
 STAGES = ("nothing", "optimizer states", "gradients", "parameters")
 
 
-def zero(parameters: float, ranks: int, stage: int, *, optimizer: float = 12, weight: float = 2, gradient: float = 2):
+def zero(
+    parameters: float, ranks: int, stage: int, *, optimizer: float = 12, weight: float = 2, gradient: float = 2
+) -> float:
     """Bytes per rank for parameters, gradients and optimizer states at ZeRO `stage` 0 to 3; activations come on top.
 
     Bytes per parameter: mixed-precision Adam has 12 in the `optimizer` (a float32 copy, momentum and variance), and 2

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
+from hpcdl.cost.work import Transformer, table
 from hpcdl.nn.networks import Layer
 
 
@@ -20,8 +21,12 @@ class Gradient(NamedTuple):
     nbytes: int
 
 
-def gradients(layers: Sequence[Layer], backward: float, itemsize: int = 4) -> list[Gradient]:
-    """A network's gradients in the order they come in; each layer takes its share of MACs of `backward` seconds."""
+def gradients(model: Sequence[Layer] | Transformer, backward: float, itemsize: int = 4) -> list[Gradient]:
+    """A model's gradients in the order they come in; each layer takes its share of MACs of `backward` seconds.
+
+    Raises TypeError for what is no model.
+    """
+    layers = table(model)
     macs, done, result = sum(layer.macs for layer in layers), 0, []
     for layer in reversed(layers):
         done += layer.macs

@@ -83,7 +83,9 @@ class Timeline:
             max(held for _, held in self.memory_curve(i, activation, weight_share)) for i in range(len(self.orders))
         ]
 
-    def memory_curve(self, stage: int, activation: PerChunk = 1.0, weight_share: float = 1.0):
+    def memory_curve(
+        self, stage: int, activation: PerChunk = 1.0, weight_share: float = 1.0
+    ) -> list[tuple[float, float]]:
         """(second, held) whenever what a stage holds changes; arguments as for `memory`."""
         order, chunks = self.orders[stage], len(self.parts) // len(self.orders)
         size, split = per_chunk("activation", activation, len(self.orders), chunks)[stage], split_backward(order)
@@ -95,7 +97,7 @@ class Timeline:
         return curve
 
 
-def split_backward(order) -> set[tuple[int, int]]:
+def split_backward(order: Sequence[tuple[str, int, int]]) -> set[tuple[int, int]]:
     """The (microbatch, chunk) whose W is apart from B."""
     return {(k, chunk) for op, k, chunk in order if op == "W"}
 

@@ -163,7 +163,7 @@ def _exposed_gradients(model, machine, layout, backward) -> float:
     share = layout.tensor * layout.pipeline
     ready = [
         scaling.Gradient(when, -(-nbytes // share))
-        for when, nbytes in scaling.gradients(work.table(model), backward, layout.itemsize)
+        for when, nbytes in scaling.gradients(model, backward, layout.itemsize)
     ]
     buckets = layout.buckets(ready, all_reduce)
     return scaling.iteration(0.0, buckets, all_reduce, overlap=layout.overlap).exposed

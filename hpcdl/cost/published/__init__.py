@@ -14,6 +14,7 @@ SOURCES = (
     pipelines.gpipe,
     pipelines.gpipe_without_nvlink,
     pipelines.zero_bubble,
+    pipelines.zero_bubble_memory,
     pipelines.zero_bubble_throughput,
     pipelines.pipedream,
     transformers.megatron,

@@ -26,6 +26,7 @@ from hpcdl.cost.scaling import (
     slowest,
 )
 from hpcdl.cost.topology import Link
+from hpcdl.cost.work import Transformer
 from hpcdl.nn.networks import resnet50, total
 
 ETHERNET = Link(9.0810e-4, 7.3957e-10)  # MG-WFBP's fit for all-reduce over 16 workers on 10 GbE
@@ -160,3 +161,12 @@ def test_the_slowest_rank_is_as_slow_as_sampling_says(p):
     # Standard error of the mean of 4,000 maxima is below 0.015; Blom's approximation is within 0.02.
     assert slowest(p, 1.0) - 1 == pytest.approx(largest, abs=0.06)
     assert slowest(1, 1.0) == 1.0
+
+
+def test_a_transformers_gradients_come_too_and_what_is_no_model_is_refused():
+    gpt = Transformer(layers=3, hidden=64, sequence=32, vocabulary=100)
+    found = gradients(gpt, backward=1.0)
+    assert sum(gradient.nbytes for gradient in found) == 4 * gpt.parameters
+    assert found[-1].ready == pytest.approx(1.0)
+    with pytest.raises(TypeError, match=r"the model is 7; it is a list of hpcdl\.nn\.networks\.Layer"):
+        gradients(7, backward=1.0)
