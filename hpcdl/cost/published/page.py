@@ -99,9 +99,9 @@ fixed an assumption: they agree by construction.
   computing in our model; what its replicated stage loses in summing gradients is not in it.
 - **Caffe with parameter servers.** 27 s is what evenly spread servers would take, on two nodes or 32. The published
   times grow with the nodes, and are 34.5 s on one already: what is slow there is not the network alone.
-- **Megatron's 1.7 B model in 2021.** It is the only one whose layers are not cut, and its matrices are the smallest. The
-  fitted rate is that of larger ones, so that without messages our GPU reaches more than with them; the published one,
-  a little less.
+- **Megatron's 1.7 B model in 2021.** It is the only one whose layers are not cut, and its matrices are the smallest.
+  The fitted rate is that of larger ones, so that without messages our GPU reaches more than with them; the published
+  one, a little less.
 - **Korthikanti's hardware utilization** (within a point, but below). The printed 52.8 and 57.0 % come out if the
   recomputed attention counts 12 b s^2 h for each layer, as much as its forward and backward pass; the operations of
   computing it once more are 4 b s^2 h.
