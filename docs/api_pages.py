@@ -14,6 +14,7 @@ PARTS = {
     "comm": "one communicator, four machines",
     "collectives": "all-reduce and its parts",
     "ddp": "data-parallel training",
+    "parallel": "model parallelism: pipeline schedules",
     "cost": "what it costs, as pure functions",
     "cluster": "live engines",
     "data": "data sets",

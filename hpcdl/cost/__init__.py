@@ -5,8 +5,11 @@
 - `collectives`: each collective's time and traffic, exactly what the simulated machine does; `textbook`: as printed;
 - `selection`: the best algorithm for p ranks and n bytes, and where it changes;
 - `alpha_beta`: alpha and beta from measurements, outliers and all;
+- `topology`: an all-reduce over nodes, a torus, parameter servers; `machines`: those that results were published on;
 - `roofline`: compute or memory, whichever is slower; `convolution`: work and memory of the convolution algorithms;
-- `scaling`: the iteration of data-parallel training, from layers to thousands of ranks;
-- `pipeline`, `tensor_parallel`, `memory`: GPipe, Megatron and ZeRO;
+- `work`: operations, bytes and parameters of networks and transformers; `memory`: what training keeps;
+- `scaling`: gradients in buckets, summed while the backward pass goes on;
+- `pipeline`: any schedule played, and closed forms; `timeline`: what comes of it; `sequence_parallel`: ring attention;
+- `training`: an iteration predicted from a model, a machine and a layout, its utilization, and the time to the end;
 - `published`: all of that beside published figures, `python -m hpcdl.cost.published`.
 """

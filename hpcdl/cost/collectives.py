@@ -147,6 +147,14 @@ ALL_REDUCE: dict[str, Callable[..., float]] = {
     "hierarchical": hierarchical,
 }
 
+
+def formula(name: str) -> Callable[..., float]:
+    """The formula of an all-reduce by name; raises ValueError for a name not in `ALL_REDUCE`."""
+    if name not in ALL_REDUCE:
+        raise ValueError(f"algorithm is {name!r}; the all-reduce algorithms are {', '.join(ALL_REDUCE)}")
+    return ALL_REDUCE[name]
+
+
 # -- traffic ----------------------------------------------------------------------------------------------------------
 
 

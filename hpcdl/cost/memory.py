@@ -1,13 +1,18 @@
-"""What training keeps on each rank, and what ZeRO spreads over them.
+"""What training keeps on each rank: weights, gradients, optimizer states, activations.
 
-Source: Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models".
+Sources: Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models"; Korthikanti et
+al. 2022, "Reducing activation recomputation in large transformer models", table 2.
 """
+
+from hpcdl.cost.work import check_recompute
 
 # What each stage of ZeRO divides among the ranks, beside all that the stages before it divide.
 STAGES = ("nothing", "optimizer states", "gradients", "parameters")
 
 
-def zero(parameters: float, ranks: int, stage: int, *, optimizer: float = 12, weight: float = 2, gradient: float = 2):
+def zero(
+    parameters: float, ranks: int, stage: int, *, optimizer: float = 12, weight: float = 2, gradient: float = 2
+) -> float:
     """Bytes per rank for parameters, gradients and optimizer states at ZeRO `stage` 0 to 3; activations come on top.
 
     Bytes per parameter: mixed-precision Adam has 12 in the `optimizer` (a float32 copy, momentum and variance), and 2
@@ -18,3 +23,47 @@ def zero(parameters: float, ranks: int, stage: int, *, optimizer: float = 12, we
     divided = (optimizer, gradient, weight)[:stage]
     whole = (optimizer, gradient, weight)[stage:]
     return parameters * (sum(whole) + sum(divided) / ranks)
+
+
+def activations(
+    sequence: int,
+    microbatch: int,
+    hidden: int,
+    heads: int,
+    *,
+    tensor: int = 1,
+    sequence_parallel: bool = False,
+    recompute: str = "nothing",
+) -> float:
+    """Bytes that one transformer layer keeps of one microbatch on each rank, 16-bit (Korthikanti's table 2).
+
+    | | recompute nothing | selective | full |
+    |---|---|---|---|
+    | one rank | sbh (34 + 5as/h) | 34 sbh | 2 sbh |
+    | t ranks, tensor parallel | sbh (10 + 24/t + 5as/(ht)) | sbh (10 + 24/t) | 2 sbh |
+    | and sequence parallel | sbh/t (34 + 5as/h) | 34 sbh/t | 2 sbh/t |
+
+    10 sbh are in normalizations and dropouts, which tensor parallelism repeats on every rank; 5abs^2 are the scores of
+    attention. (The paper prints 2 sbh in its last row, for a layer's input kept whole; cut along the sequence it is a
+    t-th.) Raises ValueError for an unknown `recompute`.
+    """
+    check_recompute(recompute)
+    tokens = sequence * microbatch * hidden
+    repeated = 1 / tensor if sequence_parallel else 1.0
+    if recompute == "full":
+        return 2 * tokens * repeated
+    scores = 5 * heads * sequence / hidden if recompute == "nothing" else 0.0
+    return tokens * (10 * repeated + (24 + scores) / tensor)
+
+
+def interleaving(p: int, v: int = 1) -> float:
+    """1 + (p - 1)/(p v): how much more an interleaved pipeline keeps on its first stage than 1F1B's L layers; v > 1."""
+    return 1 + (p - 1) / (p * v) if v > 1 else 1.0
+
+
+def first_stage(layers: int, layer_bytes: float, p: int = 1, v: int = 1) -> float:
+    """Bytes of activations on the first of p stages, which has p microbatches of layers / p layers in flight.
+
+    `layer_bytes` is `activations`; v chunks per stage when interleaved. The embedding is left out.
+    """
+    return layers * layer_bytes * interleaving(p, v)

@@ -1,9 +1,21 @@
-"""Pipeline parallelism: the layers on K stages, a batch in M microbatches, and the bubble between them.
+"""Pipeline parallelism: layers cut into stages, a batch into microbatches, and the bubble between them.
 
-Source: Huang et al. 2019, "GPipe: efficient training of giant neural networks using pipeline parallelism".
+Closed forms for equal stages, and `play`, which times any schedule: orders of (op, microbatch, chunk), as
+`hpcdl.parallel.schedules` has them, with measured seconds of each stage and each message.
+
+Sources: Huang et al. 2019, "GPipe: efficient training of giant neural networks using pipeline parallelism"; Narayanan
+et al. 2021, "Efficient large-scale language model training on GPU clusters using Megatron-LM"; Qi et al. 2024, "Zero
+bubble pipeline parallelism".
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from hpcdl.cost.timeline import Orders, PerChunk, Timeline, per_chunk, split_backward
+
+# -- closed forms -----------------------------------------------------------------------------------------------------
 
 
 def speedup(stages: int, microbatches: int) -> float:
@@ -24,3 +36,168 @@ def seconds(forward: Sequence[float], backward: Sequence[float], microbatches: i
     return sum(
         sum(stages) + (microbatches - 1) * max(stages) + (len(stages) - 1) * message for stages in (forward, backward)
     )
+
+
+# Seconds that a stage idles: `f(p, F, B, W, v)` for equal stages, free messages and W no longer than F and B. F, B and
+# W are of a whole stage with its v chunks. ZB-V's holds for F = B = W (Qi et al. 2024; Narayanan et al. 2021).
+BUBBLES: dict[str, Callable[..., float]] = {
+    "gpipe": lambda p, f, b, w, v=1: (p - 1) * (f + b + w),
+    "one_f_one_b": lambda p, f, b, w, v=1: (p - 1) * (f + b + w),
+    "interleaved": lambda p, f, b, w, v=1: (p - 1) * (f + b + w) / v,
+    "zb_h1": lambda p, f, b, w, v=1: (p - 1) * (f + b - w),
+    "zb_h2": lambda p, f, b, w, v=1: (p - 1) * (f + b - 2 * w),
+    "zb_v": lambda p, f, b, w, v=1: 0.0,
+}
+
+
+def balance(layers: Sequence[float], stages: int) -> list[int]:
+    """Where to cut layers into stages so that the slowest is as fast as can be: `stages + 1` limits, 0 and len first.
+
+    `layers` is the seconds of each layer; stage i has layers[limits[i] : limits[i + 1]]. Dynamic programming over the
+    first layer of the last stage. Raises ValueError for more stages than layers.
+    """
+    if not 1 <= stages <= len(layers):
+        raise ValueError(f"stages is {stages}; {len(layers)} layers make 1 to {len(layers)} stages")
+    before = [0.0]
+    for layer in layers:
+        before.append(before[-1] + layer)
+    best = [(total, [0, stop]) for stop, total in enumerate(before)]  # on one stage: its seconds and limits
+    for stage in range(2, stages + 1):
+        best = [
+            min(
+                (max(best[cut][0], before[stop] - before[cut]), [*best[cut][1], stop])
+                for cut in range(stage - 1, max(stop, stage))
+            )
+            for stop in range(len(before))
+        ]
+    return best[-1][1]
+
+
+# -- any schedule -----------------------------------------------------------------------------------------------------
+
+
+def play(
+    orders: Orders,
+    forward: PerChunk,
+    backward: PerChunk,
+    weight: PerChunk = 0.0,
+    *,
+    message: float | Sequence[float] = 0.0,
+    parts: Sequence[tuple[int, int]] | None = None,
+    blocking: bool = False,
+) -> Timeline:
+    """When a pipeline does what, if every stage follows its order and each op starts as soon as its input has come.
+
+    `orders` has for each stage its ops (op, microbatch, chunk): F, B, and W where the gradient of the weights is apart.
+    `forward`, `backward` (of the input) and `weight` are seconds of one microbatch through one chunk; a B without a W
+    of its own takes backward + weight. `parts` is (stage, chunk) of each part of the network, from first to last
+    (default: chunk 0 of all stages, then chunk 1, ...). Between parts on different stages a message takes `message`
+    seconds (one number, or one per boundary), in which the stages compute; if `blocking`, the sender waits for its end.
+
+    Raises ValueError for an op that comes twice, is not of the network, or waits for what never comes.
+    """
+    p = len(orders)
+    parts = _looped(orders) if parts is None else list(parts)
+    costs = [
+        per_chunk(name, value, p, len(parts) // p)
+        for name, value in (("forward", forward), ("backward", backward), ("weight", weight))
+    ]
+    microbatches = 1 + max((k for order in orders for _, k, _ in order), default=0)
+    steps = _steps(parts, costs, _messages(parts, message), microbatches)
+    _check(orders, steps)
+    starts, ends = _run(orders, steps, microbatches, blocking)
+    return Timeline(orders, starts, ends, parts)
+
+
+class _Step(NamedTuple):
+    """What an op of a chunk does, microbatch 0: `needs` and `sends` are slots in which inputs arrive."""
+
+    needs: int
+    seconds: float
+    sends: int | None  # microbatch k: k slots further
+    message: float
+    apart: float = 0.0  # of a B: seconds of W, if it is not an op of its own
+    allows: int | None = None  # of a B: the slot of its W
+
+
+def _steps(parts, costs, messages, microbatches) -> dict[tuple[int, str, int], _Step]:
+    """(stage, op, chunk) to what it does."""
+    slots = {(op, g): (n * len(parts) + g) * microbatches for n, op in enumerate("FBW") for g in range(len(parts))}
+    steps, last = {}, len(parts) - 1
+    for g, (i, c) in enumerate(parts):
+        forward, backward, weight = (cost[i][c] for cost in costs)
+        ahead = (slots["F", g + 1], messages[g]) if g < last else (slots["B", g], 0.0)
+        back = (slots["B", g - 1], messages[g - 1]) if g else (None, 0.0)
+        steps[i, "F", c] = _Step(slots["F", g], forward, *ahead)
+        steps[i, "B", c] = _Step(slots["B", g], backward, *back, weight, slots["W", g])
+        steps[i, "W", c] = _Step(slots["W", g], weight, None, 0.0)
+    return steps
+
+
+def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list[list[float]]]:
+    """Starts and ends of each stage's ops; a stage that lacks an input is taken up again when that comes."""
+    came: list[float | None] = [None] * (len(steps) * microbatches)
+    came[:microbatches] = [0.0] * microbatches  # the batch itself
+    starts, ends, free = [[] for _ in orders], [[] for _ in orders], [0.0] * len(orders)
+    waiting: dict[int, int] = {}  # slot to the stage that waits for it
+    ready = deque(range(len(orders)))
+    splits = [split_backward(order) for order in orders]
+    while ready:
+        stage = ready.popleft()
+        order, split, now = orders[stage], splits[stage], free[stage]
+        for n in range(len(starts[stage]), len(order)):
+            op, k, chunk = order[n]
+            needs, duration, sends, message, apart, allows = steps[stage, op, chunk]
+            arrival = came[needs + k]
+            if arrival is None:
+                waiting[needs + k] = stage
+                break
+            start = max(now, arrival)
+            now = start + duration
+            if op == "B":
+                if (k, chunk) not in split:
+                    now += apart
+                came[allows + k] = now
+            starts[stage].append(start)
+            ends[stage].append(now)
+            if sends is not None:
+                came[sends + k] = now + message
+                if sends + k in waiting:
+                    ready.append(waiting.pop(sends + k))
+                now += message * blocking
+        free[stage] = now
+    if waiting:
+        stage = min(waiting.values())
+        op, k, chunk = orders[stage][len(starts[stage])]
+        raise ValueError(
+            f"orders cannot be followed: stage {stage} waits for the input of {op} of microbatch {k}, chunk {chunk}, "
+            f"which never comes; some stage has it too late or not at all"
+        )
+    return starts, ends
+
+
+def _looped(orders) -> list[tuple[int, int]]:
+    chunks = 1 + max((chunk for order in orders for *_, chunk in order), default=0)
+    return [(stage, chunk) for chunk in range(chunks) for stage in range(len(orders))]
+
+
+def _messages(parts, message) -> list[float]:
+    """Seconds between part g and g + 1; none between parts of one stage."""
+    boundaries = list(pairwise(parts))
+    each = [message] * len(boundaries) if isinstance(message, (int, float)) else list(message)
+    if len(each) != len(boundaries):
+        raise ValueError(f"message has {len(each)} values; {len(parts)} parts have {len(boundaries)} boundaries")
+    return [value if here[0] != there[0] else 0.0 for value, (here, there) in zip(each, boundaries, strict=True)]
+
+
+def _check(orders, steps) -> None:
+    for stage, order in enumerate(orders):
+        if len(set(order)) < len(order):
+            twice = next(op for n, op in enumerate(order) if op in order[:n])
+            raise ValueError(f"orders[{stage}] has {tuple(twice)} twice; a stage does each op once")
+        for op, k, chunk in order:
+            if (stage, op, chunk) not in steps or k < 0:
+                raise ValueError(
+                    f"orders[{stage}] has {(op, k, chunk)}; an op is F, B or W of a microbatch from 0 and a chunk that "
+                    f"`parts` gives to this stage"
+                )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from hpcdl.cost import collectives
+from hpcdl.cost.work import Transformer, table
 from hpcdl.nn.networks import Layer
 
 
@@ -21,8 +21,12 @@ class Gradient(NamedTuple):
     nbytes: int
 
 
-def gradients(layers: Sequence[Layer], backward: float, itemsize: int = 4) -> list[Gradient]:
-    """A network's gradients in the order they come in; each layer takes its share of MACs of `backward` seconds."""
+def gradients(model: Sequence[Layer] | Transformer, backward: float, itemsize: int = 4) -> list[Gradient]:
+    """A model's gradients in the order they come in; each layer takes its share of MACs of `backward` seconds.
+
+    Raises TypeError for what is no model.
+    """
+    layers = table(model)
     macs, done, result = sum(layer.macs for layer in layers), 0, []
     for layer in reversed(layers):
         done += layer.macs
@@ -102,16 +106,29 @@ def _together(gradients) -> Gradient:
 
 
 class Iteration(NamedTuple):
-    """Where the seconds of one iteration go: computing, communicating in the open, waiting for data."""
+    """Where the seconds of one iteration go.
+
+    Computing `forward` and `backward`, communication in the open (`exposed`), `waiting` for data, the pipeline's
+    `bubble`, waiting for the slowest rank (`stragglers`), and the `optimizer`'s update.
+    """
 
     forward: float
     backward: float
     exposed: float
     waiting: float
+    bubble: float = 0.0
+    stragglers: float = 0.0
+    optimizer: float = 0.0
 
     @property
     def seconds(self) -> float:
+        """All of it."""
         return sum(self)
+
+    @property
+    def compute(self) -> float:
+        """Forward and backward."""
+        return self.forward + self.backward
 
 
 def iteration(
@@ -145,45 +162,7 @@ def finished(buckets: Sequence[Gradient], all_reduce: Callable[[int], float]) ->
     return end
 
 
-# -- clusters ---------------------------------------------------------------------------------------------------------
-
-
-class Link(NamedTuple):
-    """Seconds per message and per byte."""
-
-    alpha: float
-    beta: float
-
-
-class Nodes(NamedTuple):
-    """Nodes of `per_node` ranks: `within` a node a link per rank, `between` nodes one per node, shared by its ranks."""
-
-    per_node: int
-    within: Link
-    between: Link
-    algorithm: str = "ring"  # between the nodes: a name of `cost.collectives.ALL_REDUCE`
-    pipelined: bool = False  # whether the phases within nodes hide behind the one between them, or the other way round
-
-    def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
-        """Bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in the nodes, between them, all-gather.
-
-        With `groups` > 1 so many of them run side by side, as in model parallelism of that width: each group has
-        per_node / groups of a node's ranks, and they share its link. Raises ValueError for more groups than ranks.
-        """
-        together = self.per_node // groups
-        if not together:
-            raise ValueError(f"groups is {groups}; a node has {self.per_node} ranks, so no more groups than that")
-        inside, nodes = min(p, together), -(-p // together)
-        between = Link(self.between.alpha, self.between.beta * groups)
-
-        def seconds(nbytes: int) -> float:
-            phases = (
-                collectives.ring(inside, nbytes, *self.within, itemsize=1),
-                collectives.ALL_REDUCE[self.algorithm](nodes, nbytes, *between, itemsize=1),
-            )
-            return max(phases) if self.pipelined else sum(phases)
-
-        return seconds
+# -- ranks -------------------------------------------------------------------------------------------------------------
 
 
 def slowest(p: int, spread: float) -> float:
@@ -192,30 +171,3 @@ def slowest(p: int, spread: float) -> float:
     Synchronous ranks wait for the slowest. The expected largest of p normal values, by Blom's approximation (1958).
     """
     return 1.0 + spread * NormalDist().inv_cdf((p - 0.375) / (p + 0.25)) if p > 1 else 1.0
-
-
-class Training(NamedTuple):
-    """What one rank does in an iteration: a network, seconds of its forward and backward pass for the rank's batch."""
-
-    layers: Sequence[Layer]
-    forward: float
-    backward: float
-    itemsize: int = 4
-    spread: float = 0.0  # relative deviation of the computing times of ranks
-    input_seconds: float = 0.0
-
-    def on(self, nodes: Nodes, p: int, buckets: Callable = merged, *, overlap: bool = True) -> Iteration:
-        """One iteration over `p` ranks; `buckets` is `layerwise`, `single`, `capped`, `fused` or `merged`."""
-        late, all_reduce = slowest(p, self.spread), nodes.all_reduce(p)
-        ready = gradients(self.layers, self.backward * late, self.itemsize)
-        return iteration(
-            self.forward * late,
-            buckets(ready, all_reduce),
-            all_reduce,
-            overlap=overlap,
-            input_seconds=self.input_seconds,
-        )
-
-    def efficiency(self, nodes: Nodes, p: int, buckets: Callable = merged, *, start: int = 1) -> float:
-        """Weak scaling: what a rank achieves among `p`, over what it achieves among `start` of them."""
-        return self.on(nodes, start, buckets).seconds / self.on(nodes, p, buckets).seconds

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hpcdl.cost.collectives import ALL_REDUCE
+from hpcdl.cost.collectives import ALL_REDUCE, formula
 
 
 def ranking(
     p, nbytes, alpha, beta, gamma=0.0, *, algorithms: Iterable[str] = ALL_REDUCE, itemsize=4
 ) -> dict[str, float]:
     """Seconds of each algorithm, the fastest first; equals stay in the order of `algorithms`."""
-    seconds = {name: _formula(name)(p, nbytes, alpha, beta, gamma, itemsize=itemsize) for name in algorithms}
+    seconds = {name: formula(name)(p, nbytes, alpha, beta, gamma, itemsize=itemsize) for name in algorithms}
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
@@ -59,9 +59,3 @@ def _changes(winner, low, high):
     middle = (low + high) // 2
     yield from _changes(winner, low, middle)
     yield from _changes(winner, middle, high)
-
-
-def _formula(name):
-    if name not in ALL_REDUCE:
-        raise ValueError(f"algorithms has {name!r}; the all-reduce algorithms are {', '.join(ALL_REDUCE)}")
-    return ALL_REDUCE[name]

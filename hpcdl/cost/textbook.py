@@ -4,8 +4,11 @@
 MPICH") where p is a power of two and n divisible by p, where it equals `hpcdl.cost.collectives` (the flat ones).
 `LECTURE` is the table of the lecture on distributed deep learning, M bytes over N workers, without gamma; its
 parameter server counts latency once each way, since all workers send at the same time, but bandwidth N - 1 times,
-since they share the server's link.
+since they share the server's link. `COMPLEXITY` has the O() columns of that table.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,4 +27,32 @@ LECTURE = {
     "tree": lambda N, M, a, b: 2 * a * np.log2(N) + 2 * np.log2(N) * M * b,
     "broadcast": lambda N, M, a, b: a * np.log2(N) + np.log2(N) * M * b,
     "all_gather": lambda N, M, a, b: a * np.log2(N) + (N - 1) * M * b,
+}
+
+
+class Growth(NamedTuple):
+    """How a cost grows: as the table prints it inside O(), and as a function of workers N and bytes M."""
+
+    printed: str
+    of: Callable[[float, float], float]
+
+
+ONE, WORKERS, LOG = (
+    Growth("1", lambda N, M: 1.0),
+    Growth("N", lambda N, M: N),
+    Growth("log(N)", lambda N, M: np.log2(N)),
+)
+BYTES, BYTES_WORKERS, BYTES_LOG = (
+    Growth("M", lambda N, M: M),
+    Growth("MN", lambda N, M: M * N),
+    Growth("M log(N)", lambda N, M: M * np.log2(N)),
+)
+
+# The table's columns of complexity: latency (messages one after the other) and bandwidth (bytes through one link).
+COMPLEXITY = {
+    "parameter_server": (ONE, BYTES_WORKERS),
+    "ring": (WORKERS, BYTES),
+    "tree": (LOG, BYTES_LOG),
+    "broadcast": (LOG, BYTES_LOG),
+    "all_gather": (LOG, BYTES_WORKERS),
 }

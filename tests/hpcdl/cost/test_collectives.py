@@ -115,3 +115,19 @@ def test_wrong_arguments_are_named(name):
     with pytest.raises(ValueError, match=r"nbytes is 6; .* multiples of itemsize, which is 4"):
         ALL_REDUCE[name](2, 6, ALPHA, BETA)
     assert ALL_REDUCE[name](2, 6, ALPHA, BETA, itemsize=2) > 0
+
+
+@pytest.mark.parametrize("name", textbook.LECTURE)
+def test_each_row_of_the_lectures_table_grows_as_its_complexity_says(name):
+    latency, bandwidth = textbook.COMPLEXITY[name]
+    workers, nbytes = [2.0**k for k in range(10, 41, 10)], 1e6
+    alphas = [textbook.LECTURE[name](n, nbytes, 1.0, 0.0) / latency.of(n, nbytes) for n in workers]
+    betas = [textbook.LECTURE[name](n, nbytes, 0.0, 1.0) / bandwidth.of(n, nbytes) for n in workers]
+    for ratios in (alphas, betas):  # neither shrink nor grow beyond a constant
+        assert 0.5 < min(ratios) <= max(ratios) < 2.01
+        assert ratios[-1] == pytest.approx(ratios[0], rel=0.01)
+
+
+def test_an_unknown_algorithm_is_named_beside_those_there_are():
+    with pytest.raises(ValueError, match=r"algorithm is 'rign'; the all-reduce algorithms are naive, ring"):
+        cost.formula("rign")

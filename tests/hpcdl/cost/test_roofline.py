@@ -2,7 +2,9 @@
 
 import pytest
 
-from hpcdl.cost.roofline import DEVICES, Device, attainable, bound, forward_seconds, layer_work, seconds
+from hpcdl.cost.machines import A100_DGX, V100_DGX1
+from hpcdl.cost.roofline import Device, attainable, bound, seconds
+from hpcdl.cost.work import forward, forward_seconds
 from hpcdl.nn.networks import resnet50, total, vgg16
 
 DEVICE = Device(peak=100.0, bandwidth=10.0)
@@ -22,15 +24,15 @@ def test_time_rate_and_limit_tell_the_same_story():
 
 def test_a_linear_layer_needs_a_batch_to_become_compute_bound():
     fc6 = vgg16()[13]
-    device = DEVICES["V100"]
-    assert bound(*layer_work(fc6, 1), device) == "memory"
-    assert bound(*layer_work(fc6, 512), device) == "compute"
-    assert layer_work(fc6, 1).intensity == pytest.approx(0.5, rel=0.001)  # two operations for each weight of four bytes
+    device = V100_DGX1.device()
+    assert bound(*forward(fc6, 1)[:2], device) == "memory"
+    assert bound(*forward(fc6, 512)[:2], device) == "compute"
+    assert forward(fc6, 1).intensity == pytest.approx(0.5, rel=0.001)  # two operations for each weight of four bytes
 
 
 def test_a_network_takes_at_least_its_arithmetic_at_peak():
     flops = 2 * 64 * total(resnet50(), "macs")
     # FP32 arithmetic is so slow that every layer is compute-bound; on tensor cores memory is the limit of many.
-    assert forward_seconds(resnet50(), 64, DEVICES["A100"]) == pytest.approx(flops / DEVICES["A100"].peak)
-    tensor_cores = DEVICES["A100 FP16"]
+    assert forward_seconds(resnet50(), 64, A100_DGX.device()) == pytest.approx(flops / A100_DGX.device().peak)
+    tensor_cores = A100_DGX.device("fp16")
     assert forward_seconds(resnet50(), 64, tensor_cores, itemsize=2) > 1.3 * flops / tensor_cores.peak

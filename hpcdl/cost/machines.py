@@ -1,0 +1,104 @@
+"""Machines that results were published on, as values: operations and bytes per second, memory, links.
+
+Peaks are those on the data sheet; what a program reaches of them is an assumption of whoever predicts
+(`Machine.reaching`). A link's bytes per second count one way. Data sheets name no seconds per message: `RDMA` and
+`TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), for each step of its ring.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hpcdl.cost.roofline import Device
+from hpcdl.cost.topology import Link, Nodes, Torus
+
+GIGABIT = 1e9 / 8  # bytes per second
+STEPS = 2 * (8 - 1)  # messages one after the other in a ring of 8, each of an eighth of the bytes
+INFINIBAND_56, ETHERNET_10_ALPHA = Link(9.7537e-5, 3.0568e-10), 5.2303e-4  # MG-WFBP's fits, 8 workers
+RDMA, TCP = INFINIBAND_56.alpha / STEPS, ETHERNET_10_ALPHA / STEPS
+# The share of the line rate that the fit over InfiniBand reaches: 82 %.
+FITTED_SHARE = STEPS / 8 / (INFINIBAND_56.beta * 56 * GIGABIT)
+
+
+class Machine(NamedTuple):
+    """An accelerator and its network. `peaks`: operations per second by precision; `bandwidth` and `memory` in bytes.
+
+    `share` is what matrix products reach of the peak.
+    """
+
+    name: str
+    peaks: Mapping[str, float]
+    bandwidth: float
+    memory: float
+    network: Nodes | Torus
+    source: str
+    share: float = 1.0
+
+    def device(self, precision: str = "fp32") -> Device:
+        """Its roofline; raises ValueError for a precision that it has no peak for."""
+        if precision not in self.peaks:
+            raise ValueError(f"precision is {precision!r}; {self.name} has peaks for {', '.join(self.peaks)}")
+        return Device(self.peaks[precision] * self.share, self.bandwidth)
+
+    def reaching(self, compute: float = 1.0, memory: float = 1.0, links: float = 1.0) -> "Machine":
+        """The machine as a program sees it: shares of the peak, of the memory's and of the links' rate."""
+        return self._replace(share=compute, bandwidth=self.bandwidth * memory, network=self.network.reaching(links))
+
+
+def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
+    return Link(alpha, 1 / nbytes_per_second)
+
+
+LECTURE = "the lecture's table of accelerators (P100, V100, A100)"
+PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of use
+
+K80 = Machine(
+    "K80", {"fp32": 8.74e12 / 2}, 240e9, 12e9, Nodes(2, _link(PCIE_3), _link(10 * GIGABIT, TCP)),
+    "one of the card's two GPUs: 8.74 TFLOP/s boosted and 2 x 240 GB/s (AnandTech 2014); 10 Gb/s is assumed",
+)  # fmt: skip
+P40 = Machine(
+    "P40", {"fp32": 11.76e12}, 346e9, 24e9, Nodes(8, _link(PCIE_3), _link(100 * GIGABIT)),
+    "data sheet (11.76 TFLOP/s, 346 GB/s); 8 to a node with 100 Gb/s Ethernet: the lecture's case study",
+)  # fmt: skip
+P100 = Machine(
+    "P100", {"fp32": 10.6e12}, 720e9, 16e9, Nodes(8, _link(160e9 / 2), _link(50 * GIGABIT, TCP)),
+    f"{LECTURE}; 8 to a server, NVLink 160 GB/s both ways, 50 Gb/s Ethernet (Goyal et al. 2017)",
+)  # fmt: skip
+V100_DGX1 = Machine(
+    "V100 (DGX-1)", {"fp32": 15.7e12, "fp16": 125e12}, 900e9, 16e9,
+    Nodes(8, _link(300e9 / 2), _link(4 * 100 * GIGABIT)),
+    f"{LECTURE}; 8 to a server, NVLink 300 GB/s both ways, four 100 Gb/s InfiniBand",
+)  # fmt: skip
+V100_DGX2 = V100_DGX1._replace(
+    name="V100 (DGX-2)", memory=32e9, network=Nodes(16, _link(300e9 / 2), _link(8 * 100 * GIGABIT)),
+    source=f"{LECTURE}; 16 to a server, NVSwitch, eight 100 Gb/s InfiniBand (Shoeybi et al. 2019)",
+)  # fmt: skip
+A100_DGX = Machine(
+    "A100 (DGX)", {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12}, 1.6e12, 40e9,
+    Nodes(8, _link(600e9 / 2), _link(8 * 200 * GIGABIT)),
+    f"{LECTURE}; 8 to a server, NVLink 600 GB/s both ways, eight 200 Gb/s InfiniBand (Smith et al. 2022)",
+)  # fmt: skip
+A100_SUPERPOD = A100_DGX._replace(
+    name="A100 (Superpod)", memory=80e9,
+    source=f"{A100_DGX.source}; GPUs of 80 GB (Narayanan et al. 2021), with the 40 GB kind's bandwidth",
+)  # fmt: skip
+H100_DGX = Machine(
+    "H100 (DGX)", {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "fp8": 1978.9e12}, 3.35e12, 80e9,
+    Nodes(8, _link(900e9 / 2), _link(8 * 400 * GIGABIT)),
+    "H100 SXM5, dense; NVLink 900 GB/s both ways; eight 400 Gb/s InfiniBand (NVIDIA's MLPerf system description)",
+)  # fmt: skip
+TPU_V3 = Machine(
+    "TPU v3", {"bf16": 123e12}, 900e9, 32 * 2**30, Torus(32, _link(112e9 / 2)),
+    "one chip of two cores: Google Cloud's page on TPU v3; 1,024 chips in a torus of 32 x 32, 112 GB/s of links as "
+    "Liu et al. 2023 (ring attention) count them, half of it each way",
+)  # fmt: skip
+EPYC_7642 = Machine(
+    "EPYC 7642, one core", {"fp32": 2.3e9 * 2 * 8 * 2}, 204.8e9, 512e9,
+    Nodes(1, _link(204.8e9, 0.0), _link(10 * GIGABIT, TCP)),
+    "the lecture's comparison with an A100: one core of 2.3 GHz, 512 GB; two 256-bit multiply-adds per cycle and eight "
+    "channels of DDR4-3200 for all cores (Microway's page on EPYC Rome); 10 Gb/s is assumed",
+)  # fmt: skip
+
+MACHINES = {
+    machine.name: machine
+    for machine in (K80, P40, P100, V100_DGX1, V100_DGX2, A100_DGX, A100_SUPERPOD, H100_DGX, TPU_V3, EPYC_7642)
+}

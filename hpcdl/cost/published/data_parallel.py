@@ -1,0 +1,134 @@
+"""Data-parallel training of convolution networks."""
+
+from scipy.optimize import brentq
+
+from hpcdl.cost.machines import P40, P100, RDMA, TPU_V3
+from hpcdl.cost.published.row import SPREAD, USABLE, Row
+from hpcdl.cost.scaling import fused, layerwise, single
+from hpcdl.cost.topology import Link, Nodes, ParameterServers
+from hpcdl.cost.training import Layout, predict, time_to_train
+from hpcdl.nn.networks import Layer, inception_v3, resnet50, resnet101, vgg16
+
+GIGABIT = 1e9 / 8
+IMAGENET = 1.28e6
+IMAGES_PER_SECOND = {  # on one P100, batch 64
+    "Inception V3": 142,  # TensorFlow's benchmark page in its last version, May 2017, synthetic data
+    "ResNet-101": 1656.82 / 16,  # Horovod's benchmark page, 16 GPUs
+    "VGG-16": 154,  # TensorFlow's page, as above
+}
+
+
+def goyal(spread: float = SPREAD) -> list[Row]:
+    """Goyal et al. 2017: ResNet-50 on 8 to 256 P100."""
+    machine = P100.reaching(links=USABLE)
+    machine = machine._replace(network=machine.network._replace(algorithm="rabenseifner", pipelined=True))
+
+    def iteration(p):
+        layout = Layout(data=p, buckets=layerwise)
+        return predict(resnet50(), machine, layout, 32 * p, measured=(0.060, 0.120), spread=spread).seconds
+
+    efficiency = 100 * iteration(8) / iteration(256)
+    return [
+        Row("Goyal et al. 2017", "ResNet-50, efficiency, 8 to 256 GPUs", 90, efficiency, "%", 5),
+        Row("Goyal et al. 2017", "ResNet-50, iteration on 256 GPUs (derived)", 0.256, iteration(256), "s"),
+    ]
+
+
+def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES_PER_SECOND) -> list[Row]:
+    """Horovod's benchmark page: three networks on 512 Pascal GPUs."""
+    # Within a server the ring is no slower than between servers, so the link there does not matter.
+    machine = P100._replace(network=Nodes(4, Link(0.0, 0.0), _ethernet(25), pipelined=True))
+    networks = {"Inception V3": (inception_v3, 90), "ResNet-101": (resnet101, 90), "VGG-16": (vgg16, 68)}
+    rows = []
+    for name, (layers, published) in networks.items():
+        batch = 64 / images_per_second[name]
+        alone, together = (
+            predict(
+                layers(), machine, Layout(data=p, buckets=fused), 64 * p, measured=_thirds(batch), spread=spread
+            ).seconds
+            for p in (1, 512)
+        )
+        rows.append(Row("Horovod", f"{name}, efficiency, 512 GPUs", published, 100 * alone / together, "%", 7))
+    return rows
+
+
+def case_study() -> list[Row]:
+    """The lecture's ResNet-50 on 1,024 and 2,048 P40, 8 to a node, 100 Gb/s."""
+    machine = P40._replace(network=Nodes(8, Link(0.0, 0.0), _ethernet(100), pipelined=True))
+    seconds = {
+        p: predict(
+            resnet50(),
+            machine,
+            Layout(data=p, buckets=fused, itemsize=2),
+            64 * p,
+            measured=_thirds(64 / 218),
+            spread=SPREAD,
+        ).seconds
+        for p in (8, 1024, 2048)
+    }
+    efficiency = 100 * seconds[8] / seconds[1024]
+    return [
+        Row("Lecture", "ResNet-50, efficiency, 8 to 1,024 GPUs", 99.2, efficiency, "%"),
+        Row("Lecture", "ResNet-50, speed of 2,048 GPUs over 1,024", 1.18, 2 * seconds[1024] / seconds[2048]),
+    ]
+
+
+def vgg19_22k() -> list[Layer]:
+    """VGG-19 with 21,841 classes: VGG-16 with one more convolution in each of the last three groups."""
+    layers = vgg16()
+    *convolutions, _ = [*layers[:7], layers[6], *layers[7:10], layers[9], *layers[10:13], layers[12], None]
+    classes = 21841
+    return [*convolutions, *layers[13:15], Layer("linear3", 4096 * classes, 4096 * classes, 4096, classes)]
+
+
+def poseidon() -> list[Row]:
+    """Zhang et al. 2017, Poseidon: VGG19-22K on up to 32 nodes, seconds per 20 iterations; 18.5 on one node alone."""
+
+    def seconds(p, buckets):
+        machine = P100._replace(network=ParameterServers(p, _ethernet(40)))
+        layout = Layout(data=p, buckets=buckets)
+        return 20 * predict(vgg19_22k(), machine, layout, 32 * p, measured=_thirds(18.5 / 20)).seconds
+
+    what = "VGG19-22K, 20 iterations on {} nodes{}"
+    return [
+        *(
+            Row("Poseidon", what.format(p, ""), published, seconds(p, layerwise), "s", 10)
+            for p, published in ((2, 18.9), (8, 19.4), (32, 20.1))
+        ),
+        Row("Poseidon", what.format(32, ", Caffe with parameter servers"), 134, seconds(32, single), "s"),
+    ]
+
+
+def large_batch() -> list[Row]:
+    """The ResNet-50 of Haiku's examples, 32 images on each core of a TPU v3, minutes to the end."""
+    machine = TPU_V3.reaching(links=USABLE)
+
+    def minutes(cores, iteration):
+        layout = Layout(data=cores)
+        step = predict(resnet50(), machine, layout, 32 * cores, measured=_thirds(iteration), spread=SPREAD).seconds
+        return time_to_train(step, 32 * cores, IMAGENET, epochs=90) / 60
+
+    published = {32: 130, 128: 33, 1024: 5}
+    alone = brentq(lambda seconds: minutes(32, seconds) - published[32], 1e-3, 1.0)
+    limits = {32: 0, 128: 5, 1024: None}
+    return [
+        Row(
+            "Large batch",
+            f"ResNet-50, {cores} TPU v3 cores, batch {32 * cores:,}",
+            figure,
+            minutes(cores, alone),
+            "min",
+            limits[cores],
+            fitted=cores == 32,
+        )
+        for cores, figure in published.items()
+    ]
+
+
+def _thirds(seconds: float) -> tuple[float, float]:
+    """Forward and backward, which takes twice as long."""
+    return seconds / 3, seconds * 2 / 3
+
+
+def _ethernet(gigabits: float) -> Link:
+    return Link(RDMA, 1 / (gigabits * GIGABIT)).reaching(USABLE)

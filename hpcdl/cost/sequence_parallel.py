@@ -1,0 +1,23 @@
+"""Ring attention: the sequence cut across ranks, keys and values passed round while attention is computed.
+
+Source: Liu, Zaharia and Abbeel 2023, "Ring attention with blockwise transformers for near-infinite context".
+"""
+
+
+def least_block(peak: float, bandwidth: float) -> float:
+    """F / B tokens: blocks at least so long hide the messages of ring attention.
+
+    A block of c queries against c keys takes 4 d c^2 operations at `peak` per second; the next keys and values are
+    4 d c bytes in 16 bits, at `bandwidth` bytes per second.
+    """
+    return peak / bandwidth
+
+
+def least_sequence(peak: float, bandwidth: float) -> float:
+    """6 F / B tokens on each rank: a rank holds six blocks, two of queries and outputs, four of keys and values."""
+    return 6 * least_block(peak, bandwidth)
+
+
+def block_bytes(batch: int, block: int, hidden: int, itemsize: int = 2) -> int:
+    """6 b c h numbers that a layer needs on each rank, however long the whole sequence is."""
+    return 6 * batch * block * hidden * itemsize

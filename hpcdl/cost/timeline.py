@@ -1,0 +1,114 @@
+"""A pipeline schedule that was played: when each stage did what, how long it idled, and what it held."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+# Seconds or sizes: one number for all stages, one per stage, or one per chunk of each stage.
+PerChunk = float | Sequence[float] | Sequence[Sequence[float]]
+Orders = Sequence[Sequence[tuple[str, int, int]]]
+
+
+class Event(NamedTuple):
+    """One op of a stage, from `start` to `end` in seconds since the batch began."""
+
+    stage: int
+    op: str
+    microbatch: int
+    chunk: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A schedule that was played: when each op of each stage's order started and ended."""
+
+    orders: Orders
+    starts: list[list[float]]
+    ends: list[list[float]]
+    parts: Sequence[tuple[int, int]]
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first op of all to the end of the last."""
+        return max(end[-1] for end in self.ends)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the stage that takes longest from its first op to its last: between two optimizer steps."""
+        return max(end[-1] - start[0] for start, end in zip(self.starts, self.ends, strict=True))
+
+    @property
+    def bubble(self) -> float:
+        """The share of `seconds` in which that stage does nothing."""
+        spans = [end[-1] - start[0] for start, end in zip(self.starts, self.ends, strict=True)]
+        longest = spans.index(max(spans))
+        busy = sum(end - start for start, end in zip(self.starts[longest], self.ends[longest], strict=True))
+        return 1.0 - busy / spans[longest]
+
+    def events(self) -> Iterator[Event]:
+        """Every op with its times, stage by stage."""
+        for stage, order in enumerate(self.orders):
+            for op, start, end in zip(order, self.starts[stage], self.ends[stage], strict=True):
+                yield Event(stage, *op, start, end)
+
+    def critical_path(self) -> list[Event]:
+        """What the makespan consists of, in time: each op waited for the one before it, or for its message."""
+        place = {part: g for g, part in enumerate(self.parts)}
+        events = list(self.events())
+        index = {(event.op, event.microbatch, place[event.stage, event.chunk]): event for event in events}
+        before = {later: earlier for earlier, later in pairwise(events) if earlier.stage == later.stage}
+        path = [max(events, key=lambda event: event.end)]
+        while path[-1].start > 0.0:
+            event, earlier = path[-1], before.get(path[-1])
+            source = index.get(self._source(event, place[event.stage, event.chunk]))
+            path.append(source if source and (earlier is None or earlier.end < event.start) else earlier)
+        return path[::-1]
+
+    def _source(self, event: Event, g: int) -> tuple[str, int, int]:
+        """The op whose message `event` needs; `g` is the part of the network it works on."""
+        if event.op == "W" or (event.op == "B" and g == len(self.parts) - 1):
+            return ("B" if event.op == "W" else "F", event.microbatch, g)
+        return (event.op, event.microbatch, g - 1 if event.op == "F" else g + 1)
+
+    def memory(self, activation: PerChunk = 1.0, weight_share: float = 1.0) -> list[float]:
+        """The most that each stage holds at a time for its backward passes.
+
+        `activation` is what one microbatch leaves in a chunk, from its F to the end of its backward pass. Where B and W
+        are apart, W still needs `weight_share` of it after B. With the defaults: microbatches in flight, by chunk.
+        """
+        return [
+            max(held for _, held in self.memory_curve(i, activation, weight_share)) for i in range(len(self.orders))
+        ]
+
+    def memory_curve(
+        self, stage: int, activation: PerChunk = 1.0, weight_share: float = 1.0
+    ) -> list[tuple[float, float]]:
+        """(second, held) whenever what a stage holds changes; arguments as for `memory`."""
+        order, chunks = self.orders[stage], len(self.parts) // len(self.orders)
+        size, split = per_chunk("activation", activation, len(self.orders), chunks)[stage], split_backward(order)
+        held, curve = 0.0, [(0.0, 0.0)]
+        for (op, k, chunk), start, end in zip(order, self.starts[stage], self.ends[stage], strict=True):
+            change = {"F": 1.0, "W": -weight_share, "B": weight_share - 1.0 if (k, chunk) in split else -1.0}[op]
+            held += change * size[chunk]
+            curve.append((start if op == "F" else end, held))
+        return curve
+
+
+def split_backward(order: Sequence[tuple[str, int, int]]) -> set[tuple[int, int]]:
+    """The (microbatch, chunk) whose W is apart from B."""
+    return {(k, chunk) for op, k, chunk in order if op == "W"}
+
+
+def per_chunk(name: str, value: PerChunk, stages: int, chunks: int) -> list[list[float]]:
+    """`value` for each chunk of each stage."""
+    rows = [value] * stages if isinstance(value, (int, float)) else list(value)
+    table = [[row] * chunks if isinstance(row, (int, float)) else list(row) for row in rows]
+    if len(table) != stages or any(len(row) != chunks for row in table):
+        raise ValueError(
+            f"{name} is {value!r}; for {stages} stages with {chunks} chunks each it is a number, {stages} numbers, "
+            f"or {stages} lists of {chunks}"
+        )
+    return table

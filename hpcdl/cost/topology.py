@@ -1,0 +1,122 @@
+"""How ranks are connected, and how long an all-reduce takes over such a network.
+
+Each has `all_reduce(p, groups=1)`: a function of bytes to seconds for an all-reduce over p ranks.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hpcdl.cost import collectives
+
+
+class Link(NamedTuple):
+    """Seconds per message and per byte."""
+
+    alpha: float
+    beta: float
+
+    def reaching(self, share: float) -> "Link":
+        """A link that reaches only `share` of its bytes per second."""
+        return Link(self.alpha, self.beta / share)
+
+
+class Nodes(NamedTuple):
+    """Nodes of `per_node` ranks: `within` a node a link per rank, `between` nodes one per node, shared by its ranks."""
+
+    per_node: int
+    within: Link
+    between: Link
+    algorithm: str = "ring"  # between the nodes: a name of `cost.collectives.ALL_REDUCE`
+    pipelined: bool = False  # whether the phases within nodes hide behind the one between them, or the other way round
+
+    def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
+        """Bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in the nodes, between them, all-gather.
+
+        With `groups` > 1 so many of them run side by side, as in model parallelism of that width: each group has
+        per_node / groups of a node's ranks, and they share its link. Raises ValueError for more groups than ranks, and
+        for an unknown `algorithm`.
+        """
+        together = self.per_node // groups
+        if not together:
+            raise ValueError(f"groups is {groups}; a node has {self.per_node} ranks, so no more groups than that")
+        inside, nodes = min(p, together), -(-p // together)
+        formula = collectives.formula(self.algorithm)
+        between = Link(self.between.alpha, self.between.beta * groups)
+
+        def seconds(nbytes: int) -> float:
+            phases = (
+                collectives.ring(inside, nbytes, *self.within, itemsize=1),
+                formula(nodes, nbytes, *between, itemsize=1),
+            )
+            return max(phases) if self.pipelined else sum(phases)
+
+        return seconds
+
+    def message(self, nbytes: int) -> float:
+        """Seconds of a message between two nodes."""
+        return self.between.alpha + nbytes * self.between.beta
+
+    def reaching(self, share: float) -> "Nodes":
+        """The same with links that reach only `share` of their bytes per second."""
+        return self._replace(within=self.within.reaching(share), between=self.between.reaching(share))
+
+
+class Torus(NamedTuple):
+    """`columns` ranks in each row of a grid whose rows and columns close into rings; with `closed` False, a mesh.
+
+    A ring of n ranks on the line of a mesh visits every second rank on its way there and the others on its way back:
+    no link carries two messages the same way, but a message takes two hops. A torus sends both ways round at once.
+    """
+
+    columns: int
+    link: Link  # each way between neighbours
+    closed: bool = True
+
+    def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
+        """Reduce-scatter along the rows and then the columns, and all-gather back.
+
+        2 (x - 1) alpha + 2 (x - 1)/x n beta along rows of x ranks, and the same for columns of p/x ranks with n/x
+        bytes; on a torus with half the beta, on a mesh with twice the alpha. Raises ValueError for rows not full.
+        """
+        x = min(self.columns, p)
+        if p % x:
+            raise ValueError(f"p is {p}; rows of {self.columns} ranks are full if p is a multiple of that")
+        alpha, beta = self.link
+        hop = (alpha, beta / 2) if self.closed else (2 * alpha, beta)
+        return lambda nbytes: _smooth_ring(x, nbytes, *hop) + _smooth_ring(p // x, groups * nbytes / x, *hop)
+
+    def message(self, nbytes: int) -> float:
+        """Seconds of a message between neighbours."""
+        return self.link.alpha + nbytes * self.link.beta
+
+    def reaching(self, share: float) -> "Torus":
+        """The same with links that reach only `share` of their bytes per second."""
+        return self._replace(link=self.link.reaching(share))
+
+
+class ParameterServers(NamedTuple):
+    """`servers` ranks beside the workers, each with a share of the weights; all have links of one kind."""
+
+    servers: int
+    link: Link
+
+    def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
+        """2 alpha + 2 max(1, p / servers) n beta: p workers push gradients and pull weights; the busiest link counts.
+
+        With as many servers as workers a worker's own link is the limit; with one it is the lecture's parameter server
+        (which counts N - 1 workers, as its server is one of N).
+        """
+        alpha, beta = self.link
+        return lambda nbytes: 2 * alpha + 2 * max(1.0, p / self.servers) * groups * nbytes * beta if p > 1 else 0.0
+
+    def message(self, nbytes: int) -> float:
+        """Seconds of a message over one link."""
+        return self.link.alpha + nbytes * self.link.beta
+
+    def reaching(self, share: float) -> "ParameterServers":
+        """The same with links that reach only `share` of their bytes per second."""
+        return self._replace(link=self.link.reaching(share))
+
+
+def _smooth_ring(p, nbytes, alpha, beta) -> float:
+    return 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta

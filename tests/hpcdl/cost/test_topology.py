@@ -1,0 +1,69 @@
+"""All-reduce over nodes, tori, meshes and parameter servers."""
+
+import pytest
+
+from hpcdl.cost import textbook
+from hpcdl.cost.collectives import rabenseifner, ring
+from hpcdl.cost.topology import Link, Nodes, ParameterServers, Torus
+
+FAST, SLOW = Link(1e-6, 1e-11), Link(1e-5, 1e-9)
+
+
+def test_within_one_node_only_its_links_count():
+    assert Nodes(8, FAST, SLOW).all_reduce(4)(4000) == pytest.approx(ring(4, 4000, *FAST))
+    assert Nodes(8, FAST, SLOW).all_reduce(1)(4000) == 0
+
+
+def test_between_nodes_the_phases_add_up_or_hide_behind_each_other():
+    inside, between = ring(8, 1 << 20, *FAST), rabenseifner(4, 1 << 20, *SLOW)
+    cluster = Nodes(8, FAST, SLOW, "rabenseifner")
+    assert cluster.all_reduce(32)(1 << 20) == pytest.approx(inside + between)
+    assert cluster._replace(pipelined=True).all_reduce(32)(1 << 20) == pytest.approx(max(inside, between))
+
+
+def test_groups_of_one_node_share_its_link():
+    cluster = Nodes(8, FAST, SLOW)
+    expected = ring(2, 1 << 20, *FAST) + ring(16, 1 << 20, SLOW.alpha, 4 * SLOW.beta)
+    assert cluster.all_reduce(32, groups=4)(1 << 20) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="groups is 9; a node has 8 ranks"):
+        cluster.all_reduce(32, groups=9)
+
+
+def test_a_cluster_with_an_unknown_algorithm_says_which_there_are():
+    with pytest.raises(ValueError, match="algorithm is 'rign'; the all-reduce algorithms are naive, ring"):
+        Nodes(8, FAST, SLOW, "rign").all_reduce(32)
+
+
+def test_links_that_reach_half_their_rate_take_twice_as_long_for_bytes_and_as_long_for_messages():
+    for network in (Nodes(8, FAST, SLOW), Torus(8, SLOW), ParameterServers(2, SLOW)):
+        full, half = network.all_reduce(32), network.reaching(0.5).all_reduce(32)
+        assert half(1 << 40) == pytest.approx(2 * full(1 << 40), rel=1e-4)
+        assert half(0) == pytest.approx(full(0))
+        assert network.reaching(0.5).message(0) == network.message(0) > 0
+
+
+def test_a_row_of_a_torus_is_two_rings_and_of_a_mesh_one_that_takes_two_hops():
+    alpha, beta = SLOW
+    assert Torus(8, SLOW).all_reduce(8)(1 << 20) == pytest.approx(ring(8, 1 << 20, alpha, beta / 2))
+    assert Torus(8, SLOW, closed=False).all_reduce(8)(1 << 20) == pytest.approx(ring(8, 1 << 20, 2 * alpha, beta))
+
+
+def test_a_torus_moves_no_more_bytes_than_a_ring_of_all_in_fewer_steps():
+    latency, bandwidth = Torus(16, Link(1.0, 0.0)), Torus(16, Link(0.0, 1.0))
+    assert latency.all_reduce(256)(1 << 20) == 2 * 15 + 2 * 15
+    assert latency.all_reduce(256)(1 << 20) < ring(256, 1 << 20, 1.0, 0.0)
+    assert bandwidth.all_reduce(256)(1 << 20) == pytest.approx(ring(256, 1 << 20, 0.0, 0.5))
+    with pytest.raises(ValueError, match="p is 24; rows of 16 ranks are full"):
+        latency.all_reduce(24)
+
+
+def test_one_server_beside_the_workers_is_the_lectures_with_one_worker_more():
+    n = 1 << 20
+    served = textbook.LECTURE["parameter_server"](9, n, *SLOW)
+    assert ParameterServers(1, SLOW).all_reduce(8)(n) == pytest.approx(served)
+
+
+def test_more_servers_help_until_each_worker_has_one():
+    times = [ParameterServers(servers, SLOW).all_reduce(16)(1 << 20) for servers in (1, 4, 16, 64)]
+    assert times[0] > times[1] > times[2] == times[3]
+    assert ParameterServers(4, SLOW).all_reduce(1)(1 << 20) == 0

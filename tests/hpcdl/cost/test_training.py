@@ -1,0 +1,184 @@
+"""An iteration and its parts, utilization, and the time to the end."""
+
+import time
+
+import pytest
+
+from hpcdl.cost import collectives, work
+from hpcdl.cost.machines import A100_SUPERPOD, P100, V100_DGX1
+from hpcdl.cost.scaling import single, slowest
+from hpcdl.cost.topology import Link, Nodes
+from hpcdl.cost.training import ADAM_BYTES, Layout, predict, time_to_train, train_seconds, utilization
+from hpcdl.cost.work import Transformer
+from hpcdl.nn.networks import resnet50, total, vgg16
+
+FAST, SLOW = Link(1e-6, 1e-11), Link(1e-5, 1e-9)
+MACHINE = P100._replace(network=Nodes(8, FAST, SLOW))
+GPT = Transformer(layers=8, hidden=1024, sequence=512, vocabulary=5000, heads=16)
+
+
+def on(p, layers, measured, machine=MACHINE, **options):
+    buckets = {"buckets": options.pop("buckets")} if "buckets" in options else {}
+    layout = Layout(data=p, itemsize=options.pop("itemsize", 4), **buckets)
+    return predict(layers, machine, layout, 32 * p, measured=measured, **options)
+
+
+def test_an_iteration_over_2048_gpus_is_computed_in_a_tenth_of_a_second():
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        on(2048, resnet50(), (0.06, 0.12), spread=0.02)
+        times.append(time.process_time() - begin)
+    assert min(times) < 0.1
+
+
+def test_efficiency_falls_with_ranks_and_rises_with_the_network_between_them():
+    def efficiency(p, between=SLOW):
+        machine = P100._replace(network=Nodes(8, FAST, between))
+        return on(1, vgg16(), (0.1, 0.2), machine).seconds / on(p, vgg16(), (0.1, 0.2), machine).seconds
+
+    ranks = [8, 64, 512, 4096]
+    falling = [efficiency(p) for p in ranks]
+    assert falling == sorted(falling, reverse=True)
+    assert all(0 < each <= 1 for each in falling)
+    assert all(efficiency(p, Link(SLOW.alpha, SLOW.beta / 4)) > efficiency(p) for p in ranks[1:])
+
+
+def test_half_the_bytes_cost_half_the_exposed_time_where_bandwidth_rules():
+    machine = P100._replace(network=Nodes(1, FAST, Link(0.0, 1e-9)))
+    exposed = [on(64, vgg16(), (0.0, 1e-9), machine, itemsize=itemsize, buckets=single).exposed for itemsize in (4, 2)]
+    assert exposed[0] == pytest.approx(2 * exposed[1], rel=1e-6)
+
+
+def test_one_rank_alone_computes_at_its_roof_and_does_nothing_else():
+    device = P100.device()
+    iteration = predict(resnet50(), P100, Layout(), 32)
+    assert iteration.forward == work.forward_seconds(resnet50(), 32, device)
+    assert iteration.backward == work.backward_seconds(resnet50(), 32, device)
+    assert iteration.seconds == iteration.compute
+
+
+def test_stragglers_input_and_update_have_their_own_seconds():
+    plain = on(8, resnet50(), (0.06, 0.12))
+    late = on(8, resnet50(), (0.06, 0.12), spread=0.1)
+    assert late.compute == plain.compute == pytest.approx(0.18)
+    assert late.stragglers == pytest.approx(0.18 * (slowest(8, 0.1) - 1))
+    starved = on(8, resnet50(), (0.06, 0.12), input_rate=100)
+    assert starved.seconds == pytest.approx(8 * 32 / 100)
+    assert starved.waiting == pytest.approx(2.56 - plain.seconds)
+    updated = predict(resnet50(), P100, Layout(update_bytes=20), 32, measured=(0.06, 0.12))
+    assert updated.optimizer == pytest.approx(20 * total(resnet50(), "weights") / P100.bandwidth)
+
+
+def test_cutting_layers_divides_the_products_and_adds_messages():
+    machine = V100_DGX1._replace(bandwidth=1e30)
+    alone, cut = (predict(GPT, machine, Layout(tensor=t, precision="fp16", itemsize=2), 4) for t in (1, 4))
+    assert cut.compute == pytest.approx(alone.compute / 4)
+    each = machine.network.all_reduce(4)(4 * 512 * 1024 * 2)
+    assert alone.exposed == 0
+    assert cut.exposed == pytest.approx(8 * 4 * each)  # two each way in each of eight layers
+    full = predict(GPT, machine, Layout(tensor=4, precision="fp16", itemsize=2, recompute="full"), 4)
+    assert full.exposed == pytest.approx(8 * 6 * each)
+    assert full.compute == pytest.approx(GPT.flops(4, "full") / 4 / 125e12)
+
+
+def test_what_every_rank_repeats_is_divided_only_along_the_sequence():
+    machine = V100_DGX1._replace(peaks={"fp16": 1e30})
+    seconds = [
+        predict(GPT, machine, Layout(tensor=t, sequence_parallel=cut, precision="fp16", itemsize=2), 4).compute
+        for t, cut in ((1, False), (4, False), (4, True))
+    ]
+    assert seconds[0] == pytest.approx(8 * 3 * 10 * 4 * 512 * 1024 * 2 / 900e9)
+    assert seconds[1] == pytest.approx(seconds[0])
+    assert seconds[2] == pytest.approx(seconds[0] / 4)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "share"), [("one_f_one_b", 1, 3), ("interleaved", 2, 1.5), ("zb_v", 2, 0)]
+)
+def test_a_pipeline_has_the_bubble_of_its_schedule(schedule, chunks, share):
+    options = {"microbatch": 1, "precision": "fp16", "itemsize": 2}
+    machine = A100_SUPERPOD._replace(network=Nodes(8, Link(0, 0), Link(0, 0)))
+    alone = predict(GPT, machine, Layout(**options), 16)
+    cut = predict(GPT, machine, Layout(pipeline=4, schedule=schedule, chunks=chunks, **options), 16)
+    assert cut.compute == pytest.approx(alone.compute / 4)
+    assert cut.bubble == pytest.approx(share * cut.compute / 16)
+
+
+def test_a_pipelines_prediction_is_what_its_played_schedule_takes():
+    from hpcdl.cost.pipeline import play
+    from hpcdl.parallel.schedules import one_f_one_b
+
+    machine = A100_SUPERPOD._replace(network=Nodes(8, Link(0, 0), Link(0, 0)))
+    predicted = predict(GPT, machine, Layout(pipeline=4, microbatch=2), 32, measured=(0.4, 0.8))
+    played = play(one_f_one_b(4, 16), 0.1, 0.2)
+    assert predicted.seconds == pytest.approx(played.seconds)
+
+
+def test_data_tensor_and_pipeline_divide_what_is_summed():
+    layout = Layout(4, 8, 2, microbatch=1, precision="fp16", itemsize=2, overlap=False, buckets=single)
+    iteration = predict(GPT, A100_SUPERPOD, layout, 32)
+    without = predict(GPT, A100_SUPERPOD, layout._replace(data=1), 8)
+    gradients = sum(-(-2 * layer.weights // 16) for layer in GPT.table())
+    network = A100_SUPERPOD.network
+    summed = collectives.ring(4, gradients, network.between.alpha, 8 * network.between.beta, itemsize=1)
+    assert iteration.exposed - without.exposed == pytest.approx(summed)
+    assert layout.ranks == 64
+
+
+def test_a_published_run_is_one_call():
+    iteration = predict(
+        Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96),
+        A100_SUPERPOD.reaching(compute=0.72, memory=0.82, links=0.82),
+        Layout(tensor=8, pipeline=8, microbatch=1, recompute="selective", sequence_parallel=True,
+               precision="fp16", itemsize=2, update_bytes=ADAM_BYTES),
+        batch=64,
+    )  # fmt: skip
+    assert iteration.seconds == pytest.approx(13.75, rel=0.1)  # Korthikanti et al. 2022, table 5
+
+
+def test_utilizations_are_the_published_ones():
+    model = Transformer(96, 12288, 2048, 51200, 96)
+    found = utilization(model, 64, 13.75, 64, 312e12, "selective")
+    assert 100 * found.model == pytest.approx(51.39, abs=0.005)
+    trillion = Transformer(128, 25600, 2048, 51200, 160)
+    assert 100 * utilization(trillion, 512, 71.49, 512, 312e12).model == pytest.approx(56.27, abs=0.005)
+    assert found.hardware > found.model
+    images = utilization(resnet50(), 256, 1.0, 1, 1e12)
+    assert images.model == images.hardware == pytest.approx(256 * 11.7e9 * 2 / 1e12, rel=0.05)  # the lecture's 11.7 G
+
+
+def test_the_lectures_v100_needs_6_7_hours_at_its_peak_and_22_as_measured():
+    flops = 2 * 11.7e9 * 1.28e6 * 90
+    assert time_to_train(2 * 11.7e9 * 256 / 112e12, 256, 1.28e6, 90) == pytest.approx(flops / 112e12)
+    assert flops / 112e12 / 3600 == pytest.approx(6.7, abs=0.05)
+    assert time_to_train(256 / 1457, 256, 1.28e6, epochs=90) / 3600 == pytest.approx(22, abs=0.1)
+    assert time_to_train(1.0, 10, 100, epochs=2, evaluation=5) == 2 * (10 + 5)
+
+
+def test_a_gpt_of_175_b_takes_34_days():
+    assert round(train_seconds(175e9, 300e9, 1024, 140e12, recompute="full") / 86400) == 34
+    assert train_seconds(1, 6, 1, 1) == 36
+    with pytest.raises(ValueError, match="recompute is 'selective'; the rule knows nothing and full"):
+        train_seconds(1, 1, 1, 1, recompute="selective")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"layout": Layout(data=3)}, ValueError, "batch is 32; 3 data-parallel groups with microbatches of 10"),
+        ({"layout": Layout(data=64)}, ValueError, "batch is 32; 64 data-parallel groups"),
+        ({"layout": Layout(tensor=2)}, TypeError, "layout has tensor=2; only a Transformer's layers are cut"),
+        ({"layout": Layout(precision="fp8")}, ValueError, "precision is 'fp8'; P100 has peaks for fp32"),
+        ({"layout": Layout(schedule="gpip")}, ValueError, "schedule is 'gpip'; the schedules are gpipe, one_f_one_b"),
+        ({"model": 7}, TypeError, "the model is 7; it is a list of"),
+    ],
+)
+def test_what_does_not_fit_is_said(options, error, said):
+    arguments = {"model": resnet50(), "machine": P100, "layout": Layout(), "batch": 32} | options
+    with pytest.raises(error, match=said):
+        predict(**arguments)
+
+
+def test_a_transformer_spread_over_data_alone_is_predicted_like_any_network():
+    assert predict(GPT, MACHINE, Layout(data=16), 64).exposed > 0
