@@ -1,6 +1,7 @@
 """The shape of a convolution, in the lectures' letters, and whether it makes sense."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch.nn.functional import pad
@@ -72,51 +73,51 @@ class Problem:
             raise ValueError(f"w.shape[1] is {w.shape[1]}; it must be C / groups, {problem.C} / {groups}")
         return problem
 
-    @property
+    @cached_property
     def strides(self) -> tuple[int, int]:
         """Pixels from one output to the next one below, and to the next on the right."""
         return _both(self.stride)
 
-    @property
+    @cached_property
     def paddings(self) -> tuple[int, int]:
         """Rows of zeros above (and below), columns of zeros on the left (and on the right)."""
         return _both(self.padding)
 
-    @property
+    @cached_property
     def dilations(self) -> tuple[int, int]:
         """Pixels from one tap of the kernel to the next one below, and to the next on the right."""
         return _both(self.dilation)
 
-    @property
+    @cached_property
     def reach(self) -> tuple[int, int]:
         """Rows and columns of pixels from the first to the last tap of the kernel: R and S, where not dilated."""
         down, right = self.dilations
         return (self.R - 1) * down + 1, (self.S - 1) * right + 1
 
-    @property
+    @cached_property
     def P(self) -> int:
         """Rows of the output."""
         return (self.H + 2 * self.paddings[0] - self.reach[0]) // self.strides[0] + 1
 
-    @property
+    @cached_property
     def Q(self) -> int:
         """Columns of the output."""
         return (self.W + 2 * self.paddings[1] - self.reach[1]) // self.strides[1] + 1
 
-    @property
+    @cached_property
     def macs(self) -> int:
         """Multiply-accumulates by the formula, products with the padding's zeros included."""
         return self.N * self.K * self.P * self.Q * (self.C // self.groups) * self.R * self.S
 
-    @property
+    @cached_property
     def x_shape(self) -> tuple[int, int, int, int]:
         return self.N, self.C, self.H, self.W
 
-    @property
+    @cached_property
     def w_shape(self) -> tuple[int, int, int, int]:
         return self.K, self.C // self.groups, self.R, self.S
 
-    @property
+    @cached_property
     def y_shape(self) -> tuple[int, int, int, int]:
         return self.N, self.K, self.P, self.Q
 
