@@ -1,5 +1,6 @@
 """A real JupyterLab in a real Chromium: one server and one browser for the whole session."""
 
+import json
 import os
 import re
 import shutil
@@ -10,12 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from autograder import exercises
 from autograder.authors import build
 
 ARTIFACTS = Path(__file__).resolve().parents[2] / "artifacts" / "browser"
+THEME = "@jupyterlab/apputils-extension:themes"
 CHROMIUM_FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
     *("--disable-component-update", "--disable-sync", "--disable-quic"),
@@ -247,3 +250,34 @@ def open_lab(browser, jupyter):
     yield open_
     for lab in opened:
         lab.close()
+
+
+@pytest.fixture
+def open_cells(open_lab, jupyter):
+    """Open a notebook of these cells, made for a test, in a fresh page."""
+
+    def open_(name: str, codes: list[str]) -> Lab:
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in codes])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        (jupyter[1] / name).write_text(nbformat.writes(notebook), encoding="utf-8")
+        return open_lab(name)
+
+    return open_
+
+
+@pytest.fixture
+def dark(jupyter, browser):
+    """JupyterLab's dark theme, for this test."""
+    address, _ = jupyter
+    server, token = address.split("/lab")[0], address.split("token=")[1]
+    page = browser.new_page()
+
+    def choose(theme: str) -> None:
+        url = f"{server}/lab/api/settings/{THEME}?token={token}"
+        answer = page.request.put(url, data=json.dumps({"raw": json.dumps({"theme": theme})}))
+        assert answer.ok, answer.text()
+
+    choose("JupyterLab Dark")
+    yield
+    choose("JupyterLab Light")
+    page.close()

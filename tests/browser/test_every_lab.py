@@ -1,33 +1,12 @@
 """Every lab on a small dark screen, as on a projector at night: nothing is cut off, every control has a name."""
 
-import json
-
 import pytest
 
 from autograder.authors import build
 
 pytestmark = [pytest.mark.browser, pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 LABS = [path.stem for path in build.sources()]
-THEME = "@jupyterlab/apputils-extension:themes"
 CONTROLS = {"slider", "combobox", "checkbox", "radio", "button", "spinbutton"}
-
-
-@pytest.fixture
-def dark(jupyter, browser):
-    """JupyterLab's dark theme, for this test."""
-    address, _ = jupyter
-    server, token = address.split("/lab")[0], address.split("token=")[1]
-    page = browser.new_page()
-
-    def choose(theme: str) -> None:
-        url = f"{server}/lab/api/settings/{THEME}?token={token}"
-        answer = page.request.put(url, data=json.dumps({"raw": json.dumps({"theme": theme})}))
-        assert answer.ok, answer.text()
-
-    choose("JupyterLab Dark")
-    yield
-    choose("JupyterLab Light")
-    page.close()
 
 
 @pytest.mark.parametrize("name", LABS)

@@ -1,0 +1,27 @@
+"""Pictures in a real page follow its theme, also when it changes under them."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(300)]
+CODE = "from hpcdl.widgets.pictures import PICTURES; PICTURES['secant']()"
+
+
+def test_a_picture_follows_the_theme(open_cells, dark):
+    lab = open_cells("a_themed.ipynb", [CODE])
+    lab.run_cell("PICTURES", seconds=60)
+    picture = lab.explorable("PICTURES").picture
+
+    def brightness() -> float:
+        return float(np.median(np.asarray(Image.open(io.BytesIO(picture.screenshot())).convert("L"))))
+
+    lab._wait(lambda: brightness() < 40, 20, "the picture to turn dark")
+    lab.screenshot("theme_dark")
+    lab.page.get_by_role("menuitem", name="Settings", exact=True).click()
+    lab.page.get_by_text("Theme", exact=True).hover()
+    lab.page.get_by_text("JupyterLab Light", exact=True).click()
+    lab._wait(lambda: brightness() > 200, 20, "the picture to turn light again")
+    lab.screenshot("theme_light")
