@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from IPython import get_ipython
 
 if TYPE_CHECKING:
-    from hpcdl.comm import Communicator
+    from hpcdl.cluster.cluster import Cluster
+    from hpcdl.comm.mpi import MPIComm
 
-_comm = None  # on an engine: the cells' communicator, the same object from cell to cell
-_epoch = None  # on an engine: how many runs had failed when `_comm` was made
-_current = None  # in the notebook: refers to the cluster that was started last
+_comm: "MPIComm | None" = None  # on an engine: the cells' communicator, the same object from cell to cell
+_epoch: int | None = None  # on an engine: how many runs had failed when `_comm` was made
+_current: "weakref.ref[Cluster] | None" = None  # in the notebook: refers to the cluster that was started last
 
 
-def register(cluster) -> None:
+def register(cluster: "Cluster") -> None:
     """Let `%px` and `%%px` mean `cluster`; nothing where there is no IPython."""
     global _current
     shell = get_ipython()
@@ -30,7 +31,7 @@ def px(line: str, cell: str | None = None) -> None:
     `%%px` or `%%px --timeout 10` (seconds; 60 if not given) is the cell's first line. The last expression is printed.
     """
     timeout, source = (60.0, line) if cell is None else (_timeout(line), f"# %%px {line}\n{cell}")
-    cluster = _current()
+    cluster = _current() if _current else None
     if cluster is None:
         raise RuntimeError("%px: the cluster is gone; start another: cluster = Cluster(n=4).start()")
     shell = get_ipython()
@@ -50,22 +51,24 @@ def _timeout(line: str) -> float:
     raise ValueError(f"%%px: it says {line!r}; it takes --timeout SECONDS and nothing else")
 
 
-def execute(comm: "Communicator", code: str, name: str, epoch: int) -> None:
+def execute(comm: "MPIComm", code: str, name: str, epoch: int) -> None:
     """On an engine: run `code` in the engine's own namespace, print the value of a last expression."""
     from IPython.lib.pretty import pretty
 
     namespace = get_ipython().user_ns
     namespace["comm"] = _lasting(comm, epoch)
     tree = ast.parse(code, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     exec(compile(tree, name, "exec"), namespace)
-    if last is not None:
+    if isinstance(last, ast.Expr):
         value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
         if value is not None and not code.rstrip().endswith(";"):
             print(pretty(value))
 
 
-def _lasting(comm: "Communicator", epoch: int) -> "Communicator":
+def _lasting(comm: "MPIComm", epoch: int) -> "MPIComm":
     """The cells' communicator: objects of earlier cells hold it, so it stays, with new channels after a failed run."""
     global _comm, _epoch
     from hpcdl.cluster import engine
@@ -76,5 +79,6 @@ def _lasting(comm: "Communicator", epoch: int) -> "Communicator":
         comm.finish(request, "start of the cell")
         _comm, _epoch = _comm or MPIComm(duplicate), epoch
         _comm.renew(duplicate)
+    assert _comm is not None  # the first cell has made it
     engine.follow(_comm)
     return _comm

@@ -3,6 +3,7 @@
 import socket
 import warnings
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import psutil
 from IPython import get_ipython
 
 from hpcdl.cluster import cells, profiles, watcher
-from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.diagnosis import ClusterError, Report
 from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, until
@@ -52,9 +53,9 @@ class Cluster:
         self.engines: list[Engine] = []  # by rank
         self._mpiexec, self._profile = mpiexec, profile
         self._processes: Processes | None = None
-        self._client = None
+        self._client: Any = None  # ipyparallel's
         self._known: set[int] = set()  # ipyparallel's ids of engines that were started before
-        self._warming_up: list = []
+        self._warming_up: list[Any] = []
         self._runs = 0
         self._closed = False
 
@@ -71,7 +72,12 @@ class Cluster:
     @property
     def directory(self) -> Path:
         """Where the engines keep what the notebook's side reads about them."""
-        return self._processes.directory
+        return self._started_processes.directory
+
+    @property
+    def _started_processes(self) -> Processes:
+        assert self._processes is not None  # `start` has made them
+        return self._processes
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -109,15 +115,16 @@ class Cluster:
             return Processes(MpiexecEngines(self.n, mpiexec))
         return Processes(*profiles.from_profile(self._profile, self.n, mpiexec))
 
-    def _begin(self):
-        self._processes.start_controller()
-        import ipyparallel  # takes as long as the controller's start: meanwhile
+    def _begin(self) -> None:
+        processes = self._started_processes
+        processes.start_controller()
+        import ipyparallel  # slow, but the controller is starting meanwhile
 
-        self._processes.start_engines()
-        self._client = ipyparallel.Client(self._processes.connection("client"), profile_dir=str(self.directory))
+        processes.start_engines()
+        self._client = ipyparallel.Client(processes.connection("client"), profile_dir=str(self.directory))
         self._meet_engines()
 
-    def _meet_engines(self):
+    def _meet_engines(self) -> None:
         """Wait for the engines, ask each who it is, and put them in the order of their ranks."""
         ids = self._wait_for_ids()
         from hpcdl.cluster import engine
@@ -126,11 +133,11 @@ class Cluster:
         answers = [view.apply_async(engine.identify) for view in views]
         people = [answer.get(START_SECONDS) for answer in answers]
         here = socket.gethostname()
-        self._processes.shared_memory |= {
+        self._started_processes.shared_memory |= {
             file for person in people if person["host"] == here for file in person["shared_memory"]
         }
         self._check_one_world(people)
-        self._processes.engines.confirm()
+        self._started_processes.engines.confirm()
         self._known |= set(ids)
         self._warming_up = [view.apply_async(engine.warm_up) for view in views]
         order = sorted(range(self.n), key=lambda i: people[i]["rank"])
@@ -147,7 +154,8 @@ class Cluster:
 
     def _wait_for_ids(self) -> list[int]:
         """ipyparallel's ids of the engines that were started last."""
-        engines, ids = self._processes.engines, []
+        processes, ids = self._started_processes, []
+        engines = processes.engines
         for _ in until(engines.patience):
             present = self._client.ids
             # Minutes after an engine died the controller forgets it, and gives its number to another.
@@ -156,18 +164,18 @@ class Cluster:
             if len(ids) >= self.n:
                 return ids
             if reason := engines.why_ended():
-                raise ClusterError(f"{reason}\n{self._processes.log('engines')}".rstrip())
-        log = self._processes.log("engines")
+                raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
+        log = processes.log("engines")
         raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
 
-    def _check_one_world(self, people):
+    def _check_one_world(self, people: list[dict]) -> None:
         if any(person["size"] != self.n for person in people):
             raise ClusterError(
                 f"the engines do not know of each other: mpi4py uses {people[0]['library']}, but they were started by "
-                f"{self._processes.engines}. Use the launcher of the same MPI; this installs both: {MEND}"
+                f"{self._started_processes.engines}. Use the launcher of the same MPI; this installs both: {MEND}"
             )
 
-    def _warn_if_oversubscribed(self):
+    def _warn_if_oversubscribed(self) -> None:
         if self.n <= cores():
             return
         message = (
@@ -181,7 +189,7 @@ class Cluster:
 
     # -- runs -------------------------------------------------------------------------------------------------------
 
-    def run(self, f, *args, timeout: float = 60) -> list[Any]:
+    def run(self, f: Callable, *args: Any, timeout: float = 60) -> list[Any]:
         """Call `f(comm, *args)` on every rank and return the results in rank order.
 
         Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds.
@@ -189,9 +197,10 @@ class Cluster:
         run = self.stream(f, *args, timeout=timeout)
         for _ in run:
             pass
+        assert run.results is not None  # else it has raised
         return run.results
 
-    def stream(self, f, *args, timeout: float = 60) -> Run:
+    def stream(self, f: Callable, *args: Any, timeout: float = 60) -> Run:
         """Like `run`, but iterate over what the ranks publish while they run; `.results` afterwards."""
         if not callable(f):
             raise TypeError(f"Cluster: f is {f!r}; it must be a function f(comm, *args)")
@@ -203,13 +212,13 @@ class Cluster:
         self._runs += 1
         return Run(self, self._runs, f, args, timeout)
 
-    def finished(self, reports) -> None:
+    def finished(self, reports: Sequence[Report]) -> None:
         """A run is over: note whether it left messages behind, and replace engines that died or do not answer."""
         self.clean = all(report.end == "returned" for report in reports)
         self.failures += not self.clean
         if any(report.end in ("died", "silent") for report in reports) and not self._closed:
-            self._processes.stop_engines()
-            self._processes.start_engines()
+            self._started_processes.stop_engines()
+            self._started_processes.start_engines()
             self.restarting = True
 
     def black_box(self, rank: int) -> dict:

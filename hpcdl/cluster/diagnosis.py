@@ -35,7 +35,7 @@ class Report:
     """How one rank's part of a run ended."""
 
     rank: int
-    end: str  # "returned", "raised", "stopped" (when told to), "silent" (did not stop), "died"
+    end: str  # "returned", "raised", "stopped" (when asked to), "silent" (did not stop), "died"
     value: bytes | None = None
     stack: list[SourceLine] = field(default_factory=list)
     waiting: dict | None = None  # {"text": "recv(source=1)", "ranks": [["source", 1]]}
@@ -61,7 +61,8 @@ class Report:
     def location(self) -> SourceLine | None:
         """The innermost line that is the user's own, else the innermost of all."""
         own = [line for line in self.stack if not line.file.startswith(_LIBRARIES)]
-        return (own or self.stack or [None])[-1]
+        lines = own or self.stack
+        return lines[-1] if lines else None
 
 
 def _user_part(stack) -> list[SourceLine]:

@@ -4,17 +4,19 @@ import os
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcdl.cluster import lifeline, watcher
 from hpcdl.cluster.watcher import Interrupted, Watcher
 from hpcdl.comm.location import lines_of_traceback
 
 if TYPE_CHECKING:
-    from hpcdl.comm import Communicator
+    from mpi4py import MPI
+
+    from hpcdl.comm.mpi import MPIComm
 
 _watcher: Watcher | None = None
-_previous = None  # the communicator of the last run
+_previous: "MPI.Intracomm | None" = None  # the communicator of the last run
 _started = 0.0
 _published = 0
 
@@ -62,7 +64,8 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     `clean` says whether every rank of the previous run returned, so that its communicator can be freed.
     """
     global _started, _published
-    outcome = {"end": "raised", "value": None}
+    assert _watcher is not None  # `main` has made it
+    outcome: dict[str, Any] = {"end": "raised", "value": None}
     _enter(directory, path)
     try:
         with _watcher.watching(run, timeout):
@@ -86,13 +89,13 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     return outcome
 
 
-def _enter(directory, path):
+def _enter(directory: str, path: list[str]) -> None:
     """Stand where the notebook stands, so that its imports and files are found."""
     os.chdir(directory)
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
 
 
-def _fresh_comm(clean):
+def _fresh_comm(clean: bool) -> "MPIComm":
     """A communicator for this run alone: messages that an earlier run left behind cannot reach it."""
     global _previous
     from mpi4py import MPI
@@ -108,12 +111,13 @@ def _fresh_comm(clean):
     return MPIComm(duplicate)
 
 
-def follow(comm: "Communicator") -> None:
-    """Let the watcher tell what `comm` waits for."""
+def follow(comm: "MPIComm") -> None:
+    """Let the watcher report what `comm` waits for."""
+    assert _watcher is not None  # `main` has made it
     _watcher.comm = comm
 
 
-def publish(value) -> None:
+def publish(value: Any) -> None:
     """Send `value`, anything that can be pickled, to the notebook's `cluster.stream`; outside engines do nothing."""
     global _published
     if _watcher is None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
@@ -53,6 +54,7 @@ class MpiexecEngines:
 
     def why_ended(self) -> str | None:
         """What there is to say about engines that have ended by themselves, None while they may still come."""
+        assert self.process is not None  # asked only after `start`
         return None if self.process.poll() is None else f"{self} ended before the engines were up"
 
     def stop(self) -> None:
@@ -75,9 +77,9 @@ export OMP_NUM_THREADS=${{SLURM_CPUS_PER_TASK:-1}} MKL_NUM_THREADS=${{SLURM_CPUS
 exec {mpiexec} -n {n} {program_and_args}
 """
 
-    def __init__(self, n: int, mpiexec: Launcher, launcher_class, config):
+    def __init__(self, n: int, mpiexec: Launcher, launcher_class: Any, config: Any):
         self.n, self.mpiexec, self.launcher_class, self.config = n, mpiexec, launcher_class, config
-        self.job = None
+        self.job: Any = None  # ipyparallel's launcher once it is submitted
         self._asked, self._state = 0.0, ""
 
     def __str__(self):
@@ -145,7 +147,7 @@ exec {mpiexec} -n {n} {program_and_args}
             self._wait_for_end(40)  # Slurm itself leaves processes 30 s to end
         self.job = None
 
-    def _wait_for_end(self, seconds):
+    def _wait_for_end(self, seconds: float) -> None:
         for _ in until(seconds, pause=0.1):
             if not self.state():
                 break

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -24,18 +25,33 @@ class OversubscribedWarning(UserWarning):
     """More engines than cores: they take turns."""
 
 
+class Engines(Protocol):
+    """What a cluster needs to know and to have done; `engine_sets` has those of mpiexec and of Slurm."""
+
+    patience: int  # seconds
+    elsewhere: bool  # not all of them are processes of this machine
+
+    def start(self, directory: Path) -> None: ...
+
+    def confirm(self) -> None: ...
+
+    def why_ended(self) -> str | None: ...
+
+    def stop(self) -> None: ...
+
+
 class Processes:
     """A controller and `engines` (of `engine_sets`) in a directory of their own in `parent`, which `stop` removes."""
 
-    def __init__(self, engines, parent: Path | None = None):
+    def __init__(self, engines: Engines, parent: Path | None = None):
         self.engines = engines
         self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent))
         self.controller: subprocess.Popen | None = None
         self.shared_memory: set[str] = set()  # files that killed engines would leave behind
 
     def start_controller(self) -> None:
-        # The hub takes an engine for started after two heartbeats, which by default are 3 s apart. Whether an engine
-        # on this machine lives is asked of its process; of one elsewhere, missed heartbeats tell (30: 9 s).
+        # The hub counts an engine as started after two heartbeats, which by default are 3 s apart. Whether an engine
+        # on this machine lives is asked of its process; of one elsewhere, missed heartbeats show it (30: 9 s).
         misses = 30 if self.engines.elsewhere else 1000
         self.controller = start(
             "controller",
@@ -56,6 +72,7 @@ class Processes:
         for _ in until(START_SECONDS):
             with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
                 return json.loads(file.read_text())
+            assert self.controller is not None  # it is started first
             if self.controller.poll() is not None:
                 break
         raise ClusterError(f"the controller did not start:\n{self.log('controller')}")

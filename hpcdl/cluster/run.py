@@ -4,7 +4,8 @@ import contextlib
 import os
 import sys
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
 import ipyparallel
@@ -13,6 +14,9 @@ from IPython.display import publish_display_data
 from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.deadlock import Lookout
 from hpcdl.cluster.diagnosis import ClusterError, Report, diagnose
+
+if TYPE_CHECKING:
+    from hpcdl.cluster.cluster import Cluster
 
 COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
 LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
@@ -33,7 +37,7 @@ class Run:
     Raises ClusterError when a rank raised, hung or died. Leaving the iteration early stops the ranks.
     """
 
-    def __init__(self, cluster, number: int, f, args: tuple, timeout: float):
+    def __init__(self, cluster: "Cluster", number: int, f: Callable, args: tuple, timeout: float):
         self.cluster, self.number, self.timeout = cluster, number, timeout
         self.results: list[Any] | None = None
         payload = cloudpickle.dumps((f, args))
@@ -66,13 +70,12 @@ class Run:
         finally:  # also when the iteration is left early, or by Ctrl-C
             while not self._over(stopping=True):
                 self._wait_a_little()
-            self.cluster.finished(self._reports)
-        if all(report.end == "returned" for report in self._reports):
-            self.results = [cloudpickle.loads(report.value) for report in self._reports]
+            reports = [report for report in self._reports if report is not None]  # one of each rank: it is over
+            self.cluster.finished(reports)
+        if all(report.end == "returned" for report in reports):
+            self.results = [cloudpickle.loads(report.value) for report in reports]
         else:
-            raise ClusterError(
-                diagnose(self._reports, self.timeout, self.cluster.restarting, self._deadlocked), self._reports
-            )
+            raise ClusterError(diagnose(reports, self.timeout, self.cluster.restarting, self._deadlocked), reports)
 
     # -- how it goes ------------------------------------------------------------------------------------------------
 

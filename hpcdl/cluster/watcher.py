@@ -14,9 +14,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from hpcdl.comm.location import lines_of
 from hpcdl.files import write_whole
+
+if TYPE_CHECKING:
+    from hpcdl.comm.mpi import MPIComm
 
 DIRECTORY = "HPCDL_CLUSTER_DIR"
 PERIOD = 0.05  # seconds between looks
@@ -52,20 +57,20 @@ class Watcher:
 
     def __init__(self):
         self.directory = Path(os.environ[DIRECTORY])
-        self.comm = None  # the rank's communicator, which knows what it waits for
-        self._run = None  # the run that is on, None between runs
+        self.comm: MPIComm | None = None  # the rank's communicator, which knows what it waits for
+        self._run: int | None = None  # the run that is on, None between runs
         self._on = threading.Event()
         self._box = black_box(self.directory, name())
-        self._last = None
+        self._last: str | None = None
         self._writing, self._ended = threading.Lock(), False
 
     def install(self) -> None:
-        """Take the signal and os._exit, and start to watch; called in the main thread, once."""
+        """Handle the signal, wrap os._exit, and start to watch; called in the main thread, once."""
         signal.signal(SIGNAL, self._interrupt)
         exit_process, process = os._exit, os.getpid()
 
         def recorded_exit(status):
-            # Nothing else could tell later at which line the process ended itself. A forked one has no box of its own.
+            # Nothing else could say later at which line the process ended itself. A forked one has no box of its own.
             if self._run is not None and os.getpid() == process:
                 self._write(sys._getframe(1), f"os._exit({status})")
             exit_process(status)
@@ -93,6 +98,7 @@ class Watcher:
 
     def _watch(self):
         main = threading.main_thread().ident
+        assert main is not None  # it has been started
         while True:
             self._on.wait()
             time.sleep(PERIOD)
@@ -104,7 +110,7 @@ class Watcher:
                 signal.pthread_kill(main, SIGNAL)  # a real signal: it also ends a sleep
                 time.sleep(4 * PERIOD)
 
-    def _write(self, frame, end=None):
+    def _write(self, frame: FrameType | None, end: str | None = None) -> None:
         state = json.dumps({"stack": lines_of(frame), "waiting": self.waiting(), "end": end})
         with self._writing:
             if state == self._last or self._ended:  # nothing is written over how it ended
@@ -112,7 +118,7 @@ class Watcher:
             self._last, self._ended = state, end is not None
             write_whole(self._box, state, durable=False)
 
-    def waiting(self):
+    def waiting(self) -> dict | None:
         """What the communicator waits for: how it reads, and for which ranks; None when it does not wait."""
         return self.comm.situation() if self.comm is not None else None
 

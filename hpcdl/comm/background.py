@@ -10,13 +10,17 @@ from hpcdl.comm.group import Group
 TAG_OFFSET = 1 << 14  # added to tags in the background, so that its messages meet none of the rank's own
 PROGRESS_SECONDS = 0.01  # how often a rank that waits for its background takes in messages of its own
 
+Calls = SimpleQueue[Callable[[Communicator], None] | None]  # None: no call follows
+
 
 class ThreadedBackground(Background):
     """A thread of its own, for what is started. `close()` ends it, and makes the call under way raise."""
 
     def __init__(self, comm: Communicator):
         self._comm, self._machine = comm, comm.for_thread()
-        self._calls, self._outcomes, self._under_way = SimpleQueue(), SimpleQueue(), 0
+        self._calls: Calls = SimpleQueue()
+        self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._under_way = 0
         work = (OffsetTags(self._machine), self._calls, self._outcomes)
         threading.Thread(target=_work, args=work, name=f"background of rank {comm.rank}", daemon=True).start()
 
@@ -47,7 +51,7 @@ class ThreadedBackground(Background):
         self._calls.put(None)
 
 
-def _work(comm: Communicator, calls: SimpleQueue, outcomes: SimpleQueue) -> None:
+def _work(comm: Communicator, calls: Calls, outcomes: SimpleQueue[BaseException | None]) -> None:
     while (f := calls.get()) is not None:
         try:
             f(comm)

@@ -21,6 +21,8 @@ class _Message(Request):
 
     __slots__ = ("thread", "work")
 
+    work: dist.Work
+
     def __init__(self, *what):
         super().__init__(*what)
         self.thread: Future | None = None
@@ -30,14 +32,20 @@ class _Message(Request):
         self.work.wait() if self.thread is None else self.thread.result()
 
     def in_thread(self) -> Future:
-        """What a thread that waits for it will tell."""
+        """The outcome of `work`, from a thread that waits for it."""
         if self.thread is None:
             self.thread = Future()
-            threading.Thread(target=_wait_and_tell, args=(self.work, self.thread), daemon=True).start()
+            threading.Thread(target=_wait_into, args=(self.work, self.thread), daemon=True).start()
         return self.thread
 
 
-def _wait_and_tell(work: dist.Work, outcome: Future) -> None:
+def _under_way(message: _Message, work: dist.Work | None) -> _Message:
+    assert work is not None  # it is None only on ranks outside the group
+    message.work = work
+    return message
+
+
+def _wait_into(work: dist.Work, outcome: Future) -> None:
     try:
         outcome.set_result(work.wait())
     except BaseException as error:
@@ -47,7 +55,7 @@ def _wait_and_tell(work: dist.Work, outcome: Future) -> None:
 class TorchComm(Communicator):
     """This process in a torch.distributed `group` (the default group if None), after `init_process_group`.
 
-    gloo takes CPU tensors, NCCL those of this rank's GPU. How long a wait may last is the group's timeout. NCCL has no
+    gloo sends CPU tensors, NCCL those of this rank's GPU. How long a wait may last is the group's timeout. NCCL has no
     tags: there, messages between two ranks arrive in the order in which they were sent, whatever their tag.
     """
 
@@ -71,7 +79,7 @@ class TorchComm(Communicator):
         if not self._nccl:
             super()._sendrecv(x, dest, out, source, tag)
             return
-        # NCCL must be told of both at once: one after the other, two ranks would wait for each other's second.
+        # NCCL needs both in one call: posted one after the other, each of two ranks would wait for the other's second.
         outgoing = dist.P2POp(dist.isend, x.detach(), group=self.group, group_peer=dest)
         incoming = dist.P2POp(dist.irecv, out.detach(), group=self.group, group_peer=source)
         for work in dist.batch_isend_irecv([outgoing, incoming]):
@@ -82,14 +90,12 @@ class TorchComm(Communicator):
         self.accumulate(out, scratch, weight)
 
     def _isend(self, op, x, dest, tag):
-        message = _Message(self, op, "dest", x, dest, tag)
-        message.work = dist.isend(x.detach(), group=self.group, tag=tag, group_dst=dest)
-        return message
+        work = dist.isend(x.detach(), group=self.group, tag=tag, group_dst=dest)
+        return _under_way(_Message(self, op, "dest", x, dest, tag), work)
 
     def _irecv(self, op, out, source, tag):
-        message = _Message(self, op, "source", out, source, tag)
-        message.work = dist.irecv(out.detach(), group=self.group, tag=tag, group_src=source)
-        return message
+        work = dist.irecv(out.detach(), group=self.group, tag=tag, group_src=source)
+        return _under_way(_Message(self, op, "source", out, source, tag), work)
 
     def _wait(self, op, *requests):
         try:
@@ -98,7 +104,7 @@ class TorchComm(Communicator):
         except RuntimeError as error:
             raise CommError(f"rank {self.rank}: {describe(op, requests)}: {error}") from error
 
-    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+    def _wait_any(self, op, requests):
         first = (_first_by_polling if self._nccl else _first_by_threads)(requests)
         self._wait(op, requests[first])
         return first

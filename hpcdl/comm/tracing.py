@@ -2,8 +2,8 @@
 
 import json
 from array import array
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, overload
 
 import torch
 
@@ -23,24 +23,35 @@ class Event(NamedTuple):
     tag: int
 
 
-class Trace(Sequence):
+class Trace(Sequence[Event]):
     """Events in the order in which they completed; a sequence of `Event`.
 
     Kept as columns: a ring over 1,024 ranks has four million events.
     """
 
-    def __init__(self, events=()):
-        self._columns = (array("d"), array("d"), array("i"), [], array("i"), array("q"), array("i"))
-        self._append = tuple(column.append for column in self._columns)
+    def __init__(self, events: Iterable[Event] = ()):
+        ops: list[str] = []
+        a, b, c, d, e, f, g = array("d"), array("d"), array("i"), ops, array("i"), array("q"), array("i")
+        self._columns = a, b, c, d, e, f, g
+        self._append = a.append, b.append, c.append, d.append, e.append, f.append, g.append
         for event in events:
             self.record(*event)
 
-    def record(self, start, end, rank, op, peer=-1, nbytes=0, tag=0) -> None:
+    def record(
+        self, start: float, end: float, rank: int, op: str, peer: int = -1, nbytes: int = 0, tag: int = 0
+    ) -> None:
+        """Append the event with these fields."""
         a, b, c, d, e, f, g = self._append  # written out: the simulated machine spends its time here
         a(start), b(end), c(rank), d(op), e(peer), f(nbytes), g(tag)
 
     def __len__(self):
         return len(self._columns[0])
+
+    @overload
+    def __getitem__(self, i: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> "Trace": ...
 
     def __getitem__(self, i):
         if isinstance(i, slice):
@@ -49,8 +60,6 @@ class Trace(Sequence):
 
     def __eq__(self, other):
         return isinstance(other, Trace) and self._columns == other._columns
-
-    __hash__ = None
 
     def __reduce__(self):
         return Trace, (list(self),)
@@ -85,6 +94,9 @@ class Trace(Sequence):
 
 class _TracedRequest(Request):
     __slots__ = ("inner", "start")
+
+    inner: Request  # of the communicator inside
+    start: float
 
 
 class TracingComm(Wrapper):
@@ -127,7 +139,7 @@ class TracingComm(Wrapper):
         for request in requests:
             self._record_request(request)
 
-    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+    def _wait_any(self, op, requests):
         first = self.comm._wait_any(op, [request.inner for request in requests])
         self._record_request(requests[first])
         return first

@@ -1,5 +1,7 @@
 """How messages of all machines speak of operations, tensors and ranks that disagree."""
 
+from collections.abc import Sequence
+
 import torch
 
 from hpcdl.comm.base import Request
@@ -16,7 +18,7 @@ def size_of(x: torch.Tensor | None) -> str:
     return "" if x is None else f"{x.numel()} {str(x.dtype).removeprefix('torch.')}"
 
 
-def disagreement(rank: int, call: tuple[str, str], other: int, other_call: tuple[str, str]) -> str | None:
+def disagreement(rank: int, call: Sequence[str], other: int, other_call: Sequence[str]) -> str | None:
     """What to say of two ranks' collectives, each as (text, size of x), that do not match; None where they do."""
     if call[0] != other_call[0]:
         return (

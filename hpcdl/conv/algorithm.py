@@ -1,8 +1,9 @@
 """What every algorithm of the registry is, and how it takes part in automatic differentiation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
@@ -14,9 +15,10 @@ class Filters:
     """Filters `w` (K, C / groups, R, S) and what algorithms have made of them, kept for the next call if `prepared`."""
 
     def __init__(self, w: torch.Tensor, prepared: bool = False):
-        self.w, self.prepared, self._made = w, prepared, {}
+        self.w, self.prepared = w, prepared
+        self._made: dict[Hashable, Any] = {}
 
-    def made(self, key, make: Callable[[torch.Tensor], object]):
+    def made(self, key: Hashable, make: Callable[[torch.Tensor], Any]) -> Any:
         """`make(w)`, computed at the first call with this key."""
         if key not in self._made:
             self._made[key] = make(self.w.detach())

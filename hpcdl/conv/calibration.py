@@ -1,13 +1,13 @@
 """Seconds that candidates take: for the rates of the cost model, and on a GPU for the choice itself.
 
-The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and taken
-again when the processor, torch, Numba, the number of threads or the data type is another.
+The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
+measured again when the processor, torch, Numba, the number of threads or the data type is another.
 """
 
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +57,9 @@ def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
     return known[machine]
 
 
-def calibrate(dtype: torch.dtype, samples=SAMPLES + NARROW_SAMPLES, seconds: float = SECONDS) -> dict[str, list[float]]:
+def calibrate(
+    dtype: torch.dtype, samples: Iterable[Problem] = SAMPLES + NARROW_SAMPLES, seconds: float = SECONDS
+) -> dict[str, list[float]]:
     """Measure every candidate on the samples and fit its rates; with the current number of threads."""
     rows: dict[str, list] = {}
     for problem in samples:
@@ -74,7 +76,8 @@ def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: 
     with torch.no_grad():
         for call in calls.values():  # warm up
             call()
-        times, end = {name: [] for name in calls}, time.perf_counter() + seconds
+        times: dict[str, list[float]] = {name: [] for name in calls}
+        end = time.perf_counter() + seconds
         while len(times["torch"]) < ROUNDS or time.perf_counter() < end:
             for name, call in calls.items():
                 times[name].append(_seconds(call))

@@ -68,9 +68,10 @@ class Problem:
     ) -> "Problem":
         """The problem of two tensors; raises ValueError for wrong shapes, data types or devices."""
         check_tensors(x, w)
-        problem = cls(*x.shape, w.shape[0], *w.shape[2:], stride, padding, groups, dilation)
-        if w.shape[1] != problem.C // groups:
-            raise ValueError(f"w.shape[1] is {w.shape[1]}; it must be C / groups, {problem.C} / {groups}")
+        (N, C, H, W), (K, depth, R, S) = x.shape, w.shape
+        problem = cls(N, C, H, W, K, R, S, stride, padding, groups, dilation)
+        if depth != C // groups:
+            raise ValueError(f"w.shape[1] is {depth}; it must be C / groups, {C} / {groups}")
         return problem
 
     @cached_property

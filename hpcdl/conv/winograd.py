@@ -8,6 +8,7 @@ stride 1 only. The one-dimensional transforms are in `hpcdl.kernels.winograd_tra
 Source: Lavin and Gray 2016, "Fast algorithms for convolutional neural networks".
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -22,7 +23,7 @@ from hpcdl.conv.views import as_image, turned
 from hpcdl.kernels.winograd_transforms import DATA, RESULT, TAPS
 
 
-def both(transform, x: torch.Tensor) -> torch.Tensor:
+def both(transform: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]], x: torch.Tensor) -> torch.Tensor:
     """A one-dimensional transform along the rows and the columns, the last two axes of x."""
     x = torch.stack(transform(x.unbind(-2)), -2)
     return torch.stack(transform(x.unbind(-1)), -1)

@@ -23,19 +23,19 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float]) -> Fit:
     deviations, solved as a linear program). Repeats of one size need no averaging: give them all. Raises ValueError
     for fewer than two sizes or times that are not positive.
     """
-    nbytes = _column("nbytes", nbytes)
-    return _least_absolute(np.ones_like(nbytes), nbytes, _times(seconds, nbytes))
+    sizes = _column("nbytes", nbytes)
+    return _least_absolute(np.ones_like(sizes), sizes, _times(seconds, sizes))
 
 
 def fit_collective(cost: Callable, ranks: Sequence[int] | int, nbytes: Sequence[int], seconds: Sequence[float]) -> Fit:
-    """Alpha and beta of the links from measured times of a whole collective; gamma is taken into beta.
+    """Alpha and beta of the links from measured times of a whole collective; gamma counts as a part of beta.
 
     `cost` is a formula of `hpcdl.cost.collectives`; times of one p or of several. Raises ValueError as `fit` does.
     """
     sizes = _column("nbytes", nbytes)
-    ranks = np.broadcast_to(ranks, sizes.shape)
+    counts = np.broadcast_to(ranks, sizes.shape)
     steps, volume = (
-        np.array([cost(int(p), int(n), *unit) for p, n in zip(ranks, sizes, strict=True)]) for unit in ((1, 0), (0, 1))
+        np.array([cost(int(p), int(n), *unit) for p, n in zip(counts, sizes, strict=True)]) for unit in ((1, 0), (0, 1))
     )
     return _least_absolute(steps, volume, _times(seconds, sizes))
 

@@ -19,7 +19,7 @@ class Traffic(NamedTuple):
     nbytes: int
 
 
-def _elements(p: int, nbytes: int, itemsize: int) -> int:
+def _elements(p: int, nbytes: float, itemsize: int) -> int:
     if p < 1 or p != int(p):
         raise ValueError(f"p is {p!r}; the number of ranks is an integer from 1")
     if nbytes < 0 or nbytes % itemsize:
@@ -40,25 +40,25 @@ def rounds(p: int) -> int:
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
-def broadcast(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
-    """ceil(log2 p) (alpha + n beta): those who have it tell as many who do not."""
+def broadcast(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
+    """ceil(log2 p) (alpha + n beta): in each round those who have it send it to as many who do not."""
     _elements(p, nbytes, itemsize)
     return rounds(p) * (alpha + nbytes * beta)
 
 
-def reduce(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def reduce(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """ceil(log2 p) (alpha + n beta + n gamma): a broadcast backwards that adds."""
     _elements(p, nbytes, itemsize)
     return rounds(p) * (alpha + nbytes * (beta + gamma))
 
 
-def all_gather(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def all_gather(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """(p-1) (alpha + m beta) with m = ceil(n/p): chunks round the ring; n is the size of all of them together."""
     m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
     return (p - 1) * (alpha + m * beta)
 
 
-def reduce_scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def reduce_scatter(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """(p-1) (alpha + m beta + m gamma) with m = ceil(n/p): chunks round the ring, growing."""
     m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
     return (p - 1) * (alpha + m * (beta + gamma))
@@ -67,26 +67,28 @@ def reduce_scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
 # -- all-reduce -------------------------------------------------------------------------------------------------------
 
 
-def naive(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def naive(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """2(p-1)(alpha + n beta) + (p-1) n gamma: one after the other through rank 0."""
     _elements(p, nbytes, itemsize)
     return (p - 1) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
 
 
-def ring(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def ring(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """2(p-1)(alpha + m beta) + (p-1) m gamma with m = ceil(n/p) (Patarasuk and Yuan 2009)."""
     return reduce_scatter(p, nbytes, alpha, beta, gamma, itemsize=itemsize) + all_gather(
         p, nbytes, alpha, beta, itemsize=itemsize
     )
 
 
-def tree(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def tree(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """ceil(log2 p) (2 alpha + 2 n beta + n gamma): reduce to the root, broadcast from it."""
     _elements(p, nbytes, itemsize)
     return rounds(p) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
 
 
-def recursive_doubling(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def recursive_doubling(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4
+) -> float:
     """log2 q (alpha + n beta + n gamma), q the largest power of two up to p; plus the folding of the other p - q.
 
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH".
@@ -96,7 +98,7 @@ def recursive_doubling(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> floa
     return k * (alpha + nbytes * (beta + gamma)) + _folding(p, nbytes, alpha, beta, gamma)
 
 
-def rabenseifner(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def rabenseifner(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """2 log2 q alpha + 2 s beta + s gamma, s about (q-1)/q n: halving, then doubling; and the folding of the p - q.
 
     Source: Rabenseifner 2004, "Optimization of collective reduction operations".
@@ -113,7 +115,9 @@ def _folding(p, nbytes, alpha, beta, gamma):
     return 0.0 if int(p).bit_count() == 1 else 2 * (alpha + nbytes * beta) + nbytes * gamma
 
 
-def parameter_server(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, servers=1) -> float:
+def parameter_server(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4, servers: int = 1
+) -> float:
     """2(p-1)(alpha + m beta) + (p-1) m gamma with m = ceil(n / servers): each server owns a share of the sums.
 
     Raises ValueError unless 1 <= servers <= p.
@@ -124,7 +128,17 @@ def parameter_server(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, servers=1
     return (p - 1) * (2 * (alpha + m * beta) + m * gamma)
 
 
-def hierarchical(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, per_node=4, within=None) -> float:
+def hierarchical(
+    p: int,
+    nbytes: float,
+    alpha: float,
+    beta: float,
+    gamma: float = 0.0,
+    *,
+    itemsize: int = 4,
+    per_node: int = 4,
+    within: tuple[float, float] | None = None,
+) -> float:
     """Tree inside each node of `per_node` ranks, ring between one rank of each; `within` = (alpha, beta) inside a node.
 
     ceil(log2 k) (2 alpha + 2 n beta + n gamma) + ring(g), with k ranks in a node and g = ceil(p/k) nodes. `within` is

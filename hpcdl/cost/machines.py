@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hpcdl.cost.roofline import Device
-from hpcdl.cost.topology import Link, Nodes, Torus
+from hpcdl.cost.topology import Link, Network, Nodes, Torus
 
 GIGABIT = 1e9 / 8  # bytes per second
 STEPS = 2 * (8 - 1)  # messages one after the other in a ring of 8, each of an eighth of the bytes
@@ -29,7 +29,7 @@ class Machine(NamedTuple):
     peaks: Mapping[str, float]
     bandwidth: float
     memory: float
-    network: Nodes | Torus
+    network: Network
     source: str
     share: float = 1.0
 
@@ -53,7 +53,7 @@ PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of us
 
 K80 = Machine(
     "K80", {"fp32": 8.74e12 / 2}, 240e9, 12e9, Nodes(2, _link(PCIE_3), _link(10 * GIGABIT, TCP)),
-    "one of the card's two GPUs: 8.74 TFLOP/s boosted and 2 x 240 GB/s (AnandTech 2014); 10 Gb/s is assumed",
+    "one of the board's two GPUs: 8.74 TFLOP/s boosted and 2 x 240 GB/s (AnandTech 2014); 10 Gb/s is assumed",
 )  # fmt: skip
 P40 = Machine(
     "P40", {"fp32": 11.76e12}, 346e9, 24e9, Nodes(8, _link(PCIE_3), _link(100 * GIGABIT)),

@@ -126,8 +126,8 @@ def _steps(parts, costs, messages, microbatches) -> dict[tuple[int, str, int], _
     steps, last = {}, len(parts) - 1
     for g, (i, c) in enumerate(parts):
         forward, backward, weight = (cost[i][c] for cost in costs)
-        ahead = (slots["F", g + 1], messages[g]) if g < last else (slots["B", g], 0.0)
-        back = (slots["B", g - 1], messages[g - 1]) if g else (None, 0.0)
+        ahead: tuple[int, float] = (slots["F", g + 1], messages[g]) if g < last else (slots["B", g], 0.0)
+        back: tuple[int | None, float] = (slots["B", g - 1], messages[g - 1]) if g else (None, 0.0)
         steps[i, "F", c] = _Step(slots["F", g], forward, *ahead)
         steps[i, "B", c] = _Step(slots["B", g], backward, *back, weight, slots["W", g])
         steps[i, "W", c] = _Step(slots["W", g], weight, None, 0.0)
@@ -135,10 +135,12 @@ def _steps(parts, costs, messages, microbatches) -> dict[tuple[int, str, int], _
 
 
 def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list[list[float]]]:
-    """Starts and ends of each stage's ops; a stage that lacks an input is taken up again when that comes."""
+    """Starts and ends of each stage's ops; a stage that lacks an input goes on when that comes."""
     came: list[float | None] = [None] * (len(steps) * microbatches)
     came[:microbatches] = [0.0] * microbatches  # the batch itself
-    starts, ends, free = [[] for _ in orders], [[] for _ in orders], [0.0] * len(orders)
+    starts: list[list[float]] = [[] for _ in orders]
+    ends: list[list[float]] = [[] for _ in orders]
+    free = [0.0] * len(orders)
     waiting: dict[int, int] = {}  # slot to the stage that waits for it
     ready = deque(range(len(orders)))
     splits = [split_backward(order) for order in orders]

@@ -1,25 +1,34 @@
 """Which all-reduce is best, for how many ranks and how many bytes, and where the answer changes."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from hpcdl.cost.collectives import ALL_REDUCE, formula
 
 
 def ranking(
-    p, nbytes, alpha, beta, gamma=0.0, *, algorithms: Iterable[str] = ALL_REDUCE, itemsize=4
+    p: int,
+    nbytes: float,
+    alpha: float,
+    beta: float,
+    gamma: float = 0.0,
+    *,
+    algorithms: Iterable[str] = ALL_REDUCE,
+    itemsize: int = 4,
 ) -> dict[str, float]:
     """Seconds of each algorithm, the fastest first; equals stay in the order of `algorithms`."""
     seconds = {name: formula(name)(p, nbytes, alpha, beta, gamma, itemsize=itemsize) for name in algorithms}
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
-def best(p, nbytes, alpha, beta, gamma=0.0, **options) -> str:
+def best(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, **options: Any) -> str:
     """The name of the fastest all-reduce of `nbytes` over `p` ranks; options as in `ranking`."""
     return next(iter(ranking(p, nbytes, alpha, beta, gamma, **options)))
 
 
-def best_map(ranks, sizes, alpha, beta, gamma=0.0, **options) -> list[list[str]]:
+def best_map(
+    ranks: Iterable[int], sizes: Sequence[float], alpha: float, beta: float, gamma: float = 0.0, **options: Any
+) -> list[list[str]]:
     """The best algorithm for each number of ranks (rows) and each number of bytes (columns)."""
     return [[best(p, nbytes, alpha, beta, gamma, **options) for nbytes in sizes] for p in ranks]
 
@@ -31,7 +40,16 @@ class Stretch(NamedTuple):
     algorithm: str
 
 
-def crossovers(p, alpha, beta, gamma=0.0, *, largest=1 << 30, itemsize=4, **options) -> list[Stretch]:
+def crossovers(
+    p: int,
+    alpha: float,
+    beta: float,
+    gamma: float = 0.0,
+    *,
+    largest: int = 1 << 30,
+    itemsize: int = 4,
+    **options: Any,
+) -> list[Stretch]:
     """The best algorithm from one element to `largest` bytes, as stretches; boundaries exact to one element.
 
     The sizes 1, 2, 4, ... elements are compared, then each change is bisected; a stretch that begins and ends between

@@ -8,11 +8,13 @@ since they share the server's link. `COMPLEXITY` has the O() columns of that tab
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-ALL_REDUCE = {
+Formula = Callable[..., Any]  # of numbers to a number, of arrays to an array
+
+ALL_REDUCE: dict[str, Formula] = {
     "naive": lambda p, n, a, b, g=0.0: 2 * (p - 1) * (a + n * b) + (p - 1) * n * g,
     "ring": lambda p, n, a, b, g=0.0: 2 * (p - 1) * a + (p - 1) / p * n * (2 * b + g),
     "tree": lambda p, n, a, b, g=0.0: np.log2(p) * (2 * a + 2 * n * b + n * g),
@@ -21,7 +23,7 @@ ALL_REDUCE = {
     "parameter_server": lambda p, n, a, b, g=0.0, servers=1: (p - 1) * (2 * a + n / servers * (2 * b + g)),
 }
 
-LECTURE = {
+LECTURE: dict[str, Formula] = {
     "parameter_server": lambda N, M, a, b: 2 * a + 2 * (N - 1) * M * b,
     "ring": lambda N, M, a, b: 2 * (N - 1) * a + 2 * (N - 1) / N * M * b,
     "tree": lambda N, M, a, b: 2 * a * np.log2(N) + 2 * np.log2(N) * M * b,

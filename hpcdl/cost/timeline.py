@@ -64,7 +64,9 @@ class Timeline:
         while path[-1].start > 0.0:
             event, earlier = path[-1], before.get(path[-1])
             source = index.get(self._source(event, place[event.stage, event.chunk]))
-            path.append(source if source and (earlier is None or earlier.end < event.start) else earlier)
+            cause = source if source and (earlier is None or earlier.end < event.start) else earlier
+            assert cause is not None  # an op that does not start at once waited for something
+            path.append(cause)
         return path[::-1]
 
     def _source(self, event: Event, g: int) -> tuple[str, int, int]:
@@ -104,7 +106,7 @@ def split_backward(order: Sequence[tuple[str, int, int]]) -> set[tuple[int, int]
 
 def per_chunk(name: str, value: PerChunk, stages: int, chunks: int) -> list[list[float]]:
     """`value` for each chunk of each stage."""
-    rows = [value] * stages if isinstance(value, (int, float)) else list(value)
+    rows: list[float | Sequence[float]] = [value] * stages if isinstance(value, (int, float)) else list(value)
     table = [[row] * chunks if isinstance(row, (int, float)) else list(row) for row in rows]
     if len(table) != stages or any(len(row) != chunks for row in table):
         raise ValueError(

@@ -118,5 +118,8 @@ class ParameterServers(NamedTuple):
         return self._replace(link=self.link.reaching(share))
 
 
+Network = Nodes | Torus | ParameterServers
+
+
 def _smooth_ring(p, nbytes, alpha, beta) -> float:
     return 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta

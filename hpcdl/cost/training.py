@@ -86,8 +86,10 @@ def predict(
     bubble = _bubble(layout, *stage)
     boundary = 2 * (layout.pipeline - 1) * layout.chunks * _boundary(model, machine, layout, samples)
     update = layout.update_bytes * sum(layer.weights for layer in work.table(model)) / layout.tensor / layout.pipeline
+    forward, backward = (m * seconds / layout.pipeline for seconds in compute)
     parts = Iteration(
-        *(m * seconds / layout.pipeline for seconds in compute),
+        forward,
+        backward,
         exposed=m * sum(messages) / layout.pipeline + boundary + exposed,
         waiting=0.0,
         bubble=bubble,

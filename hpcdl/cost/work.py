@@ -73,7 +73,7 @@ def table(model: Sequence[Layer] | Transformer) -> list[Layer]:
     """The layers of a model, first to last; raises TypeError for what is neither."""
     if isinstance(model, Transformer):
         return model.table()
-    layers = list(model) if isinstance(model, Sequence) else [model]
+    layers: list = list(model) if isinstance(model, Sequence) else [model]
     if not layers or not all(isinstance(layer, Layer) for layer in layers):
         raise TypeError(
             f"the model is {model!r:.80}; it is a list of hpcdl.nn.networks.Layer, such as resnet50(), or a "

@@ -45,8 +45,8 @@ def read_records(archive: Path, names: tuple[str, ...]) -> list[torch.Tensor]:
     with tarfile.open(archive, "r:gz") as tar:
         for member in tar:
             name = member.name.rpartition("/")[2]
-            if name in names:
-                raw = tar.extractfile(member).read()
+            if name in names and (file := tar.extractfile(member)):
+                raw = file.read()
                 if not raw or len(raw) % RECORD:
                     raise ValueError(f"{archive}: {name} has {len(raw):,} bytes, not a multiple of {RECORD:,}")
                 found[name] = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(-1, RECORD)

@@ -39,10 +39,14 @@ def digits(size: int = 8, held_out: float = 0.2, seed: int = 0) -> Split:
 
 def _load() -> tuple[torch.Tensor, torch.Tensor]:
     """Pixels (1797, 64) and labels (1797,), from scikit-learn's file: to import all of it takes 70 MB on every rank."""
-    table = Path(find_spec("sklearn").origin).parent / "datasets" / "data" / "digits.csv.gz"
+    package = find_spec("sklearn")
+    assert package  # hpcdl depends on it
+    assert package.origin
+    table = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if not table.exists():  # a version that keeps it elsewhere
         from sklearn.datasets import load_digits
 
-        return tuple(torch.from_numpy(array) for array in load_digits(return_X_y=True))
+        images, labels = load_digits(return_X_y=True)
+        return torch.from_numpy(images), torch.from_numpy(labels)
     rows = torch.from_numpy(np.loadtxt(table, delimiter=","))
     return rows[:, :-1], rows[:, -1]

@@ -43,6 +43,8 @@ class Bucket:
         self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
         self.direct = self.params[0].device.type in comm.devices  # messages can leave from where the gradients are
         self.flat: torch.Tensor | None = None
+        self.pieces: Sequence[torch.Tensor] = ()  # of `flat`: the messages
+        self.views: Sequence[torch.Tensor] = ()  # of `flat`: the gradients, by parameter
         if len(self.params) > 1:
             self._lay_out(_buffer(self.nbytes // self.params[0].element_size(), self.params[0], comm).zero_())
         self.clear()
@@ -85,12 +87,13 @@ class Bucket:
         `all_reduce(x, comm, weight)` weights itself, as those of `hpcdl.collectives` do; for one of (x, comm) the
         gradients are weighted before they leave. With weight 0 nothing of them counts, not even NaN.
         """
+        flat = self._complete()
         if not weight:
-            self.flat.zero_()
+            flat.zero_()
         elif _takes_weight(all_reduce):
             all_reduce = partial(all_reduce, weight=weight)
         else:
-            self.flat.mul_(weight)
+            flat.mul_(weight)
         for piece in self.pieces:
             message = piece if self.direct else piece.to(comm.devices[0])
             all_reduce(message, comm)
@@ -100,13 +103,18 @@ class Bucket:
     def release(self, scale: float, used: Sequence[bool]) -> None:
         """Multiply the sums by `scale` and hand them to the parameters; one that no rank used gets no gradient."""
         if scale != 1:
-            self.flat.mul_(scale)
+            self._complete().mul_(scale)
         for param, view, was_used in zip(self.params, self.views, used, strict=True):
             param.grad = view if was_used else None
         if len(self.params) == 1:
             # The memory is free for the next gradient when `zero_grad` drops this one.
             self.flat, self.pieces, self.views = None, (), ()
         self.clear()
+
+    def _complete(self) -> torch.Tensor:
+        """The flat buffer once all gradients are in."""
+        assert self.flat is not None  # `put_in` has laid it out
+        return self.flat
 
     def _lay_out(self, flat: torch.Tensor) -> None:
         self.flat, self.pieces = flat, flat.split(self.piece)

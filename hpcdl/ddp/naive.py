@@ -6,6 +6,7 @@ g = sum_r (n_r / N) g_r, so that every rank takes the step that one machine woul
 
 import hashlib
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -40,12 +41,20 @@ def average_gradients(
     return total
 
 
+class Optimizer(Protocol):
+    """What a training step asks of an optimizer; those of torch.optim have it."""
+
+    def zero_grad(self) -> None: ...
+
+    def step(self) -> object: ...
+
+
 def train_step(
     model: nn.Module,
     loss_fn: Callable,
     x: torch.Tensor,
     y: torch.Tensor,
-    optimizer,
+    optimizer: Optimizer,
     comm: Communicator,
     all_reduce: Callable = ring_all_reduce,
 ) -> float:

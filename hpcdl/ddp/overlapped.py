@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import nn
@@ -57,7 +58,7 @@ class DistributedDataParallel(nn.Module):
         self.buffer_broadcast = BufferBroadcast(module)
         self.reducer = Reducer(params, comm, bucket_mb, overlap, all_reduce)
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward pass; counts this rank's samples."""
         if torch.is_grad_enabled():
             self.reducer.count(_count(self.samples, args, kwargs))

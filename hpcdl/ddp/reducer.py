@@ -12,9 +12,10 @@ from itertools import chain
 from typing import NamedTuple
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from hpcdl.collectives import recursive_doubling_all_reduce
-from hpcdl.comm import Communicator, Foreground
+from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 
@@ -40,10 +41,10 @@ class Step:
 
 
 class Reducer:
-    """Hears of every gradient of `params`, and sums full buckets over the ranks of `comm`; arguments as in the class.
+    """Sums gradients of `params` over the ranks of `comm` as buckets fill; arguments as in `DistributedDataParallel`.
 
-    `step` is the step that is on, `last` the one before it. `total` is N, the samples of all ranks in the last step,
-    and the guess for this one: usually it is the same.
+    `step` is the current step, `last` the one before it. `total` is N, the samples of all ranks in the last step, and
+    the guess for this one: usually it is the same.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class Reducer:
         cap = bucket_mb * 2**20
         self.comm, self.overlap, self.all_reduce = comm, overlap, all_reduce
         self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
-        self.lane = comm.background() if overlap else Foreground(comm)
-        self.syncing, self.total = True, 1
+        self.background = comm.background() if overlap else Foreground(comm)
+        self.syncing = True
+        self.total: float = 1
         self.step, self.last = Step(), Step()
         self._listen()
 
@@ -74,8 +76,8 @@ class Reducer:
             bucket.put_in_rest()  # 10: what has no gradient by now is unused: no walk through the graph is needed
         self._launch()
         ballot = self._ballot(loss)
-        self.lane.start(partial(_settle, ballot, buffers))
-        self.lane.wait()  # 20-21
+        self.background.start(partial(_settle, ballot, buffers))
+        self.background.wait()  # 20-21
         total, losses, *used = ballot.tolist()
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
@@ -87,16 +89,19 @@ class Reducer:
         return None if loss is None else losses / total
 
     def _listen(self) -> None:
-        """Be told of every gradient, for as long as this object lives."""
-        me, handles = weakref.ref(self), []
+        """Register a hook on every parameter, for as long as this object lives."""
+        me = weakref.ref(self)  # a hook must not keep it alive
+        handles: list[RemovableHandle] = []
         for bucket in self.buckets:
             for i, param in enumerate(bucket.params):  # 5
 
                 def hook(param, bucket=bucket, i=i):
-                    me()._gradient_is_in(bucket, i)
+                    reducer = me()
+                    assert reducer is not None  # `_end` takes its hooks away with it
+                    reducer._gradient_is_in(bucket, i)
 
                 handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
-        weakref.finalize(self, _end, handles, self.lane)
+        weakref.finalize(self, _end, handles, self.background)
 
     def _gradient_is_in(self, bucket: Bucket, i: int) -> None:  # 12-14
         if not self.syncing:
@@ -116,7 +121,7 @@ class Reducer:
         step = self.step
         while step.launched < len(self.buckets) and not self.buckets[step.launched].missing:  # 17-18
             ready = _clock(self.comm)()
-            self.lane.start(partial(self._reduce, step, step.launched, self._weight(), ready))  # 19
+            self.background.start(partial(self._reduce, step, step.launched, self._weight(), ready))  # 19
             step.launched += 1
 
     def _reduce(self, step: Step, number: int, weight: float, ready: float, comm: Communicator) -> None:
@@ -132,7 +137,7 @@ class Reducer:
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:
-        """What ranks must tell each other beside gradients: n_r, n_r times its loss, and which parameters it used."""
+        """What ranks sum beside gradients: n_r, n_r times the loss of rank r, and which parameters it used."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
         numbers = [samples, samples * loss if loss is not None and samples else 0, *used]
@@ -150,7 +155,7 @@ def _clock(comm: Communicator) -> Callable[[], float]:
     return comm.clock if "cpu" in comm.devices else time.perf_counter
 
 
-def _end(handles: list, lane) -> None:
+def _end(handles: list[RemovableHandle], background: Background) -> None:
     for handle in handles:
         handle.remove()
-    lane.close()
+    background.close()

@@ -202,7 +202,9 @@ def _read_cubin(compiled) -> tuple:
     names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", listing)
     instructions = Counter(name for name in names if name != "NOP")
     spills = sum(times for name, times in instructions.items() if name.startswith(("STL", "LDL")))
-    registers = int(re.search(r"REG:(\d+)", listing)[1])
+    usage = re.search(r"REG:(\d+)", listing)
+    assert usage is not None  # asked for by -res-usage
+    registers = int(usage[1])
     return registers, spills, compiled.metadata.shared, instructions, listing
 
 

@@ -1,4 +1,4 @@
-"""Notice of `storage.resize_`, which no dispatch mode sees: it is how a sharded parameter's memory comes and goes."""
+"""Notification of `storage.resize_`, which no dispatch mode sees: so a sharded parameter's memory comes and goes."""
 
 import functools
 import threading
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 @functools.wraps(_original)
-def _resize_and_tell(storage: torch.UntypedStorage, size: int):
+def _resize_and_notify(storage: torch.UntypedStorage, size: int):
     result = _original(storage, size)
     for watcher in tuple(_watchers):
         watcher(storage)
@@ -28,7 +28,8 @@ def watch_resizes(watcher: Watcher) -> Callable[[], None]:
     """
     with _lock:
         _watchers.append(watcher)
-        torch.UntypedStorage.resize_ = _resize_and_tell
+        # No type foresees that a method is replaced, here and below.
+        torch.UntypedStorage.resize_ = _resize_and_notify  # type: ignore[method-assign, assignment]  # see above
     return functools.partial(_end, watcher)
 
 
@@ -36,4 +37,4 @@ def _end(watcher: Watcher) -> None:
     with _lock:
         _watchers.remove(watcher)
         if not _watchers:
-            torch.UntypedStorage.resize_ = _original
+            torch.UntypedStorage.resize_ = _original  # type: ignore[method-assign]  # put back

@@ -3,9 +3,13 @@
 All take `x (N, 4)` and give logits `(N, 3)`; each is built by name: `MODELS["tied"]()`.
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.functional import relu
+
+from hpcdl.comm import Communicator
 
 
 class Plain(nn.Module):
@@ -15,7 +19,7 @@ class Plain(nn.Module):
         super().__init__()
         self.first, self.second, self.last = nn.Linear(4, 6), nn.Linear(6, 5), nn.Linear(5, 3)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(relu(self.second(relu(self.first(x)))))
 
 
@@ -27,7 +31,7 @@ class Tied(nn.Module):
         self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
         self.second.weight = self.first.weight
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(relu(self.second(relu(self.first(x)))))
 
 
@@ -54,7 +58,7 @@ class Routed(nn.Module):
         super().__init__()
         self.first, self.negative, self.positive = nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(5, 3)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden, logits = relu(self.first(x)), x.new_zeros(len(x), 3)
         for expert, mine in ((self.negative, x[:, 0] < 0), (self.positive, x[:, 0] >= 0)):
             if mine.any():
@@ -70,7 +74,7 @@ class Deep(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(4, 4, bias=False) for _ in range(11))
         self.last = nn.Linear(4, 3, bias=False)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
             x = torch.tanh(layer(x))
         return self.last(x)
@@ -83,17 +87,17 @@ class Work(torch.autograd.Function):
     """The identity, whose backward pass takes `seconds` of a rank's time: `comm.compute(seconds)`."""
 
     @staticmethod
-    def forward(ctx, x, comm, seconds):
+    def forward(ctx: Any, x: torch.Tensor, comm: Communicator, seconds: float) -> torch.Tensor:
         ctx.comm, ctx.seconds = comm, seconds
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         ctx.comm.compute(ctx.seconds)
         return gradient, None, None
 
 
-def takes_time(model: nn.Module, comm, seconds: float) -> nn.Module:
+def takes_time(model: nn.Module, comm: Communicator, seconds: float) -> nn.Module:
     """`model`, where each layer's backward pass takes `seconds` on the simulated machine."""
     for layer in model.modules():
         if not list(layer.children()):

@@ -16,7 +16,7 @@ Source: Gupta, Agrawal, Gopalakrishnan and Narayanan 2015, "Deep learning with l
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -79,12 +79,12 @@ class RoundBetweenLayers(torch.autograd.Function):
     """Rounds activations on the way forward and their gradients on the way back."""
 
     @staticmethod
-    def forward(ctx, a, precision, rounder):
+    def forward(ctx: Any, a: Tensor, precision: Precision, rounder: Rounder) -> Tensor:
         ctx.gradients, ctx.rounder = precision.gradients, rounder
         return rounder(a, precision.activations)
 
     @staticmethod
-    def backward(ctx, da):
+    def backward(ctx: Any, da: Tensor) -> tuple[Tensor, None, None]:
         return ctx.rounder(da, ctx.gradients), None, None
 
 
@@ -135,12 +135,15 @@ def train(
         yield Epoch(number, mean, accuracy(network, data, precision), float(torch.stack(moved).mean()))
 
 
-def gradient(network, x: Tensor, y: Tensor, precision: Precision, rounder: Rounder) -> tuple[float, Tensor]:
+def gradient(
+    network: nn.Sequential, x: Tensor, y: Tensor, precision: Precision, rounder: Rounder
+) -> tuple[float, Tensor]:
     """The summed loss of a batch, and the rounded gradient of its mean with respect to all weights, flat."""
     network.zero_grad()
     loss = cross_entropy(forward(network, x, precision, rounder), y, reduction="sum")
     loss.backward()
-    g = torch.cat([p.grad.reshape(-1) for p in network.parameters()]) / len(y)
+    grads = [p.grad.reshape(-1) for p in network.parameters() if p.grad is not None]  # all have one now
+    g = torch.cat(grads) / len(y)
     return loss.item(), rounder(g, precision.gradients)
 
 

@@ -13,10 +13,12 @@ Source: Rumelhart, Hinton and Williams, "Learning representations by back-propag
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+
+Tensors = list[torch.Tensor]  # one per layer
 
 
 class Activation(NamedTuple):
@@ -45,7 +47,9 @@ SIGMOID = Activation(sigma, sigma_prime)
 RELU = Activation(torch.relu, relu_prime)
 
 
-def initial(widths, generator: torch.Generator, scale: float = 1.0, dtype=torch.float32):
+def initial(
+    widths: Sequence[int], generator: torch.Generator, scale: float = 1.0, dtype: torch.dtype = torch.float32
+) -> tuple[Tensors, Tensors]:
     """Weights for layers of these `widths`, normal with deviation scale / sqrt(n_in), and biases of zero."""
     weights = [
         torch.randn(n_out, n_in, generator=generator, dtype=dtype) * (scale / n_in**0.5)
@@ -54,9 +58,12 @@ def initial(widths, generator: torch.Generator, scale: float = 1.0, dtype=torch.
     return weights, [torch.zeros(n_out, dtype=dtype) for n_out in widths[1:]]
 
 
-def feedforward(weights, biases, x: torch.Tensor, activation: Activation = SIGMOID):
+def feedforward(
+    weights: Tensors, biases: Tensors, x: torch.Tensor, activation: Activation = SIGMOID
+) -> tuple[Tensors, Tensors]:
     """`(zs, activations)` for a sample (n,) or a batch (N, n): z of layers 2 to L, a of layers 1 to L."""
-    zs, activations = [], [x]
+    zs: Tensors = []
+    activations = [x]
     for W, b in zip(weights, biases, strict=True):
         zs.append(activations[-1] @ W.T + b)
         activations.append(activation.f(zs[-1]))
@@ -68,7 +75,9 @@ def cost(a: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return 0.5 * ((y - a) ** 2).sum(dim=-1).mean()
 
 
-def errors(weights, zs, a: torch.Tensor, y: torch.Tensor, activation: Activation = SIGMOID) -> list[torch.Tensor]:
+def errors(
+    weights: Tensors, zs: Tensors, a: torch.Tensor, y: torch.Tensor, activation: Activation = SIGMOID
+) -> Tensors:
     """`[delta^2, ..., delta^L]`, each of the shape of its z; the cost is 1/2 |y - a|^2 of each sample."""
     deltas = [(a - y) * activation.prime(zs[-1])]
     for W, z in zip(reversed(weights[1:]), reversed(zs[:-1]), strict=True):
@@ -76,7 +85,9 @@ def errors(weights, zs, a: torch.Tensor, y: torch.Tensor, activation: Activation
     return deltas
 
 
-def backprop(weights, biases, X: torch.Tensor, Y: torch.Tensor, activation: Activation = SIGMOID):
+def backprop(
+    weights: Tensors, biases: Tensors, X: torch.Tensor, Y: torch.Tensor, activation: Activation = SIGMOID
+) -> tuple[Tensors, Tensors]:
     """`(weight_grads, bias_grads)` of the mean cost over a batch X (N, n_1), Y (N, n_L): shapes as the parameters."""
     zs, activations = feedforward(weights, biases, X, activation)
     deltas = errors(weights, zs, activations[-1], Y, activation)

@@ -5,6 +5,7 @@ the survey of Sze et al. 2017 counts them ("Efficient processing of deep neural 
 communication the order of the layers matters: gradients come out of the backward pass last layer first.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -18,7 +19,7 @@ class Layer(NamedTuple):
     outputs: int
 
 
-def total(layers, field: str) -> int:
+def total(layers: Iterable[Layer], field: str) -> int:
     """The sum of one field over a network: `total(resnet50(), "weights")`."""
     return sum(getattr(layer, field) for layer in layers)
 
@@ -160,11 +161,12 @@ class _Net:
     """Square images of `channels` x `size` x `size` on their way through a network, and the layers they met."""
 
     def __init__(self, channels: int, size: int):
-        self.channels, self.size, self.layers = channels, size, []
+        self.channels, self.size = channels, size
+        self.layers: list[Layer] = []
 
     def conv(self, channels, kernel, stride=1, padding=None, groups=1):
         rows, columns = kernel if isinstance(kernel, tuple) else (kernel, kernel)
-        padding = max(rows, columns) // 2 if padding is None else padding  # "same", unless told otherwise
+        padding = max(rows, columns) // 2 if padding is None else padding  # "same" is the default
         size = (self.size + 2 * padding - max(rows, columns)) // stride + 1
         weights = channels * (self.channels // groups) * rows * columns
         self._add("conv", weights, weights * size * size, channels * size * size)

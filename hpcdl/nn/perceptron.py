@@ -37,22 +37,28 @@ def predict(w: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
     return torch.where(X @ w >= 0, 1.0, -1.0).to(w.dtype)
 
 
-def train(X: torch.Tensor, y: torch.Tensor, lr: float = 1.0, max_epochs: int = 100, w0=None) -> History:
+def train(
+    X: torch.Tensor, y: torch.Tensor, lr: float = 1.0, max_epochs: int = 100, w0: torch.Tensor | None = None
+) -> History:
     """Go through the samples in order, update on each mistake, and stop after an epoch without one.
 
     X (n, d + 1), y (n,) of +1 and -1, start `w0` (d + 1,) or zero. The rule: w <- w + lr (y - yhat) x.
     """
     w = X.new_zeros(X.shape[1]) if w0 is None else w0.clone()
-    weights, samples, epochs, mistakes = [w], [], [], []
+    weights = [w]
+    samples: list[int] = []
+    epochs: list[int] = []
+    mistakes: list[int] = []
     while len(mistakes) < max_epochs and (not mistakes or mistakes[-1]):
         mistakes.append(0)
-        i = -1
-        while (i := _next_mistake(w, X, y, i + 1)) is not None:
+        start = 0
+        while (i := _next_mistake(w, X, y, start)) is not None:
             w = w + lr * (y[i] - predict(w, X[i])) * X[i]
             weights.append(w)
             samples.append(i)
             epochs.append(len(mistakes) - 1)
             mistakes[-1] += 1
+            start = i + 1
     return History(torch.stack(weights), samples, epochs, mistakes, settled=bool(mistakes) and mistakes[-1] == 0)
 
 

@@ -87,7 +87,7 @@ class Value:
         return Value(self.data if positive else 0.0, "", (self,), (float(positive),), "ReLU")
 
 
-def lifted(x) -> Value:
+def lifted(x: Value | float) -> Value:
     """A constant as a `Value` without parents."""
     return x if isinstance(x, Value) else Value(x)
 

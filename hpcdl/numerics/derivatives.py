@@ -12,18 +12,20 @@ import torch
 
 from hpcdl.numerics.dual import derivatives
 
+Number = float | torch.Tensor
 
-def forward(f, x, h):
+
+def forward(f: Callable, x: Number, h: Number):
     """(f(x + h) - f(x)) / h, elementwise: the slope of a secant; its truncation error is of order h."""
     return (f(x + h) - f(x)) / h
 
 
-def central(f, x, h):
+def central(f: Callable, x: Number, h: Number):
     """(f(x + h) - f(x - h)) / 2h, elementwise; its truncation error is of order h^2."""
     return (f(x + h) - f(x - h)) / (2 * h)
 
 
-def gradient(f, x: torch.Tensor, h: float = 1e-5) -> torch.Tensor:
+def gradient(f: Callable, x: torch.Tensor, h: float = 1e-5) -> torch.Tensor:
     """All partial derivatives of a number f(x), by central differences: of the shape of x, 2 evaluations for each."""
     result = torch.empty_like(x)
     for i in range(x.numel()):
@@ -42,14 +44,14 @@ class Rule:
     order: int
     noise: float  # two values, half an eps each, over the distance of the points in units of h
 
-    def truncation(self, f, x: float, h):
+    def truncation(self, f: Callable, x: float, h: Number):
         return abs(float(derivatives(f, x, self.order + 1)[-1])) / factorial(self.order + 1) * h**self.order
 
-    def rounding(self, f, x: float, h, dtype: torch.dtype):
+    def rounding(self, f: Callable, x: float, h: Number, dtype: torch.dtype):
         value, slope = (float(d) for d in derivatives(f, torch.tensor(x, dtype=torch.float64)))
         return self.noise * torch.finfo(dtype).eps * (abs(value) + abs(x * slope)) / h
 
-    def best_step(self, f, x: float, dtype: torch.dtype) -> float:
+    def best_step(self, f: Callable, x: float, dtype: torch.dtype) -> float:
         """The h at which truncation plus rounding is least; infinite where there is no truncation to fear."""
         grows = self.order * self.truncation(f, x, 1.0)
         return (self.rounding(f, x, 1.0, dtype) / grows) ** (1 / (self.order + 1)) if grows else float("inf")

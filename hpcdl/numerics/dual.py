@@ -6,6 +6,7 @@ have torch's names: the same `lambda x: (2 * x).sin()` takes a tensor, a Dual, o
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -70,7 +71,10 @@ class Dual:
     __radd__, __rmul__ = __add__, __mul__
 
 
-def lifted(x) -> Dual:
+Number = float | torch.Tensor | Dual
+
+
+def lifted(x: Number) -> Dual:
     """A constant as a Dual: its slope is 0."""
     return x if isinstance(x, Dual) else Dual(x)
 
@@ -85,9 +89,9 @@ sin, cos = _elementary(math.sin, "sin"), _elementary(math.cos, "cos")
 absolute = _elementary(abs, "abs")
 
 
-def derivatives(f, x, order: int = 1) -> list:
+def derivatives(f: Callable, x: Number, order: int = 1) -> list:
     """`[f(x), f'(x), ..., f⁽ᵒʳᵈᵉʳ⁾(x)]`, by Duals nested `order` deep; `x` is a number or tensor."""
-    nested = x
+    nested: Number = x
     for level in range(order):
         nested = Dual(nested, _one(level))
     result = [f(nested)]
@@ -96,7 +100,7 @@ def derivatives(f, x, order: int = 1) -> list:
     return result
 
 
-def partials(f, *xs) -> list:
+def partials(f: Callable, *xs: Number) -> list:
     """The partial derivatives of `f(*xs)`, one evaluation of `f` for each variable."""
     return [lifted(f(*[Dual(x, float(i == j)) for j, x in enumerate(xs)])).slope for i in range(len(xs))]
 

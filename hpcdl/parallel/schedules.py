@@ -34,6 +34,7 @@ class Op(NamedTuple):
 
 
 Order = list[Op]
+Turn = tuple[int, int] | None  # microbatch and chunk; None: this turn stays empty
 Place = tuple[int, int]  # stage and chunk
 
 
@@ -94,55 +95,63 @@ def zb_v(p: int, m: int) -> list[Order]:
     return [_order(*_there_and_back(p, m, i), warmup=2 * p, delay=0, last_delay=2 * i) for i in _stages(p, m)]
 
 
-def _groups(p, m):
+def _groups(p: int, m: int) -> list[range]:
     """m microbatches in groups of p or a little more, the first as large as any; one group if they are fewer."""
     count = max(1, m // p)
     ends = [-(-m * n // count) for n in range(count + 1)]
     return [range(*ends[n : n + 2]) for n in range(count)]
 
 
-def _plain(m):
-    microbatches = [(k, 0) for k in range(m)]
+def _plain(m: int) -> tuple[list[Turn], list[Turn]]:
+    microbatches: list[Turn] = [(k, 0) for k in range(m)]
     return microbatches, microbatches
 
 
-def _there_and_back(p, m, i):
+def _there_and_back(p: int, m: int, i: int) -> tuple[list[Turn], list[Turn]]:
     """Forward and backward passes of stage i by chunk; a turn that falls to a microbatch beyond m stays empty."""
     forwards = [0] * (2 * (p - i) - 1) + [1, 0] * i + [1] * (p - i) + [0, 1] * (m - p)
     backwards = [1] * (p - i) + [0, 1] * (m - p + i) + [0] * (p - i)
     return _numbered(forwards, m), _numbered(backwards, m)
 
 
-def _numbered(chunks, m):
+def _numbered(chunks: list[int], m: int) -> list[Turn]:
     """The n-th turn of a chunk is its microbatch n."""
-    counts, turns = [0, 0], []
+    counts = [0, 0]
+    turns: list[Turn] = []
     for chunk in chunks:
         turns.append((counts[chunk], chunk) if counts[chunk] < m else None)
         counts[chunk] += 1
     return turns
 
 
-def _order(forwards, backwards, warmup: int, delay: int | None = None, last_delay: int | None = None) -> Order:
+def _order(
+    forwards: Sequence[Turn],
+    backwards: Sequence[Turn],
+    warmup: int,
+    delay: int | None = None,
+    last_delay: int | None = None,
+) -> Order:
     """`warmup` turns forward, then backward and forward in turn.
 
     With a `delay`, B and W are apart, and W stays that many passes behind; `last_delay` when no forward turn is left.
     """
     order = [Op("F", *turn) for turn in forwards[:warmup] if turn]
-    waiting, behind = [], delay
+    waiting: Order = []
+    behind = delay  # passes by which W stays behind B; None: they are one
     for n, turn in enumerate(backwards, start=warmup):
         if n >= len(forwards) and last_delay is not None:
             behind = last_delay
         if turn:
             order.append(Op("B", *turn))
             waiting.append(Op("W", *turn))
-        if delay is not None and len(waiting) > behind:
+        if behind is not None and len(waiting) > behind:
             order.append(waiting.pop(0))
-        if n < len(forwards) and forwards[n]:
-            order.append(Op("F", *forwards[n]))
+        if n < len(forwards) and (turn := forwards[n]):
+            order.append(Op("F", *turn))
     return order if delay is None else order + waiting
 
 
-def _stages(p, m, v=1):
+def _stages(p: int, m: int, v: int = 1) -> range:
     for name, value in (("p", p), ("m", m), ("v", v)):
         if value < 1 or value != int(value):
             raise ValueError(f"{name} is {value!r}; a pipeline has one stage, one microbatch and one chunk or more")

@@ -69,7 +69,7 @@ class Slowed(nn.Module):
         super().__init__()
         self.net, self.seconds = net, 0.0
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         time.sleep(self.seconds)
         return self.net(x)
 

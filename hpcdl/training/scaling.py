@@ -69,4 +69,7 @@ def _span(record: dict, name: str) -> tuple[float, float]:
 
 
 def _seconds(name: str, p: int, link: Fit | None, nbytes: float) -> float:
-    return collectives.ALL_REDUCE[name](p, round(nbytes), link.alpha, link.beta) if p > 1 else 0.0
+    if p == 1:
+        return 0.0
+    assert link is not None  # `links` finds one wherever there is more than one engine
+    return collectives.ALL_REDUCE[name](p, round(nbytes), link.alpha, link.beta)

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -103,7 +103,7 @@ def _require_positive(**counts: int) -> None:
 
 
 def train_on_devices(
-    comm: Communicator, report: Callable[[dict], None] = lambda record: None, *args, **options
+    comm: Communicator, report: Callable[[dict], None] = lambda record: None, *args: Any, **options: Any
 ) -> Trained:
     """`train` on the GPUs of the ranks' machines, NCCL or gloo between them; on processors where there is none.
 
@@ -129,6 +129,7 @@ def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, 
         loss = outcome.item()
     mean_loss = ddp.synchronize(loss)
     laps("wait")
+    assert mean_loss is not None  # there is a loss, NaN where this rank has no image
     if not math.isfinite(mean_loss):
         raise FloatingPointError(
             f"step {step}: the mean loss of all ranks is {mean_loss} (rank {ddp.comm.rank}'s: {loss}); the weights are "
@@ -143,7 +144,8 @@ class Laps:
     """A stopwatch: each call ends a span, which began where the one before ended."""
 
     def __init__(self, clock: Callable[[], float]):
-        self.clock, self.begin, self.spans = clock, clock(), []
+        self.clock, self.begin = clock, clock()
+        self.spans: list[tuple[str, float, float]] = []
 
     def __call__(self, name: str) -> None:
         start = self.spans[-1][2] if self.spans else 0.0

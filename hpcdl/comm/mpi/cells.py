@@ -7,6 +7,7 @@ of the receiver's memory, and the receiver adds from there at once, while the pr
 
 import ctypes
 import struct
+from typing import Any
 
 import torch
 from mpi4py import MPI
@@ -15,7 +16,7 @@ import hpcdl.comm.mpi.shared as shared
 from hpcdl.comm.mpi.memory import HANDLE_BYTES, Memory, attach, create
 from hpcdl.comm.mpi.shared import Loan
 
-SHORTEST, LONGEST = shared.SHORTEST, 1 << 22  # bytes of a message that takes this way; a loan may be longer
+SHORTEST, LONGEST = shared.SHORTEST, 1 << 22  # bytes of a message that goes this way; a loan may be longer
 CELLS = 4  # messages that may wait for the receiver; those beyond go through MPI
 
 # What comes over MPI in a message's place: a pointer into the receiver's memory, or into the sender's.
@@ -64,7 +65,7 @@ class Deposit:
         return self._memory.flags[self._cell] == _BACK
 
     def end(self) -> None:
-        """After that: take the sum, and free the cell."""
+        """After that: copy the sum out, and free the cell."""
         ctypes.memmove(self._x.data_ptr(), self._memory.address + self._cell * LONGEST, self._x.nbytes)
         self._memory.flags[self._cell] = _FREE
 
@@ -74,13 +75,19 @@ def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
 
     Threads that belong together on all ranks find each other's where they ask for them in the same order.
     """
-    known = mpi.Get_attr(_KEY)
+    known: Any = mpi.Get_attr(_KEY)  # a list of Cells, which MPI keeps as an object of any kind
     if known is None:
-        known = [Cells(mpi, mpi.Get_attr(MPI.TAG_UB))]
+        known = [Cells(mpi, _largest_tag(mpi))]
         mpi.Set_attr(_KEY, known)
     if own:
-        known.append(Cells(mpi, mpi.Get_attr(MPI.TAG_UB) - len(known)))
+        known.append(Cells(mpi, _largest_tag(mpi) - len(known)))
     return known[-1] if own else known[0]
+
+
+def _largest_tag(mpi: MPI.Comm) -> int:
+    tag = mpi.Get_attr(MPI.TAG_UB)
+    assert tag is not None  # the standard has every implementation set it
+    return tag
 
 
 class Cells:
@@ -137,7 +144,9 @@ class Cells:
     def lend(self, x: torch.Tensor, dest: int) -> tuple[bytes, Loan] | None:
         """Let `dest` read `x` where it is: the pointer to send, and the loan; None where that cannot be."""
         owner = shared.owner(x)
-        memory = None if owner is None else self._memory_of(dest)
+        if owner is None:
+            return None
+        memory = self._memory_of(dest)
         if memory is None or not _can_borrow(memory) or (loan := owner.lend(x)) is None:
             return None
         return _LENT.pack(memory.token, loan.flag, loan.offset, loan.nbytes, owner.memory.handle), loan

@@ -88,7 +88,7 @@ class MPIComm(PointToPoint):
         calls = torch.zeros(self.size, 128, dtype=torch.uint8)
         mine = torch.frombuffer(bytearray(call.ljust(128, b"\0")), dtype=torch.uint8)
         self._collective(self.mpi.Iallgather(as_bytes(mine), as_bytes(calls)), calls, op, detail)
-        texts = [tuple(bytes(row).rstrip(b"\0").decode().split("|")) for row in calls.tolist()]
+        texts = [bytes(row).rstrip(b"\0").decode().split("|") for row in calls.tolist()]
         return next(filter(None, (disagreement(rank, texts[rank], 0, texts[0]) for rank in range(self.size))))
 
     def _collective(self, mpi: MPI.Request, x, op: str, detail: str = ""):

@@ -4,26 +4,34 @@ import torch
 from mpi4py import MPI
 
 from hpcdl.comm.base import Request
+from hpcdl.comm.errors import CommError
+from hpcdl.comm.mpi.cells import Deposit
+from hpcdl.comm.mpi.shared import Loan
 
 # What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
 # message is under way would be overwritten when it arrives.
-under_way: set = set()
+under_way: set["Message"] = set()
 
 
 class Message(Request):
     """A message and `mpi`, the request of MPI's own; `complete` when nothing of it is under way any more.
 
     `inbox` is where MPI writes it, `error` what was wrong with it when it came; `sum` is (out, weight, back) where it
-    is only to be added, and `returned` whether the sum is back in the sender's `x`; `loan` tells of one that is sent
-    when the receiver has read `x`.
+    is only to be added, and `returned` whether the sum is back in the sender's `x`; with a
+    `loan` it is complete only when the receiver has read `x`.
     """
 
     __slots__ = ("complete", "error", "inbox", "loan", "mpi", "returned", "sum")
 
+    mpi: MPI.Request
+    returned: bool
+
     def __init__(self, *what):
         super().__init__(*what)
         self.complete = False
-        self.error = self.loan = self.sum = None
+        self.error: CommError | None = None
+        self.loan: Loan | Deposit | None = None
+        self.sum: tuple[torch.Tensor, float, bool] | None = None
         self.inbox = self.x
 
 
@@ -48,5 +56,5 @@ def raise_error_of(request: Message) -> None:
 
 
 def as_bytes(x: torch.Tensor) -> list:
-    """The memory of `x` as MPI takes it; `x` must outlive the message."""
+    """The memory of `x` as an argument of MPI; `x` must outlive the message."""
     return [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), MPI.BYTE]

@@ -34,7 +34,7 @@ class PointToPoint(Communicator):
     def __init__(self, mpi: MPI.Intracomm, timeout: float | None):
         self.mpi, self.timeout = mpi, timeout
         self.rank, self.size = mpi.Get_rank(), mpi.Get_size()
-        self._waiting: tuple | None = None  # what this rank waits for, as `describe` takes it
+        self._waiting: tuple | None = None  # what this rank waits for: the arguments of `describe`
         self._waits = 0  # so many times this rank has begun to wait
         self._cells = cells_of(mpi)
 
@@ -133,7 +133,7 @@ class PointToPoint(Communicator):
         under_way.add(message)
         return message
 
-    def _wait(self, op: str, *requests: Message) -> None:
+    def _wait(self, op, *requests):
         pending = tuple(request for request in requests if not request.complete)
         what = op, pending
         for request in pending:
@@ -209,13 +209,12 @@ class PointToPoint(Communicator):
             elif request.inbox is not request.x:
                 ctypes.memmove(request.x.data_ptr(), request.inbox.data_ptr(), nbytes)
             if request.sum is not None:
-                self._add(request, arrived)
+                self._add(request, *request.sum, arrived)
         finally:
             if arrived:
                 arrived.free()
 
-    def _add(self, request: Message, arrived: InMemory | None) -> None:
-        out, weight, back = request.sum
+    def _add(self, request: Message, out: torch.Tensor, weight: float, back: bool, arrived: InMemory | None) -> None:
         out = out.view(-1)
         theirs = arrived.view(out.dtype) if arrived else request.x.view(-1)
         request.returned = back and arrived is not None and arrived.lent

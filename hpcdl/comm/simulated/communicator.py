@@ -1,11 +1,10 @@
 """One rank of the simulated machine."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
 
-from hpcdl.comm.base import Background, Communicator, Request
+from hpcdl.comm.base import Background, Communicator
 from hpcdl.comm.simulated.background import SimulatedBackground
 from hpcdl.comm.simulated.machine import Machine, Message, copy
 
@@ -47,7 +46,7 @@ class SimulatedComm(Communicator):
     def _wait(self, op, *requests):
         self.machine.wait(self.turn, op, requests)
 
-    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+    def _wait_any(self, op, requests):
         return self.machine.wait_any(self.turn, op, requests)
 
     def _broadcast(self, x, root):

@@ -31,16 +31,20 @@ class Links(NamedTuple):
 
 
 class Message(Request):
-    """One side of a message: `posted` at that time, `completed` at that, None until the other side has posted too."""
+    """One side of a message: when it was `posted`, and `completed` (None until the other side has posted too)."""
 
-    __slots__ = ("completed", "posted", "waiter")  # the turn that waits for it, None while none does
+    __slots__ = ("completed", "posted", "waiter")
+
+    posted: float
+    completed: float | None
+    waiter: int | None  # the turn that waits for it, None while none does
 
 
 class Machine:
     """Time, ports and messages of `p` ranks.
 
     `turns` has the ranks first, then what they do in the background: `owners` says whose each is, `waiting` what it
-    waits for (as `describe` takes it; None while it does not).
+    waits for (the arguments of `describe`; None while it does not wait).
     """
 
     def __init__(self, p: int, links: Links, seed: int):
@@ -53,7 +57,8 @@ class Machine:
         self._missing = [0] * p  # of the messages that each turn waits for, so many are not complete
         self._any: set[int] = set()  # turns that wait for any one message
         self._tie = Random(seed).random if seed else lambda: 0.0
-        self.unmatched = defaultdict(deque)  # (source, dest, tag) -> messages that one of the two sides has posted
+        # (source, dest, tag) -> messages that one of the two sides has posted
+        self.unmatched: defaultdict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
         self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports are through
         self._collective: dict[int, tuple] = {}  # rank -> (operation, tensor, when) of those that have arrived
 

@@ -22,13 +22,20 @@ def deadlock(machine: Machine) -> DeadlockError:
     if gone := [rank for rank in range(machine.p) if returned[rank]]:
         ranks = ", ".join(map(str, gone[:SHOWN])) + (", ..." if len(gone) > SHOWN else "")
         lines.append(f"rank{'s' * (len(gone) > 1)} {ranks} returned")
-    return DeadlockError("\n".join(lines + _advice({machine.waiting[number][0] for number in stuck})))
+    return DeadlockError("\n".join(lines + _advice({_call(machine, number)[0] for number in stuck})))
 
 
 def _situation(machine: Machine, number: int) -> str:
     line = caller(machine.turns.stack(number))
     who = f"rank {machine.owners[number]}" + ("'s background" if number >= machine.p else "")
-    return f"{who} waits in {describe(*machine.waiting[number])}" + (f" at {line.shown()}" if line else "")
+    return f"{who} waits in {describe(*_call(machine, number))}" + (f" at {line.shown()}" if line else "")
+
+
+def _call(machine: Machine, number: int) -> tuple:
+    """The call in which it waits, as arguments of `describe`."""
+    call = machine.waiting[number]
+    assert call is not None  # it could not go on, and only a wait stops it
+    return call
 
 
 def _advice(ops: set[str]) -> list[str]:

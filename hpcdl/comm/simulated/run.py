@@ -32,7 +32,7 @@ class Simulation:
 def simulate(
     f: Callable,
     p: int,
-    *args,
+    *args: Any,
     alpha: float = 0.0,
     beta: float = 0.0,
     gamma: float = 0.0,

@@ -85,7 +85,12 @@ class Turns:
 
     def stack(self, rank: int) -> list[SourceLine]:
         """Where `rank` stands now, outermost call first."""
-        return lines_of(sys._current_frames().get(self._threads[rank].ident))
+        return lines_of(sys._current_frames().get(self._ident(rank)))
+
+    def _ident(self, rank: int) -> int:
+        ident = self._threads[rank].ident
+        assert ident is not None  # every thread is started as soon as it is made
+        return ident
 
     def _pass_on(self, me: int | None = None) -> bool:
         """Hand the turn to the earliest rank that is ready; True when that is `me`, who has it already."""
@@ -104,7 +109,7 @@ class Turns:
         except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
             self._stopping = True
             # Only the interpreter itself can make another thread raise.
-            thread = ctypes.c_ulong(self._threads[self._current].ident)
+            thread = ctypes.c_ulong(self._ident(self._current))
             ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stopped))
             raise
 
@@ -162,9 +167,10 @@ class Turns:
 
 
 def _current_core() -> int | None:
-    """The core that runs this process now, None where the system does not tell."""
+    """The core that runs this process now, None where the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
+    return None
 
 
 def _stay_on(core: int | None) -> None:

@@ -21,6 +21,7 @@ IMAGES_PER_SECOND = {  # on one P100, batch 64
 def goyal(spread: float = SPREAD) -> list[Row]:
     """Goyal et al. 2017: ResNet-50 on 8 to 256 P100."""
     machine = P100.reaching(links=USABLE)
+    assert isinstance(machine.network, Nodes)  # of a P100
     machine = machine._replace(network=machine.network._replace(algorithm="rabenseifner", pipelined=True))
 
     def iteration(p):
@@ -76,7 +77,7 @@ def case_study() -> list[Row]:
 def vgg19_22k() -> list[Layer]:
     """VGG-19 with 21,841 classes: VGG-16 with one more convolution in each of the last three groups."""
     layers = vgg16()
-    *convolutions, _ = [*layers[:7], layers[6], *layers[7:10], layers[9], *layers[10:13], layers[12], None]
+    convolutions = [*layers[:7], layers[6], *layers[7:10], layers[9], *layers[10:13], layers[12]]
     classes = 21841
     return [*convolutions, *layers[13:15], Layer("linear3", 4096 * classes, 4096 * classes, 4096, classes)]
 

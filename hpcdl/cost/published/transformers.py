@@ -51,8 +51,8 @@ def megatron(usable: float = USABLE) -> list[Row]:
         for data, figure in zip((1, 64), published[ways], strict=True):
             ranks = ways * data
             what = f"{model.parameters / 1e9:.1f} B parameters, efficiency, {ranks} GPU{'s' * (ranks > 1)}"
-            limit = {"limit": 8, "fitted": ranks == 1}
-            rows.append(Row("Megatron-LM", what, figure, 100 * linear / seconds(ways, data, share), "%", **limit))
+            efficiency = 100 * linear / seconds(ways, data, share)
+            rows.append(Row("Megatron-LM", what, figure, efficiency, "%", limit=8, fitted=ranks == 1))
     return rows
 
 

@@ -64,7 +64,7 @@ def transform_filters(w, u, rows, C, M: tl.constexpr, BT: tl.constexpr, BC: tl.c
             column += (widen(tl.load(w + (t[:, None] * 9 + r * 3 + s) * C + c[None, :], inside, 0)),)
         columns += (filter_combinations(M, column),)
     for i in tl.static_range(M + 2):
-        row = filter_combinations(M, (columns[0][i], columns[1][i], columns[2][i]))
+        row = filter_combinations(M, (columns[0][i], columns[1][i], columns[2][i]))  # type: ignore[misc]  # the loops fill it
         for j in tl.static_range(M + 2):
             to = u + ((i * (M + 2) + j) * rows + t[:, None]) * C + c[None, :]
             tl.store(to, narrow(row[j], u.dtype.element_ty), inside)

@@ -49,12 +49,14 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
 def fastest(device: str, n: int) -> ModuleType | None:
     """The compiled kernels for n elements there: Triton's, Numba's where they pay, or None where torch must do."""
     if device == "cuda" and _installed("triton"):
-        from hpcdl.kernels.gpu import rounding as kernels
-    elif device == "cpu" and (n >= COMPILED_FROM or "numba" in sys.modules) and _installed("numba"):
-        from hpcdl.kernels.cpu import rounding as kernels
-    else:
-        kernels = None
-    return kernels
+        from hpcdl.kernels.gpu import rounding as on_gpu
+
+        return on_gpu
+    if device == "cpu" and (n >= COMPILED_FROM or "numba" in sys.modules) and _installed("numba"):
+        from hpcdl.kernels.cpu import rounding as on_cpu
+
+        return on_cpu
+    return None
 
 
 @functools.cache

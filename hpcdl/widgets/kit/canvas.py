@@ -3,10 +3,12 @@
 import itertools
 import struct
 import zlib
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from hpcdl.widgets.kit.renderer import LineCanvas
 
@@ -18,13 +20,24 @@ class Canvas:
     the frame: kept as pixels, and drawn anew only when something that decides their looks has changed.
     """
 
-    def __init__(self, figsize, layout=None, *, bottom: float = 0.0, **mosaic):
+    def __init__(
+        self,
+        figsize: tuple[float, float],
+        layout: Any = None,  # as of `Figure.subplot_mosaic`
+        *,
+        bottom: float = 0.0,
+        **mosaic: Any,
+    ):
         self.figure = Figure(figsize=figsize, layout="constrained")
-        self.figure.get_layout_engine().set(rect=(0, bottom, 1, 1 - bottom))
+        engine = self.figure.get_layout_engine()
+        assert isinstance(engine, ConstrainedLayoutEngine)  # as asked for
+        engine.set(rect=(0, bottom, 1, 1 - bottom))
         self.canvas = LineCanvas(self.figure)
         self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
         self._ticks = {axes: _tick_looks(axes) for axes in self.figure.axes}
-        self._laid_out, self._frame, self._pixels = False, None, None
+        self._laid_out = False
+        self._frame: list[tuple] | None = None
+        self._pixels: Any = None  # of the frame, as the canvas copies them
 
     def clear(self, visible: bool = True) -> None:
         """Empty every axes and remove what stands beside them; hide the axes where `visible` is false."""
@@ -99,8 +112,9 @@ def _clear(axes, ticks) -> None:
         axis.set_label_text("", color=matplotlib.rcParams["axes.labelcolor"])
     for place in filter(axes.get_title, ("left", "center", "right")):
         axes.set_title("", loc=place, color=matplotlib.rcParams["text.color"])
+    settings: Any = matplotlib.rcParams  # whose type lists every name: one put together is not among them
     for side, spine in axes.spines.items():
-        spine.set_visible(matplotlib.rcParams[f"axes.spines.{side}"])
+        spine.set_visible(settings[f"axes.spines.{side}"])
 
 
 def _has_default_ticks(axis) -> bool:
@@ -152,7 +166,7 @@ def _png(pixels) -> bytes:
     rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with the number of its filter: 0, none
     rows[:, 1:].reshape(height, width, 3)[:] = pixels[:, :, :3]
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # eight bits for each of red, green, blue
-    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b"")
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows.data, 1)), (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
 
 

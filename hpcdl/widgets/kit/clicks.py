@@ -1,9 +1,12 @@
-"""An image that takes clicks: a mouse, a finger, or the arrow keys and Enter."""
+"""An image that can be clicked: a mouse, a finger, or the arrow keys and Enter."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import traitlets
+from matplotlib.axes import Axes
 
 CROSS = "var(--jp-content-font-color0, #1f2328)"
 HELP = (
@@ -36,7 +39,7 @@ class ClickableImage(anywidget.AnyWidget):
     width = traitlets.Unicode().tag(sync=True)
     help = traitlets.Unicode(HELP).tag(sync=True)
 
-    def __init__(self, clicked, **traits):
+    def __init__(self, clicked: Callable[[float, float, bool], None], **traits: Any):
         super().__init__(**traits)
         self.on_msg(lambda _widget, message, _buffers: clicked(message["x"], message["y"], message["shift"]))
 
@@ -45,10 +48,11 @@ class ClickableImage(anywidget.AnyWidget):
         self.alt = change.new
 
 
-def data_position(axes, x: float, y: float) -> tuple[float, float] | None:
+def data_position(axes: Axes, x: float, y: float) -> tuple[float, float] | None:
     """The data coordinates in `axes` of a click at fractions x, y of its figure; None outside of the axes."""
     width, height = axes.figure.canvas.get_width_height()
     pixel = (x * width, (1 - y) * height)
     if not axes.bbox.contains(*pixel):
         return None
-    return tuple(float(value) for value in axes.transData.inverted().transform(pixel))
+    right, up = axes.transData.inverted().transform(pixel)
+    return float(right), float(up)

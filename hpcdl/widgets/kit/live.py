@@ -23,7 +23,8 @@ class LiveFigure(Picture):
     def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, seconds=0.1, **mosaic):
         super().__init__(draw, figsize, layout, **mosaic)
         self.view = widgets.VBox([self.image, self.theme])
-        self.seconds, self.state, self._drawn_at, self._pending, self._shown = seconds, None, 0.0, False, None
+        self.seconds, self._drawn_at, self._pending, self._shown = seconds, 0.0, False, None
+        self.state: dict = {}
 
     def show(self) -> None:
         """Put the picture into the cell's output."""

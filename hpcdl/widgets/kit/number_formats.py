@@ -7,7 +7,7 @@ import torch
 
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Format, decode
 
-FORMATS = {
+FORMATS: dict[str, Format] = {
     "fixed point ⟨4, 4⟩": Fixed(4, 4),
     "fixed point ⟨4, 12⟩": Fixed(4, 12),
     "FP8 E4M3": FP8_E4M3,

@@ -63,7 +63,8 @@ def tint(colour: str, strength: float) -> str:
 
 def _mixed(colour: str, strength: float) -> str:
     pairs = zip(to_rgb(colour), to_rgb(named("card")), strict=True)
-    return to_hex([strength * own + (1 - strength) * card for own, card in pairs])
+    red, green, blue = (strength * own + (1 - strength) * card for own, card in pairs)
+    return to_hex((red, green, blue))
 
 
 choose(dark=False)

@@ -3,11 +3,16 @@
 Its colours are names (see `palette`): a picture on a dark page is drawn dark.
 """
 
+from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from cycler import cycler
 
 from hpcdl.widgets.kit import palette
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
 
 COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion")
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION = CYCLE = tuple(palette.named(name) for name in COLOURS)
@@ -16,7 +21,7 @@ CONTOUR, FAINT, CARD = (palette.named(name) for name in ("contour", "faint", "ca
 
 DPI = 100  # one inch of a figure is 100 CSS pixels on the page
 
-STYLE = {
+STYLE: dict[Any, Any] = {  # in matplotlib's types every name of a setting is a type of its own
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
     "axes.facecolor": CARD,
@@ -74,7 +79,7 @@ def _shade(value: float, dark: bool) -> str:
     return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.8 - 0.6 * value if dark else 0.35 + 0.6 * value))
 
 
-def ticks(axis, places, labels) -> None:
+def ticks(axis: "Axis", places: Sequence[float], labels: Sequence[str]) -> None:
     """Ticks at `places` with `labels`: several times faster than `set_ticks`, which makes every tick anew at once."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
@@ -83,7 +88,7 @@ def ticks(axis, places, labels) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def decades(axis) -> None:
+def decades(axis: "Axis") -> None:
     """Ticks of a logarithmic axis at whole powers of ten alone: the minor ones are noise, and slow to draw."""
     from matplotlib.ticker import LogLocator, NullLocator
 

@@ -1,8 +1,10 @@
 """A small network with the current numbers on every edge: forward, then backward, one layer per click."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -53,7 +55,7 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, figsize=SIZE)
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: Axes) -> str:
     stage = state["stage"]
     run = passes(state["x1"], state["x2"], state["y"], state["lr"])
     axes.set(xlim=(0.68, 6.65), ylim=(-1.55, 2.0))
@@ -61,7 +63,7 @@ def draw(state, axes) -> str:
     _titles(axes, stage)
     _labels(axes, [*_edges(axes, run, stage), *_neurons(axes, run, stage)])
     _equations(axes, STAGES[stage].equation, STAGES[stage].colour)
-    place = {"transform": axes.figure.dpi_scale_trans, "va": "top", "linespacing": 1.5}
+    place: dict[str, Any] = {"transform": axes.figure.dpi_scale_trans, "va": "top", "linespacing": 1.5}
     axes.text(SUMS, 1.7, "\n".join(arithmetic(run, stage)), fontsize=11, parse_math=False, **place)
     return sentence(run, stage)
 
@@ -160,7 +162,7 @@ def _panel(active: int, colour: str, dark: bool) -> np.ndarray:
     figure = Figure(figsize=PANEL, dpi=DPI, facecolor=CARD)
     for i, (name, equation) in enumerate(zip(NAMES, EQUATIONS, strict=True)):
         y, on = 0.99 - i / len(NAMES), i == active
-        text = {"color": colour if on else GREY, "va": "top"}
+        text: dict[str, Any] = {"color": colour if on else GREY, "va": "top"}
         figure.text(
             0.035, y, f"({i}) {name}" if 1 <= i <= 4 else name, fontsize=9.5, weight="bold" if on else 400, **text
         )

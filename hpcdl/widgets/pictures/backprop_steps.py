@@ -141,7 +141,7 @@ def _update(run, layer: int) -> list[str]:
     ]
 
 
-def short(x: torch.Tensor) -> str:
+def short(x: torch.Tensor | float) -> str:
     """A number of the picture in at most five characters and a true minus sign."""
     x = float(x)
     size = abs(x)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 from hpcdl.cost import collectives
@@ -61,7 +62,7 @@ class Lines:
         return terms[:, :1] * alpha + terms[:, 1:] * beta * np.atleast_1d(nbytes)
 
 
-def draw(state, axes, lines: Lines) -> str:
+def draw(state: dict, axes: dict[str, Axes], lines: Lines) -> str:
     p, nbytes, alpha, beta = state["p"], state["nbytes"], MICRO * state["alpha"], NANO * state["beta"]
     winners = np.array([lines.seconds(ranks, SIZES, alpha, beta).argmin(0) for ranks in RANKS])
     _map(axes["map"], winners, p, nbytes)

@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from hpcdl.comm import RankError, simulate
@@ -77,7 +78,7 @@ def modelled(network: str, p: int, megabytes: float, gigabits: float, overlap: b
     return bars, len(buckets), messages
 
 
-def draw_modelled(state, axes) -> str:
+def draw_modelled(state: dict, axes: Axes) -> str:
     p, overlap = state["p"], state["overlap"]
     settings = (state[name] for name in ("network", "p", "megabytes", "gigabits", "overlap", "slow"))
     bars, count, messages = modelled(*settings)
@@ -128,7 +129,7 @@ def traced(wrap: Callable, p: int, layers: int) -> tuple[list[Bar], float]:
     return bars, max(end for _, end in run.results) - begin
 
 
-def draw_traced(state, axes, wrap) -> str:
+def draw_traced(state: dict, axes: Axes, wrap) -> str:
     bars, seconds = traced(wrap, state["p"], state["layers"])
     draw_bars(axes, bars, state["p"], 1.0, "s (virtual)", seconds)
     count = -(-DEPTH // state["layers"])
@@ -146,7 +147,7 @@ def draw_traced(state, axes, wrap) -> str:
 # The bars
 
 
-def draw_bars(axes, bars: list[Bar], ranks: int, unit: float, label: str, end: float) -> None:
+def draw_bars(axes: Axes, bars: list[Bar], ranks: int, unit: float, label: str, end: float) -> None:
     """A lane per rank: computing above, messages below. `unit` and `label` are those of the time axis."""
     computing = [bar for bar in bars if bar.kind in ("forward", "backward", "update")]
     others = [bar for bar in bars if bar not in computing and bar.end > bar.start]

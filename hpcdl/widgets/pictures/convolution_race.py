@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from matplotlib.axes import Axes
 from torch.nn.functional import conv2d
 
 from hpcdl.conv import ALGORITHMS, Problem
@@ -52,7 +53,8 @@ class Race(Explorable):
     """Channels and batch; each new setting is measured when it is chosen, kernel by kernel, in about a second."""
 
     def __init__(self, runs: dict[str, Callable], predict: Callable):
-        self.runs, self.predict, self.measured = runs, predict, {}
+        self.runs, self.predict = runs, predict
+        self.measured: dict[tuple[int, int], dict] = {}  # by channels and batch
         self._measuring = threading.Lock()  # two runs at once would slow each other
         self.machine = measure_machine()
         warm_up(runs)
@@ -118,7 +120,8 @@ def measure_machine() -> Machine:
 
 def fastest(run: Callable, seconds: float = SECONDS) -> float:
     """The least seconds of a run, of at least two and of as many as fit."""
-    times, end = [], time.perf_counter() + seconds
+    times: list[float] = []
+    end = time.perf_counter() + seconds
     while len(times) < 2 or time.perf_counter() < end:
         start = time.perf_counter()
         run()
@@ -161,7 +164,7 @@ def expected(algorithm: str, problem: Problem, before: dict) -> float:
 # The picture
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """`state`: channels, batch, measured {kernel: {algorithm: seconds}}, machine, predict, and the names that race."""
     predicted = {kernel: predictions(state, kernel) for kernel in KERNELS}
     names = [
@@ -199,7 +202,7 @@ def crossover(times: dict) -> int | None:
 
 def best(times: dict[str, float]) -> str | None:
     ours = {name: seconds for name, seconds in times.items() if name != "torch"}
-    return min(ours, key=ours.get) if ours else None
+    return min(ours, key=ours.__getitem__) if ours else None
 
 
 def verdict(state, measured: int | None, predicted: int | None) -> str:

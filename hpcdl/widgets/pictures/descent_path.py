@@ -4,6 +4,7 @@ from functools import cache
 from types import SimpleNamespace
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from hpcdl.numerics.descent import descend, max_stable_lr, minibatch_grad, mse_grad, mse_hessian
@@ -63,7 +64,7 @@ def walk(lr: float, beta: float, batch_size: int, steps: int) -> tuple[torch.Ten
     return path, 0.5 * ((offset @ data.H) * offset).sum(dim=1)
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     data = problem()
     path, excess = walk(**state)
     seen = int(((path - data.best).abs().amax(dim=1) < 40 * REACH).long().cumprod(0).sum())  # before it leaves the map

@@ -2,8 +2,10 @@
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.ticker import MultipleLocator
 
 from hpcdl.nn import mlp
@@ -40,11 +42,11 @@ def measure(name: str, depth: int, scale: float) -> tuple[torch.Tensor, torch.Te
     return torch.stack([g.norm() for g in weight_grads]), torch.stack([activation.prime(z).mean() for z in zs])
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     layers = range(2, state["depth"] + 1)
     for name, (_, colour, marker) in NETWORKS.items():
         norms, slopes = measure(name, **state)
-        look = {"color": colour, "marker": marker, "markersize": 5, "label": name}
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "label": name}
         axes["norms"].semilogy(layers, norms.clamp(LEAST, MOST), **look)
         axes["slopes"].plot(layers, slopes, **look)
     for part in axes.values():

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.ticker import MultipleLocator
 
 from hpcdl.widgets.kit import style
@@ -42,7 +43,7 @@ def losses(shares: torch.Tensor, steps: int, condition: float, beta: float) -> t
     return 0.5 * (curvature * torch.stack(trace) ** 2).sum(dim=1)
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     steps, condition, beta = state["steps"], state["condition"], state["beta"]
     if steps < 1 or condition < 1:
         raise ValueError(f"steps = {steps} and length : width = {condition} must both be at least 1")

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import ipywidgets as widgets
 import traitlets
+from matplotlib.axes import Axes
 
-from hpcdl.nn.low_precision import MODES
+from hpcdl.nn.low_precision import MODES, Epoch
 from hpcdl.training import low_precision_runs as runs
 from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.controls import choice, slider, stops
@@ -28,7 +29,8 @@ class RunButton(widgets.Button):
 
     def run(self, wl: int, fl: int, mode: str) -> None:
         """Make one run; `value` changes after every epoch."""
-        name, epochs = runs.name_of(wl, fl, mode), []
+        name = runs.name_of(wl, fl, mode)
+        epochs: list[Epoch] = []
         before = self.value.get(name, [])
         self.disabled = True
         try:
@@ -60,7 +62,7 @@ def nearest_length(wl: int, fl: int) -> int:
     return min(max(fl, runs.LENGTHS[wl][0]), runs.LENGTHS[wl][-1])
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     wl, fl = state["wl"], state["fl"]
     modes = MODES if state["mode"] == "both" else (state["mode"],)
     if fl not in runs.LENGTHS[wl]:

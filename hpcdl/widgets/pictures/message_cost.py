@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from hpcdl.widgets.kit import style, units
 from hpcdl.widgets.kit.controls import MICRO, NANO, choice, machine_sliders
@@ -39,7 +40,7 @@ def _draw_these(state, axes, measured, predict) -> str:
     return draw({"shown": ALL, **state, **machine, "measured": measured, "predict": predict}, axes)
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """`state`: measured, predict, alpha, beta, and which series is shown; alpha None draws the measurements alone."""
     shown = {name: _columns(series) for name, series in state["measured"].items() if state["shown"] in (ALL, name)}
     shown = {name: series for name, series in shown.items() if len(series[0])}

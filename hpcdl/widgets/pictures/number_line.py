@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.numerics.rounding import Fixed, Format, neighbours, round_nearest
 from hpcdl.widgets.kit import style
@@ -27,7 +28,7 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, layout=[["line", "spacing"]], width_ratios=[1.7, 1])
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     fmt, x, width = FORMATS[state["format"]], state["x"], state["width"]
     lower, upper = (float(t) for t in neighbours(torch.tensor(x), fmt))
     nearest = float(round_nearest(torch.tensor(x), fmt))

@@ -9,6 +9,7 @@ from itertools import product
 from math import cos, nan, pi, sin
 
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.nn.perceptron import History, novikoff_bound, predict, train, with_bias
 from hpcdl.widgets.kit.controls import player, slider
@@ -40,7 +41,7 @@ def bound(t: float) -> float:
     return novikoff_bound(lifted(X, t), Y, LEVEL)
 
 
-def draw(state: dict, axes: dict) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """`state`: t (height of the lift), epoch (how many have passed), turn (of the view, in degrees)."""
     t = round(state["t"], 2)
     history = run(t)
@@ -52,14 +53,14 @@ def draw(state: dict, axes: dict) -> str:
     return sentence(history, t, epochs)
 
 
-def draw_below(axes, w: torch.Tensor, t: float) -> None:
+def draw_below(axes: Axes, w: torch.Tensor, t: float) -> None:
     """The plane from above: the cut's shadow is a curve."""
     shade_sides(axes, lambda grid: predict(w, lifted(grid, t)))
     draw_points(axes, POINTS, predict(w, lifted(X, t)).tolist())
     axes.set(title="in the plane", xlabel="$x_1$", ylabel="$x_2$")
 
 
-def draw_space(axes, w: torch.Tensor, t: float, turn: float) -> None:
+def draw_space(axes: Axes, w: torch.Tensor, t: float, turn: float) -> None:
     """The same points at their heights t x_1 x_2, and the plane that cuts them, seen from the side."""
     view = _view(turn)
     axes.fill(*view([(-2, -2, 0), (2, -2, 0), (2, 2, 0), (-2, 2, 0)]), color=FAINT, alpha=0.5, linewidth=0)
@@ -108,7 +109,7 @@ def _cut(w: torch.Tensor, box: float = 2.0) -> list[tuple[float, ...]]:
     return [found[i] for i in angles.argsort().tolist()]
 
 
-def draw_mistakes(axes, t: float) -> None:
+def draw_mistakes(axes: Axes, t: float) -> None:
     """Mistakes until it settles, and the bound, against the height of the lift."""
     axes.plot(LIFTS, [bound(s) for s in LIFTS], color=GREY, linestyle="--")
     axes.plot(LIFTS, [len(run(s).samples) for s in LIFTS], color=BLUE)

@@ -6,6 +6,7 @@ h_1 = sgn(b_1 + x_1 + x_2)    h_2 = sgn(b_2 - x_1 - x_2)    yhat = sgn(b_3 + h_1
 from copy import copy
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MultipleLocator
 
@@ -30,7 +31,7 @@ def hidden(W: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
     return torch.stack([predict(w, with_bias(X)) for w in W], dim=1)
 
 
-def draw(state: dict, axes: dict) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """`state`: b1, b2, b3, the three thresholds."""
     W, v = weights(state["b1"], state["b2"], state["b3"])
     table = torch.tensor(CORNERS)
@@ -41,7 +42,7 @@ def draw(state: dict, axes: dict) -> str:
     return sentence(H, called, table[:, 2])
 
 
-def draw_inputs(axes, W: torch.Tensor, v: torch.Tensor, called: list[float]) -> None:
+def draw_inputs(axes: Axes, W: torch.Tensor, v: torch.Tensor, called: list[float]) -> None:
     shade_sides(axes, lambda grid: predict(v, with_bias(hidden(W, grid.float()))), LIMIT)
     for w, color in zip(W, (GREEN, PURPLE), strict=True):
         draw_line(axes, w, color=color, linewidth=3)
@@ -50,7 +51,7 @@ def draw_inputs(axes, W: torch.Tensor, v: torch.Tensor, called: list[float]) -> 
     _ticks(axes, MultipleLocator(1))
 
 
-def draw_hidden(axes, v: torch.Tensor, H: torch.Tensor, called: list[float]) -> None:
+def draw_hidden(axes: Axes, v: torch.Tensor, H: torch.Tensor, called: list[float]) -> None:
     """Where the four corners land; corners that land together stand side by side."""
     shade_sides(axes, lambda grid: predict(v, with_bias(grid.float())), LIMIT)
     draw_line(axes, v, color=INK)

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import ipywidgets as widgets
 import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from hpcdl.nn.perceptron import History, predict, train, with_bias
 from hpcdl.widgets.kit.clicks import ClickableImage, data_position
@@ -48,7 +50,7 @@ def run(points: tuple, lr: float, start: tuple) -> History:
     return train(with_bias(table[:, :2]), table[:, 2], lr, MAX_EPOCHS, w0)
 
 
-def draw(state: dict, axes: dict) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """`state`: points, data, lr, start, update (how many updates have been made)."""
     history = run(state["points"], state["lr"], STARTS[state["start"]])
     k = min(state["update"], len(history.samples))
@@ -57,7 +59,7 @@ def draw(state: dict, axes: dict) -> str:
     return sentence(state["points"], history, k)
 
 
-def draw_plane(axes, points: tuple, history: History, k: int) -> None:
+def draw_plane(axes: Axes, points: tuple, history: History, k: int) -> None:
     w = history.weights[k]
     shade_sides(axes, lambda grid: predict(w, with_bias(grid)))
     if k:
@@ -74,7 +76,7 @@ def draw_plane(axes, points: tuple, history: History, k: int) -> None:
     axes.set(title="the plane; hollow: called wrong", xlabel="$x_1$", ylabel="$x_2$")
 
 
-def draw_mistakes(axes, history: History, k: int) -> None:
+def draw_mistakes(axes: Axes, history: History, k: int) -> None:
     epochs = range(1, len(history.mistakes) + 1)
     axes.vlines(epochs, 0, history.mistakes, color=FAINT, linewidth=min(14, 260 / len(epochs)))
     if k:
@@ -83,8 +85,10 @@ def draw_mistakes(axes, history: History, k: int) -> None:
     highest = max(4, *history.mistakes) if len(epochs) > 1 else max(4, history.mistakes[0])
     axes.set(xlim=(0.3, max(6, len(epochs)) + 0.7), ylim=(0, 1.1 * highest))
     axes.set(xlabel="epoch", ylabel="updates", title="updates in each epoch")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    for axis in (axes.xaxis, axes.yaxis):
+        locator = axis.get_major_locator()
+        assert isinstance(locator, MaxNLocator)  # of a linear axis
+        locator.set_params(integer=True)
 
 
 def sentence(points: tuple, history: History, k: int) -> str:
@@ -169,7 +173,9 @@ class Plane(Explorable):
 
     def _click(self, x: float, y: float, shift: bool) -> None:
         """A click on a point removes it; elsewhere in the plane it adds one."""
-        place = data_position(self.picture.axes["plane"], x, y)
+        axes = self.picture.axes
+        assert isinstance(axes, dict)  # there is a layout
+        place = data_position(axes["plane"], x, y)
         if place is None:
             return
         kept = tuple(point for point in self.points if max(abs(point[0] - place[0]), abs(point[1] - place[1])) > 0.12)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PatchCollection, PolyCollection
 from matplotlib.patches import Wedge
 
@@ -119,7 +120,7 @@ def shares(played: RingReplay, p: int, now: float) -> np.ndarray:
     return table
 
 
-def draw(state, axes, all_reduce=ring_all_reduce) -> str:
+def draw(state: dict, axes: dict[str, Axes], all_reduce=ring_all_reduce) -> str:
     p, n = state["p"], state["n"]
     played = play(all_reduce, p, n)
     now = played.seconds * state["frame"] / FRAMES

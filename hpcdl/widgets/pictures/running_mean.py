@@ -3,6 +3,7 @@
 import math
 
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.numerics.rounding import neighbours, round_nearest, stochastic_round
 from hpcdl.widgets.kit import style
@@ -26,7 +27,7 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, layout=[["mean", "counts"]], width_ratios=[2.4, 1])
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     n, fmt, x = state["n"], FORMATS[state["format"]], torch.tensor(state["x"])
     lower, upper = (float(t) for t in neighbours(x, fmt))
     nearest, exact = float(round_nearest(x, fmt)), float(x)

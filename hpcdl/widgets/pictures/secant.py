@@ -3,6 +3,7 @@
 import math
 
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.numerics.derivatives import RULES
 from hpcdl.numerics.dual import derivatives
@@ -29,7 +30,7 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, layout=[["curve", "slopes"]], width_ratios=[1.2, 1])
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     f, x, h, quotient = CURVES[state["curve"]], point(state["x"]), state["h"], RULES[state["rule"]].quotient
     y, tangent = (float(d) for d in derivatives(f, x))
     if not math.isfinite(y):

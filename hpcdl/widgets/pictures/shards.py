@@ -3,6 +3,7 @@
 from functools import cache
 
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.numerics.descent import mse_grad
 from hpcdl.widgets.kit import style
@@ -51,7 +52,7 @@ def arrows(p: int, skew: float, rule: str) -> tuple[list[int], torch.Tensor, tor
     return sizes, torch.stack([share * g for share, g in zip(weights, gradients, strict=True)]), mse_grad(w, X, y)
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     if not 1 <= state["p"] <= SAMPLES:
         raise ValueError(f"p = {state['p']} processors cannot share {SAMPLES} samples: each needs at least one")
     sizes, contributions, full = arrows(**state)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.cells import frame, paper, table
@@ -74,7 +75,7 @@ def _sliding(state) -> Sliding:
     return Sliding(state["size"], state["window"], state["stride"])
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     sliding = _sliding(state)
     places = sliding.across**2
     done = min(state["step"], places)

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.numerics.rounding import Fixed, Format, round_nearest
 from hpcdl.numerics.rounding.philox import random_bits
@@ -13,7 +14,7 @@ from hpcdl.widgets.kit.controls import choice, player, stops
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.number_formats import FORMATS as ALL
 
-FORMATS = {  # the fixed-point ones have room for the largest sum
+FORMATS: dict[str, Format] = {  # the fixed-point ones have room for the largest sum
     "fixed point ⟨6, 4⟩": Fixed(6, 4),
     "fixed point ⟨6, 10⟩": Fixed(6, 10),
     **{name: fmt for name, fmt in ALL.items() if not isinstance(fmt, Fixed)},
@@ -46,7 +47,7 @@ def sums(fmt: Format) -> tuple[np.ndarray, np.ndarray]:
     return nearest.numpy(), stochastic.numpy()
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     steps, term, fmt = state["steps"], state["term"], FORMATS[state["format"]]
     nearest, stochastic = (table[: steps + 1, TERMS.index(term)] for table in sums(fmt))
     nearest = nearest[:, 0]

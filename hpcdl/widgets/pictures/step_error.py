@@ -1,8 +1,10 @@
 """The error of a difference quotient against its step, in float32 and float64: truncation meets rounding in a V."""
 
 import math
+from collections.abc import Callable
 
 import torch
+from matplotlib.axes import Axes
 
 from hpcdl.numerics.derivatives import RULES
 from hpcdl.numerics.dual import derivatives
@@ -30,14 +32,14 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, figsize=(9.6, 4.6))
 
 
-def error(f, rule: str, x: float, h, dtype: torch.dtype) -> torch.Tensor:
+def error(f: Callable, rule: str, x: float, h: float | torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """|quotient - f'(x)| in float64, the quotient computed in `dtype`; x is rounded to `dtype` first."""
-    x = point(x, dtype)
-    truth = derivatives(f, x.double())[1]
-    return (RULES[rule].quotient(f, x, torch.as_tensor(h).to(dtype)).double() - truth).abs()
+    at = point(x, dtype)
+    truth = derivatives(f, at.double())[1]
+    return (RULES[rule].quotient(f, at, torch.as_tensor(h).to(dtype)).double() - truth).abs()
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: Axes) -> str:
     f, rule, x, h = CURVES[state["curve"]], state["rule"], state["x"], state["h"]
     if not f(point(x)).isfinite():
         axes.set_visible(False)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from hpcdl.collectives import ALL_REDUCE
@@ -130,10 +131,11 @@ def _simulate(rank, p, **machine):
         raise
 
 
-def draw(state, axes, mine=None) -> str:
-    algorithm, p, nbytes, k = state.get("algorithm"), state["p"], state["nbytes"], state.get("k", 1)
+def draw(state: dict, axes: dict[str, Axes], mine: Callable | None = None) -> str:
+    algorithm, p, nbytes, k = state.get("algorithm", ""), state["p"], state["nbytes"], state.get("k", 1)
     f, possible = mine or ALL_REDUCE[algorithm], min(k, p) if algorithm == "parameter_server" else k
-    options = {"parameter_server": (("servers", possible),), "hierarchical": (("per_node", k),)}.get(algorithm, ())
+    known: dict[str, tuple] = {"parameter_server": (("servers", possible),), "hierarchical": (("per_node", k),)}
+    options = known.get(algorithm, ())
     played = play(f, p, nbytes, options)
     now = played.seconds * state["frame"] / FRAMES
     title = NAMES.get(algorithm, "your function")
@@ -214,7 +216,9 @@ def _network(axes, played: Replay, xy, now: float, title: str) -> None:
         start, end = xy[flying[:, 2].astype(int)], xy[flying[:, 3].astype(int)]
         done = ((now - flying[:, 0]) / (flying[:, 1] - flying[:, 0]))[:, None]
         head = start + done * (end - start)
-        axes.add_collection(LineCollection(np.stack([start, head], 1), colors=style.VERMILLION, linewidths=2, zorder=2))
+        axes.add_collection(
+            LineCollection(list(np.stack([start, head], 1)), colors=style.VERMILLION, linewidths=2, zorder=2)
+        )
         axes.scatter(*head.T, s=15 + 60 * flying[:, 4], color=style.VERMILLION, zorder=4)
     level = np.array([next(share for time, share in reversed(rank) if time <= now + 1e-15) for rank in played.levels])
     axes.scatter(*xy.T, s=520, facecolors=style.CARD, edgecolors=style.GREY, linewidths=1.2, zorder=3)
@@ -237,11 +241,11 @@ def _timeline(axes, played: Replay, p: int, now: float) -> None:
     rows = [[(scale * start, rank), (scale * end, rank)] for start, end, rank in moves[:, :3]]
     colors = np.where(moves[:, 0] > now, style.FAINT, np.where(moves[:, 1] > now, style.VERMILLION, style.BLUE))
     thick = min(14, 150 / p)
-    # A little shorter than they are, so that one message after another can be told from one long one.
+    # A little shorter than they are, so that two messages in a row do not look like one long one.
     if rows:
         ends = np.array(rows)
         ends[:, 1, 0] -= 0.006 * scale * played.seconds
-        axes.add_collection(LineCollection(ends, colors=colors, linewidths=thick, capstyle="butt"))
+        axes.add_collection(LineCollection(list(ends), colors=colors, linewidths=thick, capstyle="butt"))
     axes.axvline(scale * now, color=style.INK, linewidth=1.2)
     axes.set(xlim=(0, 1.02 * scale * played.seconds or 1), ylim=(p - 0.5, -0.5))
     style.ticks(axes.yaxis, range(p), [str(rank) for rank in range(p)])

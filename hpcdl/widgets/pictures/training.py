@@ -2,10 +2,16 @@
 
 import math
 from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
 
 from hpcdl.widgets.kit.live import LiveFigure
 from hpcdl.widgets.kit.style import BLUE, GREEN, GREY, ORANGE, PURPLE, decades
 from hpcdl.widgets.pictures.bucket_timeline import Bar, draw_bars
+
+if TYPE_CHECKING:
+    from hpcdl.cluster import Record
 
 SMOOTH = 0.9  # weight of the past in a curve: the loss of a few images jumps from step to step
 MARKERS = ("o", "s", "^", "D")
@@ -15,12 +21,12 @@ SHOWN = ("epoch", "loss", "images_per_second")  # what is kept of each record
 
 def fresh(epochs: int) -> dict:
     """The state of a picture before the first record."""
-    ranks = defaultdict(lambda: {name: [] for name in SHOWN})
+    ranks: defaultdict[int, dict[str, list[float]]] = defaultdict(lambda: {name: [] for name in SHOWN})
     return {"epochs": epochs, "ranks": ranks, "spans": {}, "accuracy": [], "said": ""}
 
 
-def take(state: dict, record) -> None:
-    """Take one `Record` of a training into `state`: a dict with `SHOWN`, perhaps `spans` and `accuracy`."""
+def append(state: dict, record: "Record") -> None:
+    """Add one `Record` of a training to `state`: a dict with `SHOWN`, perhaps `spans` and `accuracy`."""
     seen, new = state["ranks"][record.rank], record.value
     for name in SHOWN:
         seen[name].append(new[name])
@@ -29,7 +35,7 @@ def take(state: dict, record) -> None:
         state["accuracy"].append((new["epoch"], new["accuracy"]))
 
 
-def draw(state: dict, axes: dict) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """Draw a state as `fresh` makes it on axes "loss" and "rate", and where they are there "accuracy" and "timeline".
 
     Curves are running means; the raw values stand faintly behind them.
@@ -78,7 +84,12 @@ def _timeline(axes, spans: dict) -> None:
     """The last step of each rank, from its own beginning on."""
     end = max((end for rows in spans.values() for *_, end in rows), default=0.01)
     ranks = sorted(spans)
-    rows = [row for i, rank in enumerate(ranks) for span in spans[rank] for row in bars(i, *span, least(spans))]
+    rows = [
+        row
+        for i, rank in enumerate(ranks)
+        for name, start, end in spans[rank]
+        for row in bars(i, name, start, end, least(spans))
+    ]
     round_end = 0.005 * math.ceil(end / 0.005)  # 5 ms: the axis seldom changes
     draw_bars(axes, rows, max(len(ranks), 1), 1e3, "ms", round_end)
     axes.set_title("The last step of each rank")
@@ -143,7 +154,7 @@ class TrainingFigure(LiveFigure):
         super().__init__(draw, figsize=(9.6, 4.2), layout=[["loss", "rate"]], seconds=0.25)
         self.state = fresh(epochs)
 
-    def add(self, record) -> None:
-        """Take in one `Record` of `hpcdl.training.train`, and redraw now and then."""
-        take(self.state, record)
+    def add(self, record: "Record") -> None:
+        """Add one `Record` of `hpcdl.training.train`, and redraw now and then."""
+        append(self.state, record)
         self.update(self.state)

@@ -155,7 +155,7 @@ class Dashboard:
                     state["said"] = "Paused. Press go on. " + training.sentence(state, state["ranks"])
                 else:
                     state["said"] = ""
-                    training.take(state, record)
+                    training.append(state, record)
                 self.picture.update(state)
         except ClusterError as error:
             state["said"] = Alarm(short(error))
@@ -164,7 +164,7 @@ class Dashboard:
         self.picture.finish()
 
     def _scale(self, weak: bool) -> None:
-        state = {"points": [], "weak": weak}
+        state: dict = {"points": [], "weak": weak}
         self._scaling.render(state)
         for point in scaling.measure(self.cluster, self.settings, weak, self._path):
             state["points"].append(point)

@@ -1,23 +1,28 @@
 """The picture of how a training scales: speed and efficiency over ranks, as measured and as the cost model predicts."""
 
+from typing import Any
+
+from matplotlib.axes import Axes
+
 from hpcdl.machine import cores
 from hpcdl.widgets.kit import style
 
 
-def draw(state: dict, axes: dict) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     """Draw `{"points": [Point, ...], "weak": bool}` on axes "speed" and "efficiency"."""
     points, kind = state["points"], "Weak" if state["weak"] else "Strong"
     ranks = [point.p for point in points]
-    for name, look, label in (
-        ("measured", {"color": style.BLUE, "marker": "o"}, "measured"),
-        ("predicted", {"color": style.ORANGE, "marker": "x", "linestyle": "--"}, "cost model"),
-    ):
+    looks: dict[str, dict[str, Any]] = {
+        "measured": {"color": style.BLUE, "marker": "o", "label": "measured"},
+        "predicted": {"color": style.ORANGE, "marker": "x", "linestyle": "--", "label": "cost model"},
+    }
+    for name, look in looks.items():
         speeds = [point.images / getattr(point, name) / 1000 for point in points]
-        axes["speed"].plot(ranks, speeds, label=label, **look)
+        axes["speed"].plot(ranks, speeds, **look)
         shares = [
             100 * speed / (p * one) for speed, p, one in zip(speeds, ranks, speeds[:1] * len(speeds), strict=True)
         ]
-        axes["efficiency"].plot(ranks, shares, label=label, **look)
+        axes["efficiency"].plot(ranks, shares, **look)
     fastest = max((point.images / min(point[2:]) / 1000 for point in points), default=1.0)
     axes["speed"].set(xlabel="ranks", ylabel="thousand images/s, all ranks", title=f"{kind} scaling: speed")
     axes["efficiency"].set(xlabel="ranks", ylabel="efficiency, %", title="Speed per rank, of one rank's")

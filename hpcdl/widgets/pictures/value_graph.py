@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
@@ -63,7 +64,7 @@ def gradients(value: Value, steps: int | None) -> tuple[dict[Value, float], Valu
     return grads, visited
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: Axes) -> str:
     """`state`: the root `value`, and `step` of the sweep, or None for the gradients that the nodes hold."""
     value, step = state["value"], state["step"]
     axes.axis("off")
@@ -85,12 +86,12 @@ def draw(state, axes) -> str:
 
 def layout(nodes: list[Value]) -> dict[Value, tuple[float, float]]:
     """Columns by the longest path from a leaf, leaves just before their first use; a column is spread around 0."""
-    column = {}
+    column: dict[Value, int] = {}
     for node in nodes:
         column[node] = 1 + max((column[parent] for parent in node.parents), default=-1)
     for leaf in [node for node in nodes if not node.parents]:
         column[leaf] = min((column[node] for node in nodes if leaf in node.parents), default=1) - 1
-    places = {}
+    places: dict[Value, tuple[float, float]] = {}
     for x in set(column.values()):
         members = [node for node in nodes if column[node] == x]
         places |= {node: (float(x), (len(members) - 1) / 2 - i) for i, node in enumerate(members)}
@@ -124,7 +125,7 @@ def _label(axes, x: float, y: float, text: str, colour: str, up: float = 0.0) ->
     axes.annotate(text, (x, y), color=colour, fontsize=11, bbox=box, zorder=3, parse_math=False, **place)
 
 
-def sentence(value: Value, step: int | None, grads, visited: Value | None) -> str:
+def sentence(value: Value, step: int | None, grads: dict[Value, float], visited: Value | None) -> str:
     """What the sweep just did."""
     if step is None:
         if not any(grads.values()):
@@ -134,6 +135,7 @@ def sentence(value: Value, step: int | None, grads, visited: Value | None) -> st
         return "Forward is done: every node knows its value, and every edge the slope between its ends. Now back."
     if step == 1:
         return "The last node's gradient with respect to itself is 1."
+    assert visited is not None  # from step 2 on one is
     own = grads[visited]
     for parent, slope in zip(visited.parents, visited.slopes, strict=True):
         before = grads[parent] - slope * own

@@ -1,6 +1,7 @@
 """A tile of outputs, product by product: the direct way and Winograd's side by side, and who needs which product."""
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from hpcdl.kernels.winograd_transforms import RESULT
 from hpcdl.widgets.kit import style
@@ -40,7 +41,7 @@ def signs(m: int) -> np.ndarray:
     return np.kron(line, line)
 
 
-def draw(state, axes) -> str:
+def draw(state: dict, axes: dict[str, Axes]) -> str:
     m = state["m"]
     output, done = min(state["output"], m * m) - 1, state["step"] * m * m // 4
     factors = signs(m)
