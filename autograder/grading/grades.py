@@ -1,13 +1,14 @@
 """The grades of a class: one row each in `grades.csv`, one result file with every exercise and check."""
 
 import csv
+import io
 import os
 from pathlib import Path
 
 from autograder.results import LabResult
 
 from .layouts import Submission
-from .store import replace, write_json
+from .store import write_json, write_text
 
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
@@ -36,8 +37,9 @@ def write(results: list[LabResult], out: Path) -> None:
     for result in results:
         if result.status == "graded":
             write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
-    rows = [_row(result) for result in results]
-    replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([COLUMNS, *(_row(result) for result in results)])
+    write_text(out / "grades.csv", table.getvalue())
 
 
 def _row(result: LabResult) -> list[str]:
