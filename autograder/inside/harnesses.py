@@ -1,10 +1,10 @@
 """What a student's function needs and no message can carry: a network. It is built beside the function, from values.
 
-A stage is called as one of the ranks, `stage(function, *args, comm)`, in the process of the student's code: it makes
-the network, calls the function and returns plain values. It holds nothing that is expected; `shown` is how feedback
-writes the call of the function.
+A harness is called as one of the ranks, `harness(function, *args, comm)`, in the process of the student's code: it
+makes the network, calls the function and returns plain values. It holds nothing that is expected; `shown` is how
+feedback writes the call of the function.
 
-    student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), stage="steps")
+    student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
 import torch
@@ -46,4 +46,4 @@ def hooks(wrap, name: str, weights: list, batches: list, lr: float, cap_bytes: i
 
 steps.shown = ("model", "batch", "lr", "comm", "cap_bytes")
 hooks.shown = ("model", "comm", "cap_bytes")
-STAGES = {"steps": steps, "hooks": hooks}
+HARNESSES = {"steps": steps, "hooks": hooks}

@@ -88,7 +88,7 @@ class Team(Session):
 
     def _call(self, run: RecordedRun, rank: MPIRank) -> tuple:
         arguments = copied(run.given[rank.slot.rank], {})
-        parts = (arguments, run.kwargs, rank.slot.rank, run.p, None, run.stage)
+        parts = (arguments, run.kwargs, rank.slot.rank, run.p, None, run.harness)
         return rank.timed(["rank", run.name], parts, None, objects=False), arguments
 
     def everywhere(self, call, p: int) -> list:

@@ -19,7 +19,7 @@ from autograder.boundary.encode import Encoder
 from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame
 from autograder.checks import CheckFailure
-from autograder.inside.stages import STAGES
+from autograder.inside.harnesses import HARNESSES
 from hpcdl.comm import CommError, DeadlockError, RankError, Trace
 
 from .desk import Desk
@@ -45,14 +45,14 @@ class RankCall:
     p: int
     arguments: list[tuple]
     kwargs: dict
-    stage: str | None
+    harness: str | None
     machine: dict[str, float]
 
     def shown(self, peer: Peer) -> Frame:
         """The call on rank 0, for feedback; what cannot be shown is there by its name."""
         shown = (*self.arguments[0], _stand_in("comm"))
-        if self.stage is not None:
-            shown = tuple(map(_stand_in, STAGES[self.stage].shown))
+        if self.harness is not None:
+            shown = tuple(map(_stand_in, HARNESSES[self.harness].shown))
         encoder = Encoder(peer)
         parts = [encoder.write(shown), encoder.write(tuple(self.kwargs.items()))]
         return Frame(["call", ["name", f"rank 0 of {self.p}: {self.name}"], *parts, False, None], encoder.buffers)
@@ -76,7 +76,7 @@ class RecordedRun:
 
     name: str
     p: int
-    stage: str | None
+    harness: str | None
     kwargs: dict
     given: list[tuple]
     results: list

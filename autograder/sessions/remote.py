@@ -171,7 +171,7 @@ class RemoteSession(Session):
 
         def rank(comm):
             desk = desks[comm.rank] = Desk(comm)
-            parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.stage)
+            parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.harness)
             return team[comm.rank].timed(["rank", call.name], parts, None, objects=False)
 
         left, watches = self.left, [member.stopwatch() for member in team]
@@ -190,7 +190,7 @@ class RemoteSession(Session):
         kept = self.runs.setdefault(call.name, [])
         if sum(call.p == other.p for other in kept) < EACH:
             results, left = copied((results, call.arguments), {})  # what the check makes of them is its own
-            parts = (call.name, call.p, call.stage, call.kwargs, given, results, left, self.grader.sent)
+            parts = (call.name, call.p, call.harness, call.kwargs, given, results, left, self.grader.sent)
             kept.append(RecordedRun(*parts))
 
     def team(self, p: int) -> list["RemoteSession"]:

@@ -75,10 +75,10 @@ def check_identity(matrices, m: int, r: int) -> None:
     }
     sentence = next((sentence for sentence, value in named.items() if value == got), "")
     k, j = next((pair for pair in pairs if got[pair] != right[pair]), (0, 0))
+    setting = f"F({m}, {r}) with g = {unit(r, k)} and d = {unit(a, j)}"
     checks.that(
         got == right,
-        f"{sentence} F({m}, {r}) with g = {unit(r, k)} and d = {unit(a, j)}: A^T[(G g) ⊙ (B^T d)] is not the "
-        "convolution.".lstrip(),
+        f"{sentence} {setting}: A^T[(G g) ⊙ (B^T d)] is not the convolution.".lstrip(),
         got=", ".join(map(str, got[k, j])),
         expected=", ".join(map(str, right[k, j])),
         why="y_i = Σ_k g_k d_(i + k). Both sides are linear, so unit vectors decide it.",

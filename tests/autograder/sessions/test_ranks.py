@@ -209,7 +209,7 @@ def train_step(model, batch, lr, comm, cap_bytes):
     weights = [torch.randn(param.shape) for param in Tied().parameters()]
     batches = [[torch.zeros(2, 4), torch.zeros(2)], [torch.zeros(3, 4), torch.zeros(3)]]
     running = start(session, code)
-    run = running.student.ranks("train_step", 2, lambda _: ("tied", weights, batches, 0.5, 64), stage="steps")
+    run = running.student.ranks("train_step", 2, lambda _: ("tied", weights, batches, 0.5, 64), harness="steps")
     for rank, (after, returned) in enumerate(run.results):
         assert returned == [("Tied", 2, 64), ("Tied", 3, 64)]
         for got, before in zip(after, weights, strict=True):
@@ -222,5 +222,7 @@ def test_on_a_stage_too_what_a_rank_raises_names_the_line(session):
     weights = [torch.zeros(param.shape) for param in Tied().parameters()]
     batch = [[torch.zeros(1, 4), torch.zeros(1)]]
     with pytest.raises(StudentError, match="no_such_layer") as error:
-        start(session, code).student.ranks("train_step", 2, lambda _: ("tied", weights, batch, 1.0, 64), stage="steps")
+        start(session, code).student.ranks(
+            "train_step", 2, lambda _: ("tied", weights, batch, 1.0, 64), harness="steps"
+        )
     assert (error.value.type, error.value.line) == ("AttributeError", 2)
