@@ -23,7 +23,7 @@ def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResul
 
 def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
     submission, result = max(group, key=lambda pair: pair[0].path.stat().st_mtime if pair[0].path else 0.0)
-    if len(group) > 1:
+    if len(group) > 1 and submission.path:
         counts = f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts"
         result.message = "; ".join(filter(None, [result.message, counts]))
     return result

@@ -7,6 +7,9 @@ feedback writes the call of the function.
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -44,6 +47,12 @@ def hooks(wrap, name: str, weights: list, batches: list, lr: float, cap_bytes: i
     return [param.detach() for param in model.parameters()], [param.grad for param in model.parameters()]
 
 
-steps.shown = ("model", "batch", "lr", "comm", "cap_bytes")
-hooks.shown = ("model", "comm", "cap_bytes")
-HARNESSES = {"steps": steps, "hooks": hooks}
+class Harness(NamedTuple):
+    run: Callable
+    shown: tuple[str, ...]
+
+
+HARNESSES = {
+    "steps": Harness(steps, ("model", "batch", "lr", "comm", "cap_bytes")),
+    "hooks": Harness(hooks, ("model", "comm", "cap_bytes")),
+}

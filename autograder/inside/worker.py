@@ -135,7 +135,7 @@ class Worker(Peer):
         """The function itself, or the harness that builds what it needs and calls it."""
         if harness is None:
             return self.function(name, args, kwargs)
-        return functools.partial(HARNESSES[harness], self.find(name))
+        return functools.partial(HARNESSES[harness].run, self.find(name))
 
     def near(self, name: str) -> str:
         mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]

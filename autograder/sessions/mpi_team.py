@@ -26,6 +26,7 @@ class MPIRank(RemoteSession):
     """A worker in one of MPI's slots. Its team shares a zygote, and each of it is waited for in its own thread."""
 
     zygotes = threading.Lock()
+    slot: Slot
 
     def __init__(self, zygote: Zygote, folder: str, slot: Slot):
         self.slot = slot

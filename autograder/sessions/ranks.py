@@ -11,7 +11,7 @@ others only through messages, and the machine that carries those is in the grade
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,18 +81,18 @@ class RecordedRun:
     given: list[tuple]
     results: list
     left: list[tuple]
-    shown: Frame
+    shown: Frame | None
 
 
 # What went wrong, for the student
 
 
-def explained(p: int, error: CommError, desks: list[Desk]) -> Exception:
-    """What to tell the student when the ranks are processes."""
+def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> Exception:
+    """What to tell the student when the ranks are processes; a rank that never began has no desk."""
     if isinstance(error, DeadlockError):
-        return deadlock(p, error, [desk.location for desk in desks])
+        return deadlock(p, error, [desk.location if desk else "" for desk in desks])
     for desk in desks:
-        if desk.trouble:  # what the machine found, not what the student's side made of it
+        if desk and desk.trouble:  # what the machine found, not what the student's side made of it
             return misfit(p, desk.trouble, desk.location)
     if not isinstance(error, RankError):
         return misfit(p, error)
@@ -127,4 +127,4 @@ def deadlock(p: int, error: DeadlockError, locations: list[str] | None = None) -
 def _located(situation: str, locations: list[str]) -> str:
     match = re.match(r"(rank (\d+) waits in .*\)) at ", situation)
     location = locations[int(match[2])] if match else ""
-    return f"{match[1]} at {location}" if location else situation
+    return f"{match[1]} at {location}" if match and location else situation

@@ -63,7 +63,8 @@ def check_identity(matrices, m: int, r: int) -> None:
     """Both sides are linear in g and in d: equal on all unit vectors is equal everywhere."""
     a = m + r - 1
     pairs = [(k, j) for k in range(r) for j in range(a)]
-    got = {pair: by_matrices(*matrices, unit(r, pair[0]), unit(a, pair[1])) for pair in pairs}
+    A_T, G, B_T = matrices
+    got = {pair: by_matrices(A_T, G, B_T, unit(r, pair[0]), unit(a, pair[1])) for pair in pairs}
     right = {(k, j): [int(j == i + k) for i in range(m)] for k, j in pairs}
     named = {
         "It computes the convolution with a flipped filter: y_i = Σ g_k d_(i + k) is wanted.": {
