@@ -15,6 +15,7 @@ from hpcdl.numerics.rounding import (
     decode,
     encode,
     neighbours,
+    plain,
     round_nearest,
     sgd_step,
     stochastic_round,
@@ -188,7 +189,7 @@ def test_negative_numbers_have_the_same_odds():
 def test_chunks_offsets_and_threads_change_nothing(fmt, compiled, monkeypatch):
     if not compiled:
         monkeypatch.setattr(module, "fastest", lambda device, n: None)
-        monkeypatch.setattr(module, "CHUNK", 1000)
+        monkeypatch.setattr(plain, "CHUNK", 1000)
     x = torch.randn(70_003)
     whole = stochastic_round(x, fmt, seed=9)
     for k in (1, 8, 513, 69_999):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 
 from hpcdl.widgets import style
 from hpcdl.widgets.kit.curves import CURVES
@@ -125,7 +126,7 @@ def test_float64_errs_less_than_float32_by_many_digits_at_their_best():
 def test_the_gradient_arrow_of_the_lectures_surface_is_2x_plus_y_and_x_plus_2y():
     axes = shown(surface, x=1.0, y=0.5).axes["map"]
     tips = {text.arrow_patch.get_edgecolor()[:3]: np.subtract(text.xy, (1.0, 0.5)) for text in axes.texts}
-    gradient = tips[tuple(int(style.VERMILLION[i : i + 2], 16) / 255 for i in (1, 3, 5))]
+    gradient = tips[to_rgb(style.VERMILLION)]
     assert gradient == pytest.approx(surface.ARROW * np.array([2.5, 2.0]))
 
 

@@ -135,6 +135,7 @@ def test_the_picture_moves_pauses_goes_on_and_stops_and_the_engines_are_free(boa
     before = board.picture.image.value
     assert until(lambda: board.picture.image.value != before)
     board.pause()
+    assert until(lambda: board.picture.caption.startswith("Paused. Press go on."))
     time.sleep(1.0)
     held = board.picture.image.value
     time.sleep(1.5)
