@@ -20,8 +20,10 @@ A check receives `student`, whose attributes are the student's functions and cla
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ class Check:
     @property
     def title(self) -> str:
         return inspect.cleandoc(self.function.__doc__ or self.name.replace("_", " ")).splitlines()[0]
+
+
+class Rules(TypedDict):
+    """Options that exercises share: `Exercise(..., **rules)`."""
+
+    forbid: tuple[str, ...]
+    instead: str
 
 
 @dataclass
@@ -150,7 +159,7 @@ def _source(definition) -> str:
     is_class = isinstance(definition, type)
     functions = filter(inspect.isfunction, vars(definition).values()) if is_class else [definition]
     line = next(iter(functions)).__code__.co_firstlineno
-    lines, _ = inspect.findsource(inspect.getmodule(definition))
+    lines, _ = inspect.findsource(sys.modules[definition.__module__])
     nodes = [node for node in ast.parse("".join(lines)).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     node = next(node for node in nodes if _first_line(node) <= line <= node.end_lineno)
     return "".join(lines[node.lineno - 1 : node.end_lineno])

@@ -99,7 +99,7 @@ def attack(mpi: bool = False) -> list[AttackOutcome]:
         other.write_text("another student's submission")
         zygote = stack.enter_context(Zygote())
         session = stack.enter_context(_rank(zygote) if mpi else RemoteSession(zygote, CELLS, folder))
-        attempts = {
+        attempts: dict[str, tuple[str, *tuple[object, ...]]] = {  # what it would be -> the function, its arguments
             "read another submission": ("read", str(other)),
             "list the other submissions": ("names", target),
             "read the checks": ("read", str(sandbox.PACKAGE / "checks" / "ladder.py")),

@@ -82,8 +82,11 @@ def _show(value, depth: int) -> str:
     return str(value)
 
 
+BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}")}
+
+
 def _show_items(items, depth: int) -> str:
-    left, right = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}[type(items)]
+    left, right = BRACKETS[type(items)]
     if depth > 3:
         return f"{left}…{right}"
     shown = [_show(item, depth + 1) for item in list(items)[:FEW]]

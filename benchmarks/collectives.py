@@ -55,7 +55,7 @@ def work(sizes: list[int], repeats: int) -> dict[str, Times]:
     mpi = MPI.COMM_WORLD
     comm = MPIComm(mpi)
     competitors = _competitors(mpi, comm)
-    times = {tensor: {name: {} for name in competitors} for tensor in TENSORS}
+    times: dict[str, Times] = {tensor: {name: {} for name in competitors} for tensor in TENSORS}
     for nbytes in sizes:
         x = torch.zeros(nbytes // 4)
         _compete(mpi, competitors, x, repeats, times["plain"])

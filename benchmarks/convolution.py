@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -54,8 +54,8 @@ def competitors(problem: Problem) -> tuple[dict[str, Callable[[], torch.Tensor]]
     x, w = torch.randn(problem.x_shape), torch.randn(problem.w_shape)
     last = {"memory_format": torch.channels_last}
     images, filters, w_last = {False: x, True: x.contiguous(**last)}, prepare(w), w.contiguous(**last)
-    options = {"stride": problem.stride, "padding": problem.padding, "groups": problem.groups}
-    calls = {
+    options: dict[str, Any] = {"stride": problem.stride, "padding": problem.padding, "groups": problem.groups}
+    calls: dict[str, Callable[..., torch.Tensor]] = {
         "torch": lambda: torch_conv2d(x, w, **options),
         "torch channels_last": lambda: torch_conv2d(images[True], w_last, **options),
     }
@@ -75,7 +75,7 @@ def competitors(problem: Problem) -> tuple[dict[str, Callable[[], torch.Tensor]]
 def measure(problem: Problem, seconds: float) -> Row:
     """Every competitor in turns, for about `seconds`; the slow ones in the first rounds only."""
     calls, chosen, exact = competitors(problem)
-    times = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     errors = {name: _error(call()[:1], exact) for name, call in calls.items()}  # and warmed up
     end, turn = time.perf_counter() + seconds, 0
     while turn < ROUNDS or time.perf_counter() < end:
@@ -126,7 +126,7 @@ def promises(layers: dict[str, Row]) -> list[dict]:
     if set(layers) == set(LAYERS):
         near = sum(best(row, AUTO) <= 1.1 * best(row, row["times"]) for row in layers.values())
         found += [
-            _promise(f"auto on every layer (least: {min(speeds, key=speeds.get)})", 0.95, min(speeds.values())),
+            _promise(f"auto on every layer (least: {min(speeds, key=speeds.__getitem__)})", 0.95, min(speeds.values())),
             _promise("auto, geometric mean", 1.1, math.exp(statistics.mean(map(math.log, speeds.values())))),
             _promise("layers of 12 where auto is within 10 % of the best candidate", 11, near),
         ]

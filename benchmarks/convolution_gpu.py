@@ -75,7 +75,10 @@ def competitors(problem: Problem, kind: str, way: str, tensors) -> Calls:
 
     precision = "tf32" if kind == "tf32" else "fp32"
     last = [t.contiguous(memory_format=torch.channels_last) for t in tensors]
-    calls = {PEERS[0]: lambda: torchs(problem, way, *tensors), PEERS[1]: lambda: torchs(problem, way, *last)}
+    calls: dict[str, Callable[..., torch.Tensor]] = {
+        PEERS[0]: lambda: torchs(problem, way, *tensors),
+        PEERS[1]: lambda: torchs(problem, way, *last),
+    }
     if problem.groups == problem.C:
         x, w, _ = tensors
         return calls | {"depthwise": lambda: depthwise(x, w, problem.paddings, precision)}
@@ -95,7 +98,7 @@ def measure(problem: Problem, kind: str, way: str, rounds: int) -> Times:
     torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, kind == "tf32"
     errors = accuracy(dataclasses.replace(problem, N=2), kind, way)
     calls = competitors(problem, kind, way, draw(problem, kind))
-    times = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     flush = torch.empty(2**28, dtype=torch.uint8, device=DEVICE)
     for call in [*calls.values()] * 2:
         call()

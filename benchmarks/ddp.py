@@ -14,7 +14,7 @@ import statistics
 import time
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -98,10 +98,10 @@ def work(rounds: int, steps: int) -> dict:
     from hpcdl.comm import MPIComm
 
     comm = MPIComm(check=False)
-    found = {"steps": {}, "gradients": {}, "all_reduce": []}
+    found: dict[str, Any] = {"steps": {}, "gradients": {}, "all_reduce": []}
     for model in MODELS:
         arms = competitors(model, comm)
-        times = {name: [] for name in arms}
+        times: dict[str, list[float]] = {name: [] for name in arms}
         for number in range(rounds):
             for name in rotated(arms, number):
                 times[name] += time_steps(arms[name], steps, comm, alone=name == "local")

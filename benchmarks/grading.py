@@ -16,7 +16,7 @@ import tempfile
 import time
 import types
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import nbformat
 import torch
@@ -88,7 +88,10 @@ def graded(lane: batch.Lane, path: Path) -> tuple[float, float]:
 def beside_peers(folder: Path, rounds: int, otter: Path, console: Console) -> dict:
     """Seconds per submission of every competitor that is here, in turns; and why others are not."""
     absent, competitors = {}, []
-    for name, make in (("nbgrader", peers.nbgrader), ("otter", lambda *args: peers.otter(*args, otter))):
+    for name, make in (
+        ("nbgrader", peers.nbgrader),
+        ("otter", lambda place, students: peers.otter(place, students, otter)),
+    ):
         place = folder / name
         place.mkdir()
         try:
@@ -144,7 +147,8 @@ def lanes(folder: Path, count: int) -> dict:
 
 def walls(folder: Path, count: int) -> dict[str, list[float]]:
     """Seconds of a submission with all the walls of this system and with limits alone, in turns."""
-    path, seconds = folder / "right.ipynb", {sandbox.tier(): [], "weak": []}
+    path = folder / "right.ipynb"
+    seconds: dict[str, list[float]] = {sandbox.tier(): [], "weak": []}
     path.write_text(peers.notebook(wrong=False))
     with our_lane(five()) as full, our_lane(five(), "weak") as weak:
         for turn in range(count + 2):
@@ -169,7 +173,7 @@ def trouble(folder: Path, count: int) -> dict[str, list[float]]:
 
         spins.__name__ = f"spins_{number}"
         spin.check(points=10, seconds=LOOP_LIMIT)(spins)
-    found = {"deadlock": [], "loop": []}
+    found: dict[str, list[float]] = {"deadlock": [], "loop": []}
     with Zygote() as zygote:
         for name, exercise, code, times in (("deadlock", step, DEADLOCK, count), ("loop", spin, LOOP, 1)):
             for _ in range(times):
@@ -258,9 +262,9 @@ def main(
     """Measure grading beside its peers, and what its promises say."""
     console, size, out = Console(), 0.1 if quick else 1, results.file("grading", quick, out)
     module = types.ModuleType(f"autograder.exercises.{SLUG}")
-    module.lab, sys.modules[module.__name__] = five(), module
+    vars(module)["lab"], sys.modules[module.__name__] = five(), module
     exercises.LABS = (*exercises.LABS, SLUG)
-    found = {"machine": describe() | {"isolation": sandbox.words()}}
+    found: dict[str, Any] = {"machine": describe() | {"isolation": sandbox.words()}}
     console.print_json(json.dumps(found["machine"]))
     parts = {
         "peers": lambda folder: beside_peers(folder, max(1, round(6 * size)), otter.absolute(), console),

@@ -9,7 +9,7 @@ arithmetics. Accuracies are of held-out images after the last epoch.
 
 import statistics
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -75,7 +75,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
     """Train in each arithmetic."""
-    setting = {"network": "lenet", "seeds": 5, "epochs": 10, "lr": 0.01, "momentum": 0.9}
+    setting: dict[str, Any] = {"network": "lenet", "seeds": 5, "epochs": 10, "lr": 0.01, "momentum": 0.9}
     if quick:
         setting |= {"network": "mlp", "seeds": 1, "epochs": 2}
     machine, found = describe(), measure(digits(size=28), **setting)

@@ -9,8 +9,9 @@ draws all of it. All end with a PNG. What the page adds is timed in Chromium, by
 
 import itertools
 import statistics
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -61,12 +62,12 @@ def measure(name: str, moves: int) -> dict:
     """Milliseconds of each move by way; the ways take turns at the same move."""
     explorable = PICTURES[name]()
     picture = explorable.picture
-    ways = dict(zip(WAYS, (picture, Cleared(picture), Anew(picture)), strict=True))
+    ways: dict[str, Any] = dict(zip(WAYS, (picture, Cleared(picture), Anew(picture)), strict=True))
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     shown = states(explorable, MOVED[name])
     for state in itertools.islice(itertools.cycle(shown), WARM + moves):
         for way, drawn in ways.items():
-            times[way].append(1e3 * seconds(lambda drawn=drawn, state=state: drawn.render(state)))
+            times[way].append(1e3 * seconds(partial(drawn.render, state)))
     return {way: values[-moves:] for way, values in times.items()}
 
 

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -30,6 +30,7 @@ from hpcdl.numerics.rounding import (
     FP8_E5M2,
     FP16,
     Fixed,
+    Format,
     encode,
     round_nearest,
     sgd_step,
@@ -38,7 +39,7 @@ from hpcdl.numerics.rounding import (
 from hpcdl.numerics.rounding.plain import round_into
 
 WORD = Fixed(4, 12)
-OURS = {"hpcdl BF16": BF16, "hpcdl FP16": FP16, "hpcdl FP8_E4M3": FP8_E4M3, "hpcdl fixed": WORD}
+OURS: dict[str, Format] = {"hpcdl BF16": BF16, "hpcdl FP16": FP16, "hpcdl FP8_E4M3": FP8_E4M3, "hpcdl fixed": WORD}
 # (what, slower, faster, bound, whether `bound` is the most or the least): ratios of medians, on 2 threads
 PROMISES = [
     ("BF16 / copy", "hpcdl BF16", "copy", 4.0, "<="),
@@ -50,7 +51,7 @@ PROMISES = [
     ("fallback / Numba, fixed", "fallback fixed", "hpcdl fixed", 2.0, "<="),
 ]
 CARD = "sm_90"
-COMPILED = {  # what -> the format, and the type that a kernel writes
+COMPILED: dict[str, tuple[Format, str]] = {  # what -> the format, and the type that a kernel writes
     "BF16, stored": (BF16, "*bf16:16"),
     "fixed, stored": (WORD, "*i16:16"),
     "BF16": (BF16, "*fp32:16"),
@@ -69,7 +70,7 @@ def competitors(n: int) -> tuple[dict[str, Callable[[], object]], list[str]]:
     x, out = torch.randn(n, generator=torch.Generator().manual_seed(0)), torch.empty(n)
     brain, g, v = torch.empty(n, dtype=torch.bfloat16), x * 1e-3, torch.zeros(n)
     weights = encode(round_nearest(x, BF16), BF16)
-    calls = {"copy": lambda: out.copy_(x)}
+    calls: dict[str, Callable[..., object]] = {"copy": lambda: out.copy_(x)}
     for name, fmt in OURS.items():
         calls[name] = lambda fmt=fmt: stochastic_round(x, fmt, seed=1, out=out)
     calls["hpcdl BF16, stored"] = lambda: stochastic_round(x, BF16, seed=1, out=brain)
@@ -190,7 +191,8 @@ def main(
     n, rounds = (1 << 20, 2) if quick else (1 << 24, rounds)
     check()
     calls, absent = competitors(n)
-    findings = {"machine": describe(), "elements": n, "absent": absent, "threads": {}, "gpu": on_gpu(n, rounds)}
+    findings: dict[str, Any] = {"machine": describe(), "elements": n, "absent": absent}
+    findings |= {"threads": {}, "gpu": on_gpu(n, rounds)}
     if find_spec("triton"):
         rows = instructions()
         findings[f"instructions of each element on {CARD}"] = {"promises": rows}

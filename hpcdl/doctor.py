@@ -154,7 +154,9 @@ def gpu() -> Finding:
 
 def triton() -> Finding:
     if importlib.util.find_spec("triton") is None:
-        advice = f"Linux: {PIP} 'triton>=3.6,<3.10' (its interpreter runs the GPU kernels without a GPU)"
+        from hpcdl.kernels.advice import TRITON
+
+        advice = f"Linux: {PIP} {TRITON} (its interpreter runs the GPU kernels without a GPU)"
         return Finding("Triton", "limited", "not installed; only the exercises with GPU kernels need it", advice)
     from importlib.metadata import version
 

@@ -196,12 +196,6 @@ def test_the_version_has_one_home():
 
 MOST_LINES = 300  # of a file; exercises, the bank and labs are texts for readers of their own
 MEDIAN_LINES = 5  # of a function, its docstring not counted
-LONG_FILES = {  # this list only gets shorter, and so do the files
-    "tests/hpcdl/cluster/test_cluster.py": 475,
-    "tests/hpcdl/comm/test_shared.py": 371,
-    "tests/hpcdl/comm/test_simulated.py": 322,
-    "tests/hpcdl/ddp/test_overlapped.py": 440,
-}
 
 
 def programs() -> list[Path]:
@@ -214,10 +208,8 @@ def programs() -> list[Path]:
 
 def test_no_file_is_too_long():
     lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in programs()}
-    long = {name: lines for name, lines in lengths.items() if lines > LONG_FILES.get(name, MOST_LINES)}
+    long = {name: lines for name, lines in lengths.items() if lines > MOST_LINES}
     assert not long, f"files of more than {MOST_LINES} lines: split them"
-    mended = [name for name in LONG_FILES if lengths.get(name, 0) <= MOST_LINES]
-    assert not mended, "these are short now, or gone: take them off LONG_FILES"
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -26,9 +26,12 @@ def test_an_unknown_lab_names_those_there_are(suite):
         suite.lab_of("dpp")
 
 
-def item(file: str, slug: str | None = None, *markers: str):
-    """A test as pytest collected it, with what the choice of a lab looks at."""
-    found = SimpleNamespace(path=Path(file), get_closest_marker=lambda name: name in markers)
+def item(file: str, slug: str | None = None, *markers: str, labs: tuple[str, ...] = ()):
+    """A test as pytest collected it, with what the choice of a lab looks at; `labs` are the slugs of that marker."""
+    marked = {name: SimpleNamespace(args=()) for name in markers} | (
+        {"labs": SimpleNamespace(args=labs)} if labs else {}
+    )
+    found = SimpleNamespace(path=Path(file), get_closest_marker=marked.get)
     return SimpleNamespace(**vars(found), callspec=SimpleNamespace(params={"slug": slug})) if slug else found
 
 
@@ -38,22 +41,25 @@ def item(file: str, slug: str | None = None, *markers: str):
         (item("test_notebooks.py", "ddp", "each_lab"), True),
         (item("test_notebooks.py", "backprop", "each_lab", "labs"), False),
         (item("test_ddp.py", None, "labs", "browser"), True),
-        (item("test_lab07.py", None, "labs"), True),
+        (item("tests/browser/test_ddp.py"), True),
+        (item("tests/autograder/grading/test_grade_ddp.py"), True),
+        (item("tests/hpcdl/widgets/pictures/test_training.py", labs=("ddp", "collectives")), True),
+        (item("tests/hpcdl/widgets/pictures/test_training.py", labs=("collectives",)), False),
+        (item("tests/hpcdl/cost/test_ddp.py"), False),
         (item("test_ddp_exercises.py", None, "labs"), True),
         (item("test_ddpx.py", None, "labs"), False),
         (item("test_ddp.py"), False),
     ],
 )
 def test_a_lab_alone_is_its_bank_its_notebook_its_page_and_its_pictures(suite, test, chosen):
-    assert suite.of_lab(test, "07", "ddp") is chosen
+    assert suite.of_lab(test, "ddp") is chosen
 
 
 @pytest.mark.parametrize("slug", ["calculus", "ddp"])
 def test_every_lab_has_tests_of_each_kind(suite, slug):
-    number, slug = suite.lab_of(slug)
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if "mark.labs" in path.read_text(encoding="utf-8")]
-    kinds = {path.parent.name for path in files if suite.of_lab(item(str(path), None, "labs"), number, slug)}
-    assert {"browser", "widgets"} <= kinds
+    kinds = {path.parent.name for path in files if suite.of_lab(item(str(path), None, "labs"), slug)}
+    assert {"browser", "pictures"} <= kinds
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")

@@ -15,7 +15,7 @@ The mark is a random number, which the answer repeats: what a student's code wri
 import operator
 import os
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -30,7 +30,7 @@ class Peer:
     iterates = False  # whether an iterator in a result is turned into a list (the student's side does)
 
     def __init__(self):
-        self.exports: dict[int, object] = {}
+        self.exports: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}  # id of an exported object -> its number
         self.proxies: dict[int, object] = {}  # number of the other side's object -> our proxy
         self.proxy_numbers: dict[int, int] = {}  # id of a proxy -> that number

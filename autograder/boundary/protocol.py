@@ -76,7 +76,7 @@ def pack(frame: Frame) -> bytes:
     return PREFIX.pack(len(header), len(body)) + header + body
 
 
-def lengths(prefix: bytes) -> tuple[int, int]:
+def lengths(prefix: bytes | bytearray) -> tuple[int, int]:
     """Header and body length from the first bytes of a frame."""
     header, body = PREFIX.unpack(prefix)
     if header > MAX_HEADER or body > MAX_BODY:
@@ -108,9 +108,9 @@ def send(sock, frame: Frame, left: Left = None) -> None:
 
 def send_bytes(sock, data: bytes, left: Left = None) -> None:
     """Write a packed frame to a socket."""
-    data = memoryview(data)
-    while data:
-        data = data[_within(left, sock, sock.send, data[: 1 << 20]) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[_within(left, sock, sock.send, rest[: 1 << 20]) :]
 
 
 def receive(sock, left: Left = None) -> Frame:

@@ -117,10 +117,10 @@ def that(condition, sentence: str, *, got=None, expected=None, why: str = "") ->
     if type(condition) is not bool:
         raise TypeError(f"checks.that needs a bool, not {type_name(condition)}: compare values of exact types first")
     if not condition:
-        shown = [
+        got, expected = (
             "" if value is None else value if type(value) is str else show.show(value) for value in (got, expected)
-        ]
-        raise CheckFailure(sentence, *shown, why=why)
+        )
+        raise CheckFailure(sentence, got, expected, why=why)
 
 
 def fail(sentence: str, *, got=None, expected=None, why: str = "") -> None:
@@ -220,7 +220,7 @@ def _value(value):
 
 
 def _first_index(mask: torch.Tensor) -> tuple[int, ...]:
-    return _index(mask.reshape(-1).to(torch.uint8).argmax().item(), mask.shape)
+    return _index(int(mask.reshape(-1).to(torch.uint8).argmax()), mask.shape)
 
 
 def _index(flat: int, sizes) -> tuple[int, ...]:
@@ -239,5 +239,5 @@ def _apart(a, b) -> tuple[str, str]:
     """Two unequal numbers with as many digits as it takes to see the difference."""
     if type(a) is not float or type(b) is not float:
         return str(a), str(b)
-    texts = (tuple(f"{x:.{digits}g}" for x in (a, b)) for digits in range(6, 18))
+    texts = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in range(6, 18))
     return next((pair for pair in texts if pair[0] != pair[1]), (repr(a), repr(b)))

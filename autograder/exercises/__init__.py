@@ -2,7 +2,7 @@
 
 import importlib
 
-LABS = (
+LABS: tuple[str, ...] = (
     "calculus",
     "gradient_descent",
     "perceptron",

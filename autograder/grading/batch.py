@@ -6,7 +6,6 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 
 from autograder import exercises
 from autograder.authoring import Lab
@@ -82,10 +81,11 @@ def _pool(todo, secret, only, store, lanes, mpi) -> Iterator[Graded]:
 class Lane:
     """One zygote and the submissions that go through it, one after another. A context manager."""
 
+    zygote: Zygote  # from `__enter__` on
+
     def __init__(self, secret: bytes, only: Lab | None, store: Store, mpi: bool = False):
         self.secret, self.only, self.store, self.mpi = secret, only, store, mpi
         self.stack = contextlib.ExitStack()
-        self.zygote = None
 
     def __enter__(self):
         import torch
@@ -112,9 +112,8 @@ class Lane:
         return result
 
 
-@dataclass
 class _Process:
-    lane: Lane | None = None
+    lane: Lane  # from `_open_lane` on
 
 
 _here = _Process()  # the lane of this process, where it is one of several
@@ -122,7 +121,8 @@ _here = _Process()  # the lane of this process, where it is one of several
 
 def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool) -> None:
     namespaces.end_with_parent()
-    if not multiprocessing.parent_process().is_alive():
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
         os._exit(1)  # it was killed while this process began: nobody would end it
     _here.lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi).__enter__()
 

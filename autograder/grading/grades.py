@@ -1,13 +1,14 @@
 """The grades of a class: one row each in `grades.csv`, one result file with every exercise and check."""
 
 import csv
+import io
 import os
 from pathlib import Path
 
 from autograder.results import LabResult
 
 from .layouts import Submission
-from .store import replace, write_json
+from .store import write_json, write_text
 
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
@@ -22,7 +23,7 @@ def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResul
 
 def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
     submission, result = max(group, key=lambda pair: pair[0].path.stat().st_mtime if pair[0].path else 0.0)
-    if len(group) > 1:
+    if len(group) > 1 and submission.path:
         counts = f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts"
         result.message = "; ".join(filter(None, [result.message, counts]))
     return result
@@ -36,8 +37,9 @@ def write(results: list[LabResult], out: Path) -> None:
     for result in results:
         if result.status == "graded":
             write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
-    rows = [_row(result) for result in results]
-    replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([COLUMNS, *(_row(result) for result in results)])
+    write_text(out / "grades.csv", table.getvalue())
 
 
 def _row(result: LabResult) -> list[str]:

@@ -77,7 +77,8 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _of_student(student: str, entries: list[Path]) -> list[Submission]:
-    notebooks, problems = [], []
+    notebooks: list[Path] = []
+    problems: list[str] = []
     for entry in entries:
         found, wrong = _notebooks(entry)
         notebooks, problems = notebooks + found, problems + wrong
@@ -102,7 +103,8 @@ def _notebooks(entry: Path, depth: int = 1) -> tuple[list[Path], list[str]]:
 
 
 def _inside(folder: Path, depth: int, nothing: str) -> tuple[list[Path], list[str]]:
-    notebooks, problems = [], []
+    notebooks: list[Path] = []
+    problems: list[str] = []
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if any(part.startswith(".") or part in NOISE for part in parts):

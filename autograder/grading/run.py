@@ -26,7 +26,8 @@ def full(exercise: Exercise, check: Check) -> float:
 
 def run_lab(lab: Lab, session: Session, seed_of: Seeds, later: Limit = full) -> list[ExerciseResult]:
     """The results of all exercises of `lab`; `later` are the limits after an exercise that ran out of time."""
-    results, limit = [], full
+    results: list[ExerciseResult] = []
+    limit: Limit = full
     for exercise in lab.exercises.values():
         results.append(run_exercise(exercise, session, seed_of, limit))
         limit = later if results[-1].ran_out else limit

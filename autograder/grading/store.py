@@ -92,11 +92,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_json(result: LabResult, path: Path) -> None:
-    replace(path, lambda file: file.write(json.dumps(result.to_json(), indent=1) + "\n"))
+    write_text(path, json.dumps(result.to_json(), indent=1) + "\n")
 
 
-def replace(path: Path, write_to) -> None:
-    """Write a text file whole or not at all, in a folder that is made where it is missing."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file of results, in a folder that is made where it is missing; names may hold bytes that are no UTF-8."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path, errors="backslashreplace", newline="") as file:
-        write_to(file)
+        file.write(text)

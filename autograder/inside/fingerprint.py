@@ -6,6 +6,7 @@ Equal hashes are a reason for a person to look, no more. A short function, which
 import ast
 import builtins
 import hashlib
+from typing import Any
 
 from .source import PARSE_ERRORS, parse
 
@@ -19,7 +20,8 @@ _LEFT_OUT = {ast.FunctionDef: "returns", ast.AsyncFunctionDef: "returns", ast.ar
 def of(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> str:
     """The fingerprint of the definitions of `functions` in (label, source) cells; "" where they are short or broken."""
     try:
-        found = [node for _, source in cells for node in parse(source).body if _defines(node, functions)]
+        nodes = (node for _, source in cells for node in parse(source).body)
+        found = [node for node in nodes if isinstance(node, _DEFINITIONS) and node.name in functions]
         found.sort(key=lambda node: functions.index(node.name))
         plain = [_Plain(node) for node in found]
     except PARSE_ERRORS:
@@ -27,10 +29,6 @@ def of(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> str:
     text = "\n".join(" ".join(each.parts) for each in plain)
     long = sum(each.nodes for each in plain) > SHORT
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if long else ""
-
-
-def _defines(node: ast.stmt, functions: tuple[str, ...]) -> bool:
-    return isinstance(node, _DEFINITIONS) and node.name in functions
 
 
 class _Plain:
@@ -59,10 +57,12 @@ class _Plain:
         self.nodes += 1
         self.parts.append(kind.__name__)
         for field in node._fields:
-            value = getattr(node, field, None)
+            value: Any = getattr(node, field, None)
             if _NAMED.get(kind) == field:
                 value = self.number(value)
-            elif field == "body" and kind in _DEFINITIONS and ast.get_docstring(node, clean=False) is not None:
+            elif (
+                field == "body" and isinstance(node, _DEFINITIONS) and ast.get_docstring(node, clean=False) is not None
+            ):
                 value = value[1:]
             self.add(None if _LEFT_OUT.get(kind) == field else value)
 

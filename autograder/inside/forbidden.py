@@ -145,8 +145,8 @@ def python_functions(patterns: tuple[str, ...]) -> list[types.FunctionType]:
     for pattern in (pattern for pattern in patterns if "::" not in pattern):
         module, _, name = pattern.rpartition(".")
         found.append(getattr(sys.modules.get(module), name, None))
-        for module in [m for key, m in list(sys.modules.items()) if m is not None and _is_below(key, pattern)]:
-            own = [v for v in vars(module).values() if _is_below(str(getattr(v, "__module__", "")), pattern)]
+        for imported in [m for key, m in list(sys.modules.items()) if m is not None and _is_below(key, pattern)]:
+            own = [v for v in vars(imported).values() if _is_below(str(getattr(v, "__module__", "")), pattern)]
             found += own + [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
     plain = [inspect.unwrap(f) for f in found if callable(f) and not hasattr(f, "py_func")]  # numba compiles its code
     return [f for f in plain if type(f) is types.FunctionType and not f.__code__.co_freevars]

@@ -7,7 +7,7 @@ from types import CodeType, FrameType
 
 def current_frame(namespace: dict) -> FrameType | None:
     """The innermost frame that runs code of `namespace`, a student's global names; None where none does."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals is not namespace:
         frame = frame.f_back
     return frame

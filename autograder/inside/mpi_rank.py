@@ -7,6 +7,7 @@ all that a rank has beyond other workers.
 import contextlib
 import os
 from pathlib import Path
+from typing import cast
 
 # Messages go through shared memory: the walls forbid to read another process's. They hold for one thread, and MPI has
 # no other with these; UCX would have.
@@ -24,7 +25,7 @@ def join(descriptor: int, rank: int, size: int, keep: int) -> None:
     from hpcdl.comm.mpi import MPIComm
 
     for p in range(2, size + 1):
-        part = MPI.COMM_WORLD.Split(0 if rank < p else MPI.UNDEFINED)
+        part = cast("MPI.Intracomm", MPI.COMM_WORLD.Split(0 if rank < p else MPI.UNDEFINED))
         if rank < p:
             machines[p] = MPIComm(part)
     MPI.COMM_WORLD.Barrier()  # all have found the memory that they share

@@ -117,7 +117,8 @@ def transformer():
 @lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times
 def _statements(label: str, source: str) -> list[Statement]:
     """The top-level statements of a cell; nobody changes them."""
-    nodes, lines, found = parse(source).body, lines_of(source), []
+    nodes, lines = parse(source).body, lines_of(source)
+    found: list[Statement] = []
     begins = [min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) for node in nodes]
     for node, start, after in zip(nodes, begins, [*begins[1:], None], strict=False):
         end = node.end_lineno or node.lineno

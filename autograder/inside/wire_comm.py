@@ -23,7 +23,8 @@ class WireComm(Communicator):
 
     def __init__(self, rank: int, size: int, operate: Callable, namespace: dict):
         self.rank, self.size, self._operate, self._namespace = rank, size, operate, namespace
-        self._posted, self._unposted = 0, []
+        self._posted = 0
+        self._unposted: list[tuple] = []
 
     def clock(self):
         return self._operate("clock")

@@ -19,9 +19,9 @@ from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
 from . import fingerprint, source
 from .forbidden import ForbiddenCallError, Guard
+from .harnesses import HARNESSES
 from .location import current_line, raised_at
 from .mpi_rank import machines
-from .stages import STAGES
 from .wire_comm import WireComm
 
 OPERATORS = {
@@ -126,16 +126,16 @@ class Worker(Peer):
         statements, notes = source.needed(cells, [name for names in exercises for name in names])
         return statements, notes, [fingerprint.of(cells, tuple(names)) for names in exercises]
 
-    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate, stage: str | None):
+    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate, harness: str | None):
         """Call the function as one of `size` ranks; `operate` reaches the machine that joins them, None means MPI."""
         comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
-        return self.on_stage(name, (*args, comm), kwargs, stage)(*args, comm, **kwargs)
+        return self.function_of_rank(name, (*args, comm), kwargs, harness)(*args, comm, **kwargs)
 
-    def on_stage(self, name: str, args: tuple, kwargs: dict, stage: str | None):
-        """The function itself, or the stage that builds what it needs and calls it."""
-        if stage is None:
+    def function_of_rank(self, name: str, args: tuple, kwargs: dict, harness: str | None):
+        """The function itself, or the harness that builds what it needs and calls it."""
+        if harness is None:
             return self.function(name, args, kwargs)
-        return functools.partial(STAGES[stage], self.find(name))
+        return functools.partial(HARNESSES[harness].run, self.find(name))
 
     def near(self, name: str) -> str:
         mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]

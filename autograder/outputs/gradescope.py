@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 from autograder import exercises, feedback
-from autograder.grading.store import replace
+from autograder.grading.store import write_text
 from autograder.results import CheckResult, LabResult
 
 from .load import bounded, for_student
@@ -134,7 +134,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--lab", required=True, choices=exercises.LABS)
     given = parser.parse_args(arguments)
     content = results_json(grade(given.root, given.lab))
-    replace(given.root / "results" / "results.json", lambda file: file.write(json.dumps(content, indent=1)))
+    write_text(given.root / "results" / "results.json", json.dumps(content, indent=1))
 
 
 if __name__ == "__main__":

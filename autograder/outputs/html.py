@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from autograder import feedback
 from autograder.grading.grades import safe_name
-from autograder.grading.store import replace
+from autograder.grading.store import write_text
 from autograder.results import LabResult
 
 from .instructor import Overview
@@ -47,8 +47,3 @@ def write_pages(found: list[LabResult], out: Path, make, suffix: str) -> list[Pa
         paths.append(out / safe_name(result.student) / f"{safe_name(result.lab or 'ungradable')}{suffix}")
         write_text(paths[-1], make(result))
     return paths
-
-
-def write_text(path: Path, text: str) -> None:
-    """The whole new file or the old one, never half."""
-    replace(path, lambda file: file.write(text))

@@ -5,9 +5,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from autograder import feedback
+from autograder.grading.store import write_text
 from autograder.results import CheckResult, LabResult
 
-from .html import write_text
 from .load import for_student
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -20,8 +20,9 @@ def fill(
     `grade` and `comments` name the columns, for a Moodle in another language. Grades are scaled to `Maximum Grade`.
     """
     sheet, filled = Sheet.read(source), Filled()
-    columns = {name: sheet.column(name) for name in (grade, comments, "Maximum Grade", "Grade can be changed")}
-    if columns[grade] is None:
+    grades, remarks = sheet.column(grade), sheet.column(comments)
+    most, changeable = sheet.column("Maximum Grade"), sheet.column("Grade can be changed")
+    if grades is None:
         raise ResultError(f"{source} has no column {grade!r}; its columns are {', '.join(sheet.rows[0])}")
     names = [sheet.column(name) for name in ("Full name", "Email address", "Username", "ID number")]
     roster = Roster(one_lab(found))
@@ -30,14 +31,14 @@ def fill(
         who = [sheet.cell(row, name) for name in names]
         result = roster.match(identity[1] if identity else row[0], *who)
         label = who[0] or row[0]
-        entered = grade_for(result, number(sheet.cell(row, columns["Maximum Grade"])))
-        if sheet.cell(row, columns["Grade can be changed"]) == "No":
+        entered = grade_for(result, number(sheet.cell(row, most)))
+        if sheet.cell(row, changeable) == "No":
             filled.left.append(f"{label}: the sheet says that the grade cannot be changed")
-        elif entered:
+        elif result and entered:
             row += [""] * (len(sheet.rows[0]) - len(row))
-            row[columns[grade]] = entered
-            if columns[comments] is not None:
-                row[columns[comments]] = escape(result.summary())  # Moodle reads this column as HTML
+            row[grades] = entered
+            if remarks is not None:
+                row[remarks] = escape(result.summary())  # Moodle reads this column as HTML
             filled.rows += 1
         else:
             filled.left.append(f"{label}: {result.message if result else 'no submission'}")

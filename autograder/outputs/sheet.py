@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograder.grading.grades import neutral
+from autograder.grading.store import write_text
 from autograder.results import LabResult
 
-from .html import write_text
 from .load import ResultError, scaled
 
 _ANONYMOUS = ("anon", "Participant")  # what Canvas and Moodle call students whose names they hide

@@ -5,7 +5,7 @@ A student's ranks are processes; the machine that joins them is in the grader's,
 
 import torch
 
-from hpcdl.comm import CommError, Communicator
+from hpcdl.comm import CommError, Communicator, Request
 
 LONGEST = 1 << 24  # elements of a message: 64 MB of float32
 OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "wait_any", "broadcast", "all_reduce", "barrier")
@@ -16,7 +16,8 @@ class Desk:
     """Does one rank's operations on `comm`, a rank of the simulated machine. Trusts nothing that it is asked."""
 
     def __init__(self, comm: Communicator):
-        self.comm, self.requests, self.location = comm, [], ""
+        self.comm, self.location = comm, ""
+        self.requests: list[Request] = []
         self.trouble: CommError | None = None  # what the machine found wrong while this rank was asking
 
     def operate(self, what, *args):

@@ -25,10 +25,11 @@ class Timed(Protocol):
 class Grader(Peer):
     """The trusted side of a call: calls by name; the other side may call only the functions that it was passed."""
 
+    session: Timed  # the one that it is of, once that has begun a check
+
     def __init__(self):
         super().__init__()
         self.objects = False
-        self.session: Timed | None = None
         self.failure: CheckFailure | None = None
         self.changed = False  # whether a call has changed one of its arguments
         self.sent: Frame | None = None  # the last call by name, to show it when a check fails

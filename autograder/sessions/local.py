@@ -53,7 +53,7 @@ class LocalSession(Session):
         """The ranks are threads of this process."""
         worker, watch = self.worker, Stopwatch()
         try:
-            function = worker.on_stage(call.name, (*call.arguments[0], None), call.kwargs, call.stage)
+            function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
             with time_limit(self.left), worker.guard.up():
                 return simulate(
                     lambda comm: function(*call.arguments[comm.rank], comm, **call.kwargs), call.p, **call.machine

@@ -56,8 +56,8 @@ def launcher() -> list[str]:
 
 def _start(command: list[str], address: str) -> subprocess.Popen:
     relay = [sys.executable, "-I", "-S", "-c", RELAY, address]
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([*command, *relay], start_new_session=True, **quiet)
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen([*command, *relay], start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing)
 
 
 def _accept(server: socket.socket, stack: contextlib.ExitStack) -> tuple[int, int]:

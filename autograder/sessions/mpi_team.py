@@ -26,6 +26,7 @@ class MPIRank(RemoteSession):
     """A worker in one of MPI's slots. Its team shares a zygote, and each of it is waited for in its own thread."""
 
     zygotes = threading.Lock()
+    slot: Slot
 
     def __init__(self, zygote: Zygote, folder: str, slot: Slot):
         self.slot = slot
@@ -88,7 +89,7 @@ class Team(Session):
 
     def _call(self, run: RecordedRun, rank: MPIRank) -> tuple:
         arguments = copied(run.given[rank.slot.rank], {})
-        parts = (arguments, run.kwargs, rank.slot.rank, run.p, None, run.stage)
+        parts = (arguments, run.kwargs, rank.slot.rank, run.p, None, run.harness)
         return rank.timed(["rank", run.name], parts, None, objects=False), arguments
 
     def everywhere(self, call, p: int) -> list:

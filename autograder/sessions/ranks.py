@@ -11,7 +11,7 @@ others only through messages, and the machine that carries those is in the grade
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from autograder.boundary.encode import Encoder
 from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame
 from autograder.checks import CheckFailure
-from autograder.inside.stages import STAGES
+from autograder.inside.harnesses import HARNESSES
 from hpcdl.comm import CommError, DeadlockError, RankError, Trace
 
 from .desk import Desk
@@ -45,14 +45,14 @@ class RankCall:
     p: int
     arguments: list[tuple]
     kwargs: dict
-    stage: str | None
+    harness: str | None
     machine: dict[str, float]
 
     def shown(self, peer: Peer) -> Frame:
         """The call on rank 0, for feedback; what cannot be shown is there by its name."""
         shown = (*self.arguments[0], _stand_in("comm"))
-        if self.stage is not None:
-            shown = tuple(map(_stand_in, STAGES[self.stage].shown))
+        if self.harness is not None:
+            shown = tuple(map(_stand_in, HARNESSES[self.harness].shown))
         encoder = Encoder(peer)
         parts = [encoder.write(shown), encoder.write(tuple(self.kwargs.items()))]
         return Frame(["call", ["name", f"rank 0 of {self.p}: {self.name}"], *parts, False, None], encoder.buffers)
@@ -76,23 +76,23 @@ class RecordedRun:
 
     name: str
     p: int
-    stage: str | None
+    harness: str | None
     kwargs: dict
     given: list[tuple]
     results: list
     left: list[tuple]
-    shown: Frame
+    shown: Frame | None
 
 
 # What went wrong, for the student
 
 
-def explained(p: int, error: CommError, desks: list[Desk]) -> Exception:
-    """What to tell the student when the ranks are processes."""
+def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> Exception:
+    """What to tell the student when the ranks are processes; a rank that never began has no desk."""
     if isinstance(error, DeadlockError):
-        return deadlock(p, error, [desk.location for desk in desks])
+        return deadlock(p, error, [desk.location if desk else "" for desk in desks])
     for desk in desks:
-        if desk.trouble:  # what the machine found, not what the student's side made of it
+        if desk and desk.trouble:  # what the machine found, not what the student's side made of it
             return misfit(p, desk.trouble, desk.location)
     if not isinstance(error, RankError):
         return misfit(p, error)
@@ -127,4 +127,4 @@ def deadlock(p: int, error: DeadlockError, locations: list[str] | None = None) -
 def _located(situation: str, locations: list[str]) -> str:
     match = re.match(r"(rank (\d+) waits in .*\)) at ", situation)
     location = locations[int(match[2])] if match else ""
-    return f"{match[1]} at {location}" if location else situation
+    return f"{match[1]} at {location}" if match and location else situation

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from collections.abc import Callable
 
 from autograder.boundary import protocol
 from autograder.boundary.limits import Stopwatch
@@ -23,7 +24,7 @@ CELL_SECONDS = 10.0  # for one cell of definitions
 PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
-SIGNALS = {
+SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "a segmentation fault",
     signal.SIGKILL: "it was killed, by itself or for want of memory",
     signal.SIGABRT: "an abort, often for want of memory",
@@ -37,7 +38,8 @@ class SocketGrader(Grader):
 
     def __init__(self, sock: socket.socket):
         super().__init__()
-        self.sock, self.incoming, self.left = sock, protocol.Incoming(sock), lambda: 0.0
+        self.sock, self.incoming = sock, protocol.Incoming(sock)
+        self.left: Callable[[], float] = lambda: 0.0
 
     def ask(self, frame: Frame) -> Frame:
         if frame.header[1][0] == "name":
@@ -54,6 +56,7 @@ class SocketGrader(Grader):
 class RemoteSession(Session):
     """Runs `cells` ((label, source) pairs) in a worker and calls it; the next check replaces one that ended."""
 
+    grader: SocketGrader
     slot: Slot | None = None  # among the ranks of a real MPI
 
     def __init__(self, zygote: Zygote, cells: list, folder: str, limits: sandbox.Limits | None = None):
@@ -163,7 +166,8 @@ class RemoteSession(Session):
         return run
 
     def in_processes(self, call: RankCall) -> Simulation:
-        team, desks = self.team(call.p), [None] * call.p
+        team = self.team(call.p)
+        desks: list[Desk | None] = [None] * call.p
         for member in team[1:]:
             member.forbid(self.forbidden)
             member.start_check(self.left)
@@ -171,7 +175,7 @@ class RemoteSession(Session):
 
         def rank(comm):
             desk = desks[comm.rank] = Desk(comm)
-            parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.stage)
+            parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.harness)
             return team[comm.rank].timed(["rank", call.name], parts, None, objects=False)
 
         left, watches = self.left, [member.stopwatch() for member in team]
@@ -179,7 +183,7 @@ class RemoteSession(Session):
             return simulate(rank, call.p, **call.machine)
         except CommError as error:
             self.close()  # every rank stands in the middle of something
-            raise explained(call.p, error, [desk or Desk(None) for desk in desks]) from None
+            raise explained(call.p, error, desks) from None
         finally:
             # One rank runs at a time: what each of them stood in line for a processor, all of them did.
             wall = watches[0].wall()
@@ -190,8 +194,9 @@ class RemoteSession(Session):
         kept = self.runs.setdefault(call.name, [])
         if sum(call.p == other.p for other in kept) < EACH:
             results, left = copied((results, call.arguments), {})  # what the check makes of them is its own
-            parts = (call.name, call.p, call.stage, call.kwargs, given, results, left, self.grader.sent)
-            kept.append(RecordedRun(*parts))
+            kept.append(
+                RecordedRun(call.name, call.p, call.harness, call.kwargs, given, results, left, self.grader.sent)
+            )
 
     def team(self, p: int) -> list["RemoteSession"]:
         """This worker and p - 1 others with the same cells: a process for each rank."""

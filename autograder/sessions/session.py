@@ -116,14 +116,15 @@ class Session:
         args_for: Callable[[int], tuple],
         kwargs: dict | None = None,
         *,
-        stage: str | None = None,
+        harness: str | None = None,
         **machine: float,
     ) -> Ranks:
         """Call `name(*args_for(rank), comm, **kwargs)` on each of `p` ranks; `machine` is alpha, beta, gamma, seed.
 
-        With a `stage` (see `inside.stages`) that gets the arguments, and calls the function with what it makes of them.
+        With a `harness` (see `inside.harnesses`) that gets the arguments, and calls the function with what it makes of
+        them.
         """
-        call = RankCall(name, p, [tuple(args_for(rank)) for rank in range(p)], kwargs or {}, stage, machine)
+        call = RankCall(name, p, [tuple(args_for(rank)) for rank in range(p)], kwargs or {}, harness, machine)
         self.grader.sent = call.shown(self.grader)
         if self.left <= 0:
             raise self.timeout()

@@ -88,7 +88,8 @@ def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: st
         namespaces.end_with_parent()
         sock.close()
         if slot:
-            mpi_rank.join(descriptors[1], *slot, keep=descriptors[0])
+            rank, size = slot
+            mpi_rank.join(descriptors[1], rank, size, keep=descriptors[0])
         sandbox.enter(limits, folder, walls)
         worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace())
         warm_up(worker)

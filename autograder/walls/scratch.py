@@ -16,7 +16,7 @@ from .sandbox import SPARE_UIDS
 try:
     import fcntl
 except ImportError:  # Windows: nothing is held there, and nothing removed
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 PREFIX = "hpcdl-grade-"
 AGE = 60.0  # seconds that a folder is left alone: its maker may be about to take the lock

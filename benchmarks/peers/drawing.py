@@ -1,12 +1,15 @@
 """matplotlib's own two ways of drawing a picture again: its axes cleared, or made anew."""
 
 import io
+from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from hpcdl.widgets.kit.style import STYLE
+
+RC: Any = STYLE  # matplotlib's own type lists its 300 keys one by one
 
 
 class Cleared:
@@ -17,7 +20,7 @@ class Cleared:
         self.figure, self.axes = _like(picture.figure, picture.axes)
 
     def render(self, state: dict) -> None:
-        with matplotlib.rc_context(STYLE):
+        with matplotlib.rc_context(RC):
             for axes in self.figure.axes:
                 axes.clear()
             for text in list(self.figure.texts):
@@ -32,14 +35,15 @@ class Anew:
         self.draw, self.figure, self.axes = picture.draw, picture.figure, picture.axes
 
     def render(self, state: dict) -> None:
-        with matplotlib.rc_context(STYLE):
+        with matplotlib.rc_context(RC):
             figure, axes = _like(self.figure, self.axes)
             _write(figure, self.draw(state, axes))
 
 
 def _like(figure: Figure, axes):
     """A new figure of that size with axes of those names, places and projections."""
-    new = Figure(figsize=figure.get_size_inches())
+    width, height = figure.get_size_inches()
+    new = Figure(figsize=(width, height))
     FigureCanvasAgg(new)
     add = lambda old: new.add_axes(old.get_position().bounds, projection=old.name)  # noqa: E731 - used twice, below
     return new, {name: add(old) for name, old in axes.items()} if isinstance(axes, dict) else add(axes)

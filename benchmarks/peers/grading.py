@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,8 +82,8 @@ class Peer:
     """`grade(student)` returns the seconds of one submission and its score."""
 
     name: str
-    grade: object
-    close: object = lambda: None
+    grade: Callable[[str], tuple[float, float]]
+    close: Callable[[], object] = lambda: None
 
 
 def notebook(wrong: bool, tests: bool = False) -> str:
@@ -102,7 +103,7 @@ def notebook(wrong: bool, tests: bool = False) -> str:
 
 
 def _cell(name: str, source: str, metadata: dict) -> dict:
-    code = {"cell_type": "code", "outputs": [], "execution_count": None}
+    code: dict[str, object] = {"cell_type": "code", "outputs": [], "execution_count": None}
     return {**code, "id": name.replace("_", "-"), "source": source, "metadata": metadata}
 
 
@@ -118,22 +119,26 @@ class Server:
             text=True,
             env=environment(python),
         )
+        questions, answers = self.process.stdin, self.process.stdout
+        assert questions is not None
+        assert answers is not None  # both are pipes
+        self.questions, self.answers = questions, answers
         self.wait_for("ready")
 
     def wait_for(self, word: str) -> list[str]:
-        for line in self.process.stdout:
+        for line in self.answers:
             if line.startswith(word):
                 return line.split()[1:]
         raise AbsentError(f"it ended with exit code {self.process.wait()}")
 
     def grade(self, student: str) -> tuple[float, float]:
-        self.process.stdin.write(student + "\n")
-        self.process.stdin.flush()
+        self.questions.write(student + "\n")
+        self.questions.flush()
         seconds, score = self.wait_for("graded")
         return float(seconds), float(score)
 
     def close(self) -> None:
-        self.process.stdin.close()
+        self.questions.close()
         self.process.wait()
 
 

@@ -14,7 +14,7 @@ _LIBRARIES = (
     str(Path(__file__).parents[1]),
     "<frozen",
 )
-_ENTRY = str(Path(__file__).with_name("engine.py"))
+_ENTRY = str(Path(__file__).with_name("engine") / "__init__.py")  # `call` there calls the user's function
 SHOWN = 6  # groups of ranks, and lines of a stack: one screen
 
 

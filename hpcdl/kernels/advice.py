@@ -1,4 +1,5 @@
 """How to get Triton: one sentence for everyone who misses it."""
 
-INSTALL_TRITON = "pip install 'triton>=3.6,<3.10' (on Linux)"
+TRITON = "'triton>=3.6,<3.10'"  # as in pyproject.toml
+INSTALL_TRITON = f"pip install {TRITON} (on Linux)"
 NO_TRITON = f"This needs Triton, which this Python lacks: {INSTALL_TRITON}."

@@ -19,7 +19,8 @@ def variant(weights, biases, X, Y, output=slope, hidden=slope):
     """Mean gradients `(dC/dW, dC/db)` with other factors in place of σ'(z) in the last and in the hidden layers."""
     zs, activations = run(weights, biases, X)
     delta = (activations[-1] - Y) * output(zs[-1])
-    weight_grads, bias_grads = [], []
+    weight_grads: list[torch.Tensor] = []
+    bias_grads: list[torch.Tensor] = []
     for i in range(len(weights) - 1, -1, -1):
         weight_grads.insert(0, delta.T @ activations[i] / len(X))
         bias_grads.insert(0, delta.mean(dim=0))

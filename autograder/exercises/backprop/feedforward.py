@@ -31,7 +31,6 @@ def two_lists_from_layer_to_layer(student, rng):
 def forward_mistakes(weights, biases, zs, activations, i):
     """Values of z in layer i that known mistakes give."""
     W, a, z = weights[i], activations[i], zs[i]
-    raw = zs[i - 1] if i else None
     mistakes = {
         "The bias is missing: z = W a + b.": z - biases[i],
         "This is a = σ(z): zs takes z as it is before σ.": activations[i + 1],
@@ -47,7 +46,7 @@ def forward_mistakes(weights, biases, zs, activations, i):
             )
     if i:
         mistakes["This layer was fed with z of the layer before: feed it a = σ(z)."] = functional.linear(
-            raw, W, biases[i]
+            zs[i - 1], W, biases[i]
         )
     if i and len(activations[0]) == W.shape[1]:
         mistakes["Every layer was fed with the input x: feed it the activations of the layer before it."] = (

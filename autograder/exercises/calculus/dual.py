@@ -1,6 +1,7 @@
 """Dual numbers: a value with its slope. Oracle: autograd along the direction of the slopes."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -119,7 +120,7 @@ def quotients(student, rng):
 def powers(student, rng):
     "Powers: x ** n for any number n, and c ** x."
     for n in (3, 0.5, -2):
-        mistakes = {
+        mistakes: dict[str, Callable] = {
             "The chain rule: multiply by x', the slope that x brings along.": lambda x, y, u, v, n=n: n * x ** (n - 1),
             "The exponent goes down by one: n x^(n-1) x'.": lambda x, y, u, v, n=n: n * x**n * u,
             "The factor n is missing: n x^(n-1) x'.": lambda x, y, u, v, n=n: x ** (n - 1) * u,

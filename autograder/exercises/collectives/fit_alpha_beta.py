@@ -13,8 +13,10 @@ exercise = Exercise("fit_alpha_beta", points=10, minutes=10)
 SIZES = tuple(4.0 * 8**k for k in range(9))  # 4 B to 64 MiB
 REPEATS = 9
 
+Times = tuple[torch.Tensor, torch.Tensor]  # bytes, seconds
 
-def measurements(alpha: float, beta: float, rng, noise: float = 0.0, slow: float = 0.0):
+
+def measurements(alpha: float, beta: float, rng, noise: float = 0.0, slow: float = 0.0) -> Times:
     """`(nbytes, seconds)` in a random order: each size nine times, up to `noise` too slow, a share `slow` held up."""
     nbytes = torch.tensor(SIZES, dtype=torch.float64).repeat(REPEATS)
     seconds = (alpha + nbytes * beta) * (1 + noise * torch.rand(len(nbytes), generator=rng, dtype=torch.float64))

@@ -35,7 +35,7 @@ def any_nodes(student, rng):
 def one_leader_per_node(student, rng):
     "Only one rank of each node talks to other nodes."
     for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
-        talking = {}
+        talking: dict[int, set[int]] = {}  # node -> its ranks that do
         run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node})
         for event in sends(run):
             if event.rank // per_node != event.peer // per_node:

@@ -1,14 +1,14 @@
 """Calls that several exercises make alike: a convolution of random images, and one that leaves them alone."""
 
 from autograder import checks
-from autograder.exercises.convolution.drawing import images
+from autograder.exercises.convolution.drawing import Sizes, images
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.drawing import F64
 
 STRIDES = tuple({"stride": stride, "padding": padding} for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 2), (3, 1)))
 
 
-def check_convolution(function, rng, sizes, name: str, dtype=F64, **options):
+def check_convolution(function, rng, sizes: Sizes, name: str, dtype=F64, **options):
     """The student's convolution of random images of these sizes, (n, c, h, w, k, r, s), against torch's."""
     x, w = images(rng, *sizes, dtype=dtype)
     got = function(x.clone(), w.clone(), **options)

@@ -73,7 +73,7 @@ def fouriers_spectra(student, rng):
     check_cost(student, "fft", (*SQUARE, *OTHERS))
 
 
-ORDERS = (
+ORDERS: tuple[tuple[str, tuple[int, ...], dict[str, int], tuple[str, ...]], ...] = (
     ("VGG conv3_2", (1, 256, 56, 56, 256, 3, 3), {"padding": 1}, ("winograd_4x4", "fft", "winograd_2x2", "direct")),
     ("a 1x1 layer", (1, 64, 32, 32, 64, 1, 1), {}, ("direct", "fft")),
     ("a 13x13 layer", (1, 64, 64, 64, 64, 13, 13), {}, ("fft", "direct")),
@@ -87,5 +87,7 @@ def predicts_the_order(student, rng):
         problem = student.Problem(*sizes, **options)
         got = {algorithm: student.conv_cost(algorithm, problem)[0] for algorithm in order}
         checks.equal(
-            sorted(order, key=got.get), list(order), name=f"{layer}, from the fewest multiplications to the most"
+            sorted(order, key=got.__getitem__),
+            list(order),
+            name=f"{layer}, from the fewest multiplications to the most",
         )

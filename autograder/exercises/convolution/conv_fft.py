@@ -6,7 +6,7 @@ from torch.nn import functional
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called, check_leaves_alone
-from autograder.exercises.convolution.drawing import images
+from autograder.exercises.convolution.drawing import Sizes, images
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import output
 from autograder.exercises.convolution.outputs import check_output
@@ -15,7 +15,7 @@ from autograder.exercises.drawing import F64
 exercise = Exercise("conv_fft", points=15, minutes=12, **OWN)
 
 
-def check_fft(student, rng, sizes, dtype=F64, **options):
+def check_fft(student, rng, sizes: Sizes, dtype=F64, **options):
     x, w = images(rng, *sizes, dtype=dtype)
     got = student.conv_fft(x.clone(), w.clone(), **options)
     if type(got) is torch.Tensor and got.is_complex():

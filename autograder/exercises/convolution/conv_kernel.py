@@ -35,7 +35,7 @@ def check_kernel(student, rng, sizes, stride: int = 1, padding: int = 0) -> None
 
 def blocks(x, w, stride: int, padding: int) -> dict:
     """What a kernel gives that takes only some blocks of the sum over (c, r, s), or writes in another order."""
-    flat, cols = w.flatten(1), columns(x, *w.shape[2:], stride, padding)
+    flat, cols = w.flatten(1), columns(x, w.shape[2], w.shape[3], stride, padding)
     right = conv(x, w, stride, padding)
     shape, last_axis = (
         right.shape,

@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called, check_leaves_alone
-from autograder.exercises.convolution.drawing import images
+from autograder.exercises.convolution.drawing import Sizes, images
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.convolution.outputs import check_output
@@ -15,7 +15,7 @@ from autograder.exercises.drawing import F64
 exercise = Exercise("conv_winograd", points=10, minutes=15, uses=("winograd_matrices",), **OWN)
 
 
-def check_winograd(student, rng, sizes, dtype=F64, **options):
+def check_winograd(student, rng, sizes: Sizes, dtype=F64, **options):
     x, w = images(rng, *sizes, dtype=dtype)
     got = student.conv_winograd(x.clone(), w.clone(), **options)
     check_output(got, x, w, name=called("conv_winograd", options), extra=scattered(x, w, **options))

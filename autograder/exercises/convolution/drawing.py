@@ -10,6 +10,9 @@ def whole(rng, *shape) -> torch.Tensor:
     return torch.randint(1, 10, shape, generator=rng).to(F64)
 
 
-def images(rng, n, c, h, w, k, r, s, dtype=F64):
+Sizes = tuple[int, int, int, int, int, int, int]  # n, c, h, w, k, r, s
+
+
+def images(rng, n: int, c: int, h: int, w: int, k: int, r: int, s: int, dtype=F64):
     """Random x (n, c, h, w) and w (k, c, r, s)."""
     return normal(rng, n, c, h, w, dtype=dtype), normal(rng, k, c, r, s, dtype=dtype)

@@ -1,10 +1,14 @@
 """What the answers of several exercises may not call."""
 
+from autograder.authoring import Rules
 from autograder.inside.forbidden import CONVOLUTION
 
 LIBRARIES = (*CONVOLUTION, "hpcdl.conv", "scipy.signal", "scipy.ndimage")
-OWN = {"forbid": LIBRARIES, "instead": "Here you write what that function does: the formula, a product, a transform."}
-COLUMNS = {
+OWN: Rules = {
+    "forbid": LIBRARIES,
+    "instead": "Here you write what that function does: the formula, a product, a transform.",
+}
+COLUMNS: Rules = {
     "forbid": (*LIBRARIES, "aten::im2col", "aten::col2im"),
     "instead": "Here you write what that function does: copy what each place of the window sees, R S slices of x.",
 }

@@ -1,5 +1,7 @@
 """Whether an answer is the convolution of images with filters; known mistakes are named by what they give."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
@@ -73,7 +75,7 @@ def wrong_values(x, w, stride: int, padding: int) -> dict:
 
 
 def border_mistakes(x, w, stride: int, padding: int) -> dict:
-    mistakes = {}
+    mistakes: dict[str, Callable[..., torch.Tensor]] = {}
     if padding:
         for mode, sentence in (
             ("circular", "The window meets the other side of the image beyond the border: padding is zeros."),

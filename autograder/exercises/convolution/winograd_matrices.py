@@ -63,7 +63,8 @@ def check_identity(matrices, m: int, r: int) -> None:
     """Both sides are linear in g and in d: equal on all unit vectors is equal everywhere."""
     a = m + r - 1
     pairs = [(k, j) for k in range(r) for j in range(a)]
-    got = {pair: by_matrices(*matrices, unit(r, pair[0]), unit(a, pair[1])) for pair in pairs}
+    A_T, G, B_T = matrices
+    got = {pair: by_matrices(A_T, G, B_T, unit(r, pair[0]), unit(a, pair[1])) for pair in pairs}
     right = {(k, j): [int(j == i + k) for i in range(m)] for k, j in pairs}
     named = {
         "It computes the convolution with a flipped filter: y_i = Σ g_k d_(i + k) is wanted.": {
@@ -75,10 +76,10 @@ def check_identity(matrices, m: int, r: int) -> None:
     }
     sentence = next((sentence for sentence, value in named.items() if value == got), "")
     k, j = next((pair for pair in pairs if got[pair] != right[pair]), (0, 0))
+    setting = f"F({m}, {r}) with g = {unit(r, k)} and d = {unit(a, j)}"
     checks.that(
         got == right,
-        f"{sentence} F({m}, {r}) with g = {unit(r, k)} and d = {unit(a, j)}: A^T[(G g) ⊙ (B^T d)] is not the "
-        "convolution.".lstrip(),
+        f"{sentence} {setting}: A^T[(G g) ⊙ (B^T d)] is not the convolution.".lstrip(),
         got=", ".join(map(str, got[k, j])),
         expected=", ".join(map(str, right[k, j])),
         why="y_i = Σ_k g_k d_(i + k). Both sides are linear, so unit vectors decide it.",

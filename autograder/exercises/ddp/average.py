@@ -12,7 +12,7 @@ exercise = Exercise("average_gradients", points=10, minutes=10, uses=("ring_all_
 SHAPES = ((3, 4), (4,), (2, 3, 2))
 
 
-def averaged(student, sizes: tuple[int, ...], rng, empty: bool = False):
+def averaged(student, sizes: tuple[int, ...], rng):
     """A run on gradients of their own; by rank the tensors given, and what they were."""
     given = [[torch.randn(shape, generator=rng) * (n > 0) for shape in SHAPES] for n in sizes]
     before = [[grad.clone() for grad in grads] for grads in given]

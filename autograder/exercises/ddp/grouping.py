@@ -6,7 +6,8 @@ from hpcdl.nn.awkward import MODELS
 
 def grouped(sizes: list[int], cap: int) -> list[list[int]]:
     """Indices of tensors of so many bytes in buckets: in reverse, each as full as `cap` lets it be."""
-    groups, filled = [], cap + 1
+    groups: list[list[int]] = []
+    filled = cap + 1
     for i in reversed(range(len(sizes))):
         if filled + sizes[i] > cap:
             groups.append([])

@@ -5,7 +5,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
-from autograder.exercises.ddp.training import LR, agree, batches_for, names_of, weights_of
+from autograder.exercises.ddp.training import LR, agree, batches_for, described, names_of, weights_of
 from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise(
@@ -16,14 +16,13 @@ exercise = Exercise(
 def overlapped(student, name: str, weights, batches, cap: int, seconds: float = 0.0, **machine):
     """A run of the student's class; `weights` by rank, as ranks may begin with their own."""
     parts = lambda rank: (name, weights[rank], batches[rank], LR, cap, seconds)  # noqa: E731
-    return student.ranks("OverlappedDDP", len(batches), parts, stage="hooks", **machine)
+    return student.ranks("OverlappedDDP", len(batches), parts, harness="hooks", **machine)
 
 
 def wrapped_trains(student, name: str, sizes, rng, steps: int = 1, cap: int = 100, batches=None) -> None:
     weights, batches = weights_of(name, rng), batches or batches_for(sizes, steps, rng)
     run = overlapped(student, name, [weights] * len(sizes), batches, cap)
-    kind = MODELS[name].__doc__.partition(":")[0].rstrip(".").lower()
-    setting = f"{len(sizes)} ranks with {', '.join(map(str, sizes))} samples ({kind}), cap_bytes = {cap}"
+    setting = f"{len(sizes)} ranks with {', '.join(map(str, sizes))} samples ({described(name)}), cap_bytes = {cap}"
     agree(run, name, weights, batches, setting)
 
 

@@ -7,9 +7,8 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
-from autograder.exercises.ddp.training import LR, agree, batches_for, weights_of
-from autograder.inside.stages import network
-from hpcdl.nn.awkward import MODELS
+from autograder.exercises.ddp.training import LR, agree, batches_for, described, weights_of
+from autograder.inside.harnesses import network
 
 exercise = Exercise("train_step", points=20, minutes=15, uses=("average_gradients", "make_buckets"))
 
@@ -20,13 +19,12 @@ def train(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY):
     """A run of the student's step on equal replicas; also the weights at the start and the ranks' batches."""
     weights, batches = weights_of(name, rng), batches_for(sizes, steps, rng)
     parts = lambda rank: (name, weights, batches[rank], LR, cap)  # noqa: E731
-    return student.ranks("train_step", len(sizes), parts, stage="steps"), weights, batches
+    return student.ranks("train_step", len(sizes), parts, harness="steps"), weights, batches
 
 
 def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY) -> None:
     run, weights, batches = train(student, name, sizes, rng, steps, cap)
-    kind = MODELS[name].__doc__.partition(":")[0].rstrip(".").lower()
-    setting = f"{len(sizes)} rank{'s' * (len(sizes) > 1)} with {', '.join(map(str, sizes))} samples ({kind})"
+    setting = f"{len(sizes)} rank{'s' * (len(sizes) > 1)} with {', '.join(map(str, sizes))} samples ({described(name)})"
     agree(run, name, weights, batches, setting)
 
 
@@ -70,7 +68,7 @@ def unused(student, rng):
     weights, batches = weights_of("routed", rng), batches_for((4, 4, 4), 1, rng)
     for rank, sign in ((0, -1), (1, 1)):  # rank 0 uses one expert, rank 1 the other, rank 2 both
         batches[rank][0][0][:, 0] = sign * batches[rank][0][0][:, 0].abs()
-    run = student.ranks("train_step", 3, lambda rank: ("routed", weights, batches[rank], LR, 90), stage="steps")
+    run = student.ranks("train_step", 3, lambda rank: ("routed", weights, batches[rank], LR, 90), harness="steps")
     agree(run, "routed", weights, batches, "3 ranks that use different layers")
 
 

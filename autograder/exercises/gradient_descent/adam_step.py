@@ -17,7 +17,8 @@ exercise = Exercise("adam_step", points=15, minutes=12, functions=("momentum_ste
 
 def torch_sgd(w0, gradients, lr, momentum=0.0, nesterov=False):
     """The path of torch.optim.SGD over given gradients."""
-    w, buffers, path = w0.clone(), [None], [w0]
+    w, path = w0.clone(), [w0]
+    buffers: list[torch.Tensor | None] = [None]
     settings = {"lr": lr, "momentum": momentum, "nesterov": nesterov}
     for g in gradients:
         torch_sgd_update([w], [g], buffers, weight_decay=0.0, dampening=0.0, maximize=False, foreach=False, **settings)
@@ -170,8 +171,9 @@ def adam_equals_torch(student, rng):
 def steps_change_nothing_else(student, rng):
     "Both steps return new values and leave their arguments alone."
     w, g, v = normal(rng, 3), normal(rng, 3), normal(rng, 3)
-    state = {"t": 2, "m": normal(rng, 3), "v": normal(rng, 3) ** 2}
-    before = [t.clone() for t in (w, g, v)], {k: x.clone() if k != "t" else x for k, x in state.items()}
+    moments = {"m": normal(rng, 3), "v": normal(rng, 3) ** 2}
+    state = {"t": 2, **moments}
+    before = [t.clone() for t in (w, g, v)], {"t": 2} | {k: x.clone() for k, x in moments.items()}
     student.momentum_step(w, g, v, 0.1, 0.9)
     for value, old, name in zip((w, g, v), before[0], "wgv", strict=True):
         checks.unchanged(value, old, name=name)

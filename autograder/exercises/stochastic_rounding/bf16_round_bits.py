@@ -24,11 +24,10 @@ def ask_bits(student, x, rand16, expected, *, why: str = "", mistakes=None) -> N
     name = "bf16_round_bits(x, rand16)"
     wrapped = "Return the numbers, not their codes: end with .to(torch.int16).view(torch.bfloat16)."
     checks.that(type(got) is not torch.Tensor or got.is_floating_point(), f"{name} holds integers. {wrapped}", got=got)
-    named = {sentence: from_code(value).float() for sentence, value in (mistakes or {}).items()}
     if type(got) is torch.Tensor and got.dtype == torch.bfloat16:
-        got = got.float()
-        exact(got, from_code(expected).double(), x, name=name, why=why, mistakes=named)
-    else:
+        named = {sentence: from_code(value).float() for sentence, value in (mistakes or {}).items()}
+        exact(got.float(), from_code(expected).double(), x, name=name, why=why, mistakes=named)
+    else:  # the type is wrong, and no mistake is named: at bfloat16's tolerance right values look like wrong ones
         checks.close(got, from_code(expected), name=name, why=why)
 
 

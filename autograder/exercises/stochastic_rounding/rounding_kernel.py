@@ -32,7 +32,7 @@ def kernel_mistakes(x, seed: int) -> dict:
     """Results as float32, by the mistake that they show."""
     c, i = code(x), torch.arange(len(x))
     halves, words = numbered_bits(seed, len(x) + 8), formats.philox(seed, range(len(x))).astype("int64")
-    wrong = {
+    wrong: dict[str, int | torch.Tensor] = {
         "This cuts off without adding random bits.": 0,
         "This rounds half up: add the random bits in place of 0x8000.": 0x8000,
         "The halves are swapped: even elements take the low half of their word, odd ones the high half.": halves[i ^ 1],

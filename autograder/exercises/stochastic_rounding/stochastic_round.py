@@ -48,9 +48,13 @@ def grid_of_odds(x, fmt, parts: int = PARTS):
 @exercise.check(points=6)
 def up_where_u_is_below_p(student, rng):
     "Up where u < p with p = (x − ⌊x⌋)/ε, down elsewhere, each element by its own u."
-    x, fmt = torch.tensor([0.25, 0.25, 0.25, 0.25]), Fixed(4, 1)  # p = 1/2
-    ask_stochastic(
-        student, x, fmt, torch.tensor([0.0, 0.49, 0.51, 0.99]), why="p = (0.25 − 0)/0.5 = 0.5 for each of these."
+    x = torch.tensor([0.25, 0.25, 0.25, 0.25])
+    ask_stochastic(  # p = 1/2
+        student,
+        x,
+        Fixed(4, 1),
+        torch.tensor([0.0, 0.49, 0.51, 0.99]),
+        why="p = (0.25 − 0)/0.5 = 0.5 for each of these.",
     )
     for fmt in (*FIXED, BF16, FP8_E4M3):
         x = between(rng, fmt, 80).abs()

@@ -196,7 +196,7 @@ def test_forged_operations_are_the_students_own_error(remote, call):
         running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
 
 
-def test_a_stage_builds_the_model_where_the_students_code_runs(session):
+def test_a_harness_builds_the_model_where_the_students_code_runs(session):
     code = """
 import torch
 
@@ -209,7 +209,7 @@ def train_step(model, batch, lr, comm, cap_bytes):
     weights = [torch.randn(param.shape) for param in Tied().parameters()]
     batches = [[torch.zeros(2, 4), torch.zeros(2)], [torch.zeros(3, 4), torch.zeros(3)]]
     running = start(session, code)
-    run = running.student.ranks("train_step", 2, lambda _: ("tied", weights, batches, 0.5, 64), stage="steps")
+    run = running.student.ranks("train_step", 2, lambda _: ("tied", weights, batches, 0.5, 64), harness="steps")
     for rank, (after, returned) in enumerate(run.results):
         assert returned == [("Tied", 2, 64), ("Tied", 3, 64)]
         for got, before in zip(after, weights, strict=True):
@@ -217,10 +217,12 @@ def train_step(model, batch, lr, comm, cap_bytes):
     assert running.last_call() == "rank 0 of 2: train_step(model, batch, lr, comm, cap_bytes)"
 
 
-def test_on_a_stage_too_what_a_rank_raises_names_the_line(session):
+def test_in_a_harness_too_what_a_rank_raises_names_the_line(session):
     code = "def train_step(model, batch, lr, comm, cap_bytes):\n    return model.no_such_layer\n"
     weights = [torch.zeros(param.shape) for param in Tied().parameters()]
     batch = [[torch.zeros(1, 4), torch.zeros(1)]]
     with pytest.raises(StudentError, match="no_such_layer") as error:
-        start(session, code).student.ranks("train_step", 2, lambda _: ("tied", weights, batch, 1.0, 64), stage="steps")
+        start(session, code).student.ranks(
+            "train_step", 2, lambda _: ("tied", weights, batch, 1.0, 64), harness="steps"
+        )
     assert (error.value.type, error.value.line) == ("AttributeError", 2)

@@ -4,7 +4,7 @@ import pytest
 
 from hpcdl.training import low_precision_runs
 
-pytestmark = pytest.mark.labs
+pytestmark = pytest.mark.labs("stochastic_rounding")
 
 
 def test_the_file_has_every_setting_with_every_epoch():

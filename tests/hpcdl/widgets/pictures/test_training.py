@@ -13,7 +13,7 @@ from hpcdl.widgets.pictures import training_scaling
 from hpcdl.widgets.pictures.training import TrainingFigure, bars, draw, fresh, least, smooth, take
 from hpcdl.widgets.pictures.training_dashboard import Dashboard, short
 
-pytestmark = pytest.mark.labs
+pytestmark = pytest.mark.labs("ddp")
 
 SPANS = [("load", 0, 0.001), ("forward", 0.001, 0.003), ("backward", 0.003, 0.008), ("bucket 0", 0.005, 0.009)]
 LIVE = [["loss", "accuracy", "rate"], ["timeline"] * 3]

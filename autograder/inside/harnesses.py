@@ -1,11 +1,14 @@
 """What a student's function needs and no message can carry: a network. It is built beside the function, from values.
 
-A stage is called as one of the ranks, `stage(function, *args, comm)`, in the process of the student's code: it makes
-the network, calls the function and returns plain values. It holds nothing that is expected; `shown` is how feedback
-writes the call of the function.
+A harness is called as one of the ranks, `harness(function, *args, comm)`, in the process of the student's code: it
+makes the network, calls the function and returns plain values. It holds nothing that is expected; `shown` is how
+feedback writes the call of the function.
 
-    student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), stage="steps")
+    student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -44,6 +47,12 @@ def hooks(wrap, name: str, weights: list, batches: list, lr: float, cap_bytes: i
     return [param.detach() for param in model.parameters()], [param.grad for param in model.parameters()]
 
 
-steps.shown = ("model", "batch", "lr", "comm", "cap_bytes")
-hooks.shown = ("model", "comm", "cap_bytes")
-STAGES = {"steps": steps, "hooks": hooks}
+class Harness(NamedTuple):
+    run: Callable
+    shown: tuple[str, ...]
+
+
+HARNESSES = {
+    "steps": Harness(steps, ("model", "batch", "lr", "comm", "cap_bytes")),
+    "hooks": Harness(hooks, ("model", "comm", "cap_bytes")),
+}

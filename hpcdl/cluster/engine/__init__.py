@@ -23,12 +23,10 @@ _published = 0
 
 def main() -> None:
     """Be an engine until the kernel ends."""
-    # `python -m` runs this file as __main__; runs find their state in the module of this name.
-    import hpcdl.cluster.engine as engine
-
+    global _watcher
     lifeline.hold()
-    engine._watcher = Watcher()
-    engine._watcher.install()
+    _watcher = Watcher()
+    _watcher.install()
     from ipyparallel.engine.app import main as engine_main
 
     engine_main()
@@ -127,7 +125,3 @@ def publish(value: Any) -> None:
 
     _published += 1
     publish_data({_published: cloudpickle.dumps((time.perf_counter() - _started, value))})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,103 @@
+"""What goes wrong with DistributedDataParallel is said with the rank, the value and what to do; nothing stays."""
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+from hpcdl.comm import CommError, RankError, simulate
+from hpcdl.ddp import DistributedDataParallel
+
+
+def run_ranks(p, body, model=lambda comm: nn.Linear(3, 2)):
+    return simulate(lambda comm: body(DistributedDataParallel(model(comm), comm), comm), p)
+
+
+def test_a_model_that_differs_is_named_on_every_rank():
+    said = []
+
+    def rank(comm):
+        sizes = (4, 5 if comm.rank == 2 else 7, 2)
+        with pytest.raises(ValueError, match="rank 2 has another model") as caught:
+            DistributedDataParallel(nn.Sequential(nn.Linear(*sizes[:2]), nn.Linear(*sizes[1:])), comm)
+        said.append(str(caught.value))
+
+    simulate(rank, 4)
+    assert said == [said[0]] * 4
+    assert "0.weight (5, 4) float32 in place of 0.weight (7, 4) float32; build the same" in said[0]
+
+
+def test_a_layer_frozen_on_one_rank_alone_is_named():
+    def model(comm):
+        return nn.Linear(3, 2).requires_grad_(comm.rank != 1)
+
+    with pytest.raises(RankError, match=r"rank 1 has another model .* weight \(2, 3\) float32 frozen in place of"):
+        run_ranks(2, lambda ddp, comm: None, model)
+
+
+def test_a_nan_loss_of_one_rank_is_seen_by_all():
+    def body(ddp, comm):
+        ddp(torch.ones(2, 3)).sum().backward()
+        return ddp.synchronize(float("nan") if comm.rank == 1 else 1.0)
+
+    assert all(loss != loss for loss in run_ranks(3, body).results)
+
+
+def test_a_step_without_a_single_sample_is_an_error():
+    with pytest.raises(RankError, match="no rank has a sample"):
+        run_ranks(2, lambda ddp, comm: ddp.synchronize())
+
+
+@pytest.mark.parametrize("overlap", [True, False], ids=["overlapped", "bucketed"])
+def test_a_second_backward_before_synchronize_is_an_error(overlap):
+    def rank(comm):
+        ddp = DistributedDataParallel(nn.Linear(3, 2), comm, overlap=overlap)
+        for loss in [ddp(torch.ones(2, 3)).sum() for _ in range(2)]:
+            loss.backward()
+
+    with pytest.raises(RankError, match="second backward came before synchronize"):
+        simulate(rank, 2)
+
+
+def test_a_forward_past_the_wrapper_is_an_error():
+    with pytest.raises(RankError, match="call the wrapper, not its module"):
+        run_ranks(1, lambda ddp, comm: ddp.module(torch.ones(2, 3)).sum().backward())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"all_reduce": "star"}, "all_reduce is 'star'.*ring"), ({"bucket_mb": 0}, "bucket_mb is 0; a bucket holds more")],
+)
+def test_a_wrong_option_is_refused(options, said):
+    with pytest.raises(RankError, match=said):
+        simulate(lambda comm: DistributedDataParallel(nn.Linear(1, 1), comm, **options), 1)
+
+
+def test_a_rank_that_raises_in_the_background_raises_in_synchronize():
+    def broken(x, comm):
+        raise CommError("the link is down")
+
+    def rank(comm):
+        ddp = DistributedDataParallel(nn.Linear(3, 2), comm, all_reduce=broken)
+        ddp(torch.ones(2, 3)).sum().backward()
+        ddp.synchronize()
+
+    with pytest.raises(CommError, match="the link is down"):
+        simulate(rank, 2)
+
+
+def test_nothing_listens_when_the_wrapper_is_gone():
+    def rank(comm):
+        net = nn.Linear(3, 2)
+        gc.disable()  # reference counts alone must do
+        try:
+            ddp = DistributedDataParallel(net, comm)
+            ddp(torch.ones(2, 3)).sum().backward()
+            ddp.synchronize()
+            del ddp
+            return len(net.weight._post_accumulate_grad_hooks or ())
+        finally:
+            gc.enable()
+
+    assert simulate(rank, 2).results == [0, 0]
