@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from hpcdl.cost.timeline import Orders, PerChunk, Timeline, per_chunk, split_backward
+from hpcdl.cost.timeline import Orders, PerChunk, Timeline, per_chunk
 
 # -- closed forms -----------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class _Step(NamedTuple):
     seconds: float
     sends: int | None  # microbatch k: k slots further
     message: float
-    apart: float = 0.0  # of a B: seconds of W, if it is not an op of its own
+    weight: float = 0.0  # of a B: seconds of W, if it is not an op of its own
     allows: int | None = None  # of a B: the slot of its W
 
 
@@ -143,22 +143,22 @@ def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list
     free = [0.0] * len(orders)
     waiting: dict[int, int] = {}  # slot to the stage that waits for it
     ready = deque(range(len(orders)))
-    splits = [split_backward(order) for order in orders]
+    apart = _weights_apart(orders, steps, len(came))
     while ready:
         stage = ready.popleft()
-        order, split, now = orders[stage], splits[stage], free[stage]
+        order, now = orders[stage], free[stage]
         for n in range(len(starts[stage]), len(order)):
             op, k, chunk = order[n]
-            needs, duration, sends, message, apart, allows = steps[stage, op, chunk]
+            needs, duration, sends, message, weight, allows = steps[stage, op, chunk]
             arrival = came[needs + k]
             if arrival is None:
                 waiting[needs + k] = stage
                 break
             start = max(now, arrival)
             now = start + duration
-            if op == "B":
-                if (k, chunk) not in split:
-                    now += apart
+            if allows is not None:
+                if not apart[allows + k]:
+                    now += weight
                 came[allows + k] = now
             starts[stage].append(start)
             ends[stage].append(now)
@@ -176,6 +176,16 @@ def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list
             f"which never comes; some stage has it too late or not at all"
         )
     return starts, ends
+
+
+def _weights_apart(orders, steps, slots: int) -> bytearray:
+    """1 in the slot of each W that is an op of its own; a set of a million such would keep the collector busy."""
+    apart = bytearray(slots)
+    for stage, order in enumerate(orders):
+        for op, k, chunk in order:
+            if op == "W":
+                apart[steps[stage, op, chunk].needs + k] = 1
+    return apart
 
 
 def _looped(orders) -> list[tuple[int, int]]:
@@ -198,7 +208,7 @@ def _check(orders, steps) -> None:
             twice = next(op for n, op in enumerate(order) if op in order[:n])
             raise ValueError(f"orders[{stage}] has {tuple(twice)} twice; a stage does each op once")
         for op, k, chunk in order:
-            if (stage, op, chunk) not in steps or k < 0:
+            if k < 0 or (stage, op, chunk) not in steps:
                 raise ValueError(
                     f"orders[{stage}] has {(op, k, chunk)}; an op is F, B or W of a microbatch from 0 and a chunk that "
                     f"`parts` gives to this stage"

@@ -22,6 +22,7 @@ to its W. For m >= p (`zb_h2` and `zb_v`: m >= 2p - 1), and W no longer than F a
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -32,6 +33,8 @@ class Op(NamedTuple):
     microbatch: int
     chunk: int = 0
 
+
+_op = lru_cache(1 << 16)(Op)  # all stages do the same ops: to make each once is faster, and takes less memory
 
 Order = list[Op]
 Turn = tuple[int, int] | None  # microbatch and chunk; None: this turn stays empty
@@ -135,19 +138,19 @@ def _order(
 
     With a `delay`, B and W are apart, and W stays that many passes behind; `last_delay` when no forward turn is left.
     """
-    order = [Op("F", *turn) for turn in forwards[:warmup] if turn]
+    order = [_op("F", *turn) for turn in forwards[:warmup] if turn]
     waiting: Order = []
     behind = delay  # passes by which W stays behind B; None: they are one
     for n, turn in enumerate(backwards, start=warmup):
         if n >= len(forwards) and last_delay is not None:
             behind = last_delay
         if turn:
-            order.append(Op("B", *turn))
-            waiting.append(Op("W", *turn))
+            order.append(_op("B", *turn))
+            waiting.append(_op("W", *turn))
         if behind is not None and len(waiting) > behind:
             order.append(waiting.pop(0))
         if n < len(forwards) and (turn := forwards[n]):
-            order.append(Op("F", *turn))
+            order.append(_op("F", *turn))
     return order if delay is None else order + waiting
 
 

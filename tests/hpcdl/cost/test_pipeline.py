@@ -232,7 +232,7 @@ def test_no_other_cut_into_stages_is_better_balanced(layers, data):
     assert limits == sorted(set(limits))
 
 
-@pytest.mark.parametrize("name", ["one_f_one_b", "zb_h1"])
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_256_stages_and_1024_microbatches_take_less_than_10_seconds(name):
     begin = time.process_time()  # of this process: others may use the machine
     timeline = played(name, 256, 1024, 1.0, 1.0, 1.0)
