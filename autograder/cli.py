@@ -1,7 +1,7 @@
 """The command line: `autograder grade` a folder, `autograder check` one notebook, `autograder selfcheck` a lab."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(outputs.app, name="export")
 console = Console(highlight=False)
+WEAK = " --allow-weak grades all the same, as for students whom you trust with your account."
 
 SecretFile = Annotated[
     Path | None,
@@ -61,9 +62,10 @@ def grade(
     """Grade every submission in a folder; what an earlier run had done is kept.
 
     Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
-    4: this system offers weak isolation only.
+    4: this system offers weak isolation only, or its walls have a hole: they are tried before the first submission.
     """
     from autograder.grading import batch, grades, layouts, seeds, store
+    from autograder.sessions.canaries import WallError
     from autograder.walls import sandbox
 
     only, todo = lab_named(lab), layouts.submissions(submissions)
@@ -71,15 +73,14 @@ def grade(
         console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
         raise typer.Exit(1)
     if sandbox.tier() == "weak" and not allow_weak:
-        console.print(f"Nothing was graded: {sandbox.words()}. `autograder doctor` says what is missing here;")
-        console.print("--allow-weak grades all the same, as for students whom you trust with your account.")
-        raise typer.Exit(4)
+        refuse_weak(sandbox.words())
     done, kept = [], store.Store(out / ".cache")
     try:
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
             secret = seeds.course_secret(out, secret_file)
-            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi):
+            every = batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi, allow_weak)
+            for submission, result in every:
                 done.append((submission, result))
                 bar.update(task, advance=1, description=escape(result.student[:30]))
             results = grades.newest_of_each(done)
@@ -87,6 +88,8 @@ def grade(
     except store.BusyError as error:
         console.print(f"{error}.", markup=False)
         raise typer.Exit(3) from None
+    except WallError as error:
+        refuse_weak(str(error))
     console.print(summary(results))
     console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
 
@@ -102,13 +105,17 @@ def grade_one(
 ) -> None:
     """Grade one notebook into one result file: the same input gives the same grades, whenever and wherever it runs.
 
-    Exit code 0: the file is written, with a grade or the reason why there is none.
+    Exit code 0: the file is written, with a grade or the reason why there is none; 4: the walls have a hole.
     """
     from autograder.grading import batch, layouts, seeds, store
+    from autograder.sessions.canaries import WallError
 
     todo = [layouts.Submission(student or submission.stem, submission)]
     secret = seeds.course_secret(out.parent, secret_file)
-    ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
+    try:
+        ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
+    except WallError as error:
+        refuse_weak(str(error), "")
     store.write_json(result, out)
     console.print(summary([result]))
 
@@ -124,7 +131,7 @@ def check(
 
     from . import feedback
 
-    ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab))
+    ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab), allow_weak=True)
     result = for_student(result)
     if result.status == "ungradable":
         console.print(f"{escape(str(file))} cannot be graded: {escape(result.message)}.")
@@ -169,12 +176,12 @@ def doctor() -> None:
     """Say how students' code is walled in here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
     from autograder.walls import sandbox
 
-    from . import doctor as attacks
+    from . import doctor as walls
 
     console.print(f"Isolation: {sandbox.words()}.")
-    for need, there in attacks.needs().items():
+    for need, there in walls.needs().items():
         console.print(f"{'✓' if there else '✗'} {need}", markup=False)
-    findings = [*attacks.attack(), attacks.from_a_rank()]
+    findings = walls.attack()
     for finding in findings:
         console.print(f"{'✓' if finding.held else '✗'} {finding.title}: {finding.said}", markup=False)
     raise typer.Exit(0 if all(finding.held for finding in findings) else 1)
@@ -237,6 +244,14 @@ def release(
         console.print(f"{error}.", markup=False)
         raise typer.Exit(2) from None
     console.print(f"Wrote {', '.join(path.name for path in paths)} in {out}.", markup=False, soft_wrap=True)
+
+
+def refuse_weak(reason: str, way_out: str = WEAK) -> NoReturn:
+    """Exit code 4: what students would be graded behind is no wall."""
+    console.print(
+        f"Nothing was graded: {reason}. `autograder doctor` says more.{way_out}", markup=False, soft_wrap=True
+    )
+    raise typer.Exit(4)
 
 
 def progress() -> Progress:
