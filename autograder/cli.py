@@ -11,10 +11,12 @@ from rich.table import Table
 
 from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
 from hpcdl import machine
+from hpcdl.commands import Commands, end
 
 from . import exercises
 
 app = typer.Typer(
+    cls=Commands,
     help="Checks and grades the labs of hpcdl.",
     no_args_is_help=True,
     add_completion=False,
@@ -164,8 +166,7 @@ def replay(
         with Zygote() as zygote:
             before, now = replaying.replay(report, submission, exercise, zygote)
     except (replaying.ReplayError, UngradableError) as error:
-        console.print(f"{error}.", markup=False)
-        raise typer.Exit(2) from None
+        end(str(error))
     console.print(feedback.text(now), markup=False)
     console.print(f"In the report: {before.points:g} points; now: {now.points:g}.")
     raise typer.Exit(0 if before.points == now.points else 1)
@@ -192,12 +193,17 @@ def selfcheck(
     slugs: Annotated[list[str] | None, typer.Argument(help="Labs to prove (default: all).")] = None,
 ) -> None:
     """Prove a lab's checks: the reference has 100, blank 0, and each known mistake loses exactly its points."""
+    from autograder.authors import build
     from autograder.grading.selfcheck import selfcheck as findings
     from autograder.walls.zygote import Zygote
 
+    slugs = slugs or list(exercises.LABS)
+    for slug in slugs:
+        lab_named(slug)
+        build.source_path(slug)
     failed = 0
     with Zygote() as zygote:
-        for slug in slugs or exercises.LABS:
+        for slug in slugs:
             console.rule(escape(lab_named(slug).title))
             for finding in findings(slug, zygote):
                 failed += bool(finding.problems)
@@ -216,11 +222,7 @@ def new(
     """Begin a lab in a clone of the course: write its three files, with one complete exercise to change into yours."""
     from autograder.authors import new as making
 
-    try:
-        paths = making.write(slug, number, title)
-    except making.NewLabError as error:
-        console.print(f"{error}.", markup=False, soft_wrap=True)
-        raise typer.Exit(2) from None
+    paths = making.write(slug, number, title)
     root = making.PACKAGE.parent
     console.print(f"Wrote {', '.join(str(path.relative_to(root)) for path in paths)}.", markup=False, soft_wrap=True)
     console.print(f"Next: python -m autograder.authors.build, then autograder selfcheck {slug}.", markup=False)
@@ -231,18 +233,14 @@ def release(
     out: Annotated[Path, typer.Option(file_okay=False, help="The folder to write.")],
     lab: Annotated[list[str] | None, typer.Option(help="A lab, by number or slug; may be given again.")] = None,
     all_labs: Annotated[bool, typer.Option("--all", help="Every lab.")] = False,
-    requirement: Annotated[str, typer.Option(help="What students install: a version, a URL, a wheel.")] = "",
+    requirement: Annotated[str, typer.Option(help="What students install: a URL, a wheel file, a version.")] = "",
 ) -> None:
     """Write what students get: notebooks without solutions, requirements, README, rules for coding assistants."""
     from autograder.authors import release as releasing
 
     if all_labs == bool(lab):
         raise typer.BadParameter("say which labs: --lab 04 (a number or a slug), or --all")
-    try:
-        paths = releasing.write(releasing.chosen(lab or []), out, requirement)
-    except (FileExistsError, FileNotFoundError) as error:
-        console.print(f"{error}.", markup=False)
-        raise typer.Exit(2) from None
+    paths = releasing.write(releasing.chosen(lab or []), out, releasing.installable(requirement))
     console.print(f"Wrote {', '.join(path.name for path in paths)} in {out}.", markup=False, soft_wrap=True)
 
 

@@ -4,6 +4,8 @@ import concurrent.futures as futures
 import contextlib
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -76,12 +78,26 @@ def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[Graded]
     context = multiprocessing.get_context("spawn")
     slug = only.slug if only else None
     with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi, allow_weak)) as pool:
-        pending = {pool.submit(_in_lane, submission): submission for submission in todo}
+        with _without_interrupts():  # the processes start here
+            pending = {pool.submit(_in_lane, submission): submission for submission in todo}
         try:
             for done in futures.as_completed(pending):
                 yield pending[done], done.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C is for this process alone: what it starts here ignores it, and says nothing while it begins."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Lane:
@@ -147,6 +163,7 @@ def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool, allow_w
     namespaces.end_with_parent()
     if not multiprocessing.parent_process().is_alive():
         os._exit(1)  # it was killed while this process began: nobody would end it
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # at once, and without a word: the grader says it
     lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi, allow_weak)
     try:
         _here.lane = lane.__enter__()
