@@ -1,7 +1,7 @@
 """The command line: `autograder grade` a folder, `autograder check` one notebook, `autograder selfcheck` a lab."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -11,10 +11,12 @@ from rich.table import Table
 
 from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
 from hpcdl import machine
+from hpcdl.commands import Commands, end
 
 from . import exercises
 
 app = typer.Typer(
+    cls=Commands,
     help="Checks and grades the labs of hpcdl.",
     no_args_is_help=True,
     add_completion=False,
@@ -22,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(outputs.app, name="export")
 console = Console(highlight=False)
+WEAK = " --allow-weak grades all the same, as for students whom you trust with your account."
 
 SecretFile = Annotated[
     Path | None,
@@ -61,9 +64,10 @@ def grade(
     """Grade every submission in a folder; what an earlier run had done is kept.
 
     Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
-    4: this system offers weak isolation only.
+    4: this system offers weak isolation only, or its walls have a hole: they are tried before the first submission.
     """
     from autograder.grading import batch, grades, layouts, seeds, store
+    from autograder.sessions.canaries import WallError
     from autograder.walls import sandbox
 
     only, todo = lab_named(lab), layouts.submissions(submissions)
@@ -71,15 +75,14 @@ def grade(
         console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
         raise typer.Exit(1)
     if sandbox.tier() == "weak" and not allow_weak:
-        console.print(f"Nothing was graded: {sandbox.words()}. `autograder doctor` says what is missing here;")
-        console.print("--allow-weak grades all the same, as for students whom you trust with your account.")
-        raise typer.Exit(4)
+        refuse_weak(sandbox.words())
     done, kept = [], store.Store(out / ".cache")
     try:
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
             secret = seeds.course_secret(out, secret_file)
-            for submission, result in batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi):
+            every = batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi, allow_weak)
+            for submission, result in every:
                 done.append((submission, result))
                 bar.update(task, advance=1, description=escape(result.student[:30]))
             results = grades.newest_of_each(done)
@@ -87,6 +90,8 @@ def grade(
     except store.BusyError as error:
         console.print(f"{error}.", markup=False)
         raise typer.Exit(3) from None
+    except WallError as error:
+        refuse_weak(str(error))
     console.print(summary(results))
     console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
 
@@ -102,13 +107,17 @@ def grade_one(
 ) -> None:
     """Grade one notebook into one result file: the same input gives the same grades, whenever and wherever it runs.
 
-    Exit code 0: the file is written, with a grade or the reason why there is none.
+    Exit code 0: the file is written, with a grade or the reason why there is none; 4: the walls have a hole.
     """
     from autograder.grading import batch, layouts, seeds, store
+    from autograder.sessions.canaries import WallError
 
     todo = [layouts.Submission(student or submission.stem, submission)]
     secret = seeds.course_secret(out.parent, secret_file)
-    ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
+    try:
+        ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
+    except WallError as error:
+        refuse_weak(str(error), "")
     store.write_json(result, out)
     console.print(summary([result]))
 
@@ -124,7 +133,7 @@ def check(
 
     from . import feedback
 
-    ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab))
+    ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab), allow_weak=True)
     result = for_student(result)
     if result.status == "ungradable":
         console.print(f"{escape(str(file))} cannot be graded: {escape(result.message)}.")
@@ -157,8 +166,7 @@ def replay(
         with Zygote() as zygote:
             before, now = replaying.replay(report, submission, exercise, zygote)
     except (replaying.ReplayError, UngradableError) as error:
-        console.print(f"{error}.", markup=False)
-        raise typer.Exit(2) from None
+        end(str(error))
     console.print(feedback.text(now), markup=False)
     console.print(f"In the report: {before.points:g} points; now: {now.points:g}.")
     raise typer.Exit(0 if before.points == now.points else 1)
@@ -169,12 +177,12 @@ def doctor() -> None:
     """Say how students' code is walled in here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
     from autograder.walls import sandbox
 
-    from . import doctor as attacks
+    from . import doctor as walls
 
     console.print(f"Isolation: {sandbox.words()}.")
-    for need, there in attacks.needs().items():
+    for need, there in walls.needs().items():
         console.print(f"{'✓' if there else '✗'} {need}", markup=False)
-    findings = [*attacks.attack(), attacks.from_a_rank()]
+    findings = walls.attack()
     for finding in findings:
         console.print(f"{'✓' if finding.held else '✗'} {finding.title}: {finding.said}", markup=False)
     raise typer.Exit(0 if all(finding.held for finding in findings) else 1)
@@ -185,12 +193,17 @@ def selfcheck(
     slugs: Annotated[list[str] | None, typer.Argument(help="Labs to prove (default: all).")] = None,
 ) -> None:
     """Prove a lab's checks: the reference has 100, blank 0, and each known mistake loses exactly its points."""
+    from autograder.authors import build
     from autograder.grading.selfcheck import selfcheck as findings
     from autograder.walls.zygote import Zygote
 
+    slugs = slugs or list(exercises.LABS)
+    for slug in slugs:
+        lab_named(slug)
+        build.source_path(slug)
     failed = 0
     with Zygote() as zygote:
-        for slug in slugs or exercises.LABS:
+        for slug in slugs:
             console.rule(escape(lab_named(slug).title))
             for finding in findings(slug, zygote):
                 failed += bool(finding.problems)
@@ -209,11 +222,7 @@ def new(
     """Begin a lab in a clone of the course: write its three files, with one complete exercise to change into yours."""
     from autograder.authors import new as making
 
-    try:
-        paths = making.write(slug, number, title)
-    except making.NewLabError as error:
-        console.print(f"{error}.", markup=False, soft_wrap=True)
-        raise typer.Exit(2) from None
+    paths = making.write(slug, number, title)
     root = making.PACKAGE.parent
     console.print(f"Wrote {', '.join(str(path.relative_to(root)) for path in paths)}.", markup=False, soft_wrap=True)
     console.print(f"Next: python -m autograder.authors.build, then autograder selfcheck {slug}.", markup=False)
@@ -224,19 +233,23 @@ def release(
     out: Annotated[Path, typer.Option(file_okay=False, help="The folder to write.")],
     lab: Annotated[list[str] | None, typer.Option(help="A lab, by number or slug; may be given again.")] = None,
     all_labs: Annotated[bool, typer.Option("--all", help="Every lab.")] = False,
-    requirement: Annotated[str, typer.Option(help="What students install: a version, a URL, a wheel.")] = "",
+    requirement: Annotated[str, typer.Option(help="What students install: a URL, a wheel file, a version.")] = "",
 ) -> None:
     """Write what students get: notebooks without solutions, requirements, README, rules for coding assistants."""
     from autograder.authors import release as releasing
 
     if all_labs == bool(lab):
         raise typer.BadParameter("say which labs: --lab 04 (a number or a slug), or --all")
-    try:
-        paths = releasing.write(releasing.chosen(lab or []), out, requirement)
-    except (FileExistsError, FileNotFoundError) as error:
-        console.print(f"{error}.", markup=False)
-        raise typer.Exit(2) from None
+    paths = releasing.write(releasing.chosen(lab or []), out, releasing.installable(requirement))
     console.print(f"Wrote {', '.join(path.name for path in paths)} in {out}.", markup=False, soft_wrap=True)
+
+
+def refuse_weak(reason: str, way_out: str = WEAK) -> NoReturn:
+    """Exit code 4: what students would be graded behind is no wall."""
+    console.print(
+        f"Nothing was graded: {reason}. `autograder doctor` says more.{way_out}", markup=False, soft_wrap=True
+    )
+    raise typer.Exit(4)
 
 
 def progress() -> Progress:

@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 import hpcdl
+from hpcdl import labs
+from hpcdl.commands import Commands, end
 from hpcdl.training.program import train
 
 app = typer.Typer(
+    cls=Commands,
     help="hpcdl: high-performance deep learning, live in a notebook.",
     no_args_is_help=True,
     add_completion=False,
@@ -35,36 +38,38 @@ def main(
     """One place to start: open the labs, check the machine."""
 
 
-def labs_folder() -> Path:
-    """The folder of notebooks: `labs` here, or beside the package in a checkout; without one, exit with advice."""
-    for folder in (Path.cwd() / "labs", Path.cwd(), Path(hpcdl.__file__).resolve().parent.parent / "labs"):
-        if list(folder.glob("[0-9][0-9]_*.ipynb")):
-            return folder
-    typer.echo(
-        "No labs here: no folder `labs` with notebooks. Run this inside a clone of the course's repository.", err=True
-    )
-    raise typer.Exit(2)
+def labs_folder(wanted: Path | None) -> Path:
+    """The folder to open: `wanted` with the labs that it lacks, or one that is there, or a new `labs` here."""
+    here = labs.found(Path.cwd())
+    if wanted is None and here:
+        return here
+    folder = wanted or Path.cwd() / "labs"
+    if new := labs.bring(folder):
+        typer.echo(f"Wrote {', '.join(path.name for path in new)} in {folder}.")
+    return folder.resolve()
 
 
 def _notebook(folder: Path, lab: str) -> str:
     """The notebook whose number or slug is `lab`; exits naming the labs there are."""
-    names = sorted(path.name for path in folder.glob("[0-9][0-9]_*.ipynb"))
+    names = [path.name for path in labs.notebooks(folder)]
     for name in names:
         number, slug = name.removesuffix(".ipynb").split("_", 1)
-        if lab == slug or (lab.isdigit() and int(lab) == int(number)):
+        if lab == slug or (lab.isdecimal() and int(lab) == int(number)):
             return name
-    typer.echo(f"There is no lab {lab!r}; the labs are {', '.join(n.removesuffix('.ipynb') for n in names)}.", err=True)
-    raise typer.Exit(2)
+    end(f"there is no lab {lab!r}; the labs are {', '.join(n.removesuffix('.ipynb') for n in names)}")
 
 
 @app.command()
 def lab(
     name: Annotated[str | None, typer.Argument(help="Open this lab: its number or its slug.")] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
-    port: Annotated[int, typer.Option(help="The port to try first.")] = 8888,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to try first.")] = 8888,
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where your labs are, or shall be (default: labs, here).")
+    ] = None,
 ) -> None:
-    """Open JupyterLab at the labs."""
-    folder = labs_folder()
+    """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps what is there."""
+    folder = labs_folder(folder)
     command = [
         *(sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"),
         f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
@@ -111,8 +116,7 @@ def cluster(
     try:
         findings = trial.try_cluster(n, profile)
     except (ClusterError, ValueError) as error:
-        typer.echo(f"{error}", err=True)
-        raise typer.Exit(1) from None
+        end(str(error).rstrip("."), 1)
     typer.echo(json.dumps(findings, indent=2) if as_json else trial.describe(findings))
 
 
@@ -139,8 +143,7 @@ def submit(
             task = bar.add_task("running the notebook")
             found = submit.examine(notebook, run, lambda done, total: bar.update(task, completed=done, total=total))
     except submit.SubmissionError as error:
-        typer.echo(f"{error}.", err=True)
-        raise typer.Exit(2) from None
+        end(str(error))
     for line in submit.say(found):
         typer.echo(line)
     if not (found.ready or anyway):
@@ -164,10 +167,7 @@ def bench(
     """
     root = Path(hpcdl.__file__).resolve().parent.parent
     if not (root / "benchmarks" / "harness").is_dir():
-        typer.echo(
-            "No benchmarks here: they are not installed with hpcdl. Run this in a clone of the repository.", err=True
-        )
-        raise typer.Exit(2)
+        end("no benchmarks here: they are not installed with hpcdl; run this in a clone of the repository")
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "benchmarks", *filter(None, [name]), *context.args]
     raise typer.Exit(subprocess.call(command, env={**os.environ, "PYTHONPATH": path}))

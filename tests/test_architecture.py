@@ -19,7 +19,7 @@ LEVELS = [
     {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},
-    {"hpcdl.files", "hpcdl.lazy", "hpcdl.machine"},
+    {"hpcdl.commands", "hpcdl.files", "hpcdl.labs", "hpcdl.lazy", "hpcdl.machine"},
 ]
 LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}
 
@@ -148,7 +148,7 @@ ROOMS = {
     "authors": "authoring exercises",
     "bank": "authoring authors checks exercises",
     "grading": "authoring authors boundary inside walls checks sessions exercises bank results feedback",
-    "outputs": "authoring authors exercises grading api results feedback",
+    "outputs": "authoring authors exercises grading sessions api results feedback",
 }
 
 

@@ -52,9 +52,9 @@ class Block:
 
 def source_path(slug: str) -> Path:
     """The source of the lab `slug`; FileNotFoundError names the labs there are."""
-    found = sorted((LABS_DIR / "source").glob(f"*_{slug}.py"))
-    found = [path for path in found if slug_of(path) == slug]
+    found = [path for path in sources() if slug_of(path) == slug]
     if not found:
+        require_clone()
         known = ", ".join(slug_of(path) for path in sources()) or "none"
         raise FileNotFoundError(f"no source labs/source/NN_{slug}.py; the labs with a source are: {known}")
     return found[0]
@@ -63,6 +63,15 @@ def source_path(slug: str) -> Path:
 def sources() -> list[Path]:
     """The sources of all labs, in the order of the course."""
     return sorted((LABS_DIR / "source").glob("[0-9][0-9]_*.py"))
+
+
+def require_clone() -> None:
+    """FileNotFoundError where the sources of the labs are not beside the package: it is an installed one."""
+    if not (LABS_DIR / "source").is_dir():
+        raise FileNotFoundError(
+            "the sources of the labs are not installed: run this in a clone of the course's repository, with the "
+            "autograder installed from there (pip install -e .)"
+        )
 
 
 def slug_of(path: Path) -> str:
@@ -172,7 +181,7 @@ def _lab(path: Path):
 
 
 def _notebook(path: Path, keep_solutions: bool) -> nbformat.NotebookNode:
-    import jupytext  # an author's tool: students and graders of built notebooks do not need it
+    import jupytext  # graders never build a notebook: they need not wait for it
 
     slug, blocks = slug_of(path), _blocks(path)
     exercise_at = {block.line: name for name, block in _exercise_blocks(path, blocks).items()}
@@ -253,3 +262,5 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except BuildError as error:
         sys.exit(f"build error: {error}")
+    except (FileNotFoundError, ImportError) as error:
+        sys.exit(str(error))

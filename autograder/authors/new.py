@@ -47,6 +47,7 @@ def filled(template: str, words: dict[str, str]) -> str:
 
 def write(slug: str, number: int, title: str) -> list[Path]:
     """Write the lab's files and add it to the list of labs; what is there already is not overwritten."""
+    build.require_clone()
     made, listed = files(slug, number, title), PACKAGE / "exercises" / "__init__.py"
     if there := [path for path in made if path.exists()]:
         raise NewLabError(f"{there[0]} is there already: choose another slug, or remove it")

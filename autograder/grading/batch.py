@@ -4,12 +4,15 @@ import concurrent.futures as futures
 import contextlib
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 
 from autograder import exercises
 from autograder.authoring import Lab
 from autograder.results import LabResult
+from autograder.sessions import canaries
 from autograder.walls import namespaces, sandbox, scratch
 from autograder.walls.zygote import Zygote
 
@@ -28,8 +31,12 @@ def grade_all(
     store: Store | None = None,
     lanes: int = 1,
     mpi: bool = False,
+    allow_weak: bool = False,
 ) -> Iterator[Graded]:
-    """The result of each submission, as it is ready; those that `store` holds come first."""
+    """The result of each submission, as it is ready; those that `store` holds come first.
+
+    Each lane tries its walls before it reads a submission: `WallError` where they have a hole, unless that is allowed.
+    """
     scratch.clear()
     store, rest = store or Store(None), []
     for submission in todo:
@@ -40,9 +47,9 @@ def grade_all(
             rest.append(submission)
     lanes = min(lanes, len(rest))
     if lanes > 1:
-        yield from _in_processes(rest, secret, only, store, lanes, mpi)
+        yield from _in_processes(rest, secret, only, store, lanes, mpi, allow_weak)
     elif rest:
-        with Lane(secret, only, store, mpi) as lane:
+        with Lane(secret, only, store, mpi, allow_weak) as lane:
             for submission in rest:
                 yield submission, lane.grade(submission)
 
@@ -52,25 +59,26 @@ def _machine(mpi: bool) -> str:
     return f"{sandbox.tier()}, {'MPI' if mpi else 'no MPI'}"
 
 
-def _in_processes(todo, secret, only, store, lanes, mpi) -> Iterator[Graded]:
+def _in_processes(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[Graded]:
     crashes = 0
     while todo and crashes < CRASHES:
         try:
-            for submission, result in _pool(todo, secret, only, store, lanes, mpi):
+            for submission, result in _pool(todo, secret, only, store, lanes, mpi, allow_weak):
                 todo = [other for other in todo if other is not submission]
                 yield submission, result
         except BrokenProcessPool:
             crashes += 1
     if todo:
-        yield from grade_all(todo, secret, only, store, mpi=mpi)
+        yield from grade_all(todo, secret, only, store, mpi=mpi, allow_weak=allow_weak)
 
 
-def _pool(todo, secret, only, store, lanes, mpi) -> Iterator[Graded]:
+def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[Graded]:
     # spawn: a lane forked from here could hang in torch, had a tensor operation run here on several threads
     context = multiprocessing.get_context("spawn")
     slug = only.slug if only else None
-    with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi)) as pool:
-        pending = {pool.submit(_in_lane, submission): submission for submission in todo}
+    with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi, allow_weak)) as pool:
+        with _without_interrupts():  # the processes start here
+            pending = {pool.submit(_in_lane, submission): submission for submission in todo}
         try:
             for done in futures.as_completed(pending):
                 yield pending[done], done.result()
@@ -78,13 +86,30 @@ def _pool(todo, secret, only, store, lanes, mpi) -> Iterator[Graded]:
             pool.shutdown(cancel_futures=True)
 
 
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C is for this process alone: what it starts here ignores it, and says nothing while it begins."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Lane:
-    """One zygote and the submissions that go through it, one after another. A context manager."""
+    """One zygote and the submissions that go through it, one after another. A context manager.
+
+    WallError where it is entered and its walls have a hole; with `allow_weak` each result says so instead.
+    """
 
     zygote: Zygote  # from `__enter__` on
 
-    def __init__(self, secret: bytes, only: Lab | None, store: Store, mpi: bool = False):
-        self.secret, self.only, self.store, self.mpi = secret, only, store, mpi
+    def __init__(self, secret: bytes, only: Lab | None, store: Store, mpi: bool = False, allow_weak: bool = False):
+        self.secret, self.only, self.store, self.mpi, self.allow_weak = secret, only, store, mpi, allow_weak
+        self.hole = ""
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -93,10 +118,20 @@ class Lane:
         self.stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)  # many small checks: a thread pool costs more than it gives
         self.zygote = self.stack.enter_context(Zygote())
+        try:
+            canaries.require(self.zygote)
+        except canaries.WallError as error:
+            self.hole = str(error)
+            if not self.allow_weak:
+                self.close()
+                raise
         return self
 
-    def __exit__(self, *_):
+    def close(self) -> None:
         self.stack.close()
+
+    def __exit__(self, *_):
+        self.close()
 
     def grade(self, submission: Submission) -> LabResult:
         """The submission's result; an error of the grader's own costs that submission, not the batch."""
@@ -108,24 +143,35 @@ class Lane:
             result = grade.ungradable(submission, self.only, message)
             self.zygote = self.stack.enter_context(Zygote())
         else:
-            self.store.save(key, result)
+            if not self.hole:
+                self.store.save(key, result)
+        if self.hole:
+            result.isolation = f"weak isolation: {self.hole}"
         return result
 
 
 class _Process:
-    lane: Lane  # from `_open_lane` on
+    lane: Lane  # from `_open_lane` on, unless there is a hole
+    hole: canaries.WallError | None = None  # why there is no lane
 
 
 _here = _Process()  # the lane of this process, where it is one of several
 
 
-def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool) -> None:
+def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool, allow_weak: bool) -> None:
     namespaces.end_with_parent()
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
         os._exit(1)  # it was killed while this process began: nobody would end it
-    _here.lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi).__enter__()
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # at once, and without a word: the grader says it
+    lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi, allow_weak)
+    try:
+        _here.lane = lane.__enter__()
+    except canaries.WallError as error:  # for the first submission to say: here it would end the process
+        _here.hole = error
 
 
 def _in_lane(submission: Submission) -> LabResult:
+    if _here.hole:
+        raise _here.hole
     return _here.lane.grade(submission)

@@ -84,14 +84,14 @@ def junit(folder: Results, out: File = Path("junit.xml"), lab: Lab = None) -> No
 def gradescope(
     lab: Annotated[str, typer.Argument(help="The lab that the assignment is.")],
     out: File = Path("gradescope.zip"),
-    requirement: Annotated[str, typer.Option(help="What pip installs there: a version, or a wheel file.")] = "",
+    requirement: Annotated[str, typer.Option(help="What pip installs there: a wheel file, a URL, a version.")] = "",
 ) -> None:
     """The zip file to upload to Gradescope as the assignment's autograder. It holds a secret: keep it to yourself."""
-    from hpcdl import __version__
+    from autograder.authors import release
 
     from . import gradescope
 
-    gradescope.bundle(_lab(lab), out, requirement or f"hpcdl=={__version__}")
+    gradescope.bundle(_lab(lab), out, release.installable(requirement))
     _said(f"Wrote {out}. Upload it under Configure Autograder.")
 
 

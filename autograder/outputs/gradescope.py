@@ -15,6 +15,7 @@ from pathlib import Path
 from autograder import exercises, feedback
 from autograder.grading.store import write_text
 from autograder.results import CheckResult, LabResult
+from autograder.sessions.canaries import WallError
 
 from .load import bounded, for_student
 
@@ -133,7 +134,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("--lab", required=True, choices=exercises.LABS)
     given = parser.parse_args(arguments)
-    content = results_json(grade(given.root, given.lab))
+    try:
+        content = results_json(grade(given.root, given.lab))
+    except WallError as error:  # the student's result already says that the autograder did not finish
+        sys.exit(f"Nothing was graded: {error}.")
     write_text(given.root / "results" / "results.json", json.dumps(content, indent=1))
 
 

@@ -44,13 +44,21 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
 
 def without(folder: str, secrets: Iterable[str]) -> list[str]:
-    """The paths that together are `folder` without `secrets`: rules only ever allow."""
+    """The paths that together are `folder` without `secrets`, all of them resolved: rules only ever allow.
+
+    A link is passed over: a rule for it would be one for the place where it leads, which has rules of its own if it
+    may be read.
+    """
     inside = [secret for secret in secrets if Path(secret).is_relative_to(folder)]
     if not inside:
         return [folder]
     if folder in inside:
         return []
-    return [path for entry in os.scandir(folder) for path in without(entry.path, inside)]
+    try:
+        entries = [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
+    except OSError:  # who may not list it may not be given it whole
+        return []
+    return [path for entry in entries for path in without(entry, inside)]
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

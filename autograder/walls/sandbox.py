@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from . import landlock, namespaces, syscalls
+from . import aliases, landlock, namespaces, syscalls
 
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 WORDS = {
@@ -28,7 +28,8 @@ WORDS = {
     "weak": "weak isolation: limits only, the code can read files and use the network",
 }
 PACKAGE = Path(__file__).resolve().parents[1]
-SECRETS = (str(PACKAGE), str(PACKAGE.parent / "labs"), str(PACKAGE.parent / "tests"))  # the checks, the bank, solutions
+CLONE = ("labs", "tests", "benchmarks", ".git")  # solutions, beside the package in a clone
+INSTALLED = ("site-packages", "dist-packages")  # what a folder of packages is called
 SYSTEM = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf")
 KERNEL = ("/proc/self/schedstat", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -68,11 +69,28 @@ def spare_uid() -> int:
 
 @cache
 def readable() -> list[str]:
-    """What a worker may read: the system's and Python's libraries without the checks, and hpcdl."""
-    folders = dict.fromkeys((*SYSTEM, sys.base_prefix, sys.prefix, *site.getsitepackages()))
-    found = [path for folder in folders if os.path.isdir(folder) for path in landlock.without(folder, SECRETS)]
-    found += [path for path in folders if os.path.isfile(path)]
-    return [*found, str(PACKAGE.parent / "hpcdl"), *KERNEL]
+    """What a worker may read, links resolved: the system's and Python's libraries without the checks, and hpcdl."""
+    places = dict.fromkeys(map(os.path.realpath, (*SYSTEM, sys.base_prefix, sys.prefix, *packages())))
+    folders = [place for place in places if os.path.isdir(place)]
+    hidden = secrets()
+    hidden += aliases.hard_links(hidden, folders)
+    found = [path for folder in folders for path in landlock.without(folder, hidden)]
+    found += [place for place in places if os.path.isfile(place)]
+    return [*dict.fromkeys(found), str(PACKAGE.parent / "hpcdl"), *KERNEL]
+
+
+def packages() -> list[str]:
+    """Where this Python finds installed packages: its own folders, the user's, and those that a .pth file adds."""
+    return [*site.getsitepackages(), *(path for path in sys.path if Path(path).name in INSTALLED)]
+
+
+def secrets() -> list[str]:
+    """What no worker may read, by every path: this package, its other copies, what a clone holds beside it."""
+    roots = dict.fromkeys([PACKAGE.parent, *(Path(folder).resolve() for folder in packages())])
+    copies = [root / "autograder" for root in roots if (root / "autograder" / "exercises").is_dir()]
+    beside = [PACKAGE.parent / name for name in CLONE if PACKAGE.parent.name not in INSTALLED]
+    table = aliases.mounts()
+    return [path for secret in (*copies, *beside) for path in aliases.shown(os.path.realpath(secret), table)]
 
 
 def enter(limits: Limits, folder: str, walls: str) -> None:

@@ -9,10 +9,11 @@ from autograder.authors import build, release
 from autograder.cli import app
 
 GRADED = [slug for slug in map(build.slug_of, build.sources()) if slug in exercises.LABS]
+WHERE = "hpcdl @ https://example.org/hpcdl-0.1.0-py3-none-any.whl"
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["release", *map(str, arguments)])
+    return CliRunner().invoke(app, ["release", "--requirement", WHERE, *map(str, arguments)])
 
 
 def test_a_lab_is_released_by_its_number(tmp_path):
@@ -25,11 +26,11 @@ def test_a_lab_is_released_by_its_number(tmp_path):
 
 @pytest.fixture(scope="module")
 def everything():
-    return release.bundle(release.chosen([]))
+    return release.bundle(release.chosen([]), WHERE)
 
 
 def test_the_bundle_is_the_same_each_time_and_holds_every_graded_lab(everything):
-    assert everything == release.bundle(release.chosen([]))
+    assert everything == release.bundle(release.chosen([]), WHERE)
     assert len([name for name in everything if name.endswith(".ipynb")]) == len(GRADED)
 
 
@@ -62,3 +63,23 @@ def test_an_unknown_lab_is_named_with_those_there_are(tmp_path):
     ended = run("--lab", "77", "--out", tmp_path)
     assert ended.exit_code == 2
     assert "backprop" in ended.output
+
+
+def test_it_asks_what_students_install_for_no_index_has_the_package(tmp_path):
+    ended = CliRunner().invoke(app, ["release", "--lab", "04", "--out", str(tmp_path / "bundle")])
+    assert ended.exit_code == 2
+    assert "--requirement" in ended.output
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_wheel_is_put_into_the_bundle(tmp_path):
+    wheel = tmp_path / "hpcdl-9-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    assert run("--lab", "04", "--out", tmp_path / "bundle", "--requirement", wheel).exit_code == 0
+    assert (tmp_path / "bundle" / "requirements.txt").read_text() == "./hpcdl-9-py3-none-any.whl\n"
+    assert (tmp_path / "bundle" / wheel.name).read_bytes() == b"wheel"
+
+
+def test_without_sources_the_notebooks_are_those_that_the_package_brings(tmp_path, monkeypatch, everything):
+    monkeypatch.setattr(build, "LABS_DIR", tmp_path)
+    assert release.bundle(release.chosen([]), WHERE) == everything

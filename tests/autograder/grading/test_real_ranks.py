@@ -26,6 +26,7 @@ from autograder.sessions import mpi_team
 from autograder.sessions.mpi_slots import launcher
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import sandbox
+from autograder.walls.zygote import Zygote
 from hpcdl.cluster.launcher import LauncherError
 
 pytestmark = pytest.mark.mpi
@@ -223,13 +224,15 @@ def test_every_canary_finds_a_wall_from_a_rank_too(walls, monkeypatch):
     if walls == "namespaces" and sandbox.tier() != "namespaces":
         pytest.skip(f"this system has the tier {sandbox.tier()}")
     monkeypatch.setattr(sandbox, "tier", lambda: walls)
-    finding = doctor.from_a_rank()
+    with Zygote() as zygote:
+        finding = doctor.from_a_rank(zygote)
     assert (finding.held, finding.said) == (True, "refused, all of it")
 
 
 def test_the_command_repeats_on_real_ranks_unless_it_is_told_not_to(tmp_path, write_notebook, monkeypatch):
     graded = []
     monkeypatch.setattr("autograder.grading.batch.Zygote", contextlib.nullcontext)
+    monkeypatch.setattr("autograder.grading.batch.canaries.require", lambda zygote: None)  # there are no walls to try
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
     monkeypatch.setattr(
         "autograder.grading.grade.grade", lambda *args: graded.append(args[-1]) or LabResult("ada", "pairs", 1.0)

@@ -1,19 +1,22 @@
 """A student's code reaches no file, network or process but its own; and what it needs, it still can use."""
 
+import contextlib
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from autograder import doctor
 from autograder.cli import app
+from autograder.sessions import canaries
 from autograder.sessions.errors import StudentError
 from autograder.sessions.remote import RemoteSession
-from autograder.walls import landlock, sandbox
+from autograder.walls import aliases, landlock, sandbox
 from autograder.walls.zygote import Zygote, ZygoteError
 
 walled = pytest.mark.skipif(sandbox.tier() == "weak", reason=f"no sandbox on this system: {doctor.needs()}")
@@ -58,18 +61,20 @@ def walls(request, monkeypatch):
 
 
 def test_every_canary_of_the_doctor_finds_a_wall(walls):
-    findings = doctor.attack()
+    with Zygote() as zygote:
+        findings = canaries.attack(zygote)
     assert len(findings) > 12
     assert [f"{finding.title}: {finding.said}" for finding in findings if not finding.held] == []
 
 
 def test_the_canaries_find_no_wall_where_there_is_none(monkeypatch):
     monkeypatch.setattr(sandbox, "tier", lambda: "weak")
-    open_doors = {finding.title for finding in doctor.attack() if not finding.held}
+    with Zygote() as zygote:
+        open_doors = {finding.title for finding in canaries.attack(zygote) if not finding.held}
     assert {"read another submission", "list the exercises", "reach a service of this machine", "start a process"} <= (
         open_doors
     )
-    assert not doctor.PLANTED.exists()  # what the canary wrote, since it could, is gone
+    assert not canaries.PLANTED.exists()  # what the canary wrote, since it could, is gone
 
 
 @walled
@@ -158,3 +163,49 @@ def test_a_zygote_that_the_system_refuses_is_an_error_and_not_a_weaker_one(monke
     monkeypatch.setattr("autograder.walls.zygote.PROGRAM", "raise SystemExit(1)")
     with Zygote() as refused, tempfile.TemporaryDirectory() as folder, pytest.raises(ZygoteError):
         RemoteSession(refused, [], folder)
+
+
+def test_a_link_brings_back_nothing_that_is_left_out(tmp_path):
+    (tmp_path / "lib" / "secret").mkdir(parents=True)
+    (tmp_path / "lib" / "open").mkdir()
+    (tmp_path / "lib64").symlink_to("lib")
+    (tmp_path / "lib" / "round").symlink_to(tmp_path)
+    assert landlock.without(str(tmp_path), [str(tmp_path / "lib" / "secret")]) == [str(tmp_path / "lib" / "open")]
+
+
+def test_a_bind_mount_shows_a_secret_in_other_places():
+    table = [
+        aliases.Mount("8:1", "/", "/"),
+        aliases.Mount("8:1", "/venv/lib", "/mnt/whole"),
+        aliases.Mount("8:1", "/venv/lib/secret/deep", "/mnt/part"),
+        aliases.Mount("8:1", "/other", "/mnt/other"),
+        aliases.Mount("8:2", "/venv/lib", "/mnt/another disk"),
+    ]
+    assert aliases.shown("/venv/lib/secret", table) == ["/venv/lib/secret", "/mnt/whole/secret", "/mnt/part"]
+    assert aliases.shown("/mnt/whole/secret", table) == ["/mnt/whole/secret", "/venv/lib/secret", "/mnt/part"]
+    assert aliases.shown("/venv/lib", []) == ["/venv/lib"]
+
+
+def test_a_hard_link_is_a_second_name_of_a_secret_file(tmp_path):
+    for name in ("secret/deep", "cache"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("secret/deep/one.py", "secret/alone.py", "cache/other.py"):
+        (tmp_path / name).touch()
+    os.link(tmp_path / "secret/deep/one.py", tmp_path / "cache/second.py")
+    found = aliases.hard_links([str(tmp_path / "secret")], [str(tmp_path / "cache")])
+    assert found == [str(tmp_path / "cache" / "second.py")]
+    assert landlock.without(str(tmp_path / "cache"), found) == [str(tmp_path / "cache/other.py")]
+
+
+def test_a_hole_in_the_walls_is_found_before_the_first_submission_and_said(tmp_path, write_notebook, monkeypatch):
+    write_notebook("ada.ipynb", "x = 1")
+    hole = canaries.AttackOutcome("read the checks", False, "it can: 4711")
+    monkeypatch.setattr(canaries, "attack", lambda zygote: [hole])
+    monkeypatch.setattr(sandbox, "tier", lambda: "restricted")
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(SimpleNamespace(walls="x")))
+    monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
+    command = ["grade", str(tmp_path / "submissions"), "--out", str(tmp_path / "results")]
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 4
+    assert "a student's code can read the checks" in refused.output
+    assert not (tmp_path / "results" / "grades.csv").exists()

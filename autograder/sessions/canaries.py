@@ -1,0 +1,154 @@
+"""Canaries: what a student's code could do here, tried out in a worker like any other.
+
+Every grader sends them through its own walls before the first submission; `autograder doctor` shows what each found.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.walls import sandbox
+from autograder.walls.zygote import Zygote
+
+from . import mpi_team
+from .errors import StudentError
+from .remote import RemoteSession
+
+# Each function returns what it got hold of; an exception, or nothing, is a wall that holds.
+ATTACKS = """
+import os, signal, socket, stat, subprocess
+
+def read(path):
+    return len(open(path, "rb").read())
+
+def names(path):
+    return sorted(os.listdir(path))
+
+def write(path):
+    with open(path, "w") as file:
+        return file.write("canary")
+
+def connect(port):
+    return str(socket.create_connection(("127.0.0.1", port), timeout=2))
+
+def connect_unix(path):
+    reached = socket.socket(socket.AF_UNIX)
+    reached.connect(path)
+    return path
+
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    return os.waitpid(child, 0)
+
+def run(program):
+    return subprocess.run([program, "-c", ""]).returncode
+
+def connections():
+    found = [number for number in range(128) if is_socket(number)]
+    if len(found) == 1:
+        raise ConnectionError("there is none but the grader's")
+    return found
+
+def is_socket(number):
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
+def signal_to(pid):
+    return os.kill(pid, 0) or "it could"
+"""
+
+CELLS = [("attacks", ATTACKS)]
+PLANTED = Path(sys.prefix, f"hpcdl_canary_{os.getpid()}")
+
+
+class WallError(RuntimeError):
+    """A wall that the report would promise does not hold: what a student's code could do here."""
+
+
+@dataclass(frozen=True)
+class AttackOutcome:
+    """One attack: what it tried, whether the wall held, and what came of it."""
+
+    title: str
+    held: bool
+    said: str
+
+
+def require(zygote: Zygote) -> None:
+    """WallError where a canary gets through the walls of this zygote's workers; of weak ones nothing is promised."""
+    if zygote.walls == "weak":
+        return
+    if broken := [f"{outcome.title} ({outcome.said})" for outcome in attack(zygote) if not outcome.held]:
+        raise WallError(f"the walls ({zygote.walls}) have a hole: a student's code can {'; '.join(broken)}")
+
+
+def attack(zygote: Zygote, mpi: bool = False) -> list[AttackOutcome]:
+    """What came of each attack from a worker of `zygote`. It touches what it makes alone.
+
+    With `mpi` the worker is a rank of a real MPI; LauncherError where there is none.
+    """
+    with contextlib.ExitStack() as stack:
+        target, folder = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))
+        stack.callback(PLANTED.unlink, missing_ok=True)
+        port, address = stack.enter_context(_listening(target))
+        Path(target, "other.ipynb").write_text("another student's submission")
+        session = stack.enter_context(_rank(zygote) if mpi else RemoteSession(zygote, CELLS, folder))
+        return [_finding(session, title, *attempt) for title, attempt in _attempts(target, port, address).items()]
+
+
+def _attempts(target: str, port: int, address: str) -> dict[str, tuple]:
+    """Each attack by what it would do: the function of ATTACKS and its arguments."""
+    return {
+        "read another submission": ("read", str(Path(target, "other.ipynb"))),
+        "list the other submissions": ("names", target),
+        "read the checks": ("read", str(sandbox.PACKAGE / "checks" / "ladder.py")),
+        "list the exercises": ("names", str(sandbox.PACKAGE / "exercises")),
+        "list the home folder": ("names", os.path.expanduser("~")),
+        "read the accounts of this machine": ("read", "/etc/passwd"),
+        "read the grader's environment": ("read", f"/proc/{os.getpid()}/environ"),
+        "write beside another submission": ("write", str(Path(target, "written"))),
+        "write into Python's packages": ("write", str(PLANTED)),
+        "reach a service of this machine": ("connect", port),
+        "reach a service by its socket file": ("connect_unix", address),
+        "find a connection that was left open": ("connections",),
+        "start a process": ("fork",),
+        "run a program": ("run", sys.executable),
+        "signal the grader": ("signal_to", os.getpid()),
+        "signal the zygote": ("signal_to", 1),
+    }
+
+
+@contextlib.contextmanager
+def _rank(zygote: Zygote) -> Iterator[RemoteSession]:
+    with mpi_team.team(zygote, CELLS) as ranks:
+        ranks.start_check(mpi_team.SECONDS)
+        yield ranks.ranks[0]
+
+
+def _finding(session: RemoteSession, title: str, name: str, *args) -> AttackOutcome:
+    session.start_check(10)
+    try:
+        got = getattr(session.student, name)(*args)
+    except StudentError as error:
+        # an attack that never ran has proved nothing
+        return AttackOutcome(title, error.kind == "exception", f"refused ({error.type}: {error.text[:60]})")
+    return AttackOutcome(title, False, f"it can: {str(got)[:60]}")
+
+
+@contextlib.contextmanager
+def _listening(folder: str) -> Iterator[tuple[int, str]]:
+    """A TCP port of this machine and a socket file on which something answers."""
+    address = str(Path(folder, "service"))
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(address)
+        unix.listen()
+        yield tcp.getsockname()[1], address

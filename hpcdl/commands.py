@@ -1,0 +1,84 @@
+"""What every command of `hpcdl` and `autograder` does with an error: one sentence and an exit code, no traceback.
+
+| exit code | what happened |
+|---|---|
+| 2 | an argument, a file or a folder cannot be used, or a package is missing |
+| 70 | a mistake in the program; HPCDL_TRACEBACK=1 shows where |
+| 130 | Ctrl-C |
+"""
+
+import errno
+import os
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+OWN = ("hpcdl", "autograder")
+NEXT = {
+    errno.ENOSPC: "make room there, or choose another folder",
+    errno.EDQUOT: "make room there, or choose another folder",
+    errno.EFBIG: "make room there, or choose another folder",
+    errno.EACCES: "choose another place, or ask its owner for the right",
+    errno.EPERM: "choose another place, or ask its owner for the right",
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOENT: "see whether it is spelt right",
+    errno.EISDIR: "give a file",
+    errno.ENOTDIR: "give a folder",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+class Commands(TyperGroup):
+    """The commands of a program; an error in one of them ends it with a sentence on stderr."""
+
+    def invoke(self, context: Any) -> Any:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            end("Interrupted. What was done is kept where the command keeps its work; run it again to go on", 130)
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if hasattr(error, "show") or os.environ.get("HPCDL_TRACEBACK"):  # a wrong argument says so itself
+                raise
+            end(*explained(error))
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """An error in one sentence, without its end, and the exit code."""
+    if isinstance(error, OSError):
+        return _of_system(error), 2
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return _of_package(error.name), 2
+    if type(error).__module__.partition(".")[0] in OWN:  # the house's own errors are sentences
+        return str(error).rstrip("."), 2
+    said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    return f"The program failed ({said}). With HPCDL_TRACEBACK=1 it shows where: please tell us", 70
+
+
+def _of_system(error: OSError) -> str:
+    if error.errno is None or error.strerror is None:  # raised by the house, with a sentence
+        return str(error).rstrip(".")
+    place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    advice = f"; {NEXT[error.errno]}" if error.errno in NEXT else ""
+    return f"{place}{error.strerror.lower()}{advice}"
+
+
+def _of_package(name: str) -> str:
+    package = name.partition(".")[0]
+    if package in OWN:
+        return f"{name} is not part of an installed package: run this in a clone of the course's repository"
+    return f"this needs the package {package}, which is not installed here: pip install {package}"
+
+
+def printable(text: str) -> str:
+    """The text as a terminal may show it: control characters and bytes that are no text are written out."""
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def end(sentence: str, code: int = 2) -> NoReturn:
+    """Say the sentence on stderr and end with the exit code."""
+    typer.echo(f"{printable(sentence[:1].upper() + sentence[1:])}.", err=True)
+    raise typer.Exit(code) from None

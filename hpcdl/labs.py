@@ -1,0 +1,44 @@
+"""Where the labs are: a clone has them, an installed package brings copies, and a user's folder keeps their work."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+CLONE = PACKAGE.parent / "labs"
+BROUGHT = PACKAGE / "notebooks"  # in an installed package
+
+
+def notebooks(folder: Path) -> list[Path]:
+    """The labs in a folder, in the order of the course."""
+    return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+
+
+def shipped() -> Path:
+    """The folder of notebooks as they are published: the clone's, or what the installed package brings."""
+    return CLONE if notebooks(CLONE) else BROUGHT
+
+
+def found(start: Path) -> Path | None:
+    """The folder of labs that a user in the folder `start` means, where there is one already."""
+    candidates = (start / "labs", start, CLONE)
+    return next((folder for folder in candidates if notebooks(folder)), None)
+
+
+def bring(folder: Path) -> list[Path]:
+    """Copy the labs and their map into `folder`; what is there already is kept, whatever it is. The new files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = (*notebooks(shipped()), shipped() / "README.md")
+    return [folder / source.name for source in sources if _copied(source, folder / source.name)]
+
+
+def _copied(source: Path, target: Path) -> bool:
+    """Whether the file is new: `x` opens only what does not exist, a link included."""
+    content = source.read_bytes()
+    try:
+        with open(target, "xb") as file:
+            file.write(content)
+    except FileExistsError:
+        return False
+    except OSError:
+        target.unlink(missing_ok=True)  # half a file: the disk is full
+        raise
+    return True
