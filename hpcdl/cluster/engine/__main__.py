@@ -5,4 +5,5 @@ A file of its own, since a module that is run is called __main__: runs would fin
 
 from hpcdl.cluster.engine import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ from benchmarks import BENCHMARKS, __main__, load
 from benchmarks.harness import report, results, turns
 from hpcdl.collectives import ALL_REDUCE
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MACHINE = {"processor", "cores", "torch", "load", "time"}
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which would be measured for minutes")
 
