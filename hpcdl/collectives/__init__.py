@@ -1,18 +1,21 @@
-"""All-reduce algorithms written with send and receive alone, on any communicator of `hpcdl.comm`.
+"""Collectives written with send and receive alone, on any communicator of `hpcdl.comm`.
 
-Each is `f(x, comm, weight=1.0) -> None`: it sums `weight * x` over the ranks, where `x` is a contiguous tensor and
-ranks may have different weights, in place, for any number of ranks and elements, in an order that does not change from
-run to run; every rank ends with the same bits. A tensor that cannot be sent raises TypeError or ValueError before the
-first message.
-Their parts are collectives of their own: `broadcast`, `reduce`, `reduce_scatter`, `all_gather`.
+Each all-reduce is `f(x, comm, weight=1.0) -> None`: it sums `weight * x` over the ranks, where `x` is a contiguous
+tensor and ranks may have different weights, in place, for any number of ranks and elements, in an order that does not
+change from run to run; every rank ends with the same bits. A tensor that cannot be sent raises TypeError or ValueError
+before the first message.
+Their parts are collectives of their own: `broadcast`, `reduce`, `reduce_scatter`, `all_gather`. So are `scatter` and
+`gather`, of one rank's chunks, and `all_to_all`, of rows from every rank to every other, equally many or not.
 
 `ALL_REDUCE` has each as the lecture has it: send, receive, add. `FAST` has, under the same names, forms with the same
 result to the bit that ask the machine for its shortest ways: `FAST.get(name, ALL_REDUCE[name])`.
 """
 
 from hpcdl.collectives.all_gather import all_gather
+from hpcdl.collectives.all_to_all import all_to_all
 from hpcdl.collectives.broadcast import broadcast
 from hpcdl.collectives.fast_ring import fast_hierarchical_all_reduce, fast_ring_all_reduce
+from hpcdl.collectives.gather import gather
 from hpcdl.collectives.hierarchical import hierarchical_all_reduce
 from hpcdl.collectives.naive import naive_all_reduce
 from hpcdl.collectives.parameter_server import parameter_server_all_reduce
@@ -21,6 +24,7 @@ from hpcdl.collectives.recursive_doubling import recursive_doubling_all_reduce
 from hpcdl.collectives.reduce import reduce
 from hpcdl.collectives.reduce_scatter import reduce_scatter
 from hpcdl.collectives.ring import ring_all_reduce
+from hpcdl.collectives.scatter import scatter
 from hpcdl.collectives.tree import tree_all_reduce
 
 ALL_REDUCE = {
@@ -42,9 +46,11 @@ __all__ = [
     "ALL_REDUCE",
     "FAST",
     "all_gather",
+    "all_to_all",
     "broadcast",
     "fast_hierarchical_all_reduce",
     "fast_ring_all_reduce",
+    "gather",
     "hierarchical_all_reduce",
     "naive_all_reduce",
     "parameter_server_all_reduce",
@@ -53,5 +59,6 @@ __all__ = [
     "reduce",
     "reduce_scatter",
     "ring_all_reduce",
+    "scatter",
     "tree_all_reduce",
 ]

@@ -11,6 +11,10 @@ To wait for whoever comes first, and to let virtual time pass:
     comm.wait_any(requests) -> index
     comm.accumulate(out, x)                comm.compute(seconds)          comm.clock()
 
+For one vector that all ranks read and write, without locks (HOGWILD!):
+
+    v = shared_tensor(comm, numel, dtype=torch.float32) -> v.read(index), v.add(index, values), v.write(index, values)
+
 For fast forms:
 
     comm.sendrecv_add(x, dest, out, source, scratch, weight=1.0, back=False)
@@ -42,6 +46,13 @@ The contract, kept by every machine:
 - `background()` is a `Background`: it calls `f(comm)` beside the rank's own work, one after the other in the order of
   `start`, in a thread (MPI, gloo), on a stream (NCCL), by a second clock (simulated). Its `comm` has the same ranks,
   and messages only, which meet none of the rank's own. `wait()` returns when all is done, or raises what a call raised.
+- `shared_tensor` is zeros at first; every rank calls it, in the same order. An index is an int, a slice, several ints
+  or None, for all; `read` returns a copy. Nothing locks: each element is read or written by itself, and `add` is a read
+  and then a write of each, so that another rank's write between the two is lost. Over MPI the methods act at once on
+  memory that the ranks, all on one machine, share; `v.tensor` is that memory, for kernels of your own. In the simulated
+  machine reading or writing an element of n bytes takes n gamma seconds and happens at their end; at equal times the
+  run's seed says who is first, and `v.events` has every access in the order in which they happened. There `v.tensor`
+  is the same elements for whoever looks on: no time passes.
 - A wrong argument raises TypeError or ValueError with rank, name, value and rule; a message that does not fit, a lost
   message or a deadlock raises `CommError` (`DeadlockError` is one).
 
@@ -73,5 +84,8 @@ __all__, __getattr__, __dir__ = exports(
         "Event": "tracing",
         "Group": "group",
         "Wrapper": "wrapper",
+        "shared_tensor": "sharing",
+        "SharedTensor": "sharing",
+        "Access": "sharing",
     },
 )

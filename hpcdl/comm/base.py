@@ -6,8 +6,12 @@ A machine subclasses `Communicator` and supplies the operations with a leading u
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from operator import index
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from hpcdl.comm.sharing import SharedTensor
 
 
 class Request:
@@ -239,6 +243,11 @@ class Communicator(ABC):
 
     @abstractmethod
     def _barrier(self) -> None: ...
+
+    def _shared_tensor(self, numel: int, dtype: torch.dtype) -> "SharedTensor":
+        raise NotImplementedError(
+            f"rank {self.rank}: {type(self).__name__} shares no tensors; use MPIComm on one machine, or simulate"
+        )
 
     # -- checks -----------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from hpcdl.comm.base import Communicator, Request
+from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.wrapper import Wrapper
 
 
@@ -17,7 +18,7 @@ class Event(NamedTuple):
     start: float
     end: float
     rank: int
-    op: str  # "send", "recv", "broadcast", "all_reduce", "barrier", "accumulate", "compute"
+    op: str  # "send", "recv", "broadcast", "all_reduce", "barrier", "accumulate", "compute"; "read", "write"
     peer: int  # the other rank; the root of a broadcast; -1 where there is none
     nbytes: int
     tag: int
@@ -171,6 +172,9 @@ class TracingComm(Wrapper):
 
     def _barrier(self):
         self._record("barrier", self.comm._barrier)
+
+    def _shared_tensor(self, numel: int, dtype: torch.dtype) -> SharedTensor:
+        return self.comm._shared_tensor(numel, dtype)  # its accesses are no operations of a communicator
 
     def _record(self, op: str, run: Callable, *args, peer: int = -1, nbytes: int = 0) -> None:
         start = self.clock()

@@ -8,7 +8,7 @@ raise ValueError for p < 1 and for bytes that are no whole number of elements. `
 with n / p and log p.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
@@ -62,6 +62,61 @@ def reduce_scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
     """(p-1) (alpha + m beta + m gamma) with m = ceil(n/p): chunks round the ring, growing."""
     m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
     return (p - 1) * (alpha + m * (beta + gamma))
+
+
+def scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, root=0) -> float:
+    """ceil(log2 p) alpha + about (p-1)/p n beta: halves of the chunks, then halves of those (Chan et al. 2007).
+
+    The longest way from the root to a rank, exactly. Raises ValueError for a `root` that is no rank.
+    """
+    elements = _elements(p, nbytes, itemsize)
+    if not 0 <= root < p:
+        raise ValueError(f"root is {root!r}; ranks are 0 to {p - 1}")
+
+    def size(first: int, last: int) -> int:
+        return itemsize * ((last - first) * (elements // p) + max(0, min(last, elements % p) - first))
+
+    def longest(first: int, last: int, holder: int) -> float:
+        if last - first == 1:
+            return 0.0
+        middle = (first + last + 1) // 2
+        near, far = ((first, middle), (middle, last)) if holder < middle else ((middle, last), (first, middle))
+        return alpha + size(*far) * beta + max(longest(*near, holder), longest(*far, far[0]))
+
+    return longest(0, int(p), root)
+
+
+def gather(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, root=0) -> float:
+    """As `scatter`: the same messages, backwards."""
+    return scatter(p, nbytes, alpha, beta, gamma, itemsize=itemsize, root=root)
+
+
+def all_to_all(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+    """(p-1) (alpha + m beta) with m = ceil(n/p): pairwise exchange of equal shares of each rank's n bytes.
+
+    `itemsize` is the bytes of a row, which stays whole.
+    """
+    return all_gather(p, nbytes, alpha, beta, itemsize=itemsize)
+
+
+def unequal_all_to_all(counts: Sequence[Sequence[int]], alpha, beta, *, itemsize=4, known=True) -> float:
+    """Pairwise exchange of `counts[r][s]` rows of `itemsize` bytes from rank r to rank s, all ranks at once.
+
+    A rank begins a round when it is through with the one before, and a message when both its ranks have begun: who has
+    most to send or receive sets the pace of the others. Without out_counts (`known=False`) the counts go first, 8
+    bytes each. Raises ValueError unless `counts` is p lists of p.
+    """
+    p = len(counts)
+    if any(len(row) != p for row in counts):
+        raise ValueError(f"counts has rows of {[len(row) for row in counts]}; {p} ranks have {p} rows of {p} counts")
+    clocks = [0.0 if known else all_to_all(p, 8 * p, alpha, beta, itemsize=8)] * p
+    for distance in range(1, p):
+        ends = [  # of what each rank sends
+            max(clocks[r], clocks[(r + distance) % p]) + (alpha + itemsize * counts[r][(r + distance) % p] * beta)
+            for r in range(p)
+        ]
+        clocks = [max(ends[r], ends[r - distance]) for r in range(p)]
+    return max(clocks)
 
 
 # -- all-reduce -------------------------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list
 
 
 def _weights_apart(orders, steps, slots: int) -> bytearray:
-    """1 in the slot of each W that is an op of its own; a set of a million such would keep the garbage collector busy."""
+    """1 in the slot of each W that is an op of its own; a set of a million such would keep the collector busy."""
     apart = bytearray(slots)
     for stage, order in enumerate(orders):
         for op, k, chunk in order:

@@ -14,7 +14,9 @@ from hpcdl.comm.base import Background
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.mpi.cells import LONGEST
 from hpcdl.comm.mpi.message import Message, as_bytes, under_way
+from hpcdl.comm.mpi.one_memory import one_memory
 from hpcdl.comm.mpi.point_to_point import PointToPoint
+from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.words import describe, disagreement, size_of
 
 DATATYPES = {  # what all_reduce can add
@@ -71,6 +73,10 @@ class MPIComm(PointToPoint):
     def _barrier(self):
         self._agree(None, "barrier")
         self._collective(self.mpi.Ibarrier(), None, "barrier")
+
+    def _shared_tensor(self, numel: int, dtype: torch.dtype) -> SharedTensor:
+        self._agree(torch.empty(numel, dtype=dtype, device="meta"), "shared_tensor")
+        return one_memory(self, numel, dtype)
 
     def _agree(self, x, op: str, detail: str = "") -> None:
         """Raise CommError on every rank when they have not all come with the same collective."""

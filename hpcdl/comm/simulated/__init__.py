@@ -6,8 +6,9 @@ destination. A port takes one message after the other, in the order in which the
 message need not be busy in the same seconds, since the network holds bytes on their way, and the message is complete
 when both are through with it. So k messages through one port take k times as long, in whatever order ranks post them:
 who sends to both neighbours and receives from both pays 2 alpha on any number of ranks, and a port that waits for its
-other side never holds up a third rank. `accumulate` takes gamma seconds per byte. The machine's own collectives take
-ceil(log2 p) messages, one after the other.
+other side never holds up a third rank. `accumulate` takes gamma seconds per byte, and on a rank of `slow`
+so many times as long, as does `compute`. Tensors that the ranks share are read and written one element at a time
+(`shared_tensor`). The machine's own collectives take ceil(log2 p) messages, one after the other.
 """
 
 from hpcdl.lazy import exports

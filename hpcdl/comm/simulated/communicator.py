@@ -6,8 +6,10 @@ from functools import partial
 import torch
 
 from hpcdl.comm.base import Background, Communicator, Request
+from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.simulated.background import SimulatedBackground
 from hpcdl.comm.simulated.machine import Machine, Message, copy
+from hpcdl.comm.simulated.sharing import SimulatedSharedTensor
 
 
 class SimulatedComm(Communicator):
@@ -16,6 +18,7 @@ class SimulatedComm(Communicator):
     def __init__(self, machine: Machine, rank: int, turn: int | None = None):
         self.machine, self.rank, self.size = machine, rank, machine.p
         self.turn = rank if turn is None else turn
+        self._slowness = machine.slowness[rank]
 
     def clock(self) -> float:
         return self.machine.turns.clocks[self.turn]
@@ -26,14 +29,14 @@ class SimulatedComm(Communicator):
     def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
         start = self.clock()
         super().accumulate(out, x, weight)
-        self.machine.turns.advance(self.turn, self.machine.links.gamma * out.nbytes)
+        self.machine.turns.advance(self.turn, self.machine.links.gamma * out.nbytes * self._slowness)
         self.machine.trace.record(start, self.clock(), self.rank, "accumulate", -1, out.nbytes)
 
     def compute(self, seconds: float) -> None:
         if not seconds >= 0:
             raise ValueError(f"rank {self.rank}: compute: seconds is {seconds!r}; work takes 0 or more seconds")
         start = self.clock()
-        self.machine.turns.advance(self.turn, seconds)
+        self.machine.turns.advance(self.turn, seconds * self._slowness)
         self.machine.trace.record(start, self.clock(), self.rank, "compute")
 
     def _isend(self, op, x, dest, tag):
@@ -55,11 +58,17 @@ class SimulatedComm(Communicator):
         self.machine.collect(self.rank, "broadcast", x, root, partial(_copy_from, root), step)
 
     def _all_reduce(self, x):
-        step = self.machine.links.step(self.size, x.nbytes) + x.nbytes * self.machine.links.gamma
+        slowest = max(self.machine.slowness)
+        step = self.machine.links.step(self.size, x.nbytes) + x.nbytes * self.machine.links.gamma * slowest
         self.machine.collect(self.rank, "all_reduce", x, None, _sum_everywhere, step)
 
     def _barrier(self):
         self.machine.collect(self.rank, "barrier", None, None, lambda _: None, self.machine.links.step(self.size, 0))
+
+    def _shared_tensor(self, numel: int, dtype: torch.dtype) -> SharedTensor:
+        mine, step = torch.zeros(numel, dtype=dtype), self.machine.links.step(self.size, 0)
+        tensor, events = self.machine.collect(self.rank, "shared_tensor", mine, None, lambda all_: (all_[0], []), step)
+        return SimulatedSharedTensor(self, tensor, events, self.machine.links.gamma * self._slowness)
 
 
 def _copy_from(root: int, tensors: list[torch.Tensor]) -> None:

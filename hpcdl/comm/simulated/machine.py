@@ -1,9 +1,9 @@
 """What simulated ranks share: it matches sends with receives and keeps the time."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -43,8 +43,11 @@ class Machine:
     waits for (as `describe` takes it; None while it does not).
     """
 
-    def __init__(self, p: int, links: Links, seed: int):
+    def __init__(self, p: int, links: Links, seed: int, slow: Mapping[int, float] | None = None):
         self.p, self.links = p, links
+        self.slowness = [
+            float((slow or {}).get(rank, 1.0)) for rank in range(p)
+        ]  # each rank's work takes so many times
         self.turns = Turns(p, seed)
         self.trace = Trace()
         self.bytes_sent = [0] * p
@@ -56,6 +59,7 @@ class Machine:
         self.unmatched = defaultdict(deque)  # (source, dest, tag) -> messages that one of the two sides has posted
         self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports are through
         self._collective: dict[int, tuple] = {}  # rank -> (operation, tensor, when) of those that have arrived
+        self._combined: Any = None  # what became of the last one; nobody begins another before all have taken it
 
     def add_turn(self, owner: int, body: Callable[[int], None]) -> int:
         """One more that takes turns, beside rank `owner`; returns its number."""
@@ -179,16 +183,19 @@ class Machine:
     # -- collectives ------------------------------------------------------------------------------------------------
 
     def collect(self, rank: int, op: str, x: torch.Tensor | None, root: int | None, combine: Callable, step: float):
-        """Wait until every rank has come with the same operation; then `combine` their tensors, in rank order."""
+        """Wait until every rank has come with the same operation; then `combine` their tensors, in rank order.
+
+        Returns on every rank what `combine` returned.
+        """
         detail = "" if root is None else f"root={root}"
         self._collective[rank] = (describe(op, (), detail), x, self.turns.clocks[rank])
         self._check_agreement(rank)
         if len(self._collective) < self.p:
             self.waiting[rank] = (op, (), detail)
             self.turns.pause(rank)
-            return
+            return self._combined
         arrived, self._collective = self._collective, {}
-        combine([arrived[other][1] for other in range(self.p)])
+        self._combined = combine([arrived[other][1] for other in range(self.p)])
         end = max(self.turns.clocks[other] for other in arrived) + (self.p - 1).bit_length() * step
         peer = -1 if root is None else root
         for other, (_, tensor, posted) in arrived.items():
@@ -196,6 +203,7 @@ class Machine:
             if other != rank:
                 self.resume(other, end)
         self.turns.advance(rank, end - self.turns.clocks[rank])
+        return self._combined
 
     def _check_agreement(self, rank: int) -> None:
         first = next(iter(self._collective))

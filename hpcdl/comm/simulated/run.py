@@ -1,6 +1,7 @@
 """One run of a function on p simulated ranks, and what it returns."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,25 +40,36 @@ def simulate(
     seed: int = 0,
     per_node: int | None = None,
     within: tuple[float, float] | None = None,
+    slow: Mapping[int, float] | None = None,
 ) -> Simulation:
     """Call `f(comm, *args)` on each of `p` ranks, 1 to 1024, and return their results and the cost.
 
     `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. With `per_node` (ranks 0 to `per_node`-1
     share the first node, and so on) and `within`, an (alpha, beta) of its own, messages inside a node cost those.
+    `slow` maps ranks to factors: `compute`, and gamma, take so many times as long on them.
     Ranks that are equally early in virtual time run in an order given by `seed`; the same seed replays the same run.
     The ranks share this process: its global variables, the arguments, and torch's global generator (give each rank a
     `torch.Generator` of its own). Raises DeadlockError, CommError, and RankError (from what a rank raised).
     """
     if type(p) is not int or not 1 <= p <= 1024:
         raise ValueError(f"simulate: p is {p!r}; the number of ranks is an int from 1 to 1024")
+    _check_slow(slow, p)
     links = _links(alpha, beta, gamma, per_node, within)
     threads = torch.get_num_threads()
     # One rank runs at a time, but each thread would start a pool of its own for large tensors.
     torch.set_num_threads(1)
     try:
-        return _run(Machine(p, links, seed), f, args)
+        return _run(Machine(p, links, seed, slow), f, args)
     finally:
         torch.set_num_threads(threads)
+
+
+def _check_slow(slow: Mapping[int, float] | None, p: int) -> None:
+    for rank, factor in ({} if slow is None else slow).items():
+        if type(rank) is not int or not 0 <= rank < p:
+            raise ValueError(f"simulate: slow names rank {rank!r}; ranks are 0 to {p - 1}")
+        if not 0 < factor < math.inf:
+            raise ValueError(f"simulate: slow[{rank}] is {factor!r}; a factor is above 0, and 2 is half as fast")
 
 
 def _links(alpha: float, beta: float, gamma: float, per_node: int | None, within: tuple[float, float] | None) -> Links:

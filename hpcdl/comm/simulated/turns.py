@@ -83,6 +83,12 @@ class Turns:
             self.wake(rank)
             self.pause(rank)
 
+    def step(self, rank: int, seconds: float) -> None:
+        """As `advance`, but ranks that are now equally early may go first, too, in the order of `seed`."""
+        self.clocks[rank] += seconds
+        self.wake(rank)
+        self.pause(rank)
+
     def stack(self, rank: int) -> list[SourceLine]:
         """Where `rank` stands now, outermost call first."""
         return lines_of(sys._current_frames().get(self._threads[rank].ident))
