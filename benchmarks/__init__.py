@@ -12,6 +12,7 @@ import importlib
 from types import ModuleType
 
 BENCHMARKS = {  # name -> module, imported when it is asked for
+    "all_to_all": "benchmarks.all_to_all",
     "collectives": "benchmarks.collectives",
     "convolution": "benchmarks.convolution",
     "convolution_gpu": "benchmarks.convolution_gpu",

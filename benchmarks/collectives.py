@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import pair, results
+from benchmarks.harness.calls import calls_to_fill, slower_rank
 from benchmarks.harness.machine import describe
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
@@ -36,7 +37,6 @@ RAISED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC
 MALLOC = {"default": {}, "raised": RAISED}
 PEERS = ("MPI_Allreduce", "gloo")
 TENSORS = ("plain", "shared")
-FILL_SECONDS = 0.005  # of calls in one measurement
 SIMULATED = {256: 5.0, 1024: 90.0}  # ranks, and the seconds that are promised
 
 Times = dict[str, dict[int, list[float]]]  # competitor -> bytes -> seconds per call
@@ -66,13 +66,13 @@ def work(sizes: list[int], repeats: int) -> dict[str, Times]:
 
 
 def _compete(mpi, competitors: dict, x: torch.Tensor, repeats: int, times: Times) -> None:
-    calls = {name: _calls_to_fill(mpi, f, x) for name, f in competitors.items()}
+    calls = {name: calls_to_fill(mpi, f, x) for name, f in competitors.items()}
     for name, f in competitors.items():
         _check(name, f, x, mpi)
         times[name][x.nbytes] = []
     for repeat in range(repeats):
         for name in rotated(competitors, repeat):
-            times[name][x.nbytes].append(_measure(mpi, competitors[name], x, calls[name]))
+            times[name][x.nbytes].append(slower_rank(mpi, competitors[name], x, calls=calls[name]))
 
 
 def _competitors(mpi, comm) -> dict:
@@ -84,22 +84,6 @@ def _competitors(mpi, comm) -> dict:
 
     ours = {name: lambda x, f=f: f(x, comm) for name, f in (ALL_REDUCE | FAST).items()}
     return {**ours, "MPI_Allreduce": mpi_allreduce, "gloo": torch.distributed.all_reduce}
-
-
-def _calls_to_fill(mpi, f, x) -> int:
-    _measure(mpi, f, x, 2)  # warm up
-    return max(1, min(500, int(FILL_SECONDS / _measure(mpi, f, x, 2))))
-
-
-def _measure(mpi, f, x, calls: int) -> float:
-    """Seconds per call, of the slower rank."""
-    from mpi4py import MPI
-
-    mpi.Barrier()
-    begin = time.perf_counter()
-    for _ in range(calls):
-        f(x)
-    return mpi.allreduce(time.perf_counter() - begin, op=MPI.MAX) / calls
 
 
 def _check(name, f, x, mpi) -> None:

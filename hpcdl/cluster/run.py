@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
 LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
 GRACE_SECONDS = 1.5  # how long a rank may take to stop
+OUTPUT_SECONDS = 10.0  # how long what an engine has said may be on its way after its answer
 
 
 class Record(NamedTuple):
@@ -64,8 +65,8 @@ class Run:
                 yield from self._news()
                 self._wait_a_little()
             for answer in self._answers:
-                if answer.ready():
-                    answer.wait_for_output(1)
+                if answer.ready():  # what a rank that returned has said may still be on its way, on a busy machine long
+                    answer.wait_for_output(OUTPUT_SECONDS if answer.successful() else 1)
             yield from self._news(last=True)
         finally:  # also when the iteration is left early, or by Ctrl-C
             while not self._over(stopping=True):

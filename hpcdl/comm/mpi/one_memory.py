@@ -40,6 +40,7 @@ def one_memory(comm: "MPIComm", numel: int, dtype: torch.dtype) -> SharedTensor:
             f"rank {comm.rank}: shared_tensor: {_ranks(without)} cannot open rank 0's memory; all ranks must be on "
             "one Linux machine (x86-64), in containers that see each other's processes: start them there"
         )
+    assert memory is not None  # else `without` has said so
     return MPISharedTensor(comm, memory.view(dtype, 0, nbytes) if nbytes else torch.empty(0, dtype=dtype))
 
 

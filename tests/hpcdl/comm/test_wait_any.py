@@ -161,7 +161,11 @@ for lent in (False, True):
 if comm.rank == 0:
     requests = [comm.irecv(torch.zeros(1), 1), comm.irecv(torch.zeros(1), 1, tag=9)]
     comm.timeout = 0.3
+    seen = []  # what a report of deadlocks would be told: not to be taken for a rank that waits for one other
+    signal.signal(signal.SIGALRM, lambda *_: seen.append(comm.situation()))
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
     expect(TimeoutError, "rank 0 waited 0.3 s in wait_any(source=1, source=1, tag=9)", comm.wait_any, requests)
+    assert seen[0]["text"] == "wait_any(source=1, source=1, tag=9)" and not seen[0]["alone"], seen
     comm.timeout = 20
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.3)
