@@ -11,7 +11,7 @@ from rich.table import Table
 
 from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
 from hpcdl import machine
-from hpcdl.commands import Commands, end
+from hpcdl.commands import Commands, end, printable, say
 
 from . import exercises
 
@@ -72,7 +72,7 @@ def grade(
 
     only, todo = lab_named(lab), layouts.submissions(submissions)
     if not todo:
-        console.print(f"There is nothing to grade in {escape(str(submissions))}: no folders and no .ipynb files.")
+        say(f"There is nothing to grade in {submissions}: no folders and no .ipynb files.")
         raise typer.Exit(1)
     if sandbox.tier() == "weak" and not allow_weak:
         refuse_weak(sandbox.words())
@@ -84,16 +84,15 @@ def grade(
             every = batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi, allow_weak)
             for submission, result in every:
                 done.append((submission, result))
-                bar.update(task, advance=1, description=escape(result.student[:30]))
+                bar.update(task, advance=1, description=shown(result.student[:30]))
             results = grades.newest_of_each(done)
             grades.write(results, out)
     except store.BusyError as error:
-        console.print(f"{error}.", markup=False)
-        raise typer.Exit(3) from None
+        end(str(error), 3)
     except WallError as error:
         refuse_weak(str(error))
     console.print(summary(results))
-    console.print(f"Wrote {escape(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
+    console.print(f"Wrote {shown(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
 
 
 @app.command()
@@ -136,12 +135,12 @@ def check(
     ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab), allow_weak=True)
     result = for_student(result)
     if result.status == "ungradable":
-        console.print(f"{escape(str(file))} cannot be graded: {escape(result.message)}.")
+        say(f"{file} cannot be graded: {result.message}.")
         raise typer.Exit(2)
     for exercise in result.exercises:
-        console.print(feedback.text(exercise), markup=False)
+        say(feedback.text(exercise))
     for note in result.notes:
-        console.print(f"Note: {note}.", markup=False)
+        say(f"Note: {note}.")
     console.print(f"Score: {result.score:g} / {result.max_score:g}", style="bold")
     raise typer.Exit(0 if result.score == result.max_score else 1)
 
@@ -167,7 +166,7 @@ def replay(
             before, now = replaying.replay(report, submission, exercise, zygote)
     except (replaying.ReplayError, UngradableError) as error:
         end(str(error))
-    console.print(feedback.text(now), markup=False)
+    say(feedback.text(now))
     console.print(f"In the report: {before.points:g} points; now: {now.points:g}.")
     raise typer.Exit(0 if before.points == now.points else 1)
 
@@ -241,7 +240,7 @@ def release(
     if all_labs == bool(lab):
         raise typer.BadParameter("say which labs: --lab 04 (a number or a slug), or --all")
     paths = releasing.write(releasing.chosen(lab or []), out, releasing.installable(requirement))
-    console.print(f"Wrote {', '.join(path.name for path in paths)} in {out}.", markup=False, soft_wrap=True)
+    say(f"Wrote {', '.join(path.name for path in paths)} in {out}.")
 
 
 def refuse_weak(reason: str, way_out: str = WEAK) -> NoReturn:
@@ -258,11 +257,16 @@ def progress() -> Progress:
     return Progress(*columns, console=console)
 
 
+def shown(text: str) -> str:
+    """A student's text as rich may print it: no markup, nothing that steers the terminal."""
+    return escape(printable(text))
+
+
 def summary(results) -> Table:
     """A table of what was graded, for the terminal."""
     table = Table("student", "lab", "score", "message", box=None)
     for result in results:
         graded = result.status == "graded"
         score = f"{result.score:g} / {result.max_score:g}" if graded else "[bold]ungradable[/bold]"
-        table.add_row(escape(result.student), escape(result.lab), score, escape(result.summary()[:100]))
+        table.add_row(shown(result.student), shown(result.lab), score, shown(result.summary()[:100]))
     return table

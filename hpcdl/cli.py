@@ -11,7 +11,7 @@ import typer
 
 import hpcdl
 from hpcdl import labs
-from hpcdl.commands import Commands, end
+from hpcdl.commands import Commands, end, say
 from hpcdl.training.program import train
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def labs_folder(wanted: Path | None) -> Path:
         return here
     folder = wanted or Path.cwd() / "labs"
     if new := labs.bring(folder):
-        typer.echo(f"Wrote {', '.join(path.name for path in new)} in {folder}.")
+        say(f"Wrote {', '.join(path.name for path in new)} in {folder}.")
     return folder.resolve()
 
 
@@ -137,7 +137,6 @@ def submit(
 
     from hpcdl import submit
 
-    out = out or notebook.with_suffix(".zip")
     try:
         with Progress(transient=True) as bar:
             task = bar.add_task("running the notebook")
@@ -145,12 +144,13 @@ def submit(
     except submit.SubmissionError as error:
         end(str(error))
     for line in submit.say(found):
-        typer.echo(line)
+        say(line)
     if not (found.ready or anyway):
         typer.echo("Nothing was written. Mend it, or hand it in as it is: add --anyway.")
         raise typer.Exit(1)
+    out = out or notebook.with_suffix(".zip")
     submit.write(found, notebook, out)
-    typer.echo(f"Wrote {out}: hand in this file. (SHA-256 of the notebook: {found.sha256[:12]})")
+    say(f"Wrote {out}: hand in this file. (SHA-256 of the notebook: {found.sha256[:12]})")
 
 
 app.command()(train)

@@ -78,6 +78,11 @@ def printable(text: str) -> str:
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def say(text: str) -> None:
+    """Print a line, whatever names are in it."""
+    typer.echo(printable(text))
+
+
 def end(sentence: str, code: int = 2) -> NoReturn:
     """Say the sentence on stderr and end with the exit code."""
     typer.echo(f"{printable(sentence[:1].upper() + sentence[1:])}.", err=True)

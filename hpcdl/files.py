@@ -27,8 +27,10 @@ def written_whole(path: str | Path, mode: str = "w", durable: bool = True, **opt
             if durable:
                 os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where it is
         raise
 
 

@@ -38,7 +38,8 @@ def _copied(source: Path, target: Path) -> bool:
             file.write(content)
     except FileExistsError:
         return False
-    except OSError:
+    except OSError as error:
         target.unlink(missing_ok=True)  # half a file: the disk is full
+        error.filename = str(target)
         raise
     return True

@@ -167,3 +167,55 @@ def test_the_command_grades_behind_its_walls_and_refuses_where_they_have_a_hole(
         assert not (tmp_path / "other" / "grades.csv").exists()
     finally:
         module.write_text(before)
+
+
+def program(root: Path, name: str) -> Path:
+    return root / "venv" / "bin" / name
+
+
+def test_the_wheel_brings_the_labs_and_keeps_what_a_student_wrote(root, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "02_gradient_descent.ipynb").write_text("my answers")
+    for _ in range(2):
+        said = run(program(root, "hpcdl"), "lab", "99", "--folder", mine, cwd=tmp_path, code=2)
+        assert "There is no lab '99'" in said
+    assert (mine / "02_gradient_descent.ipynb").read_text() == "my answers"
+    labs = {path.name: path for path in (ROOT / "labs").glob("*.ipynb")}
+    assert labs.keys() <= {path.name for path in mine.iterdir()}
+    assert (mine / "04_backprop.ipynb").read_bytes() == labs["04_backprop.ipynb"].read_bytes()
+    run(program(root, "hpcdl"), "lab", "99", cwd=tmp_path, code=2)
+    assert (tmp_path / "labs" / "README.md").exists(), "without a folder it is `labs`, here"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("autograder", "new", "averages", "--number", "90", "--title", "x"), "run this in a clone"),
+        (("autograder", "selfcheck", "calculus"), "run this in a clone"),
+        (("autograder", "export", "assignment", "calculus", "course"), "run this in a clone"),
+        (("autograder", "release", "--lab", "02", "--out", "bundle"), "--requirement"),
+        (("hpcdl", "bench"), "run this in a clone"),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_a_command_that_needs_more_says_so_and_writes_nothing(root, tmp_path, command, said):
+    before = sorted(map(str, root.rglob("*.py")))
+    shown = run(program(root, command[0]), *command[1:], cwd=tmp_path, code=2)
+    assert said in shown
+    assert len(shown.strip().splitlines()) == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(map(str, root.rglob("*.py"))) == before, "nothing in site-packages"
+
+
+def test_a_bundle_for_students_is_released_from_the_wheel(root, wheel, tmp_path):
+    arguments = ("release", "--all", "--out", tmp_path / "bundle", "--requirement", wheel)
+    run(program(root, "autograder"), *arguments, cwd=tmp_path)
+    names = {path.name for path in (tmp_path / "bundle").iterdir()}
+    assert {wheel.name, "requirements.txt", "AGENTS.md", "08_collectives.ipynb"} <= names
+
+
+@walled
+@pytest.mark.labs
+def test_the_doctor_of_the_wheel_finds_all_well(root, tmp_path):
+    assert "✗ read" not in run(program(root, "autograder"), "doctor", cwd=tmp_path)

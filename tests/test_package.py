@@ -70,12 +70,14 @@ def test_the_wheel_holds_no_solution(built):
                 assert solution not in everything, f"{slug}.{exercise}"
 
 
-def test_the_sdist_holds_the_notebooks(built):
+def test_the_sdist_holds_the_notebooks_and_neither_tests_nor_solutions(built):
     _, sdist = built
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert "labs/02_gradient_descent.ipynb" in names
     assert "LICENSE" in names
+    parts = {part for name in names for part in Path(name).parts[:-1]}
+    assert not parts & {"tests", "source", "bank", "docs", "benchmarks"}
 
 
 def test_the_installed_wheel_runs_from_anywhere(built, tmp_path):

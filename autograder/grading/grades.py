@@ -1,14 +1,15 @@
 """The grades of a class: one row each in `grades.csv`, one result file with every exercise and check."""
 
 import csv
-import io
+import hashlib
 import os
+import re
 from pathlib import Path
 
 from autograder.results import LabResult
 
 from .layouts import Submission
-from .store import write_json, write_text
+from .store import write_json
 
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
@@ -22,24 +23,39 @@ def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResul
 
 
 def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
-    submission, result = max(group, key=lambda pair: pair[0].path.stat().st_mtime if pair[0].path else 0.0)
+    submission, result = max(group, key=lambda pair: _age(pair[0]))
     if len(group) > 1 and submission.path:
         counts = f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts"
         result.message = "; ".join(filter(None, [result.message, counts]))
     return result
 
 
+def _age(submission: Submission) -> tuple[float, bytes]:
+    """What orders the notebooks of a student; the name decides where the times are the same, not the lane."""
+    if submission.path is None:
+        return 0.0, b""
+    return submission.path.stat().st_mtime, os.fsencode(submission.path)
+
+
 # Writing
+
+OWN = ("grades.csv", "instructor.html", "feedback")  # what commands write among the students' folders
+MARKED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def write(results: list[LabResult], out: Path) -> None:
-    """Write `grades.csv` and the result files under `out`."""
+    """Write `grades.csv` and the result files under `out`; an OSError of one of them comes after all others."""
+    problems = []
     for result in results:
         if result.status == "graded":
-            write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
-    table = io.StringIO(newline="")
-    csv.writer(table).writerows([COLUMNS, *(_row(result) for result in results)])
-    write_text(out / "grades.csv", table.getvalue())
+            try:
+                write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
+            except OSError as error:
+                problems.append(error)
+    rows = [_row(result) for result in results]
+    replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
+    if problems:
+        raise problems[0]
 
 
 def _row(result: LabResult) -> list[str]:
@@ -53,11 +69,23 @@ def neutral(cell: str) -> str:
 
 
 def printable(name: str) -> str:
-    """A file's name as text, also where its bytes are not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    """A file's name as text that no terminal obeys: bytes that are not UTF-8 and control characters are written out.
+
+    A backslash is doubled, so that no two names become one.
+    """
+    if name.isprintable() and "\\" not in name:
+        return name
+    text = os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def safe_name(student: str) -> str:
-    """A student's name as the name of one folder inside the results."""
+    """A student's name as the name of one folder inside the results, a different one for each student.
+
+    A name that must be changed, or that is taken by a file of ours, ends in a hash of what it was.
+    """
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in student).lstrip(".").strip()
-    return name.encode()[:200].decode("utf-8", "ignore") or "_"
+    name = name.encode()[:200].decode("utf-8", "ignore") or "_"
+    if name == student and name.casefold() not in OWN and not MARKED.search(name):
+        return name
+    return f"{name}-{hashlib.sha256(student.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from autograder import exercises
+from hpcdl.commands import end, say
 
 from . import load
 
 app = typer.Typer(help="Turn a results folder into feedback, reports and grade sheets.", no_args_is_help=True)
-console = Console(highlight=False)
 
 Results = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that `autograder grade` wrote.")
@@ -146,9 +145,8 @@ def _filled(fill, folder: Path, lab: str | None, out: Path) -> None:
 
 
 def _refuse(error: Exception):
-    _said(f"{str(error)[:1].upper()}{str(error)[1:]}.")
-    raise typer.Exit(2) from None
+    end(str(error))
 
 
 def _said(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    say(text)

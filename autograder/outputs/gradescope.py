@@ -16,6 +16,7 @@ from autograder import exercises, feedback
 from autograder.grading.store import write_text
 from autograder.results import CheckResult, LabResult
 from autograder.sessions.canaries import WallError
+from hpcdl.files import written_whole
 
 from .load import bounded, for_student
 
@@ -61,7 +62,7 @@ def bundle(slug: str, out: Path, requirement: str) -> None:
         "secret": secrets.token_hex(32),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with written_whole(out, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
             info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             info.external_attr = (0o600 if name == "secret" else 0o755) << 16

@@ -17,6 +17,7 @@ from autograder import api, exercises, feedback
 from autograder.authoring import Exercise
 from autograder.authors import build
 from autograder.results import LabResult
+from hpcdl.files import write_whole
 
 from .load import ResultError, bounded, for_student
 
@@ -61,8 +62,9 @@ def shown_points(exercise: Exercise) -> float:
 def write_assignment(slug: str, course: Path) -> Path:
     """Write the assignment into the course folder, for `nbgrader generate_assignment`; the path."""
     path = course / "source" / slug / f"{slug}.ipynb"
+    text = build.write(assignment(slug))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(build.write(assignment(slug)), encoding="utf-8")
+    write_whole(path, text)
     return path
 
 
