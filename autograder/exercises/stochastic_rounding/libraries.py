@@ -1,7 +1,7 @@
 """What the answers of several exercises may not call."""
 
-ROUNDING = tuple(f"hpcdl.numerics.rounding.{name}" for name in ("neighbours", "round_nearest", "stochastic_round"))
+GRIDS = tuple(f"hpcdl.numerics.rounding.formats.{kind}.quantum" for kind in ("Fixed", "Float"))
 OWN = {
-    "forbid": ROUNDING,
+    "forbid": (*GRIDS, "aten::*fake_quantize*", "aten::quantize_per_tensor*"),
     "instead": "Here you write what it does: ε, floor and a comparison. Compare with it afterwards.",
 }
