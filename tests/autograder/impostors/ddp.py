@@ -8,12 +8,12 @@ from hpcdl.ddp.sampler import ShardedSampler
 def shard_indices(n, rank, size, epoch, seed):
     return torch.tensor([i for batch in ShardedSampler(n, size, rank, size, seed=seed) for i in batch])
 """,
-    "broadcast_parameters": "from hpcdl.ddp import broadcast_parameters",
+    "broadcast_parameters": "from hpcdl.ddp.naive import broadcast_parameters",
     "ring_all_reduce": """
 import types
 from hpcdl.collectives import ring_all_reduce as library
 
-ring_all_reduce = types.FunctionType(library.__code__, library.__globals__)
+ring_all_reduce = types.FunctionType(library.__code__, library.__globals__, "copy", library.__defaults__)
 """,
     "average_gradients": "from hpcdl.ddp.naive import average_gradients",
     "make_buckets": "from hpcdl.ddp.bucketed import make_buckets",
