@@ -54,6 +54,7 @@ class Library(importlib.abc.MetaPathFinder):
             sys.meta_path.insert(0, self)
             for name, module in list(sys.modules.items()):
                 self.bar(name, module)
+            self.bar_copies()
             self.doors.bar(inspect.findsource, self.asks_for_source)
             self.bar_compilers()
 
@@ -63,6 +64,13 @@ class Library(importlib.abc.MetaPathFinder):
             for called, function in functions_of(module):
                 if not self.is_open(called):
                     self.doors.bar(function, lambda args, called=called: self.called(called))
+
+    def bar_copies(self) -> None:
+        """Doors before functions of the student's that were made of the code of a closed one before it had a door."""
+        closed = {id(code): name_of(function) for function, code in self.doors.barred.items()}
+        for value in list(self.namespace.values()):
+            if type(value) is types.FunctionType and (called := closed.get(id(value.__code__))):
+                self.doors.bar(value, lambda args, called=called: self.called(called))
 
     def bar_compilers(self) -> None:
         """A door before all functions that numba or Triton has compiled, if one of them is here."""
