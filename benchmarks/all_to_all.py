@@ -30,7 +30,7 @@ QUICK = [1 << 20, 4 << 20]
 PROMISED = {"MPI_Alltoall": 0.95, "gloo": 3.0}  # how many times faster ours is, at every size
 TENSORS = ("plain", "shared")
 
-Times = dict[str, dict[str, list[float]]]  # competitor -> bytes -> seconds per call
+Times = dict[str, dict[int, list[float]]]  # competitor -> bytes -> seconds per call
 
 
 # -- in each of the two processes -------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def work(sizes: list[int], repeats: int) -> dict[str, Times]:
     comm, empty = MPIComm(mpi), {"plain": torch.empty}
     empty["shared"] = comm.empty
     competitors = _competitors(mpi, comm)
-    times = {tensor: {name: {} for name in competitors} for tensor in TENSORS}
+    times: dict[str, Times] = {tensor: {name: {} for name in competitors} for tensor in TENSORS}
     for nbytes in sizes:
         for tensor in TENSORS:
             x, out = empty[tensor](nbytes // 4), torch.empty(nbytes // 4)
@@ -90,7 +90,7 @@ def _check(name, f, x, out, rank: int) -> None:
 
 def measure(sizes: list[int], rounds: int, repeats: int, console: Console) -> dict[str, Times]:
     """All times by tensor, of `rounds` pairs of processes."""
-    everything = {tensor: {} for tensor in TENSORS}
+    everything: dict[str, Times] = {tensor: {} for tensor in TENSORS}
     for number in range(rounds):
         console.print(f"round {number + 1} of {rounds} ...", style="dim")
         for tensor, times in pair.run(__name__, sizes, repeats).items():

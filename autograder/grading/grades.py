@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from autograder.results import LabResult
 
 from .layouts import Submission
-from .store import write_json
+from .store import write_json, write_text
 
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
@@ -52,8 +53,9 @@ def write(results: list[LabResult], out: Path) -> None:
                 write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
             except OSError as error:
                 problems.append(error)
-    rows = [_row(result) for result in results]
-    replace(out / "grades.csv", lambda file: csv.writer(file).writerows([COLUMNS, *rows]))
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([COLUMNS, *(_row(result) for result in results)])
+    write_text(out / "grades.csv", table.getvalue())
     if problems:
         raise problems[0]
 

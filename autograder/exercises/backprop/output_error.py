@@ -6,8 +6,15 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.oracles import slope
 from autograder.exercises.drawing import F64, normal
+from autograder.exercises.frameworks import DERIVATIVES
 
-exercise = Exercise("output_error", points=10, minutes=6)
+exercise = Exercise(
+    "output_error",
+    points=10,
+    minutes=6,
+    forbid=DERIVATIVES,
+    instead="The backward pass is what you write here: the four equations, without autograd.",
+)
 
 
 def output_mistakes(a, y, z) -> dict:
