@@ -221,28 +221,14 @@ class Communicator(ABC):
         self._wait("sendrecv", self._isend("sendrecv", x, dest, tag), incoming)
 
     def _sendrecv_add(
-        self,
-        x: torch.Tensor,
-        dest: int,
-        out: torch.Tensor,
-        source: int,
-        scratch: torch.Tensor,
-        weight: float,
-        tag: int,
+        self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, scratch: torch.Tensor, weight: float, tag: int
     ) -> None:
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
         self._wait("sendrecv_add", self._isend("sendrecv_add", x, dest, tag), incoming)
         self.accumulate(out, scratch, weight)
 
     def _sendrecv_add_back(
-        self,
-        x: torch.Tensor,
-        dest: int,
-        out: torch.Tensor,
-        source: int,
-        scratch: torch.Tensor,
-        weight: float,
-        tag: int,
+        self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, scratch: torch.Tensor, weight: float, tag: int
     ) -> None:
         if weight != 1:
             x.mul_(weight)

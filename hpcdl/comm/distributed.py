@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,7 +24,7 @@ class _Message(Request):
 
     work: dist.Work
 
-    def __init__(self, *what):
+    def __init__(self, *what: Any):
         super().__init__(*what)
         self.thread: Future | None = None
 

@@ -11,6 +11,7 @@ is kept in `Value.index`.
 
 import itertools
 import math
+from collections.abc import Iterable
 
 RECORDED = itertools.count()  # one tape for all: an operand is always recorded before its result
 
@@ -19,13 +20,20 @@ class Value:
     """A number on the tape.
 
     `data`: the number; `parents`: the values it was computed from; `slopes`: the local derivative of this value with
-    respect to each parent, in the same order; `index`: its place on the tape, larger than that of every parent;
+    respect to each parent, in the same order; `index`: its position on the tape, larger than that of every parent;
     `grad`: 0.0 until a backward sweep sets it; `operation` and `name` are for pictures.
     """
 
     __slots__ = ("data", "grad", "index", "name", "operation", "parents", "slopes")
 
-    def __init__(self, data: float, name: str = "", parents=(), slopes=(), operation: str = ""):
+    def __init__(
+        self,
+        data: float,
+        name: str = "",
+        parents: Iterable["Value"] = (),
+        slopes: Iterable[float] = (),
+        operation: str = "",
+    ):
         self.data, self.grad, self.index = float(data), 0.0, next(RECORDED)
         self.parents, self.slopes = tuple(parents), tuple(slopes)
         self.name, self.operation = name, operation

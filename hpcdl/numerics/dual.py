@@ -7,6 +7,7 @@ have torch's names: the same `lambda x: (2 * x).sin()` takes a tensor, a Dual, o
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ import torch
 class Dual:
     """A value and the slope of that value; each is a tensor, or again a Dual for higher derivatives."""
 
-    def __init__(self, value, slope=0.0):
+    def __init__(self, value: Any, slope: Any = 0.0):
         self.value, self.slope = value, slope
 
     def __repr__(self):

@@ -1,5 +1,7 @@
 """A message over MPI, and all that are under way."""
 
+from typing import Any
+
 import torch
 from mpi4py import MPI
 
@@ -26,7 +28,7 @@ class Message(Request):
     mpi: MPI.Request
     returned: bool
 
-    def __init__(self, *what):
+    def __init__(self, *what: Any):
         super().__init__(*what)
         self.complete = False
         self.error: CommError | None = None

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from hpcdl.cluster import Cluster, ClusterError, Record
 from hpcdl.training import scaling
 from hpcdl.widgets.pictures import training_scaling
-from hpcdl.widgets.pictures.training import TrainingFigure, bars, draw, fresh, least, smooth, take
+from hpcdl.widgets.pictures.training import TrainingFigure, append, bars, draw, fresh, least, smooth
 from hpcdl.widgets.pictures.training_dashboard import Dashboard, short
 
 pytestmark = pytest.mark.labs
@@ -74,7 +74,7 @@ def test_a_step_is_a_timeline_and_the_accuracy_a_curve():
     live = fresh(2)
     for rank in range(2):
         value = {"epoch": 1.0, "loss": 1.0, "images_per_second": 500.0, "spans": SPANS, "accuracy": 0.75}
-        take(live, Record(rank, 0.1, value))
+        append(live, Record(rank, 0.1, value))
     axes, sentence = drawn(live, LIVE)
     assert live["accuracy"] == [(1.0, 0.75)]
     assert "75.0% of the held-out digits right" in sentence
