@@ -5,6 +5,7 @@ A copy of the function that is made afterwards, `types.FunctionType(f.__code__, 
 
 import types
 from collections.abc import Callable
+from typing import Any
 
 Knock = Callable[[tuple], None]  # is told the arguments of a call; what it raises, the caller gets
 
@@ -44,5 +45,5 @@ def is_door(code: types.CodeType) -> bool:
 
 
 def _entry(*args, **kwargs):
-    door = "its place among the constants of the code, which holds the door itself"
+    door: Any = "its place among the constants of the code, which holds the door itself"
     return door(*args, **kwargs)

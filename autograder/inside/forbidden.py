@@ -26,7 +26,7 @@ from collections import Counter
 import torch
 from torch._C import DispatchKey
 
-from .doors import Doors
+from .doors import Doors, Knock
 from .library import Library, is_below, name_of
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
@@ -78,8 +78,11 @@ class Guard(importlib.abc.MetaPathFinder):
                 sys.meta_path.insert(0, self)
         for function in python_functions(patterns):  # also of modules that were imported since
             name = name_of(function)
-            self.doors.bar(function, lambda args, name=name: self.knock(name))
+            self.doors.bar(function, self._knock_of(name))
         self.library.close(opened)
+
+    def _knock_of(self, name: str) -> Knock:
+        return lambda args: self.knock(name)
 
     @contextlib.contextmanager
     def up(self, is_up: bool = True):
@@ -159,8 +162,8 @@ def _at(name: str) -> list:
     owner, _, attribute = name.rpartition(".")
     if owner in sys.modules:
         return [getattr(sys.modules[owner], attribute, None)]
-    module, _, kind = owner.rpartition(".")
-    kinds = [found] if isinstance(found := getattr(sys.modules.get(module), kind, None), type) else []
+    module, _, class_name = owner.rpartition(".")
+    kinds = [found] if isinstance(found := getattr(sys.modules.get(module), class_name, None), type) else []
     for kind in kinds:
         kinds += kind.__subclasses__()
     return [vars(kind).get(attribute) for kind in kinds]

@@ -16,8 +16,9 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator
+from typing import cast
 
-from .doors import Doors
+from .doors import Doors, Knock
 
 # What a check hands over: the machine that ranks run on, networks, number formats; and what no exercise asks for.
 GIVEN = (
@@ -55,7 +56,7 @@ class Library(importlib.abc.MetaPathFinder):
             for name, module in list(sys.modules.items()):
                 self.bar(name, module)
             self.bar_copies()
-            self.doors.bar(inspect.findsource, self.asks_for_source)
+            self.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()
 
     def bar(self, name: str, module: types.ModuleType | None) -> None:
@@ -63,14 +64,14 @@ class Library(importlib.abc.MetaPathFinder):
         if is_below(name, "hpcdl") and module is not None and not self.is_open(name):
             for called, function in functions_of(module):
                 if not self.is_open(called):
-                    self.doors.bar(function, lambda args, called=called: self.called(called))
+                    self.doors.bar(function, self.knock_of(called))
 
     def bar_copies(self) -> None:
         """Doors before functions of the student's that were made of the code of a closed one before it had a door."""
         closed = {id(code): name_of(function) for function, code in self.doors.barred.items()}
         for value in list(self.namespace.values()):
             if type(value) is types.FunctionType and (called := closed.get(id(value.__code__))):
-                self.doors.bar(value, lambda args, called=called: self.called(called))
+                self.doors.bar(value, self.knock_of(called))
 
     def bar_compilers(self) -> None:
         """A door before all functions that numba or Triton has compiled, if one of them is here."""
@@ -84,7 +85,10 @@ class Library(importlib.abc.MetaPathFinder):
             self.doors.bar(dispatcher.__call__, lambda args: self.compiled(args[0].py_func))
 
     def is_open(self, name: str) -> bool:
-        return any(is_below(name, opened) for opened in (*GIVEN, *self.opened))
+        return any(is_below(name, opened) for opened in (*GIVEN, *(self.opened or ())))
+
+    def knock_of(self, name: str) -> Knock:
+        return lambda args: self.called(name)
 
     def called(self, name: str) -> None:
         if self.guard.is_up and not self.library_calls():
@@ -103,7 +107,7 @@ class Library(importlib.abc.MetaPathFinder):
 
     def library_calls(self) -> bool:
         """Whether the nearest frame that is the library's or the student's is the library's."""
-        frame = sys._getframe(1)
+        frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals is not self.namespace and not is_of_checks(frame):
             if is_of_library(frame):
                 return True

@@ -1,6 +1,6 @@
 """What a collective costs: seconds and traffic of each algorithm in `hpcdl.collectives`, exactly.
 
-Every formula is `f(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> seconds` for p ranks and a message of
+Every formula is `f(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> seconds` for p ranks and a message of
 `nbytes` with elements of `itemsize`: the virtual time of the simulated machine for that algorithm, uneven chunks and
 all. A message of n bytes takes alpha + n beta; a rank sends one and receives one at a time; reducing n bytes takes n
 gamma. Where n is not divisible by p the largest chunk, ceil(n / p), sets the pace: it meets every other rank. All
@@ -64,7 +64,9 @@ def reduce_scatter(p: int, nbytes: float, alpha: float, beta: float, gamma: floa
     return (p - 1) * (alpha + m * (beta + gamma))
 
 
-def scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, root=0) -> float:
+def scatter(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4, root: int = 0
+) -> float:
     """ceil(log2 p) alpha + about (p-1)/p n beta: halves of the chunks, then halves of those (Chan et al. 2007).
 
     The longest way from the root to a rank, exactly. Raises ValueError for a `root` that is no rank.
@@ -86,12 +88,14 @@ def scatter(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, root=0) -> float:
     return longest(0, int(p), root)
 
 
-def gather(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4, root=0) -> float:
+def gather(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4, root: int = 0
+) -> float:
     """As `scatter`: the same messages, backwards."""
     return scatter(p, nbytes, alpha, beta, gamma, itemsize=itemsize, root=root)
 
 
-def all_to_all(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
+def all_to_all(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """(p-1) (alpha + m beta) with m = ceil(n/p): pairwise exchange of equal shares of each rank's n bytes.
 
     `itemsize` is the bytes of a row, which stays whole.
@@ -99,7 +103,9 @@ def all_to_all(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> float:
     return all_gather(p, nbytes, alpha, beta, itemsize=itemsize)
 
 
-def unequal_all_to_all(counts: Sequence[Sequence[int]], alpha, beta, *, itemsize=4, known=True) -> float:
+def unequal_all_to_all(
+    counts: Sequence[Sequence[int]], alpha: float, beta: float, *, itemsize: int = 4, known: bool = True
+) -> float:
     """Pairwise exchange of `counts[r][s]` rows of `itemsize` bytes from rank r to rank s, all ranks at once.
 
     A rank begins a round when it is through with the one before, and a message when both its ranks have begun: who has
