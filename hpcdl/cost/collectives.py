@@ -1,6 +1,6 @@
 """What a collective costs: seconds and traffic of each algorithm in `hpcdl.collectives`, exactly.
 
-Every formula is `f(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> seconds` for p ranks and a message of
+Every formula is `f(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> seconds` for p ranks and a message of
 `nbytes` with elements of `itemsize`: the virtual time of the simulated machine for that algorithm, uneven chunks and
 all. A message of n bytes takes alpha + n beta; a rank sends one and receives one at a time; reducing n bytes takes n
 gamma. Where n is not divisible by p the largest chunk, ceil(n / p), sets the pace: it meets every other rank. All
