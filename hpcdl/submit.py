@@ -24,7 +24,7 @@ class SubmissionError(ValueError):
 
 
 @dataclass
-class Submission:
+class OwnSubmission:
     """What the instructor finds beside the notebook."""
 
     lab: str
@@ -48,14 +48,14 @@ def environment() -> dict[str, str]:
     return {"hpcdl": hpcdl.__version__, "python": platform.python_version(), "system": platform.platform(), **packages}
 
 
-def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lambda done, total: None) -> Submission:
+def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lambda done, total: None) -> OwnSubmission:
     """Read the notebook at `path` and, with `run`, execute it top to bottom in a kernel of its own.
 
     Cells whose exercise is open are expected to fail and are passed over; `step(done, total)` is called for each cell.
     Raises SubmissionError when the file is no notebook of a lab.
     """
     notebook, raw = read(path)
-    found = Submission(
+    found = OwnSubmission(
         notebook.metadata["hpcdl"]["lab"], path.name, hashlib.sha256(raw).hexdigest(), open_exercises(notebook)
     )
     if run:
@@ -117,7 +117,7 @@ def _failure(number: int, cell) -> str:
     return ""
 
 
-def write(submission: Submission, notebook: Path, out: Path) -> None:
+def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
     """The zip file to hand in: the notebook as it was saved, and submission.json."""
     content = {
         submission.notebook: notebook.read_bytes(),
@@ -128,7 +128,7 @@ def write(submission: Submission, notebook: Path, out: Path) -> None:
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
 
 
-def say(submission: Submission) -> list[str]:
+def say(submission: OwnSubmission) -> list[str]:
     """What the student should know before handing in."""
     lines = []
     if submission.open_exercises:

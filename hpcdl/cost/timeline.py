@@ -10,7 +10,7 @@ PerChunk = float | Sequence[float] | Sequence[Sequence[float]]
 Orders = Sequence[Sequence[tuple[str, int, int]]]
 
 
-class Event(NamedTuple):
+class TimelineEvent(NamedTuple):
     """One op of a stage, from `start` to `end` in seconds since the batch began."""
 
     stage: int
@@ -48,13 +48,13 @@ class Timeline:
         busy = sum(end - start for start, end in zip(self.starts[longest], self.ends[longest], strict=True))
         return 1.0 - busy / spans[longest]
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[TimelineEvent]:
         """Every op with its times, stage by stage."""
         for stage, order in enumerate(self.orders):
             for op, start, end in zip(order, self.starts[stage], self.ends[stage], strict=True):
-                yield Event(stage, *op, start, end)
+                yield TimelineEvent(stage, *op, start, end)
 
-    def critical_path(self) -> list[Event]:
+    def critical_path(self) -> list[TimelineEvent]:
         """What the makespan consists of, in time: each op waited for the one before it, or for its message."""
         place = {part: g for g, part in enumerate(self.parts)}
         events = list(self.events())
@@ -69,7 +69,7 @@ class Timeline:
             path.append(cause)
         return path[::-1]
 
-    def _source(self, event: Event, g: int) -> tuple[str, int, int]:
+    def _source(self, event: TimelineEvent, g: int) -> tuple[str, int, int]:
         """The op whose message `event` needs; `g` is the part of the network it works on."""
         if event.op == "W" or (event.op == "B" and g == len(self.parts) - 1):
             return ("B" if event.op == "W" else "F", event.microbatch, g)

@@ -63,7 +63,7 @@ class Build(NamedTuple):
         return cls(f"{kernel.fn.__module__}:{kernel.fn.__name__}", types, constants | fixed, target, warps, stages)
 
 
-class Report(NamedTuple):
+class CompileReport(NamedTuple):
     """What became of a `Build`: machine instructions by name (as they stand, not as often as they run)."""
 
     build: Build
@@ -110,7 +110,7 @@ class Report(NamedTuple):
         return self.instructions.total() * threads / elements
 
 
-def compile_ahead(builds: Iterable[Build]) -> list[Report]:
+def compile_ahead(builds: Iterable[Build]) -> list[CompileReport]:
     """A report for each build, in order; RuntimeError with Triton's words where one does not compile."""
     builds = list(builds)
     for build in builds:
@@ -149,7 +149,7 @@ def _pointer(tensor) -> tuple[str, int]:
     return f"*{kind}", tensor.data_ptr()
 
 
-def _in_new_process(builds: list[Build]) -> list[Report]:
+def _in_new_process(builds: list[Build]) -> list[CompileReport]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-c", "from hpcdl.kernels import ahead_of_time; ahead_of_time._serve()"]
@@ -164,7 +164,7 @@ def _serve() -> None:
     pickle.dump([_compile(build) for build in pickle.load(sys.stdin.buffer)], output)
 
 
-def _compile(build: Build) -> Report:
+def _compile(build: Build) -> CompileReport:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
@@ -182,7 +182,7 @@ def _compile(build: Build) -> Report:
         options={"num_warps": build.warps, "num_stages": build.stages},
     )
     read = _read_cubin if target.backend == "cuda" else _read_amdgcn
-    return Report(build, *read(compiled))
+    return CompileReport(build, *read(compiled))
 
 
 def _find(name: str):

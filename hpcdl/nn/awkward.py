@@ -83,7 +83,7 @@ class Deep(nn.Module):
 MODELS = {"plain": Plain, "tied": Tied, "frozen": Frozen, "unused": Unused, "routed": Routed, "deep": Deep}
 
 
-class Work(torch.autograd.Function):
+class TimedWork(torch.autograd.Function):
     """The identity, whose backward pass takes `seconds` of a rank's time: `comm.compute(seconds)`."""
 
     @staticmethod
@@ -101,5 +101,5 @@ def takes_time(model: nn.Module, comm: Communicator, seconds: float) -> nn.Modul
     """`model`, where each layer's backward pass takes `seconds` on the simulated machine."""
     for layer in model.modules():
         if not list(layer.children()):
-            layer.register_forward_hook(lambda _, __, out: Work.apply(out, comm, seconds))
+            layer.register_forward_hook(lambda _, __, out: TimedWork.apply(out, comm, seconds))
     return model

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hpcdl.comm.background import OffsetTags
 from hpcdl.comm.base import Background, Communicator
-from hpcdl.comm.simulated.machine import Machine
+from hpcdl.comm.simulated.machine import SimulatedMachine
 
 
 class SimulatedBackground(Background):
@@ -14,7 +14,9 @@ class SimulatedBackground(Background):
     `beside(number)` is the rank's communicator on the clock of that number.
     """
 
-    def __init__(self, comm: Communicator, number: int, machine: Machine, beside: Callable[[int], Communicator]):
+    def __init__(
+        self, comm: Communicator, number: int, machine: SimulatedMachine, beside: Callable[[int], Communicator]
+    ):
         self._comm, self._rank_turn, self._machine, self._beside = comm, number, machine, beside
         self._turns = machine.turns
         self._calls: deque = deque()

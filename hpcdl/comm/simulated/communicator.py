@@ -7,14 +7,14 @@ import torch
 from hpcdl.comm.base import Background, Communicator
 from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.simulated.background import SimulatedBackground
-from hpcdl.comm.simulated.machine import Machine, Message, copy
+from hpcdl.comm.simulated.machine import Message, SimulatedMachine, copy
 from hpcdl.comm.simulated.sharing import SimulatedSharedTensor
 
 
 class SimulatedComm(Communicator):
     """Rank `rank` of `machine`; `turn` says on whose clock: the rank's own (None), or its background's."""
 
-    def __init__(self, machine: Machine, rank: int, turn: int | None = None):
+    def __init__(self, machine: SimulatedMachine, rank: int, turn: int | None = None):
         self.machine, self.rank, self.size = machine, rank, machine.p
         self.turn = rank if turn is None else turn
         self._slowness = machine.slowness[rank]

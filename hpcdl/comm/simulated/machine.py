@@ -40,7 +40,7 @@ class Message(Request):
     waiter: int | None  # the turn that waits for it, None while none does
 
 
-class Machine:
+class SimulatedMachine:
     """Time, ports and messages of `p` ranks.
 
     `turns` has the ranks first, then what they do in the background: `owners` says whose each is, `waiting` what it

@@ -4,13 +4,13 @@ from itertools import chain
 
 from hpcdl.comm.errors import CommError, DeadlockError, RankError
 from hpcdl.comm.location import caller, lines_of_traceback
-from hpcdl.comm.simulated.machine import Machine
+from hpcdl.comm.simulated.machine import SimulatedMachine
 from hpcdl.comm.words import describe, size_of
 
 SHOWN = 8  # ranks in a message: more do not fit a screen
 
 
-def deadlock(machine: Machine) -> DeadlockError:
+def deadlock(machine: SimulatedMachine) -> DeadlockError:
     """Who waits for whom, at which line, when nobody can go on."""
     returned = machine.turns.returned
     stuck = [rank for rank in range(machine.p) if not returned[rank]]
@@ -25,13 +25,13 @@ def deadlock(machine: Machine) -> DeadlockError:
     return DeadlockError("\n".join(lines + _advice({_call(machine, number)[0] for number in stuck})))
 
 
-def _situation(machine: Machine, number: int) -> str:
+def _situation(machine: SimulatedMachine, number: int) -> str:
     line = caller(machine.turns.stack(number))
     who = f"rank {machine.owners[number]}" + ("'s background" if number >= machine.p else "")
     return f"{who} waits in {describe(*_call(machine, number))}" + (f" at {line.shown()}" if line else "")
 
 
-def _call(machine: Machine, number: int) -> tuple:
+def _call(machine: SimulatedMachine, number: int) -> tuple:
     """The call in which it waits, as arguments of `describe`."""
     call = machine.waiting[number]
     assert call is not None  # it could not go on, and only a wait stops it
@@ -57,7 +57,7 @@ def failure(rank: int, error: BaseException) -> CommError:
     return found
 
 
-def lost_message(machine: Machine) -> CommError | None:
+def lost_message(machine: SimulatedMachine) -> CommError | None:
     """A message of which one side alone was posted when all ranks had returned; None where there is none."""
     lost = min(chain.from_iterable(machine.unmatched.values()), key=lambda message: message.side, default=None)
     if lost is None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hpcdl.comm.simulated.communicator import SimulatedComm
-from hpcdl.comm.simulated.machine import Links, Machine
+from hpcdl.comm.simulated.machine import Links, SimulatedMachine
 from hpcdl.comm.simulated.reports import deadlock, failure, lost_message
 from hpcdl.comm.tracing import Trace
 
@@ -59,7 +59,7 @@ def simulate(
     # One rank runs at a time, but each thread would start a pool of its own for large tensors.
     torch.set_num_threads(1)
     try:
-        return _run(Machine(p, links, seed, slow), f, args)
+        return _run(SimulatedMachine(p, links, seed, slow), f, args)
     finally:
         torch.set_num_threads(threads)
 
@@ -85,7 +85,7 @@ def _links(alpha: float, beta: float, gamma: float, per_node: int | None, within
     return links
 
 
-def _run(machine: Machine, f: Callable, args: tuple) -> Simulation:
+def _run(machine: SimulatedMachine, f: Callable, args: tuple) -> Simulation:
     results = [None] * machine.p
 
     def body(rank):

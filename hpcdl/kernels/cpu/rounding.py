@@ -30,7 +30,7 @@ UPPER, QUIET_NAN = np.int32(-0x10000), np.int32(0x7FC00000)
 BRAIN, FIXED, LONG, FLOAT = range(4)  # kinds of rules: LONG is fixed point of more than 16 bits
 
 
-class Rule(NamedTuple):
+class RoundingRule(NamedTuple):
     """A format in the numbers that the loops need."""
 
     kind: int
@@ -43,15 +43,15 @@ class Rule(NamedTuple):
     lost: np.int32  # the bits that float32 has and the format has not
 
 
-def rule_of(fmt: Format) -> Rule:
+def rule_of(fmt: Format) -> RoundingRule:
     """The rule of a format."""
     low, high = np.float32(fmt.min), np.float32(fmt.max)
     if isinstance(fmt, Fixed):
         kind, gap, parts = FIXED if fmt.wl <= 16 else LONG, np.float32(fmt.eps), np.float32(PARTS / fmt.eps)
-        return Rule(kind, low, high, high, gap, parts, np.float32(0), np.int32(0))
+        return RoundingRule(kind, low, high, high, gap, parts, np.float32(0), np.int32(0))
     beyond = np.float32(np.inf) if fmt.has_infinity else high
     kind, one = BRAIN if fmt.exponent_bits == 8 else FLOAT, np.float32(1)
-    return Rule(kind, low, high, beyond, one, one, np.float32(2.0**fmt.min_exponent), np.int32(fmt.random_bits))
+    return RoundingRule(kind, low, high, beyond, one, one, np.float32(2.0**fmt.min_exponent), np.int32(fmt.random_bits))
 
 
 def compiled(kernel: Callable) -> Callable:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 MOST = 50  # drawings that one drawing may ask for: two controls that set each other would never end
 
 
-class Turns:
+class DrawingTurns:
     """One pen for all: who asks waits for its turn, and of several drawings of one picture the newest is made."""
 
     def __init__(self):
@@ -44,4 +44,4 @@ class Turns:
             draw()
 
 
-TURNS = Turns()
+TURNS = DrawingTurns()

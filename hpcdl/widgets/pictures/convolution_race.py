@@ -31,7 +31,7 @@ LOOKS = {
 }
 
 
-class Machine(NamedTuple):
+class MeasuredMachine(NamedTuple):
     """What the prediction knows of the machine."""
 
     multiplications: float  # a second, in a matrix product
@@ -112,10 +112,10 @@ def possible(algorithm: str, problem: Problem) -> bool:
 # Measuring
 
 
-def measure_machine() -> Machine:
+def measure_machine() -> MeasuredMachine:
     """The fastest of a few matrix products, and of a few copies of four megabytes."""
     a, here, there = torch.rand(256, 256), torch.rand(1 << 20), torch.zeros(1 << 20)
-    return Machine(256**3 / fastest(lambda: a @ a), 2 * 4 * here.numel() / fastest(lambda: there.copy_(here)))
+    return MeasuredMachine(256**3 / fastest(lambda: a @ a), 2 * 4 * here.numel() / fastest(lambda: there.copy_(here)))
 
 
 def fastest(run: Callable, seconds: float = SECONDS) -> float:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from hpcdl.kernels.ahead_of_time import TARGETS, Build, Report, compile_ahead
+from hpcdl.kernels.ahead_of_time import TARGETS, Build, CompileReport, compile_ahead
 
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
@@ -145,14 +145,14 @@ def test_spills_and_narrow_loads_are_seen(reports):
     ],
 )  # fmt: skip
 def test_widths_of_loads_are_read_from_their_names(name, width):
-    report = Report(Build("m:k", {}, {}, "sm_90"), 0, 0, 0, Counter({name: 3}), "")
+    report = CompileReport(Build("m:k", {}, {}, "sm_90"), 0, 0, 0, Counter({name: 3}), "")
     assert report.loads == {width: 3}
 
 
 @pytest.mark.parametrize(("target", "per_element"), [("sm_90", 0.5), ("gfx942", 1.0)])
 def test_instructions_are_counted_for_each_element(target, per_element):
     """4 warps of 32 or 64 threads that each execute 8 instructions, for 2,048 elements."""
-    report = Report(Build("m:k", {}, {}, target), 0, 0, 0, Counter({"FFMA": 6, "FADD.FTZ": 2}), "")
+    report = CompileReport(Build("m:k", {}, {}, target), 0, 0, 0, Counter({"FFMA": 6, "FADD.FTZ": 2}), "")
     assert report.per_element(2048) == per_element
     assert (report.count("FADD"), report.count("FF")) == (2, 6)
 

@@ -7,7 +7,7 @@ import pytest
 
 from hpcdl.widgets import Explorable, LiveFigure
 from hpcdl.widgets.kit.controls import player, slider
-from hpcdl.widgets.kit.turns import Turns
+from hpcdl.widgets.kit.turns import DrawingTurns
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -81,7 +81,7 @@ def test_pictures_of_several_cells_share_one_pen():
 
 
 def test_states_that_are_outdated_before_their_turn_are_not_drawn():
-    turns, drawn, begun, go_on = Turns(), [], threading.Event(), threading.Event()
+    turns, drawn, begun, go_on = DrawingTurns(), [], threading.Event(), threading.Event()
 
     def first() -> None:
         begun.set()
@@ -138,7 +138,7 @@ def test_two_controls_that_set_each_other_come_to_an_end():
 
 
 def test_after_an_interrupt_the_next_one_draws():
-    turns, drawn = Turns(), []
+    turns, drawn = DrawingTurns(), []
 
     def interrupted() -> None:
         turns.take("picture", lambda: drawn.append("later"))
