@@ -41,6 +41,7 @@ def _age(submission: Submission) -> tuple[float, bytes]:
 # Writing
 
 OWN = ("grades.csv", "instructor.html", "feedback")  # what commands write among the students' folders
+MOST_BYTES = 200  # of a folder's name; systems take 255, and files in it have names too
 MARKED = re.compile(r"-[0-9a-f]{8}$")
 
 
@@ -87,7 +88,12 @@ def safe_name(student: str) -> str:
     A name that must be changed, or that is taken by a file of ours, ends in a hash of what it was.
     """
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in student).lstrip(".").strip()
-    name = name.encode()[:200].decode("utf-8", "ignore") or "_"
+    name = _shortened(name, MOST_BYTES) or "_"
     if name == student and name.casefold() not in OWN and not MARKED.search(name):
         return name
-    return f"{name}-{hashlib.sha256(student.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    mark = f"-{hashlib.sha256(student.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    return _shortened(name, MOST_BYTES - len(mark)) + mark
+
+
+def _shortened(name: str, nbytes: int) -> str:
+    return name.encode()[:nbytes].decode("utf-8", "ignore")
