@@ -4,15 +4,8 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.frameworks import LOADERS
 
-exercise = Exercise(
-    "shard_indices",
-    points=10,
-    minutes=8,
-    forbid=LOADERS,
-    instead="Deal the samples yourself: a permutation that all ranks agree on, and each its part.",
-)
+exercise = Exercise("shard_indices", points=10, minutes=8)
 
 
 def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[torch.Tensor]:
