@@ -33,7 +33,7 @@ def repository(tmp_path_factory):
     shutil.copytree(ROOT / "hpcdl", root / "hpcdl", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "labs" / "source").mkdir(parents=True)
     labs = root / "autograder" / "exercises" / "__init__.py"
-    labs.write_text(re.sub(r"(LABS = \([^)]*?),?\s*\)", r'\1, "averages")', labs.read_text(), count=1))
+    labs.write_text(re.sub(r"(LABS[^=\n]*= \([^)]*?),?\s*\)", r'\1, "averages")', labs.read_text(), count=1))
     for match in FILES.finditer(README):
         path = root / match["path"]
         path.parent.mkdir(exist_ok=True)
