@@ -154,7 +154,7 @@ def test_the_command_grades_behind_its_walls_and_refuses_where_they_have_a_hole(
     reference = build.write(build.solved(LAB))
     (folder / "ada.ipynb").write_text(reference)
     said = run(program, "grade", folder, "--out", tmp_path / "results", "--no-mpi", cwd=tmp_path)
-    assert "no files, no network" in said
+    assert "no files, no network" in " ".join(said.split()), said
     with open(tmp_path / "results" / "grades.csv") as file:
         assert [row["score"] for row in csv.DictReader(file)] == ["100"]
     module = next((root / "venv").glob("lib/python*/site-packages/autograder/walls/landlock.py"))

@@ -19,6 +19,7 @@ ENGINE = (
 )
 # Slurm's reasons for which a job would wait for ever; "Resources" is none of them: others may only be using the nodes.
 HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints")
+CERTAIN = 3  # answers in a row: a controller that has just started gives such a reason for a moment
 JOB_FILE = "slurm-job"  # in the cluster's directory: the number of the job, for whoever outlives the kernel
 
 
@@ -80,7 +81,7 @@ exec {mpiexec} -n {n} {program_and_args}
     def __init__(self, n: int, mpiexec: Launcher, launcher_class: Any, config: Any):
         self.n, self.mpiexec, self.launcher_class, self.config = n, mpiexec, launcher_class, config
         self.job: Any = None  # ipyparallel's launcher once it is submitted
-        self._asked, self._state = 0.0, ""
+        self._asked, self._state, self._hopeless = 0.0, "", 0
 
     def __str__(self):
         return f"{self.mpiexec} in Slurm's job {self.job.job_id if self.job else '(none yet)'}"
@@ -127,7 +128,9 @@ exec {mpiexec} -n {n} {program_and_args}
         self._asked, before, self._state = time.monotonic(), self._state, self.state()
         if self._state.startswith("PENDING") and self._state not in (before, "PENDING (None)"):
             print(f"Slurm's job {self.job.job_id} waits: {self._state}")
-        if self._state.startswith("PENDING") and any(reason in self._state for reason in HOPELESS):
+        hopeless = self._state.startswith("PENDING") and any(reason in self._state for reason in HOPELESS)
+        self._hopeless = self._hopeless + 1 if hopeless else 0
+        if self._hopeless >= CERTAIN:
             return (
                 f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: its partition cannot give "
                 f"{self.n} engines a core each; take fewer, or name another partition in ipcluster_config.py"
