@@ -23,7 +23,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Lab:
         self.exercises[name] = exercise
         return exercise
 
-    def exercise(self, name: str, *, points: float, minutes: int, **options) -> Exercise:
+    def exercise(self, name: str, *, points: float, minutes: int, **options: Any) -> Exercise:
         """Declare the next exercise of a lab that stands in one file; `options` are those of `Exercise`."""
         return self.add(Exercise(name, points, minutes, **options))
 

@@ -1,7 +1,7 @@
 """The command line: `autograder grade` a folder, `autograder check` one notebook, `autograder selfcheck` a lab."""
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -262,7 +262,7 @@ def shown(text: str) -> str:
     return escape(printable(text))
 
 
-def summary(results) -> Table:
+def summary(results: Any) -> Table:
     """A table of what was graded, for the terminal."""
     table = Table("student", "lab", "score", "message", box=None)
     for result in results:

@@ -4,6 +4,7 @@ Everything shown here has crossed the boundary, so it is of a plain, exact type 
 """
 
 import math
+from typing import Any
 
 import torch
 
@@ -21,13 +22,13 @@ class Named:
         raise TypeError("a name, not a function")
 
 
-def show(value, width: int = WIDTH) -> str:
+def show(value: Any, width: int = WIDTH) -> str:
     """`value` as one line of at most `width` characters."""
     text = _show(value, depth=0)
     return text if len(text) <= width else text[: width - 2] + " …"
 
 
-def type_name(value) -> str:
+def type_name(value: Any) -> str:
     """The type as a student would say it: `torch.Tensor`, `float`, `None`; a foreign object brings its name."""
     if value is None:
         return "None"
@@ -43,17 +44,17 @@ def an(noun: str) -> str:
     return f"{'an' if noun[:1] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
-def shape(tensor_or_sizes) -> str:
+def shape(tensor_or_sizes: Any) -> str:
     """A shape as Python writes it: `(3, 4)`, `(5,)`, `()`."""
     return str(tuple(getattr(tensor_or_sizes, "shape", tensor_or_sizes)))
 
 
-def dtype(value) -> str:
+def dtype(value: Any) -> str:
     """`float32` for `torch.float32`."""
     return str(getattr(value, "dtype", value)).removeprefix("torch.")
 
 
-def number(x) -> str:
+def number(x: Any) -> str:
     """A number with six significant digits, and always enough to see that it is a float."""
     if type(x) is not float or not math.isfinite(x):
         return str(x)

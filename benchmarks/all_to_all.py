@@ -10,6 +10,7 @@ of the slower rank, of as many calls as fill a few milliseconds. Half of what a 
 
 import json
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -43,8 +44,8 @@ def work(sizes: list[int], repeats: int) -> dict[str, Times]:
     from hpcdl.comm import MPIComm
 
     mpi = MPI.COMM_WORLD
-    comm, empty = MPIComm(mpi), {"plain": torch.empty}
-    empty["shared"] = comm.empty
+    comm = MPIComm(mpi)
+    empty: dict[str, Callable[..., torch.Tensor]] = {"plain": torch.empty, "shared": comm.empty}
     competitors = _competitors(mpi, comm)
     times: dict[str, Times] = {tensor: {name: {} for name in competitors} for tensor in TENSORS}
     for nbytes in sizes:

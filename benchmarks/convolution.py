@@ -99,7 +99,7 @@ def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
 # -- concluded --------------------------------------------------------------------------------------------------------
 
 
-def best(row: Row, names, statistic: str = "median") -> float:
+def best(row: Row, names: Any, statistic: str = "median") -> float:
     return min(row["times"][name][statistic] for name in names if name in row["times"])
 
 

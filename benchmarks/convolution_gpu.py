@@ -13,7 +13,7 @@ import math
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -49,7 +49,7 @@ def draw(problem: Problem, kind: str) -> list[torch.Tensor]:
     return [torch.randn(shape, device=DEVICE).to(TYPES[kind]) for shape in shapes]
 
 
-def torchs(problem: Problem, way: str, x, w, dy) -> torch.Tensor:
+def torchs(problem: Problem, way: str, x: torch.Tensor, w: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     if way == "forward":
         return torch_conv2d(x, w, None, problem.stride, problem.padding, problem.dilation, problem.groups)
     geometry = problem.strides, problem.paddings, problem.dilations, False, [0, 0], problem.groups
@@ -57,7 +57,9 @@ def torchs(problem: Problem, way: str, x, w, dy) -> torch.Tensor:
     return torch.ops.aten.convolution_backward(dy, x, w, None, *geometry, wanted)[wanted.index(True)]
 
 
-def implicit(problem: Problem, way: str, precision: str, x, w, dy) -> torch.Tensor:
+def implicit(
+    problem: Problem, way: str, precision: str, x: torch.Tensor, w: torch.Tensor, dy: torch.Tensor
+) -> torch.Tensor:
     from hpcdl.kernels.gpu.direct import forward, input_gradient, weight_gradient
 
     options = problem.strides, problem.paddings, problem.groups, precision
@@ -68,7 +70,7 @@ def implicit(problem: Problem, way: str, precision: str, x, w, dy) -> torch.Tens
     return weight_gradient(x, dy, problem.w_shape, *options)
 
 
-def competitors(problem: Problem, kind: str, way: str, tensors) -> Calls:
+def competitors(problem: Problem, kind: str, way: str, tensors: Any) -> Calls:
     """Calls to measure; what is prepared once, layouts and Winograd's filters, is prepared here."""
     from hpcdl.kernels.gpu.depthwise import depthwise
     from hpcdl.kernels.gpu.winograd import transformed, winograd

@@ -12,6 +12,7 @@ The curve over bucket sizes is predicted by `hpcdl.cost`, from all-reduces timed
 import json
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ from benchmarks.harness.networks import MODELS
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.collectives import fast_ring_all_reduce
+from hpcdl.comm.base import Communicator
 from hpcdl.cost import alpha_beta, collectives
 from hpcdl.cost.scaling import Gradient, capped, iteration
 from hpcdl.ddp import DistributedDataParallel
@@ -53,7 +55,9 @@ PROMISES = [  # model, competitor, at least so many times as fast
 class Competitor:
     """A model, its optimizer, and how it synchronizes; `step()` is one step on the same batch as all others."""
 
-    def __init__(self, model: str, comm, wrap=lambda net: net, synchronize=lambda net: None):
+    def __init__(
+        self, model: str, comm: Communicator, wrap: Callable = lambda net: net, synchronize: Callable = lambda net: None
+    ):
         build, shape = MODELS[model]
         torch.manual_seed(0)
         self.module = build()
@@ -71,7 +75,7 @@ class Competitor:
         self.optimizer.step()
 
 
-def competitors(model: str, comm) -> dict[str, Competitor]:
+def competitors(model: str, comm: Communicator) -> dict[str, Competitor]:
     def ours(bucket_mb, overlap):
         wrap = partial(DistributedDataParallel, comm=comm, bucket_mb=bucket_mb, overlap=overlap)
         return Competitor(model, comm, wrap, DistributedDataParallel.synchronize)
@@ -118,7 +122,7 @@ def work(rounds: int, steps: int) -> dict:
     return found
 
 
-def time_steps(arm: Competitor, steps: int, comm, alone: bool) -> list[float]:
+def time_steps(arm: Competitor, steps: int, comm: Communicator, alone: bool) -> list[float]:
     """Seconds of `steps` steps, after one to warm up; with `alone` the other ranks sleep meanwhile."""
     comm.barrier()
     seconds = [0.0] * steps
@@ -132,7 +136,7 @@ def time_steps(arm: Competitor, steps: int, comm, alone: bool) -> list[float]:
     return seconds
 
 
-def time_all_reduces(comm, rounds: int) -> list[tuple[int, float]]:
+def time_all_reduces(comm: Communicator, rounds: int) -> list[tuple[int, float]]:
     """(bytes, seconds) of all-reduces of 1 KB to 4 MB, as buckets go: one after another, out of the cache's memory."""
     memory, found = comm.empty(8 * 2**20).zero_(), []  # 32 MB
     for nbytes in (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22):

@@ -42,7 +42,7 @@ WAYS = ("ours", "cleared", "anew")
 WARM = 3  # moves before those that count
 
 
-def states(explorable, control: str) -> list[dict]:
+def states(explorable: Any, control: str) -> list[dict]:
     """The state of the explorable with the control at twenty of its stops, or all where there are fewer."""
     slider = explorable.controls[control]
     slider = getattr(slider, "bar", slider)  # of a stepper

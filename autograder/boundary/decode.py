@@ -1,6 +1,8 @@
 """Wire nodes to values, trusting nothing: each node's form and each length is checked before it is used."""
 
 import fractions
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -16,14 +18,16 @@ class Decoder:
     that no operator of a student's object can have a say in a comparison. `grads` keeps `requires_grad`.
     """
 
-    def __init__(self, frame: Frame, peer=None, known=(), *, objects: bool = False, grads: bool = False):
+    def __init__(
+        self, frame: Frame, peer: Any = None, known: Sequence[Any] = (), *, objects: bool = False, grads: bool = False
+    ):
         self.peer, self.objects, self.grads = peer, objects, grads
         self.buffers = iter(frame.buffers)
         self.numbered = list(known)
         self.original: dict[int, tuple] = {}  # number of an object: what it held when it was read, to see changes
         self.nodes = 0
 
-    def read(self, node, depth: int = 0):
+    def read(self, node: Any, depth: int = 0):
         """The value of `node`."""
         self.nodes += 1
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
@@ -34,19 +38,19 @@ class Decoder:
             raise ProtocolError("a node is neither a plain value nor a list with a known tag")
         return DECODERS[node[0]](self, node, depth)
 
-    def ref(self, node, depth):
+    def ref(self, node: Any, depth: int):
         (number,) = parts(node, int)
         if not 0 <= number < len(self.numbered):
             raise ProtocolError("a reference to nothing")
         return self.numbered[number]
 
-    def list(self, node, depth):
+    def list(self, node: Any, depth: int):
         number, value = len(self.numbered), self.remember([])
         value.extend([self.read(item, depth + 1) for item in node[1:]])
         self.original[number] = items_of(value)
         return value
 
-    def dict(self, node, depth):
+    def dict(self, node: Any, depth: int):
         number, value = len(self.numbered), self.remember({})
         for pair in node[1:]:
             if type(pair) is not list or len(pair) != 2:
@@ -56,13 +60,13 @@ class Decoder:
         self.original[number] = items_of(value)
         return value
 
-    def tuple(self, node, depth):
+    def tuple(self, node: Any, depth: int):
         return tuple(self.read(item, depth + 1) for item in node[1:])
 
-    def set(self, node, depth):
+    def set(self, node: Any, depth: int):
         return {hashable(self.read(item, depth + 1)) for item in node[1:]}
 
-    def tensor(self, node, depth):
+    def tensor(self, node: Any, depth: int):
         name, shape, needs_grad = parts(node, str, list, bool)
         data = self.buffer()
         value = tensor_from(name, shape, data)
@@ -70,7 +74,7 @@ class Decoder:
             value.requires_grad_()
         return self.remember(value, (name, shape, data))
 
-    def generator(self, node, depth):
+    def generator(self, node: Any, depth: int):
         data = self.buffer()
         value = torch.Generator()
         try:
@@ -79,13 +83,13 @@ class Decoder:
             raise ProtocolError("not the state of a generator") from error
         return self.remember(value, (data,))
 
-    def mine(self, node, depth):
+    def mine(self, node: Any, depth: int):
         number, kind, name = parts(node, int, str, str)
         if self.peer is None or (kind != "function" and not self.objects):
             return Foreign(name[:120])
         return self.peer.proxy(number, kind == "function", name[:120])
 
-    def yours(self, node, depth):
+    def yours(self, node: Any, depth: int):
         (number,) = parts(node, int)
         if self.peer is None or number not in self.peer.exports:
             raise ProtocolError("a handle that was never given out")
@@ -97,7 +101,7 @@ class Decoder:
             raise ProtocolError("fewer buffers than the header says")
         return data
 
-    def remember(self, value, original=None):
+    def remember(self, value: Any, original: Any = None):
         if original is not None:
             self.original[len(self.numbered)] = original
         self.numbered.append(value)
@@ -109,14 +113,14 @@ def items_of(value: list | dict) -> tuple:
     return (*value, *value.values()) if type(value) is dict else tuple(value)
 
 
-def parts(node, *types):
+def parts(node: Any, *types: type):
     """The parts of a node after its tag, of exactly these types."""
     if [type(part) for part in node[1:]] != list(types):
         raise ProtocolError(f"a malformed {node[0]} node")
     return node[1:]
 
 
-def tensor_from(name: str, shape: list, data) -> torch.Tensor:
+def tensor_from(name: str, shape: list, data: Any) -> torch.Tensor:
     """A fresh tensor from a dtype's name, a list of sizes and exactly as many bytes as they need."""
     dtype = dtype_from(name)
     if len(shape) > 25 or any(type(n) is not int or n < 0 for n in shape):
@@ -143,7 +147,7 @@ def dtype_from(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
-def read_int(decoder, node, depth):
+def read_int(decoder: "Decoder", node: Any, depth: int):
     (text,) = parts(node, str)
     try:
         if len(text) <= MAX_BITS:
@@ -153,35 +157,35 @@ def read_int(decoder, node, depth):
     raise ProtocolError("an int that is not short hexadecimal text")
 
 
-def read_range(decoder, node, depth):
+def read_range(decoder: "Decoder", node: Any, depth: int):
     start, stop, step = parts(node, int, int, int)
     if step == 0:
         raise ProtocolError("a range of step 0")
     return range(start, stop, step)
 
 
-def read_fraction(decoder, node, depth):
+def read_fraction(decoder: "Decoder", node: Any, depth: int):
     numbers = [decoder.read(part, depth + 1) for part in node[1:]]
     if [type(n) for n in numbers] != [int, int] or numbers[1] == 0:
         raise ProtocolError("a fraction is two ints")
     return fractions.Fraction(*numbers)
 
 
-def read_fixed(decoder, node, depth):
+def read_fixed(decoder: "Decoder", node: Any, depth: int):
     try:
         return Fixed(*parts(node, int, int))
     except ValueError as error:
         raise ProtocolError(str(error)) from error
 
 
-def read_format(decoder, node, depth):
+def read_format(decoder: "Decoder", node: Any, depth: int):
     (name,) = parts(node, str)
     if name not in FLOATS:
         raise ProtocolError(f"no number format {name[:20]!r}")
     return FLOATS[name]
 
 
-def hashable(key):
+def hashable(key: Any):
     """`key` if it is a plain value that can be in a set; else ProtocolError."""
     if type(key) in (tuple, frozenset):
         return type(key)(map(hashable, key))

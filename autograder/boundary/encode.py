@@ -8,6 +8,8 @@ the other side too, and a callee can say afterwards what became of its arguments
 import collections
 import fractions
 import types
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,14 +42,14 @@ class Encoder:
     `iterate` turns iterators into lists.
     """
 
-    def __init__(self, peer=None, known=(), *, objects: bool = False, iterate: bool = False):
+    def __init__(self, peer: Any = None, known: Sequence[Any] = (), *, objects: bool = False, iterate: bool = False):
         self.peer, self.objects, self.iterate = peer, objects, iterate
         self.buffers: list = []
         self.numbered = list(known)
         self.number = {id(value): i for i, value in enumerate(self.numbered)}
         self.nodes = self.size = 0
 
-    def write(self, value, depth: int = 0):
+    def write(self, value: Any, depth: int = 0):
         """The node of `value`: a plain value or a tagged list."""
         self.nodes += 1
         if self.nodes > MAX_NODES:
@@ -63,7 +65,7 @@ class Encoder:
             self.numbered.append(value)
         return self.contents(value, depth)
 
-    def contents(self, value, depth: int = 0):
+    def contents(self, value: Any, depth: int = 0):
         """The node of what `value` holds now, even where the other side has numbered it already."""
         kind = ALIASES.get(type(value), type(value))
         if kind in PLAIN_ENCODERS:
@@ -74,32 +76,32 @@ class Encoder:
             return self.write(value.item(), depth)
         return self.other(value, kind, depth)
 
-    def items(self, tag: str, value, depth: int):
+    def items(self, tag: str, value: Any, depth: int):
         if len(value) > MAX_NODES:  # before anything is copied
             raise UnsendableError(f"it has more than {MAX_NODES:,} parts")
         return [tag, *[self.write(item, depth + 1) for item in value]]
 
-    def dict(self, value, depth: int):
+    def dict(self, value: Any, depth: int):
         return ["dict", *[[self.write(k, depth + 1), self.write(v, depth + 1)] for k, v in value.items()]]
 
-    def tensor(self, value, depth: int):
+    def tensor(self, value: Any, depth: int):
         if value.layout is not torch.strided or value.is_meta or value.dtype not in DTYPE_NAMES:
             return ["foreign", odd_tensor(value)]
         self.room(value.numel() * value.element_size())  # a tensor made by `expand` is small until it is copied
         self.add(raw(value.detach()))
         return ["tensor", DTYPE_NAMES[value.dtype], list(value.shape), value.requires_grad]
 
-    def bytes(self, value, depth: int):
+    def bytes(self, value: Any, depth: int):
         self.add(bytes(value))
         return ["bytes"]
 
-    def generator(self, value, depth: int):
+    def generator(self, value: Any, depth: int):
         if value.device.type != "cpu":
             return ["foreign", f"torch.Generator on {value.device.type}"]
         self.add(raw(value.get_state()))
         return ["generator"]
 
-    def other(self, value, kind: type, depth: int):
+    def other(self, value: Any, kind: type, depth: int):
         if self.peer is not None and self.peer.is_proxy(value):
             return ["yours", self.peer.proxy_id(value)]
         if kind is Foreign:
@@ -111,7 +113,7 @@ class Encoder:
             return ["mine", self.peer.export(value), "function" if is_function else "object", name_of(value, kind)]
         return ["foreign", type_name(kind)]
 
-    def add(self, data) -> None:
+    def add(self, data: Any) -> None:
         self.room(len(data))
         self.size += len(data)
         self.buffers.append(data)
@@ -186,7 +188,7 @@ def odd_tensor(value: torch.Tensor) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} torch.Tensor"
 
 
-def all_items(iterator) -> list:
+def all_items(iterator: Iterator) -> list:
     """The items of a student's iterator; UnsendableError when there are too many."""
     items = []
     for item in iterator:
@@ -202,6 +204,6 @@ def type_name(kind: type) -> str:
     return name if module in ("builtins", "__main__", "student") else f"{module}.{name}"
 
 
-def name_of(value, kind: type) -> str:
+def name_of(value: Any, kind: type) -> str:
     name = getattr(value, "__name__", None) if kind in FUNCTIONS else None
     return name if type(name) is str else type_name(kind)

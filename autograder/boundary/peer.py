@@ -14,7 +14,7 @@ The mark is a random number, which the answer repeats: what a student's code wri
 
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -38,7 +38,7 @@ class Peer:
 
     # Handles
 
-    def export(self, value) -> int:
+    def export(self, value: Any) -> int:
         """The number under which the other side may call `value`; the same for the same object."""
         if id(value) not in self.numbers:
             self.count += 1
@@ -58,10 +58,10 @@ class Peer:
             self.proxy_numbers[id(self.proxies[number])] = number
         return self.proxies[number]
 
-    def is_proxy(self, value) -> bool:
+    def is_proxy(self, value: Any) -> bool:
         return id(value) in self.proxy_numbers
 
-    def proxy_id(self, value) -> int:
+    def proxy_id(self, value: Any) -> int:
         return self.proxy_numbers[id(value)]
 
     def make_proxy(self, number: int, is_function: bool, name: str):
@@ -73,7 +73,15 @@ class Peer:
 
     # Calling out
 
-    def call(self, target: list, args=(), kwargs=None, *, objects: bool = False, seconds: float | None = None):
+    def call(
+        self,
+        target: list,
+        args: Sequence = (),
+        kwargs: dict | None = None,
+        *,
+        objects: bool = False,
+        seconds: float | None = None,
+    ):
         """Call something of the other side's and return the value of the result.
 
         `objects` lets it be an object of the other side's; `seconds` is the time after which the call should stop.
@@ -92,7 +100,7 @@ class Peer:
             self.accept(*read_change(decoder, change, len(encoder.numbered)))
         return result
 
-    def accept(self, argument, contents) -> None:
+    def accept(self, argument: Any, contents: Any) -> None:
         """Give one of the caller's own objects the contents that the callee left in it."""
         assign(argument, contents)
 
@@ -100,7 +108,7 @@ class Peer:
         """Send a call and return the answer to it, serving the other side's calls meanwhile."""
         raise NotImplementedError
 
-    def error(self, problem) -> Exception:
+    def error(self, problem: Any) -> Exception:
         """The exception to raise here for a problem that the other side reports."""
         raise NotImplementedError
 
@@ -127,14 +135,14 @@ class Peer:
         node = encoder.write(result)
         return Frame(["reply", node, changes(decoder, encoder)], encoder.buffers)
 
-    def invoke(self, target, args: tuple, kwargs: dict):
+    def invoke(self, target: Any, args: tuple, kwargs: dict):
         """Do what the verb of `target` says; ProtocolError where this side has no such verb."""
         verb, operand = target if type(target) is list and len(target) == 2 else (None, None)
         if type(verb) is not str or verb not in self.verbs:
             raise ProtocolError("a call that this side does not serve")
         return self.verbs[verb](self, operand, args, kwargs)
 
-    def call_exported(self, number, args: tuple, kwargs: dict):
+    def call_exported(self, number: Any, args: tuple, kwargs: dict):
         if number not in self.exports:
             raise ProtocolError("a call of something that was never given out")
         return self.exports[number](*args, **kwargs)
@@ -167,7 +175,7 @@ def changes(decoder: Decoder, encoder: Encoder) -> list:
     return found
 
 
-def changed(value, original) -> bool:
+def changed(value: Any, original: Any) -> bool:
     """Whether a tensor or generator differs, in its bytes, from what was read; a list or dict, in what it holds."""
     if original is None:
         return True
@@ -181,14 +189,14 @@ def changed(value, original) -> bool:
     return not same_form or raw(value.detach()) != data
 
 
-def read_change(decoder: Decoder, change, known: int) -> tuple:
+def read_change(decoder: Decoder, change: Any, known: int) -> tuple:
     """One of the caller's own objects, and the contents that the callee left in it."""
     if type(change) is not list or len(change) != 2 or type(change[0]) is not int or not 0 <= change[0] < known:
         raise ProtocolError("a change to something that was not an argument")
     return decoder.numbered[change[0]], decoder.read(change[1])
 
 
-def assign(target, contents) -> None:
+def assign(target: Any, contents: Any) -> None:
     """Overwrite a list, dict, generator or tensor in place."""
     if type(contents) is not type(target):
         return  # an argument that no longer has a plain form (a sparse or meta tensor): the caller keeps its own

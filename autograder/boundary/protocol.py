@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -84,7 +85,7 @@ def lengths(prefix: bytes | bytearray) -> tuple[int, int]:
     return header, body
 
 
-def unpack(header: bytes, body) -> Frame:
+def unpack(header: bytes, body: Any) -> Frame:
     """The frame of a header's and a body's bytes."""
     try:
         sizes, message = json.loads(header.decode("ascii"))
@@ -101,19 +102,19 @@ def unpack(header: bytes, body) -> Frame:
     return Frame(message, buffers)
 
 
-def send(sock, frame: Frame, left: Left = None) -> None:
+def send(sock: socket.socket, frame: Frame, left: Left = None) -> None:
     """Write a frame to a socket; TimeoutError when `left()` seconds are none any more."""
     send_bytes(sock, pack(frame), left)
 
 
-def send_bytes(sock, data: bytes, left: Left = None) -> None:
+def send_bytes(sock: socket.socket, data: bytes, left: Left = None) -> None:
     """Write a packed frame to a socket."""
     rest = memoryview(data)
     while rest:
         rest = rest[_within(left, sock, sock.send, rest[: 1 << 20]) :]
 
 
-def receive(sock, left: Left = None) -> Frame:
+def receive(sock: socket.socket, left: Left = None) -> Frame:
     """Read the next frame from a socket, nothing beyond it; TimeoutError when `left()` seconds are none any more."""
     return Incoming(sock, ahead=0).receive(left)
 
@@ -121,7 +122,7 @@ def receive(sock, left: Left = None) -> Frame:
 class Incoming:
     """Reads the frames that come in on a socket, and up to `ahead` bytes more at a time: a small frame is one read."""
 
-    def __init__(self, sock, ahead: int = 1 << 16):
+    def __init__(self, sock: socket.socket, ahead: int = 1 << 16):
         self.sock, self.ahead, self.data = sock, ahead, bytearray()
 
     def receive(self, left: Left = None) -> Frame:

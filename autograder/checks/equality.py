@@ -1,9 +1,11 @@
 """When two values are the same: exactly, or up to rounding. Only exact types are compared, never by their own `==`."""
 
+from typing import Any
+
 import torch
 
 
-def same(a, b) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Exactly equal plain values: types, shapes, dtypes and bits (NaN equals NaN); foreign objects never are."""
     if type(a) is not type(b):
         return False
@@ -35,7 +37,7 @@ def wide(t: torch.Tensor) -> torch.Tensor:
     return t.detach().to(torch.complex128 if t.is_complex() else torch.float64)
 
 
-def first_difference(a, b, path: str):
+def first_difference(a: Any, b: Any, path: str):
     """The first place where two values differ, as (path, a there, b there)."""
     if type(a) is type(b) and type(a) in (list, tuple) and len(a) == len(b):
         i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not same(x, y))

@@ -3,12 +3,13 @@
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from autograder import show
 
-from .ladder import CheckFailure, close
+from .ladder import CheckFailure, Mistakes, close
 
 FALSE_ALARM = 1e-9  # the probability that a statistical check fails a right answer
 
@@ -16,7 +17,7 @@ FALSE_ALARM = 1e-9  # the probability that a statistical check fails a right ans
 class counted:  # noqa: N801 (reads as a function: `grad = counted(grad)`)
     """A trusted function that counts its calls, to hand to the student's code: `grad.calls` after the call."""
 
-    def __init__(self, function):
+    def __init__(self, function: Callable):
         self.function, self.calls, self.__name__ = function, 0, getattr(function, "__name__", "function")
 
     def __call__(self, *args, **kwargs):
@@ -31,7 +32,7 @@ class _TimeIsUpError(BaseException):
     """Ends the search for a smaller counterexample; Hypothesis would take an `Exception` for another mistake."""
 
 
-def for_all(property_of: Callable, rng: torch.Generator, *, examples: int = 50, **strategies) -> None:
+def for_all(property_of: Callable, rng: torch.Generator, *, examples: int = 50, **strategies: Any) -> None:
     """`property_of(**values)` passes for whatever values the Hypothesis strategies draw, seeded by `rng`.
 
     A failure is that of the smallest counterexample that was found, and shows it.
@@ -122,7 +123,7 @@ def _within(got: float, expected: float, allowed: float, n: int, what: str, why:
 # Gradients
 
 
-def gradient(got, f: Callable, x: torch.Tensor, *, name: str, why: str = "", mistakes=None) -> None:
+def gradient(got: Any, f: Callable, x: torch.Tensor, *, name: str, why: str = "", mistakes: Mistakes = None) -> None:
     """`got` is the gradient of the trusted `f` (tensor -> number) at x, as differences of its values tell, to 1e-6."""
     expected = differences(f, x)
     why = why or "Expected is what differences of the function's own values give."
@@ -152,7 +153,7 @@ def _difference(f: Callable, x: torch.Tensor, i: int, step: float) -> float:
 
 
 def faster(
-    mine: Callable, reference: Callable, *, none: float, full: float, name: str, repeats: int = 5, why=""
+    mine: Callable, reference: Callable, *, none: float, full: float, name: str, repeats: int = 5, why: str = ""
 ) -> None:
     """The student's `mine()` beside the trusted `reference()`, called in turns, by the fastest of each.
 

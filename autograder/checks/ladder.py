@@ -5,7 +5,9 @@ and, where the value is that of a known mistake, the mistake's name first. Only 
 about itself is not a tensor and not a number.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,6 +15,9 @@ from autograder import show
 from autograder.show import an, type_name
 
 from .equality import agree, first_difference, same, wide
+
+# What a sentence that names a mistake stands beside: the value of that mistake, or a function that gives it.
+Mistakes = Mapping[str, Any] | None
 
 # Error model. A right answer may add in another order, so the error is measured against the largest value of the
 # expected result and grows with the square root of the number of rounded operations: some thousands of them are about
@@ -45,7 +50,7 @@ class CheckFailure(AssertionError):  # noqa: N818 (it is a verdict on an answer,
         return "\n".join(filter(None, (self.mistake, self.message, self.where, self.why)))
 
 
-def tensor(got, *, name: str, shape=None, dtype=None) -> None:
+def tensor(got: Any, *, name: str, shape: Any = None, dtype: Any = None) -> None:
     """`got` is a finite `torch.Tensor`, of `shape` and `dtype` where they are given."""
     _is_tensor(got, name)
     if shape is not None:
@@ -55,7 +60,9 @@ def tensor(got, *, name: str, shape=None, dtype=None) -> None:
     _is_finite(got, name)
 
 
-def close(got, expected, *, name: str, why: str = "", mistakes=None, rtol=None, atol=None) -> None:
+def close(
+    got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistakes = None, rtol: Any = None, atol: Any = None
+) -> None:
     """`got` equals `expected` up to rounding; `expected` is a tensor or a number.
 
     The allowed error of an element e is `rtol * |e| + atol`. By default `rtol` comes from the dtype and `atol` is
@@ -85,7 +92,7 @@ def close(got, expected, *, name: str, why: str = "", mistakes=None, rtol=None, 
         raise
 
 
-def equal(got, expected, *, name: str, why: str = "", mistakes=None) -> None:
+def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistakes = None) -> None:
     """`got` is exactly `expected`: the same types, lengths and values, with no tolerance."""
     if same(got, expected):
         return
@@ -100,7 +107,7 @@ def equal(got, expected, *, name: str, why: str = "", mistakes=None) -> None:
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
 
 
-def unchanged(value, before, *, name: str) -> None:
+def unchanged(value: Any, before: Any, *, name: str) -> None:
     """The argument `name` still has the value `before` (a copy that the check made before its call)."""
     if not same(value, before):
         raise CheckFailure(
@@ -110,7 +117,7 @@ def unchanged(value, before, *, name: str) -> None:
         )
 
 
-def that(condition, sentence: str, *, got=None, expected=None, why: str = "") -> None:
+def that(condition: Any, sentence: str, *, got: Any = None, expected: Any = None, why: str = "") -> None:
     """`condition` holds; `sentence` says what is wrong when it does not. `got` and `expected` are shown as they are."""
     if type(condition) is torch.Tensor and condition.dim() == 0 and condition.dtype == torch.bool:
         condition = condition.item()
@@ -123,7 +130,7 @@ def that(condition, sentence: str, *, got=None, expected=None, why: str = "") ->
         raise CheckFailure(sentence, got, expected, why=why)
 
 
-def fail(sentence: str, *, got=None, expected=None, why: str = "") -> None:
+def fail(sentence: str, *, got: Any = None, expected: Any = None, why: str = "") -> None:
     """The check fails with `sentence`."""
     that(False, sentence, got=got, expected=expected, why=why)
 

@@ -1,16 +1,18 @@
 """What checks of exercises over p ranks share: whose numbers are in a sum, who sent what, how many rounds it took."""
 
 import math
+from typing import Any
 
 import torch
 
 from autograder import checks, show
+from autograder.checks.ladder import Mistakes
 
 FEW = range(1, 10)  # numbers of ranks that every sum is tried on; `decimals` can tell that many apart
 SECONDS = 15.0  # of a check over ranks: it makes some hundred messages between processes
 
 
-def over(student, name: str, xs: list[torch.Tensor], kwargs: dict | None = None, **machine):
+def over(student: Any, name: str, xs: list[torch.Tensor], kwargs: dict | None = None, **machine: Any):
     """Run `name(x, comm, **kwargs)` with `xs[rank]` as x; CheckFailure where it did not use messages alone."""
     run = student.ranks(name, len(xs), lambda rank: (xs[rank].clone(),), kwargs, **machine)
     own = next((event.op for event in run.trace if event.op in ("all_reduce", "broadcast")), None)
@@ -29,7 +31,7 @@ def ones(p: int, n: int) -> list[torch.Tensor]:
     return [torch.ones(n) for _ in range(p)]
 
 
-def has_sum(run, rank: int, p: int, setting: str, mistakes=None) -> None:
+def has_sum(run: Any, rank: int, p: int, setting: str, mistakes: Mistakes = None) -> None:
     """Rank `rank`'s x is the sum of `decimals`; the sentence tells whose x is missing or counted twice."""
     got, total = run.arguments[rank][0], (10**p - 1) // 9
     name = f"{setting}: x on rank {rank}"
@@ -68,13 +70,13 @@ def tally(value: float, p: int) -> str:
     return " and ".join(lost + double)
 
 
-def has_sum_everywhere(student, name: str, p: int, n: int, setting: str, kwargs: dict | None = None) -> None:
+def has_sum_everywhere(student: Any, name: str, p: int, n: int, setting: str, kwargs: dict | None = None) -> None:
     run = over(student, name, decimals(p, n), kwargs)
     for rank in range(p):
         has_sum(run, rank, p, setting)
 
 
-def same_bits(student, name: str, p: int, rng, kwargs: dict | None = None) -> None:
+def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None) -> None:
     """Numbers of very different size: another order of adding shows in the last bits."""
     xs = [torch.randn(65, generator=rng) * 10.0 ** (rank % 4) for rank in range(p)]
     run = over(student, name, xs, kwargs)
@@ -89,11 +91,11 @@ def same_bits(student, name: str, p: int, rng, kwargs: dict | None = None) -> No
         )
 
 
-def sends(run) -> list:
+def sends(run: Any) -> list:
     return [event for event in run.trace if event.op == "send"]
 
 
-def takes_rounds(run, most: int, setting: str, rule: str, mistakes=None) -> None:
+def takes_rounds(run: Any, most: int, setting: str, rule: str, mistakes: Mistakes = None) -> None:
     """A machine with alpha = 1 and nothing else: virtual seconds are rounds."""
     rounds = round(run.seconds)
     if rounds <= most:

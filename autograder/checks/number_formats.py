@@ -4,12 +4,14 @@ An oracle that shares no line with the library: a format's values are enumerated
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
 
 from autograder import checks
-from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
+from autograder.checks.ladder import Mistakes
+from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Format
 
 CODES = {  # torch's own dtype of a floating-point format, and integers of its size
     BF16: (torch.bfloat16, torch.int16),
@@ -20,9 +22,9 @@ CODES = {  # torch's own dtype of a floating-point format, and integers of its s
 
 
 @cache
-def values(fmt) -> torch.Tensor:
+def values(fmt: Format) -> torch.Tensor:
     """Every finite value of a format, ascending, in float64."""
-    if type(fmt) is Fixed:
+    if isinstance(fmt, Fixed):
         half = 1 << (fmt.il + fmt.fl - 1)
         return torch.arange(-half, half, dtype=torch.float64) * 2.0**-fmt.fl
     dtype, integers = CODES[fmt]
@@ -30,38 +32,38 @@ def values(fmt) -> torch.Tensor:
     return codes[codes.isfinite()].unique()  # sorted; +0 and -0 are one value
 
 
-def midpoints(fmt) -> torch.Tensor:
+def midpoints(fmt: Format) -> torch.Tensor:
     """The middles between neighbouring values of a format, in float64."""
     return (values(fmt)[:-1] + values(fmt)[1:]) / 2
 
 
-def beside(x: torch.Tensor, fmt) -> tuple[torch.Tensor, torch.Tensor]:
+def beside(x: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
     """The largest value <= x and the smallest >= x, in float64, for finite x between the format's ends."""
     grid, x = values(fmt), x.double()
     return grid[torch.searchsorted(grid, x, right=True) - 1], grid[torch.searchsorted(grid, x)]
 
 
-def odds(x: torch.Tensor, fmt) -> torch.Tensor:
+def odds(x: torch.Tensor, fmt: Format) -> torch.Tensor:
     """The probability with which x is rounded up, in float64; 0 where x is a value of the format."""
     lower, upper = beside(x, fmt)
     return (x.double() - lower) / (upper - lower).masked_fill(upper == lower, 1.0)
 
 
-def is_odd(value: torch.Tensor, fmt) -> torch.Tensor:
+def is_odd(value: torch.Tensor, fmt: Format) -> torch.Tensor:
     """Whether the last bit of a value's code is 1."""
-    if type(fmt) is Fixed:
+    if isinstance(fmt, Fixed):
         return (value * 2.0**fmt.fl) % 2 == 1
     dtype, integers = CODES[fmt]
     return value.to(dtype).view(integers) & 1 == 1
 
 
-def nearest(x: torch.Tensor, fmt) -> torch.Tensor:
+def nearest(x: torch.Tensor, fmt: Format) -> torch.Tensor:
     """The nearer neighbour of x, of two equally near the even one, in float64."""
     (lower, upper), p = beside(x, fmt), odds(x, fmt)
     return torch.where((p > 0.5) | (p == 0.5) & is_odd(lower, fmt), upper, lower)
 
 
-def stochastic(x: torch.Tensor, fmt, u: torch.Tensor) -> torch.Tensor:
+def stochastic(x: torch.Tensor, fmt: Format, u: torch.Tensor) -> torch.Tensor:
     """The upper neighbour where u is below the odds, else the lower one, in float64."""
     lower, upper = beside(x, fmt)
     return torch.where(u.double() < odds(x, fmt), upper, lower)
@@ -70,7 +72,7 @@ def stochastic(x: torch.Tensor, fmt, u: torch.Tensor) -> torch.Tensor:
 # Random bits
 
 
-def philox(seed: int, counters) -> np.ndarray:
+def philox(seed: int, counters: Any) -> np.ndarray:
     """Philox4x32-10 `(n, 4)` of a 64-bit seed and n counters; the upper three words of a counter are 0.
 
     Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
@@ -88,7 +90,9 @@ def philox(seed: int, counters) -> np.ndarray:
 # Verdicts
 
 
-def exact(got, expected: torch.Tensor, x: torch.Tensor, *, name: str, why: str = "", mistakes=None) -> None:
+def exact(
+    got: Any, expected: torch.Tensor, x: torch.Tensor, *, name: str, why: str = "", mistakes: Mistakes = None
+) -> None:
     """`got` holds exactly the values `expected`, as float32; the sentence names the x of the first that differs."""
     expected = expected.float()
     try:

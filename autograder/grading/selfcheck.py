@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from autograder import exercises, feedback
 from autograder.authoring import BANK, Lab, WrongAnswer
@@ -69,7 +70,7 @@ def place_in_the_course(answer: WrongAnswer) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def cells_of(content) -> list[tuple[str, str]]:
+def cells_of(content: Any) -> list[tuple[str, str]]:
     return [(f"cell {i}", cell.source) for i, cell in enumerate(content.cells, start=1) if cell.cell_type == "code"]
 
 
@@ -77,7 +78,7 @@ def run(lab: Lab, cells: list[tuple[str, str]], zygote: Zygote, mpi: bool = Fals
     return grade_notebook(Notebook(cells, []), lab, zygote, "selfcheck", SECRET, mpi)
 
 
-def declared(exercise) -> list[str]:
+def declared(exercise: Any) -> list[str]:
     points = sum(check.points for check in exercise.checks.values())
     problems = [] if points == exercise.points else [f"its checks have {points:g} points, not {exercise.points:g}"]
     return problems + [f"forbid={name!r} forbids nothing: {NAMES}" for name in forbidden.unknown(exercise.forbid)]

@@ -20,6 +20,8 @@ import inspect
 import sys
 import types
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
@@ -43,7 +45,7 @@ class Guard(importlib.abc.MetaPathFinder):
     It can count calls of operators, too: of matrix products, say, where an exercise is about their number.
     """
 
-    def __init__(self, report):
+    def __init__(self, report: Callable):
         self.report, self.is_up = report, False
         self.patterns: tuple[str, ...] = ()
         self.counted: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ class Guard(importlib.abc.MetaPathFinder):
     def count(self, name: str) -> None:
         self.counts[name] += self.is_up
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """A forbidden module is not imported by an answer; the import system asks this first."""
         if any(_is_below(fullname, pattern) for pattern in self.patterns):
             self.knock(fullname)

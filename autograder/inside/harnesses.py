@@ -13,26 +13,38 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
+from hpcdl.comm.base import Communicator
 from hpcdl.nn.awkward import MODELS, takes_time
 
 
-def network(name: str, weights: list, comm=None, seconds: float = 0.0):
+def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
     """The network of that name with these weights; with `seconds`, what each layer's backward pass takes."""
     model = MODELS[name]()
     with torch.no_grad():
         for param, weight in zip(model.parameters(), weights, strict=True):
             param.copy_(weight)
-    return takes_time(model, comm, seconds) if seconds else model
+    return takes_time(model, comm, seconds) if comm and seconds else model
 
 
-def steps(train_step, name: str, weights: list, batches: list, lr: float, cap_bytes: int, comm):
+def steps(
+    train_step: Callable, name: str, weights: list, batches: list, lr: float, cap_bytes: int, comm: "Communicator"
+):
     """Train with the student's step; the weights and what the steps returned."""
     model = network(name, weights)
     returned = [train_step(model, tuple(batch), lr, comm, cap_bytes) for batch in batches]
     return [param.detach() for param in model.parameters()], returned
 
 
-def hooks(wrap, name: str, weights: list, batches: list, lr: float, cap_bytes: int, seconds: float, comm):
+def hooks(
+    wrap: Callable,
+    name: str,
+    weights: list,
+    batches: list,
+    lr: float,
+    cap_bytes: int,
+    seconds: float,
+    comm: "Communicator",
+):
     """Train with the student's wrapper; the weights, and the gradients of the last step (None where there is none)."""
     model = network(name, weights, comm, seconds)
     ddp = wrap(model, comm, cap_bytes)

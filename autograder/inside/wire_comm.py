@@ -16,6 +16,7 @@ from .location import current_line
 
 class _Posted(Request):
     __slots__ = ("number",)
+    number: int
 
 
 class WireComm(Communicator):
@@ -29,11 +30,11 @@ class WireComm(Communicator):
     def clock(self):
         return self._operate("clock")
 
-    def accumulate(self, out, x, weight=1.0):
+    def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0):
         super().accumulate(out, x, weight)
         self._operate("accumulate", torch.empty(out.numel(), dtype=out.dtype))
 
-    def compute(self, seconds):
+    def compute(self, seconds: float):
         self._operate("compute", float(seconds))
 
     def _isend(self, op, x, dest, tag):

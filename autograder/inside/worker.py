@@ -11,7 +11,8 @@ import inspect
 import linecache
 import operator
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from autograder.boundary.limits import TimeUp, time_limit
 from autograder.boundary.peer import Peer
@@ -126,7 +127,9 @@ class Worker(Peer):
         statements, notes = source.needed(cells, [name for names in exercises for name in names])
         return statements, notes, [fingerprint.of(cells, tuple(names)) for names in exercises]
 
-    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate, harness: str | None):
+    def run_rank(
+        self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate: Callable | None, harness: str | None
+    ):
         """Call the function as one of `size` ranks; `operate` reaches the machine that joins them, None means MPI."""
         comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
         return self.function_of_rank(name, (*args, comm), kwargs, harness)(*args, comm, **kwargs)
@@ -155,7 +158,7 @@ class Worker(Peer):
                 problems.append([label, self.describe(error)])
         return problems
 
-    def error(self, problem) -> Exception:
+    def error(self, problem: Any) -> Exception:
         """A function of the check failed on what the student's code passed to it."""
         return RuntimeError(str(problem.get("text")))
 
@@ -175,7 +178,7 @@ class Worker(Peer):
     }
 
 
-def check_signature(name: str, function, args: tuple, kwargs: dict) -> None:
+def check_signature(name: str, function: Callable, args: tuple, kwargs: dict) -> None:
     """SignatureError where `function` does not take these arguments."""
     try:
         signature = inspect.signature(function)

@@ -1,5 +1,6 @@
 """A page of feedback for each student and one for the instructor: HTML without scripts, everything escaped."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -40,7 +41,7 @@ def write(found: list[LabResult], out: Path) -> list[Path]:
     return write_pages(found, out, page, ".html")
 
 
-def write_pages(found: list[LabResult], out: Path, make, suffix: str) -> list[Path]:
+def write_pages(found: list[LabResult], out: Path, make: Callable, suffix: str) -> list[Path]:
     """Write what `make(result)` gives, a file for each student and lab."""
     paths = []
     for result in found:

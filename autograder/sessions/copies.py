@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 
-def copied(value, copies: dict) -> Any:
+def copied(value: Any, copies: dict) -> Any:
     """Tensors, lists, dicts and tuples copied, each once; the rest as it is."""
     if id(value) in copies:
         return copies[id(value)]

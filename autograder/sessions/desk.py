@@ -3,6 +3,8 @@
 A student's ranks are processes; the machine that joins them is in the grader's, and has one desk for each rank.
 """
 
+from typing import Any
+
 import torch
 
 from hpcdl.comm import CommError, Communicator, Request
@@ -20,7 +22,7 @@ class Desk:
         self.requests: list[Request] = []
         self.trouble: CommError | None = None  # what the machine found wrong while this rank was asking
 
-    def operate(self, what, *args):
+    def operate(self, what: Any, *args: Any):
         """One operation; an error where it is none, or its arguments are not what `WireComm` would send."""
         if what not in OPERATIONS:
             raise TypeError("no such operation")
@@ -39,7 +41,7 @@ class Desk:
     def compute(self, seconds: float):
         self.comm.compute(seconds)
 
-    def post(self, posts: list, location):
+    def post(self, posts: list, location: Any):
         self._stand_at(location)
         for op, side, x, numel, peer, tag in posts:
             self._post(op, side, x, numel, peer, tag)
@@ -53,29 +55,29 @@ class Desk:
         else:
             self.requests.append(self.comm._irecv(op, torch.empty(numel, dtype=x.dtype), peer, tag))
 
-    def wait(self, posts: list, op, numbers: list, location) -> list:
+    def wait(self, posts: list, op: Any, numbers: list, location: Any) -> list:
         self.post(posts, location)
         requests = [self.requests[number] for number in numbers]
         self.comm._wait(op if op in POSTS else "wait", *requests)
         return [request.x if request.side == "source" else None for request in requests]
 
-    def wait_any(self, posts: list, numbers: list, location) -> list:
+    def wait_any(self, posts: list, numbers: list, location: Any) -> list:
         self.post(posts, location)
         requests = [self.requests[number] for number in numbers]
         first = self.comm._wait_any("wait_any", requests)
         return [first, requests[first].x if requests[first].side == "source" else None]
 
-    def broadcast(self, x: torch.Tensor, root: int, location) -> torch.Tensor:
+    def broadcast(self, x: torch.Tensor, root: int, location: Any) -> torch.Tensor:
         self._stand_at(location)
         self.comm.broadcast(x, root)
         return x
 
-    def all_reduce(self, x: torch.Tensor, location) -> torch.Tensor:
+    def all_reduce(self, x: torch.Tensor, location: Any) -> torch.Tensor:
         self._stand_at(location)
         self.comm.all_reduce(x)
         return x
 
-    def barrier(self, location):
+    def barrier(self, location: Any):
         self._stand_at(location)
         self.comm.barrier()
 

@@ -1,6 +1,7 @@
 """Why a call of the student's code gave no value."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -19,7 +20,7 @@ class StudentError(Exception):
         return self.text
 
     @classmethod
-    def of(cls, problem) -> "StudentError":
+    def of(cls, problem: Any) -> "StudentError":
         """From the other side's report, of which only short plain values are taken over."""
         problem = problem if type(problem) is dict else {}
         wanted = {"kind": str, "text": str, "type": str, "function": str, "line": int, "source": str}

@@ -1,6 +1,7 @@
 """The trusted peer: sends a check's calls, and keeps what the other side did with them."""
 
-from typing import ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -19,7 +20,7 @@ class Timed(Protocol):
 
     def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool): ...
 
-    def deny(self, name, location) -> None: ...
+    def deny(self, name: Any, location: Any) -> None: ...
 
 
 class Grader(Peer):
@@ -34,19 +35,27 @@ class Grader(Peer):
         self.changed = False  # whether a call has changed one of its arguments
         self.sent: Frame | None = None  # the last call by name, to show it when a check fails
 
-    def call(self, target, args=(), kwargs=None, *, objects=False, seconds=None):
+    def call(
+        self,
+        target: Any,
+        args: Sequence = (),
+        kwargs: dict | None = None,
+        *,
+        objects: bool = False,
+        seconds: float | None = None,
+    ):
         self.objects = objects
         result = super().call(target, args, kwargs, objects=objects, seconds=seconds)
         if self.failure is not None:  # raised by a check's own function, which the student's code had called
             raise self.failure
         return result
 
-    def deny(self, _, args: tuple, kwargs: dict) -> None:
+    def deny(self, _: Any, args: tuple, kwargs: dict) -> None:
         self.session.deny(*args)
 
     verbs: ClassVar = Peer.verbs | {"forbidden": deny}
 
-    def accept(self, argument, contents) -> None:
+    def accept(self, argument: Any, contents: Any) -> None:
         self.changed |= type(argument) is not torch.Generator and not same(argument, contents)
         super().accept(argument, contents)
 
@@ -58,7 +67,7 @@ class Grader(Peer):
             self.failure = error
         return super().describe(error)
 
-    def error(self, problem) -> Exception:
+    def error(self, problem: Any) -> Exception:
         return self.failure or StudentError.of(problem)
 
     def make_proxy(self, number: int, is_function: bool, name: str):

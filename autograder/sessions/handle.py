@@ -1,6 +1,7 @@
 """An object of a student's class, as a check sees it: it stays where the student's code is."""
 
 import operator
+from typing import Any
 
 
 class Handle:
@@ -9,7 +10,7 @@ class Handle:
     Comparing is not forwarded: a student's `__eq__` has no say. Read a plain attribute and check that.
     """
 
-    def __init__(self, peer, number: int, type_name: str):
+    def __init__(self, peer: Any, number: int, type_name: str):
         self.__dict__.update(_peer=peer, _number=number, type_name=type_name)
 
     def _do(self, name: str, *args):

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -92,7 +92,7 @@ class Team(Session):
         parts = (arguments, run.kwargs, rank.slot.rank, run.p, None, run.harness)
         return rank.timed(["rank", run.name], parts, None, objects=False), arguments
 
-    def everywhere(self, call, p: int) -> list:
+    def everywhere(self, call: Callable, p: int) -> list:
         """What `call(rank)` gives for the first `p` ranks, at the same time."""
         with ThreadPoolExecutor(p) as pool:
             found = list(pool.map(partial(self._attempt, call, p), self.ranks[:p]))

@@ -1,5 +1,7 @@
 """Submitted files are parsed in the sandbox: what reads JSON, notebooks and Python can be attacked through them too."""
 
+from typing import Any
+
 from autograder.boundary.protocol import ProtocolError, UnsendableError
 from autograder.inside.notebook import Notebook, UngradableError
 from autograder.walls.zygote import Zygote
@@ -30,7 +32,7 @@ class ParsingSession(RemoteSession):
         prints = _texts(prints) + [""] * len(exercises)
         return _pairs(statements), _texts(notes), prints[: len(exercises)]
 
-    def parsed(self, what: str, *args):
+    def parsed(self, what: str, *args: Any):
         self.allot(SECONDS)  # no code of the student's has run here: it is in step
         try:
             return self.timed([what, ""], args, None, objects=False)

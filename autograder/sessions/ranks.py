@@ -46,7 +46,7 @@ class RankCall:
     arguments: list[tuple]
     kwargs: dict
     harness: str | None
-    machine: dict[str, float]
+    machine: dict[str, Any]
 
     def shown(self, peer: Peer) -> Frame:
         """The call on rank 0, for feedback; what cannot be shown is there by its name."""
@@ -87,7 +87,7 @@ class RecordedRun:
 # What went wrong, for the student
 
 
-def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> Exception:
+def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> BaseException:
     """What to tell the student when the ranks are processes; a rank that never began has no desk."""
     if isinstance(error, DeadlockError):
         return deadlock(p, error, [desk.location if desk else "" for desk in desks])

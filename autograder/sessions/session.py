@@ -7,6 +7,7 @@ same frames, so a check sees the same values either way.
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from autograder.boundary.limits import Stopwatch
 from hpcdl.comm import Simulation
@@ -24,7 +25,7 @@ class Student:
         self.__dict__["_session"] = session
 
     def ranks(
-        self, name: str, p: int, args_for: Callable[[int], tuple], kwargs: dict | None = None, **options
+        self, name: str, p: int, args_for: Callable[[int], tuple], kwargs: dict | None = None, **options: Any
     ) -> Ranks:
         """Call `name` on each of `p` ranks of a simulated machine; `options` are those of `Session.run_ranks`."""
         return self._session.run_ranks(name, p, args_for, kwargs, **options)
@@ -72,7 +73,7 @@ class Session:
         """From the next check on, the student's code may not make the calls that `patterns` name."""
         self.forbidden = patterns
 
-    def deny(self, name, location) -> None:
+    def deny(self, name: Any, location: Any) -> None:
         """The other side reports a forbidden call. It was denied, and stays on the record whatever the code does."""
         problem = {**(location if type(location) is dict else {}), "kind": "forbidden", "text": str(name)}
         self.denied.append(StudentError.of(problem))

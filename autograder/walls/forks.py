@@ -75,7 +75,9 @@ def send_clock(sock: socket.socket, pid: int) -> None:
     os.close(clock)
 
 
-def fork_worker(sock, descriptors: list[int], limits: sandbox.Limits, folder: str, walls: str, slot: list) -> int:
+def fork_worker(
+    sock: socket.socket, descriptors: list[int], limits: sandbox.Limits, folder: str, walls: str, slot: list
+) -> int:
     """Fork a worker on the first descriptor; returns its process id in the zygote and never returns in the worker."""
     pid = os.fork()
     if pid:

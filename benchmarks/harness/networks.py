@@ -25,7 +25,7 @@ class Block(nn.Module):
         self.norm_one, self.norm_two = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
         self.past = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if stride > 1 else nn.Identity()
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         h = torch.relu(self.norm_one(self.one(x)))
         return torch.relu(self.norm_two(self.two(h)) + self.past(x))
 

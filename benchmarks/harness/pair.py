@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ from benchmarks.harness.results import ROOT
 from hpcdl.cluster import find_launcher
 
 
-def run(module: str, *order, env: Mapping[str, str] = os.environ, seconds: float = 1800):
+def run(module: str, *order: Any, env: Mapping[str, str] = os.environ, seconds: float = 1800):
     """What `work(*order)` of a module returns on rank 0 of two ranks, one thread each, as JSON has it.
 
     Raises RuntimeError with what they printed when they fail, TimeoutExpired after `seconds`.
@@ -42,7 +43,7 @@ def run(module: str, *order, env: Mapping[str, str] = os.environ, seconds: float
         return json.loads(Path(folder, "found.json").read_text())
 
 
-def answer(module: str, folder: str, *order) -> None:
+def answer(module: str, folder: str, *order: Any) -> None:
     """In a rank: do the module's work, with gloo between the ranks beside MPI, and write what rank 0 returns."""
     from mpi4py import MPI
 

@@ -6,6 +6,7 @@ python -m benchmarks.harness.report    writes docs/benchmarks.md from benchmarks
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness.results import RESULTS, ROOT
 
@@ -18,7 +19,7 @@ is written by `python -m benchmarks.harness.report`. GPU: not measured, since no
 """
 
 
-def promises(found, where: tuple[str, ...] = ()) -> Iterator[tuple[str, dict]]:
+def promises(found: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[str, dict]]:
     """Each promise in a result, with the setting it stands under."""
     if isinstance(found, dict):
         for row in found.get("promises") or ():
@@ -28,7 +29,7 @@ def promises(found, where: tuple[str, ...] = ()) -> Iterator[tuple[str, dict]]:
                 yield from promises(value, (*where, key))
 
 
-def machines(found) -> Iterator[dict]:
+def machines(found: Any) -> Iterator[dict]:
     """The machines that a result names: once, or with each of its parts."""
     if isinstance(found, dict):
         if "machine" in found:

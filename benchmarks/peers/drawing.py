@@ -15,7 +15,7 @@ RC: Any = STYLE  # matplotlib's own type lists its 300 keys one by one
 class Cleared:
     """One figure of matplotlib's own: its axes are cleared, and all of it is drawn."""
 
-    def __init__(self, picture):
+    def __init__(self, picture: Any):
         self.draw = picture.draw
         self.figure, self.axes = _like(picture.figure, picture.axes)
 
@@ -31,7 +31,7 @@ class Cleared:
 class Anew:
     """A new figure each time."""
 
-    def __init__(self, picture):
+    def __init__(self, picture: Any):
         self.draw, self.figure, self.axes = picture.draw, picture.figure, picture.axes
 
     def render(self, state: dict) -> None:

@@ -23,7 +23,16 @@ spares the others; `watcher` is the thread that interrupts a rank and knows wher
 with the kernel, `deadlock` sees ranks that wait for each other, `diagnosis` writes the error.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.cluster.cluster import Cluster, Record
+    from hpcdl.cluster.diagnosis import ClusterError
+    from hpcdl.cluster.engine import publish
+    from hpcdl.cluster.launcher import find_launcher
+    from hpcdl.cluster.processes import OversubscribedWarning
 
 # An engine imports this package too, and must not pay for the notebook's side of it.
 __all__, __getattr__, __dir__ = exports(

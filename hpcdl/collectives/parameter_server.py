@@ -24,7 +24,7 @@ def parameter_server_all_reduce(x: torch.Tensor, comm: Communicator, weight: flo
     incoming = torch.empty_like(mine) if mine is not None else None
     for above, below in _rounds(comm):
         _exchange(comm, shares[above] if above < servers else None, above, incoming, below)
-        if mine is not None:
+        if mine is not None and incoming is not None:
             comm.accumulate(mine, incoming)
     for above, below in _rounds(comm):
         _exchange(comm, mine, above, shares[below] if below < servers else None, below)

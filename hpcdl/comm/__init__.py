@@ -62,7 +62,20 @@ The machines: `simulate(f, p)` runs p ranks in this process in virtual time; `MP
 around a communicator.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.comm.base import Background, Communicator, Foreground, Request
+    from hpcdl.comm.distributed import TorchComm
+    from hpcdl.comm.errors import CommError, DeadlockError, RankError
+    from hpcdl.comm.group import Group
+    from hpcdl.comm.mpi.machine import MPIComm
+    from hpcdl.comm.sharing import Access, SharedTensor, shared_tensor
+    from hpcdl.comm.simulated.run import Simulation, simulate
+    from hpcdl.comm.tracing import Event, Trace, TracingComm
+    from hpcdl.comm.wrapper import Wrapper
 
 # Each machine is imported when it is first used: MPI must not start because someone simulates.
 __all__, __getattr__, __dir__ = exports(

@@ -12,6 +12,8 @@ class DeadlockError(CommError):
 class RankError(CommError):
     """One rank raised; `rank` says which, `__cause__` is what it raised."""
 
+    __cause__: BaseException
+
     def __init__(self, message: str, rank: int):
         super().__init__(message)
         self.rank = rank

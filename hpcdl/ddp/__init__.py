@@ -23,7 +23,13 @@ And back: `synchronize()` waits for the background, sums the numbers of samples,
 parameter its mean.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.ddp.overlapped import DistributedDataParallel
+    from hpcdl.ddp.sampler import ShardedSampler
 
 # Imported when first used: a program that only simulates pays for what it uses.
 __all__, __getattr__, __dir__ = exports(

@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hpcdl.machine import cores
 
@@ -55,7 +55,7 @@ class Build(NamedTuple):
     stages: int = 2
 
     @classmethod
-    def of_launch(cls, kernel, arguments: tuple, constants: dict, target: str, warps: int = 4, stages: int = 2):
+    def of_launch(cls, kernel: Any, arguments: tuple, constants: dict, target: str, warps: int = 4, stages: int = 2):
         """The build that `kernel[grid](*arguments, **constants)` would cause; tensors may be on the device "meta"."""
         named = dict(zip(kernel.arg_names, arguments, strict=False))
         fixed = {name: value for name, value in named.items() if value is None or (type(value) is int and value == 1)}

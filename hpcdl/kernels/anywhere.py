@@ -7,6 +7,7 @@ Triton is not installed (it is for Linux), a kernel can still be defined, and sa
 """
 
 import os
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ class NoTriton:
 
     constexpr = int
 
-    def jit(self, kernel):
+    def jit(self, kernel: Any):
         return self
 
     def __getattr__(self, name: str):
@@ -43,7 +44,7 @@ else:
         mend()
 
 
-def run(kernel, programs: int, *arguments, **constants) -> None:
+def run(kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:
     """`kernel[(programs,)](*arguments, **constants)`; an error in a line of the kernel is raised as what it is.
 
     Raises ImportError where there is no Triton.

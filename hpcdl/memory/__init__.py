@@ -20,7 +20,13 @@
 `saved()` counts what autograd keeps for the backward pass.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.memory.live_bytes import KINDS, Bytes, MemoryMeter, meter
+    from hpcdl.memory.saved_tensors import saved
 
 __all__, __getattr__, __dir__ = exports(
     __name__,

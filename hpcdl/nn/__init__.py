@@ -11,7 +11,18 @@
 Names are imported when they are first used; those that two files have (`train`, `NETWORKS`) stay with their files.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.nn.awkward import MODELS, takes_time
+    from hpcdl.nn.lenet import lenet5
+    from hpcdl.nn.low_precision import Precision
+    from hpcdl.nn.mlp import backprop, feedforward
+    from hpcdl.nn.networks import Layer, total
+    from hpcdl.nn.perceptron import History, separable, with_bias
+    from hpcdl.nn.value import Value, backward
 
 __all__, __getattr__, __dir__ = exports(
     __name__,

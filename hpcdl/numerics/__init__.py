@@ -8,7 +8,15 @@
 Names are imported when they are first used.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.numerics.derivatives import central, forward, gradient
+    from hpcdl.numerics.descent import descend, max_stable_lr, minibatch_grad, mse_grad, mse_hessian, mse_loss
+    from hpcdl.numerics.dual import Dual, partials
+    from hpcdl.numerics.rounding import Fixed, Float, neighbours, round_nearest, sgd_step, stochastic_round
 
 __all__, __getattr__, __dir__ = exports(
     __name__,

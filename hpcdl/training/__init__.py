@@ -6,7 +6,13 @@ obeys while it runs: pause, slow down or kill a rank; `scaling` measures it on 1
 model predicts. `low_precision_runs` trains LeNet in fixed-point formats, and keeps the runs made before.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.training.momentum import Momentum
+    from hpcdl.training.train import train_on_devices
 
 # Imported when first used: the command line knows the program's options without torch.
 __all__, __getattr__, __dir__ = exports(__name__, {"train_on_devices": "train", "Momentum": "momentum"})

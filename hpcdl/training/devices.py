@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 
@@ -33,26 +34,27 @@ def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
     """
     gpus = torch.cuda.device_count() if gpus is None else gpus
     here = (socket.gethostname(), gpus)
-    everywhere = comm.mpi.allgather(here) if hasattr(comm, "mpi") else [("", 0)]
+    mpi: Any = getattr(comm, "mpi", None)
+    everywhere = mpi.allgather(here) if mpi else [("", 0)]
     if not any(count for _, count in everywhere):
         yield comm, "cpu", ""
         return
     neighbours = [rank for rank, (host, _) in enumerate(everywhere) if host == here[0]]
     backend, device, remark = choose(neighbours.index(comm.rank), len(neighbours), gpus)
-    shared = [said for backend_, said in comm.mpi.allgather((backend, remark)) if backend_ == "gloo"]
-    with _group(comm, "gloo" if shared else "nccl") as group:
+    shared = [said for backend_, said in mpi.allgather((backend, remark)) if backend_ == "gloo"]
+    with _group(mpi, "gloo" if shared else "nccl") as group:
         yield group, device, next(filter(None, shared), "")
 
 
 @contextmanager
-def _group(comm: Communicator, backend: str) -> Iterator:
-    """The ranks of `comm`, an MPIComm, over torch.distributed."""
+def _group(mpi: Any, backend: str) -> Iterator:
+    """The ranks of the mpi4py communicator `mpi` over torch.distributed."""
     from hpcdl.comm import TorchComm  # only where there is a GPU: it brings torch.distributed
 
-    port = _free_port() if comm.rank == 0 else None
-    host, port = comm.mpi.bcast((socket.gethostname(), port))
-    store = torch.distributed.TCPStore(host, port, comm.size, comm.rank == 0, timeout=timedelta(seconds=60))
-    torch.distributed.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
+    port = _free_port() if mpi.rank == 0 else None
+    host, port = mpi.bcast((socket.gethostname(), port))
+    store = torch.distributed.TCPStore(host, port, mpi.size, mpi.rank == 0, timeout=timedelta(seconds=60))
+    torch.distributed.init_process_group(backend, store=store, rank=mpi.rank, world_size=mpi.size)
     try:
         yield TorchComm()
     finally:

@@ -51,9 +51,9 @@ def identify() -> dict:
 
 def warm_up() -> None:
     """Import what every run needs, so that the first run does not wait for it."""
-    import cloudpickle  # noqa: F401
+    import cloudpickle
 
-    import hpcdl.comm.mpi  # noqa: F401
+    import hpcdl.comm.mpi
 
 
 def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, path: list[str]) -> dict:

@@ -11,6 +11,11 @@ so many times as long, as does `compute`. Tensors that the ranks share are read 
 (`shared_tensor`). The machine's own collectives take ceil(log2 p) messages, one after the other.
 """
 
+from typing import TYPE_CHECKING
+
 from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.comm.simulated.run import Simulation, simulate
 
 __all__, __getattr__, __dir__ = exports(__name__, {"simulate": "run", "Simulation": "run"})

@@ -1,6 +1,9 @@
 """Tables of coloured cells with short labels: images, matrices and windows as a student draws them on squared paper."""
 
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba_array
 
@@ -8,7 +11,7 @@ from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.words import words
 
 
-def paper(axes, rows: float, columns: float) -> None:
+def paper(axes: Axes, rows: float, columns: float) -> None:
     """Room for tables of so many rows and columns, counted from the top left, without scales."""
     axes.set(xlim=(-0.1, columns + 0.1), ylim=(rows + 0.1, -0.1), aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
@@ -17,7 +20,7 @@ def paper(axes, rows: float, columns: float) -> None:
     axes.spines[:].set_visible(False)
 
 
-def table(axes, labels, colours, size: float = 13, top: float = 0) -> None:
+def table(axes: Axes, labels: Any, colours: Any, size: float = 13, top: float = 0) -> None:
     """Cells from row `top` on: `labels`, rows of strings, and `colours` (rows, columns); `size` in points."""
     rows, columns = np.shape(colours)
     colours = to_rgba_array(np.ravel(colours))[:, :3].reshape(rows, columns, 3)
@@ -30,7 +33,7 @@ def table(axes, labels, colours, size: float = 13, top: float = 0) -> None:
         words(axes, places, size)
 
 
-def frame(axes, row: float, column: float, height: float, width: float, colour: str = style.VERMILLION) -> None:
+def frame(axes: Axes, row: float, column: float, height: float, width: float, colour: str = style.VERMILLION) -> None:
     """A frame round some cells."""
     xs, ys = [column, column + width, column + width, column, column], [row, row, row + height, row + height, row]
     axes.plot(xs, ys, color=colour, linewidth=2.6, zorder=4, solid_joinstyle="miter")

@@ -1,5 +1,8 @@
 """The controls of a picture: ipywidgets with a `value`, which Tab reaches and the arrow keys move."""
 
+from collections.abc import Callable
+from typing import Any
+
 import ipywidgets as widgets
 import numpy as np
 import traitlets
@@ -10,7 +13,7 @@ MICRO, NANO = 1e-6, 1e-9
 class Composite(widgets.HBox):
     """A slider with buttons beside it; `value` is the slider's own, so that two threads never see two values."""
 
-    def __init__(self, bar, parts: list):
+    def __init__(self, bar: Any, parts: list):
         self.bar = bar
         super().__init__(parts, layout=widgets.Layout(align_items="center"))
 
@@ -23,7 +26,7 @@ class Composite(widgets.HBox):
     def value(self, number: int) -> None:
         self.bar.value = number
 
-    def observe(self, handler, names=traitlets.All, type="change") -> None:
+    def observe(self, handler: Callable, names: Any = traitlets.All, type: str = "change") -> None:
         """As of every widget; its value is the slider's."""
         if names == "value":
             self.bar.observe(handler, names, type)
@@ -41,7 +44,7 @@ class Player(Composite):
         widgets.jslink((button, "value"), (bar, "value"))
 
 
-def slider(label: str, value, low, high, step=1, format: str | None = None):
+def slider(label: str, value: Any, low: float, high: float, step: float = 1, format: str | None = None):
     """A slider with its label: whole numbers if `value`, `low`, `high` and `step` are, else real ones."""
     if all(isinstance(number, int) for number in (value, low, high, step)):
         return widgets.IntSlider(value, low, high, step, **_labelled(label))
@@ -62,12 +65,12 @@ def machine_sliders(alpha: float, beta: float) -> dict:
     }
 
 
-def choice(label: str, options, value):
+def choice(label: str, options: Any, value: Any):
     """A drop-down list."""
     return widgets.Dropdown(options=options, value=value, **_labelled(label, width="max-content"))
 
 
-def stops(label: str, options, value):
+def stops(label: str, options: Any, value: Any):
     """A slider that stops only at the given options: batch sizes 1, 2, 4, 8."""
     return widgets.SelectionSlider(options=options, value=value, **_labelled(label))
 

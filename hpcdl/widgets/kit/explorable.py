@@ -12,6 +12,9 @@ the picture's text for screen readers; an `Alarm` stands there in vermillion.
     Explorable(draw, {"steps": slider("steps", 30, 0, 60)})
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import ipywidgets as widgets
 
 from hpcdl.widgets.kit.names import Names
@@ -25,7 +28,14 @@ class Explorable:
     that Tab reaches it and the arrow keys move it. Make it the last line of a cell.
     """
 
-    def __init__(self, draw, controls: dict, figsize=(9.6, 4.2), layout=None, **mosaic):
+    def __init__(
+        self,
+        draw: Callable,
+        controls: dict,
+        figsize: tuple[float, float] = (9.6, 4.2),
+        layout: Any = None,
+        **mosaic: Any,
+    ):
         self.picture, self.controls = Picture(draw, figsize, layout, **mosaic), dict(controls)
         row = widgets.Layout(
             flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px", margin="4px 0 12px 0"

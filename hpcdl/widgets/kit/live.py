@@ -1,7 +1,9 @@
 """A picture that moves while a computation runs."""
 
 import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import ipywidgets as widgets
 from IPython.display import display
@@ -20,7 +22,15 @@ class LiveFigure(Picture):
                 live.update(record)
     """
 
-    def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, seconds=0.1, **mosaic):
+    def __init__(
+        self,
+        draw: Callable,
+        figsize: tuple[float, float] = (9.6, 4.2),
+        layout: Any = None,
+        *,
+        seconds: float = 0.1,
+        **mosaic: Any,
+    ):
         super().__init__(draw, figsize, layout, **mosaic)
         self.view = widgets.VBox([self.image, self.theme])
         self.seconds, self._drawn_at, self._pending, self._shown = seconds, 0.0, False, None

@@ -7,6 +7,7 @@ import base64
 import textwrap
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import ipywidgets as widgets
 import matplotlib
@@ -39,10 +40,18 @@ class Picture:
     widget whose `value` and `tooltip` are set.
     """
 
-    def __init__(self, draw, figsize=(9.6, 4.2), layout=None, *, image=None, **mosaic):
+    def __init__(
+        self,
+        draw: Callable,
+        figsize: tuple[float, float] = (9.6, 4.2),
+        layout: Any = None,
+        *,
+        image: Any = None,
+        **mosaic: Any,
+    ):
         self.draw, self.caption = draw, ""
         self._new_canvas = partial(Canvas, figsize, layout, bottom=CAPTION_INCHES / figsize[1], **mosaic)
-        self._paint = None  # how it was drawn last
+        self._paint: Callable[[], bytes] | None = None  # how it was drawn last
         TURNS.take(self, self._take_canvas)
         self.image = image or TitledImage(format="png")
         self.image.width = str(round(figsize[0] * DPI))
@@ -124,7 +133,7 @@ class Picture:
             parse_math=False,
         )
 
-    def still(self, view) -> dict:
+    def still(self, view: Any) -> dict:
         """What Jupyter shows: the live `view`, and the picture itself where there is no front end."""
         png = base64.b64encode(self.image.value).decode()
         return {**view._repr_mimebundle_(), "image/png": png, "text/plain": self.caption or "(a picture)"}

@@ -1,6 +1,7 @@
 """Agg that writes a line of text in one call of FreeType: matplotlib 3.11 draws it glyph by glyph, in Python."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg, get_hinting_flag
@@ -10,7 +11,9 @@ from matplotlib.font_manager import findfont, get_font
 class LineRenderer(RendererAgg):
     """Plain horizontal text line by line; rotated text and mathematics stay with matplotlib."""
 
-    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None):
+    def draw_text(
+        self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float, ismath: Any = False, mtext: Any = None
+    ):
         """Write the line `s` from (x, y) on, in pixels from the top left; y is the baseline's."""
         path = findfont(prop)
         if ismath or angle or not _has_all(path, s):

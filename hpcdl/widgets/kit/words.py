@@ -1,8 +1,10 @@
 """Many short labels as one artist: a Text costs about a millisecond, and a network shows dozens of numbers."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
@@ -12,7 +14,7 @@ from matplotlib.transforms import Affine2D
 from hpcdl.widgets.kit.style import DPI
 
 
-def words(axes, labels, size: float, weight: str = "normal") -> None:
+def words(axes: Axes, labels: Any, size: float, weight: str = "normal") -> None:
     """Write `labels`, (x, y, text, colour) each, centred at their places in `axes`; `size` in points."""
     paths = [_word(text, size, weight) for _, _, text, _ in labels]
     collection = PathCollection(

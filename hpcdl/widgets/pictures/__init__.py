@@ -6,11 +6,12 @@ A picture is a module with a pure `draw(state, axes)` and an `explorable()` that
 import importlib
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from hpcdl.widgets.kit.explorable import Explorable
 
 
-def explorable(picture: str, *args, **options) -> Explorable:
+def explorable(picture: str, *args: Any, **options: Any) -> Explorable:
     """Make the picture of that name; some take what the student wrote or measured: see its own `explorable`."""
     return importlib.import_module(f"{__name__}.{picture}").explorable(*args, **options)
 

@@ -4,7 +4,7 @@ Layers, weights and errors are those of `hpcdl.nn.mlp`; `hpcdl.widgets.pictures.
 """
 
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -79,7 +79,7 @@ def passes(x1: float, x2: float, y: float, lr: float) -> SimpleNamespace:
     )
 
 
-def arithmetic(run, stage: int) -> list[str]:
+def arithmetic(run: Any, stage: int) -> list[str]:
     """The equation of this stage written out for the first neuron of its layer, in plain text."""
     equation, layer, _ = STAGES[stage]
     if equation == -1:
@@ -157,7 +157,7 @@ def signed(x: torch.Tensor) -> str:
     return f"({short(x)})" if x < 0 else short(x)
 
 
-def sentence(run, stage: int) -> str:
+def sentence(run: Any, stage: int) -> str:
     """What happens at this stage, or what stops it."""
     equation, layer, _ = STAGES[stage]
     if 0 < equation < 5 and abs(float(run.activations[-1][0] - run.target[0])) < 0.005:

@@ -56,7 +56,7 @@ class Lines:
 
         self.line = line
 
-    def seconds(self, p: int, nbytes, alpha: float, beta: float) -> np.ndarray:
+    def seconds(self, p: int, nbytes: np.ndarray, alpha: float, beta: float) -> np.ndarray:
         """Seconds by algorithm, in the order of NAMES, and size."""
         terms = np.array([self.line(name, p) for name in NAMES])
         return terms[:, :1] * alpha + terms[:, 1:] * beta * np.atleast_1d(nbytes)

@@ -129,7 +129,7 @@ def traced(wrap: Callable, p: int, layers: int) -> tuple[list[Bar], float]:
     return bars, max(end for _, end in run.results) - begin
 
 
-def draw_traced(state: dict, axes: Axes, wrap) -> str:
+def draw_traced(state: dict, axes: Axes, wrap: Callable) -> str:
     bars, seconds = traced(wrap, state["p"], state["layers"])
     draw_bars(axes, bars, state["p"], 1.0, "s (virtual)", seconds)
     count = -(-DEPTH // state["layers"])

@@ -99,7 +99,7 @@ def explorable(runs: dict[str, Callable] | None = None, predict: Callable = libr
     return Race(runs or library(), predict)
 
 
-def problem_of(state, kernel: int) -> Problem:
+def problem_of(state: dict, kernel: int) -> Problem:
     channels = state["channels"]
     return Problem(state["batch"], channels, SIZE, SIZE, channels, kernel, kernel)
 
@@ -180,7 +180,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     return verdict(state, *crossings)
 
 
-def predictions(state, kernel: int) -> dict[str, float]:
+def predictions(state: dict, kernel: int) -> dict[str, float]:
     """Seconds by the counts, of every algorithm of the race that is counted."""
     problem, machine, found = problem_of(state, kernel), state["machine"], {}
     for algorithm in ALGORITHMS:
@@ -205,7 +205,7 @@ def best(times: dict[str, float]) -> str | None:
     return min(ours, key=ours.__getitem__) if ours else None
 
 
-def verdict(state, measured: int | None, predicted: int | None) -> str:
+def verdict(state: dict, measured: int | None, predicted: int | None) -> str:
     """Where Fourier begins to win, measured and predicted, in a sentence."""
     done = len(state["measured"])
     if done < len(KERNELS):

@@ -2,6 +2,7 @@
 
 from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -95,7 +96,7 @@ def _curve(axes, excess, color) -> None:
     style.decades(axes.yaxis)
 
 
-def verdict(state, excess) -> str:
+def verdict(state: dict, excess: Any) -> str:
     """What the path does, and why, in a sentence."""
     lr, beta, batch_size, steps = state["lr"], state["beta"], state["batch_size"], state["steps"]
     limit, rule = max_stable_lr(problem().H, beta), "2(1+β)/λmax" if beta else "2/λmax"

@@ -1,6 +1,7 @@
 """Learning rates side by side: their loss curves, and where they stand after the same number of steps."""
 
 import math
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     return verdict(steps, beta, rule, final)
 
 
-def verdict(steps, beta, rule, final) -> str:
+def verdict(steps: Any, beta: float, rule: str, final: Any) -> str:
     """How far the best learning rate got, in a sentence; the loss began at 1."""
     best, after = int(final.argmin()), f"After {steps} step{'s' * (steps != 1)}"
     if beta:

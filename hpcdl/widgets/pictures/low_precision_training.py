@@ -1,6 +1,7 @@
 """Training curves of LeNet in fixed point: word length, fractional length and mode over runs made before, and now."""
 
 from collections.abc import Callable
+from typing import Any
 
 import ipywidgets as widgets
 import traitlets
@@ -123,7 +124,7 @@ def lengths_reach_far(wl: int) -> bool:
     return runs.LENGTHS[wl][-1] > (LEAST + MOST) / 2 + 2
 
 
-def sentence(wl: int, fl: int, modes) -> str:
+def sentence(wl: int, fl: int, modes: Any) -> str:
     """Where each mode ends, and what the format can hold."""
     ends = " and ".join(f"{final(wl, fl, mode):.0%} ({mode})" for mode in modes)
     return (

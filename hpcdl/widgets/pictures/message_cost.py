@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -71,7 +72,7 @@ def fastest(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.nda
     return sizes, least
 
 
-def verdict(alpha, beta, ratios) -> str:
+def verdict(alpha: float, beta: float, ratios: Any) -> str:
     """How well alpha and beta explain the measurements, in a sentence."""
     if not ratios:
         return "Measuring."

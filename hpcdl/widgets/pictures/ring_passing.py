@@ -120,7 +120,7 @@ def shares(played: RingReplay, p: int, now: float) -> np.ndarray:
     return table
 
 
-def draw(state: dict, axes: dict[str, Axes], all_reduce=ring_all_reduce) -> str:
+def draw(state: dict, axes: dict[str, Axes], all_reduce: Callable = ring_all_reduce) -> str:
     p, n = state["p"], state["n"]
     played = play(all_reduce, p, n)
     now = played.seconds * state["frame"] / FRAMES

@@ -107,7 +107,7 @@ def _short(error: float) -> str:
     return f"{error:.1g}" if error < 1 else f"{error:.0f}"
 
 
-def sentence(state, tangent: float, slope: float) -> str:
+def sentence(state: dict, tangent: float, slope: float) -> str:
     """What the two lines say about each other."""
     x, h, name = state["x"], state["h"], state["curve"]
     if not math.isfinite(tangent):

@@ -61,7 +61,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     return verdict(state, sizes, contributions.sum(0), full)
 
 
-def verdict(state, sizes, total, full) -> str:
+def verdict(state: dict, sizes: list[int], total: torch.Tensor, full: torch.Tensor) -> str:
     """What the arrows add up to, in a sentence."""
     off = float((total - full).norm() / full.norm())
     counts = " + ".join(str(size) for size in sizes)

@@ -86,7 +86,7 @@ def _label(axes, h: float, height, text: str, **looks) -> None:
         axes.text(h, float(height), text, **looks)
 
 
-def sentence(state, f) -> str:
+def sentence(state: dict, f: Callable) -> str:
     """The two errors at h, and the best steps."""
     rule, x, h = state["rule"], state["x"], state["h"]
     if h == 0:

@@ -60,7 +60,7 @@ def ground(name: str):
     return line.numpy(), z, [path for paths in contours for path in paths]
 
 
-def projected(points, turn: float, height: float):
+def projected(points: Any, turn: float, height: float):
     """Points (..., 3) as seen from the side `turn`: (..., 2); `height` scales z."""
     x, y, z = np.moveaxis(np.asarray(points, dtype=float), -1, 0)
     right, away = x * math.cos(turn) - y * math.sin(turn), x * math.sin(turn) + y * math.cos(turn)
@@ -144,7 +144,7 @@ def _arrow(axes, x: float, y: float, right: float, up: float, color: str) -> Non
         axes.annotate("", tip, (x, y), arrowprops={**POINTED, "color": color, "linewidth": 2.4}, annotation_clip=False)
 
 
-def sentence(x: float, y: float, slopes, heading: int) -> str:
+def sentence(x: float, y: float, slopes: Any, heading: int) -> str:
     """Both partial derivatives, the gradient, and the slope on the way the student walks."""
     length = math.hypot(*slopes)
     where = f"At ({signed(x)}, {signed(y)}): ∂z/∂x = {signed(slopes[0])}, ∂z/∂y = {signed(slopes[1])}."

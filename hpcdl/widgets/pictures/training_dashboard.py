@@ -6,6 +6,7 @@ from functools import partial
 import ipywidgets as widgets
 
 from hpcdl.cluster import ClusterError
+from hpcdl.cluster.cluster import Cluster
 from hpcdl.collectives import ALL_REDUCE
 from hpcdl.training import scaling
 from hpcdl.training.live import Hand, Settings, train_live
@@ -27,7 +28,7 @@ class Dashboard:
     `start`, `pause`, `stop`, `kill` and `scale` are the buttons; `wait` returns when nothing runs any more.
     """
 
-    def __init__(self, cluster):
+    def __init__(self, cluster: "Cluster"):
         self.cluster, self.hand = cluster, Hand()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()

@@ -1,5 +1,7 @@
 """A tile of outputs, product by product: the direct way and Winograd's side by side, and who needs which product."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -51,7 +53,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     return verdict(m, done, output, factors)
 
 
-def verdict(m: int, done: int, output: int, factors) -> str:
+def verdict(m: int, done: int, output: int, factors: Any) -> str:
     """How far both are, in a sentence."""
     direct, winograd = 9 * m * m, factors.shape[1]
     ready = min(done // 9, m * m)
