@@ -176,6 +176,7 @@ def small_files() -> None:
     ],
     ids=lambda arguments: "-".join(arguments[:3]),
 )
+@pytest.mark.labs
 def test_a_full_disk_is_a_sentence(arguments, tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
@@ -189,6 +190,7 @@ def test_a_full_disk_is_a_sentence(arguments, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [pytest.param(1.5, marks=pytest.mark.labs), 6.0])
+@pytest.mark.labs
 def test_ctrl_c_ends_grading_with_a_sentence(tmp_path, seconds):
     folder = tmp_path / "submissions"
     folder.mkdir()

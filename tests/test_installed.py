@@ -22,6 +22,8 @@ from autograder.walls import sandbox
 ROOT = Path(__file__).parents[1]
 OPEN_HOUSE = ROOT / "tests" / "autograder" / "walls" / "open_house.py"
 walled = pytest.mark.skipif(sandbox.tier() == "weak", reason=f"no sandbox on this system: {sandbox.words()}")
+pytestmark = pytest.mark.labs  # each installs a wheel, or grades with it
+
 LAB = "gradient_descent"
 # Each function of the lab answers what it finds of the grader's own files, by every way that an environment has.
 THIEF = """
@@ -109,7 +111,7 @@ def as_user(uid: int, *command) -> list:
 
 
 @walled
-@pytest.mark.parametrize("lib64", ["lib64", pytest.param("none", marks=pytest.mark.labs)], indirect=True)
+@pytest.mark.parametrize("lib64", ["lib64", "none"], indirect=True)
 @pytest.mark.parametrize("uid", [0, sandbox.SPARE_UIDS[-1]], ids=["root", "user"])
 def test_every_canary_finds_a_wall_around_an_installed_wheel(root, lib64, uid):
     if uid == 0 and os.getuid():
@@ -147,7 +149,6 @@ def test_a_thief_finds_nothing_in_the_bundle_for_gradescope(root, lib64, wheel):
 
 
 @walled
-@pytest.mark.labs
 def test_the_command_grades_behind_its_walls_and_refuses_where_they_have_a_hole(root, tmp_path):
     program, folder = root / "venv" / "bin" / "autograder", tmp_path / "submissions"
     folder.mkdir()
@@ -216,6 +217,5 @@ def test_a_bundle_for_students_is_released_from_the_wheel(root, wheel, tmp_path)
 
 
 @walled
-@pytest.mark.labs
 def test_the_doctor_of_the_wheel_finds_all_well(root, tmp_path):
     assert "✗ read" not in run(program(root, "autograder"), "doctor", cwd=tmp_path)

@@ -80,6 +80,7 @@ def test_the_sdist_holds_the_notebooks_and_neither_tests_nor_solutions(built):
     assert not parts & {"tests", "source", "bank", "docs", "benchmarks"}
 
 
+@pytest.mark.labs  # installs
 def test_the_installed_wheel_runs_from_anywhere(built, tmp_path):
     wheel, _ = built
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site", wheel)

@@ -35,6 +35,7 @@ def test_the_best_learning_rate_stands_close_to_the_cliff():
     assert 0.9 < learning_rates.SWEEP[final.argmin()] < 1
 
 
+@pytest.mark.labs  # trains
 def test_the_digits_obey_the_limit_and_one_direction_is_much_steeper(lab):
     curves, eigenvalues = lab["curves"], lab["eigenvalues"]
     assert eigenvalues[-1] > 10 * eigenvalues[-2]
@@ -44,23 +45,27 @@ def test_the_digits_obey_the_limit_and_one_direction_is_much_steeper(lab):
     assert int((lab["X"] == 0).all(dim=0).sum()) > 0
 
 
+@pytest.mark.labs  # trains
 def test_progress_per_epoch_falls_as_the_batch_grows(lab):
     ends = [losses[-1] for _, losses, _ in lab["rows"].values()]
     assert ends == sorted(ends)
     assert lab["rows"][1][2] > 0.95
 
 
+@pytest.mark.labs  # trains
 def test_time_per_epoch_falls_steeply_at_first(lab):
     seconds = {size: row[0] for size, row in lab["rows"].items()}
     assert seconds[1] > 3 * seconds[16]
 
 
+@pytest.mark.labs  # trains
 def test_the_parallel_gradient_is_the_serial_one_and_the_plain_mean_is_not(lab):
     serial = lab["serial"]
     assert (lab["together"] - serial).norm() < 1e-5 * serial.norm()
     assert (lab["plain_mean"] - serial).norm() > 1e-2 * serial.norm()
 
 
+@pytest.mark.labs  # trains
 def test_a_schedule_hurts_a_cautious_rate_and_wins_with_a_high_peak(lab):
     end = {key: losses[-1] for key, (losses, _) in lab["runs"].items()}
     lowest = {}
@@ -75,6 +80,7 @@ def test_a_schedule_hurts_a_cautious_rate_and_wins_with_a_high_peak(lab):
     assert lowest["Adam"] < lowest["momentum"] < lowest["plain"]
 
 
+@pytest.mark.labs  # trains
 def test_held_out_accuracies_hardly_differ(lab):
     accuracies = torch.tensor([right for _, right in lab["runs"].values()])
     assert accuracies.min() > 0.9

@@ -84,6 +84,7 @@ def test_lanes_whose_grader_is_killed_while_they_begin_end_too(tmp_path, write_n
     wait_for(lambda: not psutil.wait_procs(started, timeout=0)[1])
 
 
+@pytest.mark.labs  # a minute
 def test_a_batch_that_is_killed_resumes_and_gives_the_grades_of_an_undisturbed_one(tmp_path, write_notebook, graded):
     students = [f"s{i:02}" for i in range(12)]
     for i, name in enumerate(students):

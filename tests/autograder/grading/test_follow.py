@@ -174,6 +174,7 @@ LONG = [pytest.param(slug, marks=pytest.mark.long) for slug in ("convolution", "
 
 
 @pytest.mark.parametrize("slug", ["backprop", *LONG])
+@pytest.mark.labs
 def test_a_mistake_in_a_lab_costs_its_own_points_alone(slug, zygote):
     lab, solved = exercises.load(slug), selfcheck.cells_of(build.solved(slug))
     firsts = {answer.exercise: answer for answer, _ in reversed(spread(slug))}

@@ -91,6 +91,7 @@ def test_the_references_times_are_measured_once_and_a_lab_without_sources_has_no
     assert pace.reference_seconds(make_lab(), zygote) == {}
 
 
+@pytest.mark.labs
 def test_a_real_lab_with_two_loops_and_a_slow_answer_loses_the_loops_alone(tmp_path, zygote, monkeypatch):
     lab = exercises.load("gradient_descent")
     notebook = build.solved(lab.slug)

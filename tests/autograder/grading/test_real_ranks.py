@@ -244,6 +244,7 @@ def test_the_command_repeats_on_real_ranks_unless_it_is_told_not_to(tmp_path, wr
     assert graded == [False, True]
 
 
+@pytest.mark.labs
 def test_a_grader_that_is_killed_leaves_no_rank_behind():
     program = """
 import time

@@ -53,6 +53,7 @@ def seen():
     return json.loads(done.stdout)
 
 
+@pytest.mark.labs
 def test_a_worker_is_nobody_and_has_no_power_over_what_is_roots(seen):
     uid, *same, groups = seen["who"]
     assert uid in sandbox.SPARE_UIDS

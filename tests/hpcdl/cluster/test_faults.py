@@ -70,6 +70,7 @@ AFTER = "print(cluster.run(who), kept, len(family()))"
     [pytest.param(1, 6, id="6 faults"), pytest.param(2, 50, id="50 faults", marks=[pytest.mark.long])],
 )
 @pytest.mark.timeout(1200)
+@pytest.mark.labs  # a killed rank is in the first tier
 def test_each_fault_is_one_readable_error_after_which_the_cluster_works_and_nothing_is_left(mpiexec, seed, count):
     draw = random.Random(seed)
     kinds = draw.sample(list(FAULTS), 6) + draw.choices(list(FAULTS), k=count - 6)

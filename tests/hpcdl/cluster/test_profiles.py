@@ -99,6 +99,7 @@ def test_more_engines_than_the_partition_has_cores_is_said_at_once(in_slurm):
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.labs  # a job runs in the first tier
 def test_a_job_that_waits_leaves_the_queue_with_the_command_that_asked_for_it(in_slurm, profiles, how):
     settings = profiles / "profile_slurm" / "ipcluster_config.py"
     settings.write_text(settings.read_text() + "c.SlurmEngineSetLauncher.timelimit = '30-00'\n")

@@ -44,6 +44,7 @@ def test_the_commands_train(command, environment, tmp_path):
     assert END.search(run.stdout).group(1) == "4"
 
 
+@pytest.mark.labs
 def test_the_readmes_commands_are_these_and_one_that_ended_need_not_be_repeated(environment, tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^\.venv/bin/(\w+ .*(?:hpcdl|ddp\.)[ \w.-]*train.*?) *#", readme, re.MULTILINE)

@@ -225,6 +225,6 @@ def over_gloo(rank, p, folder):
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("p", [2, 3])
+@pytest.mark.parametrize("p", [pytest.param(2, marks=pytest.mark.labs), 3])
 def test_over_gloo_it_is_all_to_all_single(p, tmp_path):
     torch.multiprocessing.spawn(over_gloo, (p, str(tmp_path)), nprocs=p)

@@ -175,7 +175,7 @@ def all_right(printed: str, p: int) -> bool:
     return sorted(printed.splitlines()) == [f"rank {rank} is right" for rank in range(p)]
 
 
-@pytest.mark.parametrize("p", [pytest.param(1, marks=pytest.mark.long), 2, 3])
+@pytest.mark.parametrize("p", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.labs), 3])
 def test_every_size_order_and_number_of_messages_arrives(mpiexec, p):
     _, printed = mpiexec(p, "-c", START + EVERY_SIZE + END)
     assert all_right(printed, p), printed

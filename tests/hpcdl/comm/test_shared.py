@@ -128,7 +128,7 @@ if rank == 1:
 """
 
 
-@pytest.mark.parametrize("p", [pytest.param(1, marks=pytest.mark.long), 2, 3])
+@pytest.mark.parametrize("p", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.labs), 3])
 def test_every_size_dtype_and_part_arrives(lenders, p):
     lenders(p, EVERYTHING)
 

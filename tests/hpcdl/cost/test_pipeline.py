@@ -232,6 +232,7 @@ def test_no_other_cut_into_stages_is_better_balanced(layers, data):
     assert limits == sorted(set(limits))
 
 
+@pytest.mark.labs
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_256_stages_and_1024_microbatches_take_less_than_10_seconds(name):
     begin = time.process_time()  # of this process: others may use the machine

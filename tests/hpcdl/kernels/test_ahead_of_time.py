@@ -99,23 +99,27 @@ HALF = ("forward, fp16", "gradient of x, bf16", "gradient of w, fp16")
 MEMORY_BOUND = ("im2col", "winograd filters", "winograd input", "winograd output")
 
 
+@pytest.mark.labs  # compiles every kernel
 def test_no_kernel_spills_and_every_one_fits(reports):
     faulty = [key for key, report in reports.items() if report.spills or not report.fits]
     assert faulty == [("winograd filters, too many", "sm_80")]
 
 
+@pytest.mark.labs  # compiles every kernel
 @pytest.mark.parametrize(("target", "name"), [("sm_80", "HMMA"), ("sm_90", "HGMMA"), ("gfx942", "v_mfma")])
 def test_products_use_the_matrix_instructions_of_each_card(reports, target, name):
     for case in (*HALF, "forward, tf32", "depthwise, fp16"):
         assert reports[case, target].count(name) > 0, case
 
 
+@pytest.mark.labs  # compiles every kernel
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_float32_is_not_rounded_to_tf32_unless_asked(reports, target):
     assert reports["forward, fp32", target].matrix == 0
     assert reports["forward, fp32", target].count("FFMA") > 0
 
 
+@pytest.mark.labs  # compiles every kernel
 @pytest.mark.parametrize("target", TARGETS)
 def test_operands_come_by_16_bytes(reports, target):
     for case in (*HALF, "forward, tf32"):
@@ -123,6 +127,7 @@ def test_operands_come_by_16_bytes(reports, target):
     assert set(reports["depthwise, fp16", target].loads) == {2, 16}  # a band is gathered by elements, an image is not
 
 
+@pytest.mark.labs  # compiles every kernel
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_bound_by_memory_move_many_bytes_each_way(reports, target):
     for case in MEMORY_BOUND:
@@ -130,6 +135,7 @@ def test_kernels_bound_by_memory_move_many_bytes_each_way(reports, target):
         assert set(reports[case, target].loads) == set(reports[case, target].stores) == {width}, case
 
 
+@pytest.mark.labs  # compiles every kernel
 def test_spills_and_narrow_loads_are_seen(reports):
     """The instrument works: a tile that is too large spills, and three channels cannot come by 16 bytes."""
     assert reports["winograd filters, too many", "sm_80"].spills > 0

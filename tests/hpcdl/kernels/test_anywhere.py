@@ -50,6 +50,7 @@ def test_a_kernel_runs_without_a_gpu_with_as_many_programs_as_asked(tmp_path):
     assert python(tmp_path, body, after=after + "print(x.tolist())") == str([1.0] * 8 + [0.0] * 2)
 
 
+@pytest.mark.labs
 def test_without_triton_a_kernel_can_be_defined_and_says_so_when_it_is_run(tmp_path):
     said = python(tmp_path, "pass", before="import sys\nsys.modules['triton'] = None\n", after=AND_SAY)
     assert said.startswith(f"ImportError {NO_TRITON}")

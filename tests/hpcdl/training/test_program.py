@@ -104,6 +104,7 @@ def test_a_mistake_is_one_line_and_the_end_of_all_ranks(mpiexec):
     assert "Traceback" not in printed
 
 
+@pytest.mark.labs  # one run under torchrun is in the first tier
 def test_under_torchrun_a_mistake_is_told_once_too():
     code, printed = torchrun("-m", "hpcdl.training", "--all-reduce", "star")
     assert code != 0
@@ -146,6 +147,7 @@ with on_devices(mpi, gpus=1) as (comm, device, remark):
 
 
 @pytest.mark.mpi
+@pytest.mark.labs  # one run under torchrun is in the first tier
 def test_engines_on_one_gpu_talk_over_gloo(mpiexec, weights):
     """The ranks find each other as they would on a machine with one GPU; the network stays on the processor here."""
     code, printed = mpiexec(2, "-W", "ignore", "-c", ON_DEVICES, seconds=100)
@@ -204,6 +206,7 @@ def test_who_started_the_processes_is_read_from_their_environment(library, envir
 
 
 @pytest.mark.mpi
+@pytest.mark.labs  # one run under torchrun is in the first tier
 def test_one_rank_is_one_rank():
     run = alone()
     assert run.returncode == 0, run.stderr
@@ -211,6 +214,7 @@ def test_one_rank_is_one_rank():
 
 
 @pytest.mark.mpi
+@pytest.mark.labs  # one run under torchrun is in the first tier
 def test_no_epoch_at_all_is_a_mistake():
     run = alone("--epochs", "0")
     assert run.returncode != 0

@@ -90,6 +90,7 @@ def test_bfloat16_is_rounded_to_nearest_even(guards):
     ("m", "limit"), [(2, {FP32: 2e-6, FP16: 2e-3, BF16: 1e-2}), (4, {FP32: 3e-5, FP16: 8e-3, BF16: 5e-2})]
 )
 @pytest.mark.parametrize("dtype", [FP32, FP16, BF16], ids=str)
+@pytest.mark.labs  # many seconds in Triton's interpreter
 def test_winograd(guards, dtype, m, limit):
     (x, x64), (w, w64) = draw(guards, dtype, 2, 3, 5, 7), draw(guards, dtype, 2, 3, 3, 3)
     y = on_gpu(f"winograd_{m}x{m}")(x.requires_grad_(), w, padding=1)
@@ -104,6 +105,7 @@ def test_winograd(guards, dtype, m, limit):
 
 @pytest.mark.parametrize("padding", [(0, 1), (2, 1), (3, 0), (1, 4)])
 @pytest.mark.parametrize("name", ["winograd_2x2", "winograd_4x4", "toeplitz"])
+@pytest.mark.labs  # many seconds in Triton's interpreter
 def test_gradients_with_padding_in_pairs(guards, name, padding):
     channels = 1 if name == "toeplitz" else 2
     (x, x64), (w, w64) = draw(guards, FP32, 1, 2, 6, 5), draw(guards, FP32, 2, channels, 3, 3)
@@ -124,6 +126,7 @@ def test_im2col_and_its_product(guards, dtype):
 
 
 @pytest.mark.parametrize("name", ["direct", "winograd_2x2"])
+@pytest.mark.labs  # many seconds in Triton's interpreter
 def test_second_derivatives(guards, name):
     (x, x64), (w, w64) = draw(guards, FP32, 1, 2, 5, 4), draw(guards, FP32, 2, 2, 3, 3)
     found = []

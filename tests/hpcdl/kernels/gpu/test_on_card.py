@@ -64,6 +64,7 @@ def test_without_a_gpu_or_without_triton_a_sentence_says_what_to_do():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which the benchmark would measure for minutes")
+@pytest.mark.labs
 def test_the_benchmark_says_that_nothing_was_measured_without_a_gpu():
     ended = run("-m", "benchmarks", "convolution_gpu", seconds=60)
     assert ended.returncode == 0, ended.stderr

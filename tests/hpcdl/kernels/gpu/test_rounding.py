@@ -140,15 +140,18 @@ def reports(kernels):
     return dict(zip(builds, compile_ahead(builds.values()), strict=True))
 
 
+@pytest.mark.labs  # compiles every kernel
 def test_no_kernel_spills(reports):
     assert [key for key, report in reports.items() if report.spills or not report.fits] == []
 
 
+@pytest.mark.labs  # compiles every kernel
 def test_all_that_is_loaded_and_stored_goes_16_bytes_at_a_time(reports):
     for key, report in reports.items():
         assert set(report.loads) == set(report.stores) == {16}, key
 
 
+@pytest.mark.labs  # compiles every kernel
 def test_eight_elements_share_a_call_of_philox(reports, kernels):
     """Ten rounds have 20 products; with a call for each element BF16 would take some 58 instructions."""
     report = reports["BF16, stored", "sm_90"]
@@ -169,11 +172,13 @@ def test_eight_elements_share_a_call_of_philox(reports, kernels):
         ("step", 17),
     ],
 )
+@pytest.mark.labs  # compiles every kernel
 def test_the_code_is_short(reports, kernels, case, most):
     """All the instructions of a program, which has no loop, for its elements."""
     assert reports[case, "sm_90"].per_element(kernels.BLOCK) <= most
 
 
+@pytest.mark.labs  # compiles every kernel
 def test_no_subnormal_number_is_taken_for_zero(reports):
     """The subnormal numbers of FP16 and FP8 go through float32's."""
     for (case, target), report in reports.items():
