@@ -20,8 +20,10 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "grading": "benchmarks.grading",
     "labs": "benchmarks.labs",
     "low_precision": "benchmarks.low_precision",
+    "memory": "benchmarks.memory",
     "pictures": "benchmarks.pictures",
     "rounding": "benchmarks.rounding",
+    "schedules": "benchmarks.schedules",
 }
 
 
