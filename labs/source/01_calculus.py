@@ -571,7 +571,7 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# The Dual agrees with the table to the last digit or two; the central difference has about eleven digits right, and
+# The Dual agrees with the table to the last digit or two; the central difference has about ten digits right, and
 # the best step does not
 # help much. For its one evaluation the Dual gives what no step can.
 # </details>
@@ -638,7 +638,7 @@ check("calculus.chain_gradient")
 # {{exercise grad_check}}
 #
 # The measuring is done by the library's `measured_gradient(f, x)`, which does what your `gradient` does: a mistake there
-# shall not cost you points here.
+# costs you no points here.
 #
 # Return whether all coordinates agree, and the index of the worst one: that with the largest $|a - m|$ in proportion
 # to what is allowed there.

@@ -50,8 +50,8 @@ descent_path.explorable()
 # <details><summary>What did you see?</summary>
 #
 # 1. Up to about 0.2 the path bends smoothly into the valley. Above it, each step jumps across the valley floor, and back
-#    at the next. At about 0.4 the jumps stop shrinking, and beyond that the path leaves the map. You will compute both
-#    numbers in exercise 3.
+#    at the next. At about 0.4 the jumps stop shrinking, and beyond that the path leaves the map. The second number
+#    you will compute in exercise 3; the first is half of it.
 # 2. Along the valley the steps add up, so the path arrives sooner; it also swings past the minimum and comes back.
 # 3. With few samples a step points downhill only on average. The path gets near the minimum quickly and then rattles
 #    around it, the more the smaller the batch. A smaller learning rate late in training calms it: exercise 8.
@@ -235,7 +235,7 @@ check("gradient_descent.max_stable_lr")
 # %% [markdown]
 # ## Try it: a linear model looks at real digits
 #
-# Now three of your functions work together, on 1,797 real handwritten digits of 8 × 8 pixels. A linear model shall tell a 0
+# Now three of your functions work together, on 1,797 real handwritten digits of 8 × 8 pixels. A linear model is to tell a 0
 # from all others: target $+1$ for a 0, $-1$ otherwise. The loss is quadratic, so its Hessian $H = \frac2n X^T X$ is the same
 # everywhere, and your limit should hold to the per cent. **Guess first**: does a learning rate 2 % above the limit do visible
 # harm in 200 steps?
@@ -599,8 +599,9 @@ with when_solved():
 # %% [markdown]
 # ## A learning rate that changes
 #
-# Large batches want large learning rates, and those are dangerous at the very start, where gradients are largest. So training
-# begins with a **warm-up** (Goyal et al. 2017): from 0 in equal parts to the peak. After it the rate falls along half a
+# Large batches want large learning rates: $k$ times the batch, $k$ times the rate is the **linear scaling rule** (Goyal et al. 2017).
+# Large rates are dangerous at the very start, where gradients are largest. So training begins with a **warm-up**, in equal parts
+# to the peak: here from 0; Goyal et al. begin with the rate of the small batch. After it the rate falls along half a
 # **cosine** wave (Loshchilov and Hutter 2017), fast in the middle, gently at the end, so that the rattling of small batches dies out:
 #
 # $$ r(s) = \begin{cases} r_{\max}\, s / S_w & s < S_w \\[4pt]

@@ -5,7 +5,7 @@
 # theorem that says how many mistakes it can make at most. And four points on which it fails for ever, which is why
 # networks have layers.
 #
-# When you are through, you can
+# When you are done, you can
 #
 # - write Rosenblatt's learning rule and say what it does to the line that separates two classes,
 # - compute the margin of a data set and from it, before any training, a bound on the mistakes of training,
@@ -397,10 +397,10 @@ with when_solved():
 #
 # ## What no line can do
 #
-# $+1$ where the signs of $x_1$ and $x_2$ differ, $-1$ where they agree: **XOR**. No line separates the four corners $(\pm 1, \pm 1)$, and it is quickly
-# seen why: with the two corners of $+1$ on one side, the middle between them, $(0, 0)$, is on that side as well; but it is also the
-# middle between the two corners of $-1$. There is no $w^*$, so there is no margin, no bound, and no end. Minsky and Papert made such limits into a
-# book (1969).
+# $+1$ where the signs of $x_1$ and $x_2$ differ, $-1$ where they agree: **XOR**. No line separates the four corners $(\pm 1, \pm 1)$, and it is easy to
+# see why: with the two corners of $+1$ on one side, the middle between them, $(0, 0)$, is on that side as well; but it is also the
+# middle between the two corners of $-1$. There is no $w^*$, so there is no margin, no bound, and no end. Minsky and Papert wrote a book on such
+# limits (1969).
 #
 # There is a way out that leaves the perceptron as it is: give it one more input, $x_3 = x_1 x_2$. Seen from above nothing has moved, but
 # two of the clouds have risen and two have sunk, and a plane fits between them. Move the lift $t$ (the height is $t\, x_1 x_2$), then let the epochs pass.

@@ -7,7 +7,7 @@
 # learning stands on it. In this lab you write it, and your own code learns to read handwritten digits.
 #
 # **You will be able to**
-# - run a network forward, and say what its four equations of backpropagation mean;
+# - run a network forward, and say what the four equations of backpropagation mean;
 # - write backpropagation for whole batches, without a loop over samples, and prove it right against PyTorch;
 # - differentiate *any* program, by recording what it does and walking the record backwards;
 # - write a softmax and its cross-entropy that survive every input;
@@ -58,8 +58,8 @@ backprop_picture.explorable()
 #    0 too: a network that is right learns nothing from this sample.
 # 2. Large inputs push $z$ of layer 2 far from 0, where the curve of $\sigma$ is flat. Its slope multiplies every error on the
 #    way back, so these neurons hardly hear what went wrong. One says they are *saturated*.
-# 3. Between 12 and 16 the step begins to reach too far. Gradient descent promises progress for *small* steps only; how small, it
-#    does not say.
+# 3. Between 12 and 16 the step begins to reach too far. Gradient descent promises progress for *small* steps only; how small
+#    is lab 02's limit, and here the curvature, and so the limit, changes with the weights.
 # </details>
 
 # %% [markdown]
@@ -370,8 +370,9 @@ with when_solved():
 #
 # Running a network forward needs the weights and one layer of data at a time. Training needs more: the backward pass uses every $a$ and
 # every $z$, so they wait in memory until it comes by, and there is a gradient for each weight and for each piece of data. In short
-# $D + W + \nabla D + \nabla W$, with $D$ for the data that flows through the layers. $W$ does not depend on the batch; $D$ grows with it.
-# Change the numbers below: when does $D$ overtake $W$?
+# $D + W + \nabla D + \nabla W$, with $D$ for the data that flows through the layers. That is an upper bound: your `backprop` drops each layer's
+# $\nabla D$ once the layer before has its own, and $\sigma' = a(1 - a)$ needs no $z$. $W$ does not depend on the batch; $D$ grows with it.
+# Guess first: at which batch does $D$ overtake $W$?
 
 
 # %%
@@ -385,6 +386,12 @@ def training_memory(widths, N, bytes_per_number=4):
 for N in (1, 64, 4096):
     W, D = training_memory((784, 512, 512, 10), N)
     print(f"batch of {N:5}: W {W:6.2f} MB, D {D:6.2f} MB; training D + W + ∇D + ∇W {2 * (W + D):7.2f} MB")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# $W$ is 669,706 numbers, $D$ is 2,852 for each sample: from 235 samples on the data takes more memory than the weights.
+# </details>
 
 # %% [markdown]
 # ## Why deep sigmoids learn slowly

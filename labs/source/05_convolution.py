@@ -13,7 +13,7 @@
 # - derive Winograd's matrices exactly, for every size of tile and filter;
 # - write a GPU kernel that multiplies by a matrix without ever storing it.
 #
-# **100 points, 9 exercises, about 110 minutes.** You need matrix products and a little of complex numbers. No GPU, no download.
+# **100 points, 9 exercises, about 110 minutes.** You need matrix products and a little about complex numbers. No GPU, no download.
 
 # %%
 import math
@@ -559,7 +559,7 @@ check("convolution.conv_winograd")
 # | `winograd_2x2`, `winograd_4x4` | $(m+2)^2$ for each tile, filter and channel | U, V and the sums over channels M |
 # | `fft` | 4 for each frequency, image, filter and channel: a complex product is four real ones | the spectra of x, w and y |
 #
-# The tiles cover P x Q outputs; those at the border count as whole ones. The textbook's Fourier transform takes sizes that are powers of two: $a \ge H + 2\,\text{padding}$ and $b \ge W + 2\,\text{padding}$, with
+# The tiles cover P x Q outputs; those at the border count as whole ones. The textbook's Fourier transform takes sizes that are powers of two, and they are what is counted here (your `conv_fft` takes any size): $a \ge H + 2\,\text{padding}$ and $b \ge W + 2\,\text{padding}$, with
 # $a \times (b/2 + 1)$ frequencies (rounded down).
 #
 # A `Problem` knows its letters:
@@ -622,7 +622,7 @@ def conv_cost(algorithm, problem):
 check("convolution.conv_cost")
 
 # %% [markdown]
-# What do your numbers say of three layers?
+# What do your numbers say about three layers?
 
 # %%
 with when_solved():
@@ -796,7 +796,7 @@ with when_solved():
 # ## The layers of real networks
 #
 # LeNet-5 (LeCun et al., 1998) read the digits on cheques; VGG-16 (Simonyan and Zisserman, 2015) is made of 3x3 windows alone. Here are layers of both, run by your functions, by the
-# course's library and by PyTorch, one image at a time and on one thread. The bars are speeds relative to PyTorch: 1 is as fast, 0.1 is ten times slower. Who would move more than 300 MB sits out, and your own `conv_cost` decides it.
+# course's library and by PyTorch, one image at a time and on one thread. The bars are speeds relative to PyTorch: 1 is as fast, 0.1 is ten times slower. What would move more than 300 MB sits out, and your own `conv_cost` decides it.
 #
 # Before you run it: which of your functions will be best on which layer?
 
@@ -868,7 +868,7 @@ with when_solved():
 #   25 places of the window, `conv_im2col` a single one.
 # - VGG's conv1_1 has three input channels, so only 27 weights for each output: a small matrix, one product, and im2col is at its best.
 # - In conv3_2 there are 1.85 billion products to do, and here nearly all the time is matrix products: everyone is within a small factor of PyTorch.
-#   Fourier sits out, with spectra of 2 GB.
+#   Fourier sits out, with spectra of 1.1 GB, which are written and read again.
 # - Winograd's tiles multiply 2.25 or 4 times less, and your version hardly gains from it: in your table it has 8 to 12 multiplications for each byte, the direct way 200. Time goes
 #   into moving U, V and M. The library's version works through the tiles block by block, so that these never leave the cache.
 # - The largest error is that of 4 x 4 tiles, ten times that of the others and still small. Look at the 64 in their picture: large numbers cancel.

@@ -57,7 +57,7 @@ ring_passing.explorable()
 #
 # 1. After the first half each rank has exactly one finished chunk, everyone another one. In the second half the finished chunks go round and replace
 #    the unfinished ones; nothing is added any more.
-# 2. $2(p-1)$ messages of one chunk, $n/p$ elements: $2\frac{p-1}{p}n$ elements, whatever p is a little less than $2n$. That is why a ring over 1,000
+# 2. $2(p-1)$ messages of one chunk, $n/p$ elements: $2\frac{p-1}{p}n$ elements, a little less than $2n$, whatever $p$ is. That is why a ring over 1,000
 #    ranks sends hardly more than one over ten.
 # 3. Five of the nine chunks are empty. The algorithm does not care: an empty message goes round too.
 # </details>
@@ -848,8 +848,17 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
 # | backend | carries | started by |
 # |---|---|---|
 # | MPI | tensors in a processor's memory; some builds a GPU's, too | `mpiexec -n 4 hpcdl train` |
-# | gloo | tensors in a processor's memory, over TCP | `torchrun --nproc-per-node 4 -m hpcdl.training` without GPUs |
+# | gloo | tensors in a processor's memory, over TCP; collectives of those in a GPU, by way of it | `torchrun --nproc-per-node 4 -m hpcdl.training` without GPUs |
 # | NCCL | tensors in GPUs, directly from one to the other | the same command, with a GPU for each rank |
+#
+# What torch.distributed's backends can do, as the lectures have it (✓ yes, ✗ no, ? if MPI was built for it):
+#
+# | | gloo, CPU | gloo, GPU | MPI, CPU | MPI, GPU | NCCL, GPU |
+# |---|---|---|---|---|---|
+# | send, recv | ✓ | ✗ | ✓ | ? | ✓ |
+# | broadcast, all_reduce, reduce, all_gather, gather, scatter, all_to_all | ✓ | ✓ | ✓ | ? | ✓ |
+# | reduce_scatter | ✓ | ✓ | ✗ | ✗ | ✓ |
+# | barrier | ✓ | ✗ | ✓ | ? | ✓ |
 
 # %%
 cluster.stop()  # the engines would also end with the kernel; their memory is better given back now

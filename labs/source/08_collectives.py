@@ -4,8 +4,8 @@
 #
 # In data-parallel training each processor computes a gradient of its own, and all of them need the sum. That sum is an
 # **all-reduce**, and there are many ways to do it: through a server, round a ring, up and down a tree. They compute the same
-# numbers. One of them may be a hundred times as fast as another, and which one that is depends on three numbers that you will
-# measure today.
+# numbers. One of them may be a hundred times as fast as another, and which one that is depends on three numbers. Two of them
+# you will measure today.
 #
 # **You will be able to**
 # - write an all-reduce in four ways, for any number of ranks, without a deadlock;
@@ -301,8 +301,8 @@ topology.explorable(recursive_doubling_all_reduce)
 # %% [markdown]
 # ## Parameter servers
 #
-# The first large systems had **workers**, which compute gradients, and **servers**, which keep the parameters and add up what arrives
-# (Li et al. 2014). One server is the star: its link carries $2(p-1)$ times $x$. Several servers share the work. Server $j$ owns share $j$ of
+# Large systems began with **workers**, which compute gradients, and **servers**, which keep the parameters and add up what arrives
+# (Dean et al. 2012; Li et al. 2014). One server is the star: its link carries $2(p-1)$ times $x$. Several servers share the work. Server $j$ owns share $j$ of
 # $x$; every worker sends each share to its owner, and gets the sums back.
 #
 # Here servers are ranks 0 to `servers - 1`, and they are workers as well. The art is in the order. If all ranks begin with
@@ -381,8 +381,8 @@ check("collectives.parameter_server_all_reduce")
 # %% [markdown]
 # ## Nodes
 #
-# GPUs come in nodes. Inside a node they are joined by a fast bus; between nodes there is a network that is ten times slower and that they
-# have to share. A **hierarchical** all-reduce sends over the network only what it must:
+# GPUs come in nodes. Inside a node they are joined by a fast bus; between nodes there is a network, where a message takes longer to
+# arrive and which they have to share. A **hierarchical** all-reduce sends over the network only what it must:
 #
 # 1. sum inside each node, to its first rank, the *leader*;
 # 2. all-reduce between the leaders;
@@ -758,7 +758,7 @@ check("collectives.best_algorithm")
 # For each number of ranks and each size the colour of the best algorithm, by *your* `cost`. Move the cross with the first two sliders; the curves on the
 # right are its row of the map.
 #
-# 1. Move α. What happens to the map? And if you move β by as much the other way?
+# 1. Move α. What happens to the map? And if you move β by as much, the same way?
 # 2. Why is there a comb of two colours on the right side?
 # 3. Find a place where the wrong choice costs a factor of 100.
 
@@ -771,7 +771,7 @@ best_map.explorable(cost)
 # 1. It slides sideways, and it slides back: only the ratio α/β counts, the size at which a message pays as much for latency as for bytes.
 # 2. Rabenseifner needs a power of two. For 12, 24, 48 ranks it has to fold, which costs two messages of all $n$ bytes; then the ring, which takes any
 #    $p$ as it is, wins as soon as $n$ is large. For 16, 32, 64 Rabenseifner sends no more bytes than the ring, in far fewer rounds.
-# 3. Upper right: 1,024 ranks and 1 GB through one server, naive, takes hundreds of times as long as Rabenseifner.
+# 3. Upper right: 1,024 ranks and 1 GB through one server, naive, takes a thousand times as long as Rabenseifner.
 #
 # `hierarchical` is nowhere: if all links are alike, nodes bring nothing. See below.
 # </details>
@@ -828,15 +828,15 @@ print(f"{'GPUs':>12}{'flat ring':>14}{'hierarchical':>14}{'flat ring':>14}{'hier
 for p in (8, 64, 512, 1024, 2048):
     row = []
     for size in (1_024_000, 102_400_000):
-        links = network if p > 8 else inside
-        row += [library.ring(p, size, *links), library.hierarchical(p, size, *network, per_node=8, within=inside)]
+        flat = max(library.ring(p, size, *links) for links in ((network, inside) if p > 8 else (inside,)))
+        row += [flat, library.hierarchical(p, size, *network, per_node=8, within=inside)]
     print(f"{p:>12}" + "".join(f"{1e3 * value:>11.2f} ms" for value in row))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
 # For 1 MB the flat ring drowns in latency: 4,094 messages in a row for 2,048 GPUs. With one leader per node there are 256 in the ring, an eighth of the
-# messages. For 100 MB on few nodes the flat ring is the better one: it sends each byte twice, where the trees inside a node send all of $x$ in each round. Systems
+# messages. For 100 MB the flat ring is the better one up to 1,024 GPUs: it sends each byte twice, where the trees inside a node send all of $x$ in each round. Systems
 # therefore do both, a small tensor one way, a large one the other: the "hybrid all-reduce" of the case study (Jia et al. 2018).
 # </details>
 
@@ -845,6 +845,7 @@ for p in (8, 64, 512, 1024, 2048):
 #
 # - R. W. Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2": where $\alpha + n\beta$ comes from.
 # - R. Thakur, R. Rabenseifner and W. Gropp 2005, "Optimization of collective communication operations in MPICH": how a library chooses; your map, measured.
+# - R. Rabenseifner 2004, "Optimization of collective reduction operations": halving and doubling.
 # - P. Patarasuk and X. Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations": why no all-reduce sends fewer bytes than the ring.
 # - M. Li et al. 2014, "Scaling distributed machine learning with the parameter server".
 # - X. Jia et al. 2018, "Highly scalable deep learning training system with mixed-precision: training ImageNet in four minutes": the hierarchical and the hybrid
