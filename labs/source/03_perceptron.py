@@ -1,19 +1,20 @@
 # %% [markdown]
-# # 03 · The perceptron: a machine that learns, and what it cannot
+# # Lab 03 · The perceptron
+# ## A machine that learns, and what it cannot
 #
 # A neuron that adds up its inputs and answers yes or no; a rule of one line by which it learns from its mistakes; a
 # theorem that says how many mistakes it can make at most. And four points on which it fails for ever, which is why
 # networks have layers.
 #
-# When you are done, you can
-#
+# **You will be able to**
 # - write Rosenblatt's learning rule and say what it does to the line that separates two classes,
 # - compute the margin of a data set and from it, before any training, a bound on the mistakes of training,
 # - say which problems a single neuron cannot solve, and solve one of them in two ways: with a new coordinate, and with
 #   a second layer,
 # - tell handwritten digits apart with a machine of 65 weights, and see where it stops.
 #
-# About 75 minutes. You need nothing but tensors: no gradient appears in this lab.
+# **100 points, 7 exercises, about 75 minutes.** You need nothing but tensors: no gradient appears in this lab. No GPU, no
+# download. In this lab $n$ counts inputs and $m$ samples.
 
 # %%
 import matplotlib.pyplot as plt

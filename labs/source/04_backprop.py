@@ -14,7 +14,7 @@
 # - say where the memory of training goes, and why deep networks of sigmoids learn so slowly.
 #
 # **100 points, 8 exercises, about 90 minutes.** You need matrix products, the chain rule (lab 01) and mini-batch gradient
-# descent (lab 02). No GPU, no download.
+# descent (lab 02). No GPU, no download. In this lab $N$ counts the samples of a batch.
 
 # %%
 import itertools

@@ -15,7 +15,8 @@
 # - measure speed-up and efficiency on live engines, and say what limits them.
 #
 # **100 points, 7 exercises, about 2 hours.** You need Python functions and tensors; lab 02 had the same gradient on $p$ shards, on paper. MPI came
-# with the installation. No GPU.
+# with the installation. No GPU. In this lab $n$ counts the elements of a tensor or the samples of a data set, as is said each time; $n_r$ and $g_r$ are
+# the samples and the gradient of rank $r$.
 
 # %%
 import inspect

@@ -15,7 +15,7 @@
 #
 # **100 points, 7 exercises, about 90 minutes.** You need Python functions and tensors. Lab 07 uses an all-reduce; here you look
 # inside. Everything up to exercise 5 runs in this kernel, on a simulated machine; then MPI processes start beside it (they came
-# with the installation). No GPU.
+# with the installation). No GPU. In this lab $n$ is a number of bytes, and $\beta$ the seconds that one of them takes.
 
 # %%
 import inspect
