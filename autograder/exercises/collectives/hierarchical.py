@@ -4,9 +4,15 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up, nodes
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
-    "hierarchical_all_reduce", points=15, minutes=10, uses=("tree_reduce", "recursive_doubling_all_reduce")
+    "hierarchical_all_reduce",
+    points=15,
+    minutes=10,
+    uses=("tree_reduce", "recursive_doubling_all_reduce"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
 )
 
 

@@ -3,8 +3,15 @@
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
-exercise = Exercise("parameter_server_all_reduce", points=15, minutes=15)
+exercise = Exercise(
+    "parameter_server_all_reduce",
+    points=15,
+    minutes=15,
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
+)
 
 
 @exercise.check(points=3, seconds=SECONDS)

@@ -4,8 +4,15 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.frameworks import LOADERS
 
-exercise = Exercise("shard_indices", points=10, minutes=8)
+exercise = Exercise(
+    "shard_indices",
+    points=10,
+    minutes=8,
+    forbid=LOADERS,
+    instead="Deal the samples yourself: a permutation that all ranks agree on, and each its part.",
+)
 
 
 def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[torch.Tensor]:
