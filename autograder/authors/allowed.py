@@ -47,7 +47,7 @@ def used(program: str, wanted: Iterable[str] = ()) -> set[str]:
     meant = {*_meant(tree, imported), *(imported[name] for name in wanted if name in imported)}
     meant = {dotted for dotted in meant if is_below(dotted, "hpcdl")}
     names = {name for dotted in meant for name in homes(dotted)}
-    return {name for name in names if is_below(name, "hpcdl") and not any(is_below(name, given) for given in GIVEN)}
+    return {name for name in names if is_below(name, "hpcdl") and not is_below(name, *GIVEN)}
 
 
 def homes(dotted: str) -> list[str]:

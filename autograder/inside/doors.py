@@ -41,7 +41,7 @@ class Doors:
 
 
 def is_door(code: types.CodeType) -> bool:
-    return code.co_code == _entry.__code__.co_code and code.co_filename == __file__
+    return code.co_filename == __file__ and code.co_code == _entry.__code__.co_code
 
 
 def _entry(*args, **kwargs):

@@ -19,6 +19,7 @@ import functools
 import importlib
 import importlib.abc
 import inspect
+import re
 import sys
 import types
 from collections import Counter
@@ -26,7 +27,7 @@ from collections import Counter
 import torch
 from torch._C import DispatchKey
 
-from .doors import Doors, Knock
+from .doors import Doors
 from .library import Library, is_below, name_of
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
@@ -46,7 +47,8 @@ class ForbiddenCallError(BaseException):
 class Guard(importlib.abc.MetaPathFinder):
     """Denies the calls of `patterns` while it is up: `report(name)` is told, and the caller gets the error.
 
-    It can count calls of operators, too: of matrix products, say, where an exercise is about their number.
+    It can count calls of operators, too: of matrix products, say, where an exercise is about their number. A door stays
+    where it is from one exercise to the next, and asks what is forbidden now; to look for them takes milliseconds.
     """
 
     def __init__(self, report, namespace: dict | None = None):
@@ -55,34 +57,49 @@ class Guard(importlib.abc.MetaPathFinder):
         self.counted: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
+        self.denied: set[types.FunctionType] = set()
+        self.looked: tuple = ((), frozenset())  # for which patterns, in which modules
         self.doors, self.library = Doors(), Library(self, {} if namespace is None else namespace)
 
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         """Forbid the calls of `patterns` from now on, and of hpcdl's all but `opened`, unless that is None."""
         self.watch(patterns, ())
+        self._look_for(patterns)
         self.library.close(opened)
+        if not patterns and opened is None:
+            self.doors.open_all()
 
     def watch(self, patterns: tuple[str, ...], counted: tuple[str, ...]) -> None:
-        """Deny the calls of `patterns`, and count those of the operators `counted`."""
-        opened = self.library.opened
-        if (patterns, counted) != (self.patterns, self.counted):
-            self.library.close(None)  # what is forbidden to the library too gets its doors first
-            self._open()
-            self.patterns, self.counted = patterns, counted
-            denied = operators(patterns)
-            for name in denied:
-                self._watch_operator(name, self.knock)
-            for name in set(operators(counted)) - set(denied):
-                self._watch_operator(name, self.count)
-            if patterns:
-                sys.meta_path.insert(0, self)
-        for function in python_functions(patterns):  # also of modules that were imported since
-            name = name_of(function)
-            self.doors.bar(function, self._knock_of(name))
-        self.library.close(opened)
+        """Deny the calls of the operators among `patterns`, and count those of the operators `counted`."""
+        if (patterns, counted) == (self.patterns, self.counted):
+            return
+        self.libraries.clear()  # torch takes the kernels of a library back when it is gone
+        self.patterns, self.counted = patterns, counted
+        denied = operators(patterns)
+        for name in denied:
+            self._watch_operator(name, self.knock)
+        for name in set(operators(counted)) - set(denied):
+            self._watch_operator(name, self.count)
 
-    def _knock_of(self, name: str) -> Knock:
-        return lambda args: self.knock(name)
+    def _look_for(self, patterns: tuple[str, ...]) -> None:
+        """Doors before the functions that `patterns` name, in modules that were imported since, too."""
+        if (looked := (patterns, frozenset(sys.modules))) == self.looked:
+            return
+        self.looked, self.denied = looked, set(python_functions(patterns))
+        for function in self.denied:
+            self.bar(function, name_of(function))
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        if patterns:
+            sys.meta_path.insert(0, self)
+
+    def bar(self, function: types.FunctionType, name: str) -> None:
+        """A door before a function: who comes is asked under the `name`."""
+        self.doors.bar(function, lambda args: self.called(function, name))
+
+    def called(self, function: types.FunctionType, name: str) -> None:
+        if self.is_up and (function in self.denied or self.library.denies(name)):
+            self.knock(name)
 
     @contextlib.contextmanager
     def up(self, is_up: bool = True):
@@ -105,14 +122,8 @@ class Guard(importlib.abc.MetaPathFinder):
 
     def find_spec(self, fullname, path=None, target=None):
         """A forbidden module is not imported by an answer; the import system asks this first."""
-        if any(is_below(fullname, pattern) for pattern in self.patterns):
+        if is_below(fullname, *self.patterns):
             self.knock(fullname)
-
-    def _open(self) -> None:
-        self.libraries.clear()  # torch takes the kernels of a library back when it is gone
-        self.doors.open_all()
-        with contextlib.suppress(ValueError):
-            sys.meta_path.remove(self)
 
     def _watch_operator(self, name: str, watch) -> None:
         namespace, _, rest = name.partition("::")
@@ -130,9 +141,10 @@ class Guard(importlib.abc.MetaPathFinder):
 
 def operators(patterns: tuple[str, ...]) -> list[str]:
     """The operators that the patterns with `::` name, but for those that only call others, whose doors come later."""
-    wanted = [pattern for pattern in patterns if "::" in pattern]
+    wanted = [fnmatch.translate(pattern) for pattern in patterns if "::" in pattern]
     names = torch._C._dispatch_get_all_op_names() if wanted else []
-    found = [name for name in names if any(fnmatch.fnmatchcase(name.partition(".")[0], p) for p in wanted)]
+    matches = re.compile("|".join(wanted)).match
+    found = [name for name in names if matches(name.partition(".")[0])]
     return [
         name for name in found if not _has_kernel(name, "CompositeImplicitAutograd") and not _has_kernel(name, DOOR)
     ]
@@ -140,14 +152,13 @@ def operators(patterns: tuple[str, ...]) -> list[str]:
 
 def python_functions(patterns: tuple[str, ...]) -> list[types.FunctionType]:
     """The functions that dotted names mean, in modules that are imported already."""
-    found = []
-    for pattern in (pattern for pattern in patterns if "::" not in pattern):
-        found += _at(pattern)
-        for module in [m for key, m in list(sys.modules.items()) if m is not None and is_below(key, pattern)]:
-            own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), pattern)]
-            # A class of enumerated values holds methods of `enum`.
-            methods = [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
-            found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), pattern)]
+    dotted = tuple(pattern for pattern in patterns if "::" not in pattern)
+    found = [value for name in dotted for value in _at(name)]
+    for module in [m for key, m in list(sys.modules.items()) if m is not None and is_below(key, *dotted)]:
+        own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
+        # A class of enumerated values holds methods of `enum`.
+        methods = [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
+        found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
     plain = [inspect.unwrap(f) for f in found if _has_code(f)]
     return [f for f in plain if type(f) is types.FunctionType]
 
@@ -161,7 +172,7 @@ def _at(name: str) -> list:
     """What has this dotted name: a function of a module, or a method, with those of subclasses in its place."""
     owner, _, attribute = name.rpartition(".")
     if owner in sys.modules:
-        return [getattr(sys.modules[owner], attribute, None)]
+        return [vars(sys.modules[owner]).get(attribute)]  # to ask it for one may import more
     module, _, class_name = owner.rpartition(".")
     kinds = [found] if isinstance(found := getattr(sys.modules.get(module), class_name, None), type) else []
     for kind in kinds:

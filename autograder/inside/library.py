@@ -8,7 +8,6 @@ A table that a cached function has made before, `kernel.py_func` of numba's, and
 ways past it: a person who looks at what is flagged, and at the code, sees them.
 """
 
-import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -17,8 +16,6 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import cast
-
-from .doors import Doors, Knock
 
 # What a check hands over: the machine that ranks run on, networks, number formats; and what no exercise asks for.
 GIVEN = (
@@ -32,6 +29,7 @@ GIVEN = (
     "hpcdl.lazy",
     "hpcdl.machine",
 )
+OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they stand between the two
 CALLS_BACK = "hpcdl.comm"  # calls functions that it is given: who gave them is who calls
 
 
@@ -41,69 +39,62 @@ class Library(importlib.abc.MetaPathFinder):
     def __init__(self, guard, namespace: dict):
         self.guard, self.namespace = guard, namespace
         self.opened: tuple[str, ...] | None = None  # None: all of it is open
-        self.doors = Doors()
 
     def close(self, opened: tuple[str, ...] | None) -> None:
         """From now on answers may call what has one of these names, or is below it, and no more; None: all."""
-        if opened == self.opened:
-            return
-        self.doors.open_all()
-        with contextlib.suppress(ValueError):
+        before, self.opened = self.opened, opened
+        if opened is None and before is not None:
             sys.meta_path.remove(self)
-        self.opened = opened
-        if opened is not None:
+        elif opened is not None and before is None:
             sys.meta_path.insert(0, self)
             for name, module in list(sys.modules.items()):
                 self.bar(name, module)
             self.bar_copies()
-            self.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
+            self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()
 
     def bar(self, name: str, module: types.ModuleType | None) -> None:
         """Doors before the functions of a module of hpcdl's."""
-        if is_below(name, "hpcdl") and module is not None and not self.is_open(name):
+        if is_below(name, "hpcdl") and module is not None and not is_below(name, *GIVEN):
             for called, function in functions_of(module):
-                if not self.is_open(called):
-                    self.doors.bar(function, self.knock_of(called))
+                if not is_below(called, *GIVEN):
+                    self.guard.bar(function, called)
 
     def bar_copies(self) -> None:
         """Doors before functions of the student's that were made of the code of a closed one before it had a door."""
-        closed = {id(code): name_of(function) for function, code in self.doors.barred.items()}
+        closed = {id(code): function for function, code in self.guard.doors.barred.items()}
         for value in list(self.namespace.values()):
-            if type(value) is types.FunctionType and (called := closed.get(id(value.__code__))):
-                self.doors.bar(value, self.knock_of(called))
+            if type(value) is types.FunctionType and (original := closed.get(id(value.__code__))):
+                self.guard.bar(value, name_of(original))
 
     def bar_compilers(self) -> None:
         """A door before all functions that numba or Triton has compiled, if one of them is here."""
+        bar = self.guard.doors.bar
         if triton := sys.modules.get("triton.runtime.interpreter"):
             for function in (triton.InterpretedFunction.run, triton.InterpretedFunction.__call__):
-                self.doors.bar(function, lambda args: self.compiled(args[0].fn))
+                bar(function, lambda args: self.runs(name_of(args[0].fn)))
         if numba := sys.modules.get("numba.core.registry"):
             dispatcher = numba.CPUDispatcher
             if not hasattr(dispatcher.__call__, "__code__"):
                 dispatcher.__call__ = through(dispatcher.__call__)
-            self.doors.bar(dispatcher.__call__, lambda args: self.compiled(args[0].py_func))
+            bar(dispatcher.__call__, lambda args: self.runs(name_of(args[0].py_func)))
 
     def is_open(self, name: str) -> bool:
-        return any(is_below(name, opened) for opened in (*GIVEN, *(self.opened or ())))
+        return self.opened is None or not is_below(name, "hpcdl") or is_below(name, *GIVEN, *self.opened)
 
-    def knock_of(self, name: str) -> Knock:
-        return lambda args: self.called(name)
+    def denies(self, name: str) -> bool:
+        """Whether it is an answer that calls what has this name, and may not."""
+        return not self.is_open(name) and not self.library_calls()
 
-    def called(self, name: str) -> None:
-        if self.guard.is_up and not self.library_calls():
-            self.guard.knock(name)
-
-    def compiled(self, function: types.FunctionType) -> None:
-        name = name_of(function)
-        if is_below(name, "hpcdl") and not self.is_open(name):
-            self.called(name)
+    def runs(self, name: str, shown: str = "") -> None:
+        """A function of this name is to run; `shown` is what to call it."""
+        if self.guard.is_up and self.denies(name):
+            self.guard.knock(shown or name)
 
     def asks_for_source(self, args: tuple) -> None:
         """The source of a closed function is not for an answer to run."""
         name = name_of(inspect.unwrap(args[0])) if args and callable(args[0]) else getattr(args[0], "__name__", "")
-        if is_below(name, "hpcdl") and not self.is_open(name):
-            self.called(f"inspect.getsource({name})")
+        self.runs(name, f"inspect.getsource({name})")
 
     def library_calls(self) -> bool:
         """Whether the nearest frame that is the library's or the student's is the library's."""
@@ -187,11 +178,12 @@ def is_of_library(frame: types.FrameType) -> bool:
 def is_of_checks(frame: types.FrameType) -> bool:
     """A frame of the checks' machinery, but for the doors themselves."""
     name = frame.f_globals.get("__name__")
-    return type(name) is str and is_below(name, "autograder") and name not in (__name__, Doors.__module__)
+    return type(name) is str and is_below(name, "autograder") and name not in OF_DOORS
 
 
-def is_below(name: str, whole: str) -> bool:
-    return name == whole or name.startswith(f"{whole}.")
+def is_below(name: str, *wholes: str) -> bool:
+    """Whether a dotted name is one of these, or of something in one of them."""
+    return f"{name}.".startswith(tuple([f"{whole}." for whole in wholes]))
 
 
 def through(call: Callable) -> Callable:
