@@ -23,6 +23,7 @@ import re
 import sys
 import types
 from collections import Counter
+from collections.abc import Callable
 
 import torch
 from torch._C import DispatchKey
@@ -51,15 +52,15 @@ class Guard(importlib.abc.MetaPathFinder):
     where it is from one exercise to the next, and asks what is forbidden now; to look for them takes milliseconds.
     """
 
-    def __init__(self, report, namespace: dict | None = None):
+    def __init__(self, report: Callable[[str], object] = print):
         self.report, self.is_up = report, False
         self.patterns: tuple[str, ...] = ()
         self.counted: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
         self.denied: set[types.FunctionType] = set()
-        self.looked: tuple = ((), frozenset())  # for which patterns, in which modules
-        self.doors, self.library = Doors(), Library(self, {} if namespace is None else namespace)
+        self.found: dict[tuple, set[types.FunctionType]] = {}  # what patterns name, by them and the modules there are
+        self.doors, self.library = Doors(), Library(self)
 
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         """Forbid the calls of `patterns` from now on, and of hpcdl's all but `opened`, unless that is None."""
@@ -83,9 +84,12 @@ class Guard(importlib.abc.MetaPathFinder):
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Doors before the functions that `patterns` name, in modules that were imported since, too."""
-        if (looked := (patterns, frozenset(sys.modules))) == self.looked:
+        asked = (patterns, frozenset(sys.modules))
+        if asked not in self.found:
+            self.found[asked] = set(python_functions(patterns))
+        if self.denied is self.found[asked]:
             return
-        self.looked, self.denied = looked, set(python_functions(patterns))
+        self.denied = self.found[asked]
         for function in self.denied:
             self.bar(function, name_of(function))
         with contextlib.suppress(ValueError):

@@ -36,8 +36,9 @@ CALLS_BACK = "hpcdl.comm"  # calls functions that it is given: who gave them is 
 class Library(importlib.abc.MetaPathFinder):
     """Doors before the functions of hpcdl, for a `guard` that is up while code of `namespace` runs."""
 
-    def __init__(self, guard, namespace: dict):
-        self.guard, self.namespace = guard, namespace
+    def __init__(self, guard):
+        self.guard = guard
+        self.namespace: dict = {}
         self.opened: tuple[str, ...] | None = None  # None: all of it is open
 
     def close(self, opened: tuple[str, ...] | None) -> None:

@@ -57,10 +57,11 @@ class Worker(Peer):
     iterates = True
     stops_on_interrupt = False  # a student's `raise KeyboardInterrupt` is a problem like any other
 
-    def __init__(self, namespace: dict):
+    def __init__(self, namespace: dict, guard: Guard | None = None):
+        """A `guard` whose doors are there already spares the worker to set them."""
         super().__init__()
-        self.namespace = namespace
-        self.guard = Guard(self.report, namespace)
+        self.namespace, self.guard = namespace, guard or Guard()
+        self.guard.report, self.guard.library.namespace = self.report, namespace
 
     def perform(self, frame: Frame) -> Frame:
         try:
