@@ -12,7 +12,8 @@ exercise = Exercise(
     minutes=10,
     uses=("tree_reduce", "recursive_doubling_all_reduce"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
-    instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
+    offers=("hpcdl.collectives.naive", "hpcdl.collectives.recursive_doubling", "hpcdl.collectives.rabenseifner"),
+    instead="Put it together from reduce, an all-reduce and broadcast, the library's or yours: not the machine's own.",
 )
 
 

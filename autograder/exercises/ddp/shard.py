@@ -112,3 +112,9 @@ def same_permutation_again(student, rng):
         checks.that(
             not torch.equal(other[rank], first[rank]), "seed 7 and seed 8 give the same shards: seed is ignored."
         )
+    (untouched,) = student.ranks("shard_indices", 1, lambda _: (40, 0, 3, 2, 7), harness="leaves_chance_alone").results
+    checks.that(
+        untouched,
+        "This seeds torch's global generator, or draws from it: whoever else draws random numbers, for the weights or "
+        "for dropout, gets other ones. Use a generator of your own: torch.Generator().manual_seed(...).",
+    )
