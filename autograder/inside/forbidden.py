@@ -58,8 +58,7 @@ class Guard(importlib.abc.MetaPathFinder):
         self.counted: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
-        self.denied: set[types.FunctionType] = set()
-        self.found: dict[tuple, set[types.FunctionType]] = {}  # what patterns name, by them and the modules there are
+        self.denied: frozenset[types.FunctionType] = frozenset()
         self.doors, self.library = Doors(), Library(self)
 
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
@@ -84,12 +83,10 @@ class Guard(importlib.abc.MetaPathFinder):
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Doors before the functions that `patterns` name, in modules that were imported since, too."""
-        asked = (patterns, frozenset(sys.modules))
-        if asked not in self.found:
-            self.found[asked] = set(python_functions(patterns))
-        if self.denied is self.found[asked]:
+        found = functions_in(frozenset(sys.modules), patterns)
+        if found is self.denied:
             return
-        self.denied = self.found[asked]
+        self.denied = found
         for function in self.denied:
             self.bar(function, name_of(function))
         with contextlib.suppress(ValueError):
@@ -152,6 +149,12 @@ def operators(patterns: tuple[str, ...]) -> list[str]:
     return [
         name for name in found if not _has_kernel(name, "CompositeImplicitAutograd") and not _has_kernel(name, DOOR)
     ]
+
+
+@functools.lru_cache(maxsize=64)
+def functions_in(modules: frozenset[str], patterns: tuple[str, ...]) -> frozenset[types.FunctionType]:
+    """The `python_functions` of patterns, looked for anew only where there are other modules."""
+    return frozenset(python_functions(patterns))
 
 
 def python_functions(patterns: tuple[str, ...]) -> list[types.FunctionType]:

@@ -48,18 +48,16 @@ class Library(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self)
-            for name, module in list(sys.modules.items()):
-                self.bar(name, module)
+            for module in [m for name, m in list(sys.modules.items()) if m is not None and is_below(name, "hpcdl")]:
+                self.bar(module)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()
 
-    def bar(self, name: str, module: types.ModuleType | None) -> None:
+    def bar(self, module: types.ModuleType) -> None:
         """Doors before the functions of a module of hpcdl's."""
-        if is_below(name, "hpcdl") and module is not None and not is_below(name, *GIVEN):
-            for called, function in functions_of(module):
-                if not is_below(called, *GIVEN):
-                    self.guard.bar(function, called)
+        for called, function in closed_in(module):
+            self.guard.bar(function, called)
 
     def bar_copies(self) -> None:
         """Doors before functions of the student's that were made of the code of a closed one before it had a door."""
@@ -131,8 +129,14 @@ class _Barring(importlib.abc.Loader):
     def exec_module(self, module):
         self.loader.exec_module(module)
         if self.library.opened is not None:
-            self.library.bar(module.__name__, module)
+            self.library.bar(module)
             self.library.bar_compilers()
+
+
+@functools.cache
+def closed_in(module: types.ModuleType) -> list[tuple[str, types.FunctionType]]:
+    """The functions of a module of hpcdl's that no check hands over."""
+    return [item for item in functions_of(module) if not is_below(item[0], *GIVEN)]
 
 
 def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
