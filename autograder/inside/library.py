@@ -129,6 +129,7 @@ class _Barring(importlib.abc.Loader):
     def exec_module(self, module):
         self.loader.exec_module(module)
         if self.library.opened is not None:
+            closed_in.cache_clear()  # a module that is loaded again has other functions
             self.library.bar(module)
             self.library.bar_compilers()
 

@@ -17,6 +17,8 @@ WAYS = {
     "copied": "g = hpcdl.nn.mlp.sigma\ndef f(x): return types.FunctionType(g.__code__, g.__globals__)(x)",
     "with the module's names": "def f(x): return eval('sigma(x)', hpcdl.nn.mlp.__dict__, {'x': x})",
     "its source run": "def f(x):\n    exec(inspect.getsource(hpcdl.nn.mlp.sigma), globals())\n    return sigma(x)",
+    "pickled": "import pickle\nkept = pickle.dumps(hpcdl.nn.mlp.sigma)\ndef f(x): return pickle.loads(kept)(x)",
+    "reloaded": "def f(x): return importlib.reload(hpcdl.nn.mlp).sigma(x)",
     "a class": "def f(x): return hpcdl.numerics.dual.Dual(x)",
     "in a thread": (
         "def f(x):\n    t = threading.Thread(target=hpcdl.nn.mlp.sigma, args=(x,), daemon=True)\n"
