@@ -20,9 +20,12 @@ A check receives `student`, whose attributes are the student's functions and cla
 
 import ast
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any, TypedDict
 
 
@@ -55,8 +58,9 @@ class Exercise:
 
     `functions` are the names that the student defines (default: just `name`). `forbid` names calls that an answer may
     not make, as `("aten::convolution", "scipy.signal")`; `instead` is the sentence that says what to do in their place.
+    hpcdl is closed to it in any case, but for what the reference solution uses and what its text `offers` besides.
     `uses` names earlier exercises whose functions an answer calls: where those are wrong, this one is graded with the
-    reference's. Raises TypeError where `forbid` or `uses` is one string.
+    reference's. Raises TypeError where `forbid`, `offers` or `uses` is one string.
     """
 
     name: str
@@ -65,20 +69,26 @@ class Exercise:
     functions: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()  # see `inside.forbidden`
     instead: str = ""
+    offers: tuple[str, ...] = ()  # names of hpcdl's, as "hpcdl.collectives.reduce.reduce"
     uses: tuple[str, ...] = ()  # see `grading.follow`
     lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
     checks: dict[str, Check] = field(default_factory=dict, init=False)
 
     def __post_init__(self):
-        for option, given in {"forbid": self.forbid, "uses": self.uses}.items():
+        for option, given in {"forbid": self.forbid, "offers": self.offers, "uses": self.uses}.items():
             if isinstance(given, str):
                 raise TypeError(f"{self.name}: {option} is {given!r}, not a tuple: write {option}=({given!r},)")
         self.functions = tuple(self.functions) or (self.name,)
-        self.forbid, self.uses = tuple(self.forbid), tuple(self.uses)
+        self.forbid, self.offers, self.uses = tuple(self.forbid), tuple(self.offers), tuple(self.uses)
 
     @property
     def id(self) -> str:
         return f"{self.lab.slug}.{self.name}"
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """What of hpcdl an answer may call: what its text offers, and what the reference uses."""
+        return (*self.offers, *self.lab.used_by_reference.get(self.name, ()))
 
     def check(self, *, points: float, needs: str | tuple[str, ...] = (), hidden: bool = False, seconds: float = 5.0):
         """Register the decorated function as a check of this exercise."""
@@ -109,6 +119,17 @@ class Lab:
     @property
     def points(self) -> float:
         return sum(exercise.points for exercise in self.exercises.values())
+
+    @cached_property
+    def used_by_reference(self) -> dict[str, list[str]]:
+        """By exercise, the names of hpcdl's that its reference solution uses: see `authors.allowed`."""
+        path = Path(__file__).parent / "exercises" / self.slug / "allowed.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """What of hpcdl some exercise's answer may call."""
+        return tuple(dict.fromkeys(name for exercise in self.exercises.values() for name in exercise.opened))
 
     @property
     def functions(self) -> list[str]:

@@ -145,7 +145,7 @@ ROOMS = {
     "checks": "show",
     "sessions": "boundary inside walls checks show",
     "exercises": "authoring checks inside sessions show",
-    "authors": "authoring exercises",
+    "authors": "authoring exercises inside",
     "bank": "authoring authors checks exercises",
     "grading": "authoring authors boundary inside walls checks sessions exercises bank results feedback",
     "outputs": "authoring authors exercises grading sessions api results feedback",

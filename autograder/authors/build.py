@@ -1,10 +1,11 @@
 """From a lab's source to its notebooks: `labs/source/NN_slug.py` -> `labs/NN_slug.ipynb`.
 
+With it goes `autograder/exercises/SLUG/allowed.json`, what of hpcdl the exercises leave open (`allowed`).
 Authors edit the source alone. The student notebook has each solution replaced by `raise NotImplementedError`; the
 solved notebook keeps it, and exists only in memory, for tests and for the reference answers of the autograder.
 Both are deterministic to the byte: cell ids derive from the slug and the position.
 
-    python -m autograder.authors.build            write the notebooks of all labs
+    python -m autograder.authors.build            write the notebooks of all labs, and what goes with them
     python -m autograder.authors.build --check    fail where a committed notebook differs from its source
 """
 
@@ -17,6 +18,8 @@ from pathlib import Path
 import nbformat
 
 from autograder import exercises
+
+from . import allowed
 
 LABS_DIR = Path(__file__).resolve().parents[2] / "labs"
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
@@ -241,16 +244,22 @@ def _without_solutions(source: str) -> str:
     return "\n".join(kept)
 
 
+def built(path: Path) -> dict[Path, str]:
+    """What is made from the source of a lab: its notebook, and what of hpcdl stays open to answers."""
+    slug, lab = slug_of(path), _lab(path)
+    files = {LABS_DIR / f"{path.stem}.ipynb": write(student(slug))}
+    return files | ({allowed.path(slug): allowed.text(lab, code(slug))} if lab else {})
+
+
 def main(arguments: list[str]) -> int:
     differing = []
-    for path in sources():
-        target, text = LABS_DIR / f"{path.stem}.ipynb", write(student(slug_of(path)))
+    for target, text in (item for path in sources() for item in built(path).items()):
         if target.exists() and target.read_text(encoding="utf-8") == text:
             continue
         differing.append(target.name)
         if "--check" not in arguments:
             target.write_text(text, encoding="utf-8")
-            print(f"wrote labs/{target.name}")
+            print(f"wrote {target.parent.name}/{target.name}")
     if differing and "--check" in arguments:
         print(f"out of date: {', '.join(differing)}; run `make labs`", file=sys.stderr)
         return 1

@@ -50,7 +50,7 @@ def may_change(result: ExerciseResult, functions: list[str]) -> bool:
 
 def repeat(exercise: Exercise, cells: list, zygote: Zygote, seed_of: Seeds, limit: Limit) -> ExerciseResult:
     """The exercise's checks once more, on the same inputs, in a worker that has run `cells`."""
-    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder) as session:
+    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder, opened=exercise.lab.opened) as session:
         return run_exercise(exercise, session, seed_of, limit)
 
 

@@ -17,7 +17,7 @@ from . import pace, real_ranks
 from .follow import follow_through
 from .grades import printable
 from .layouts import Submission
-from .run import Limit, full, run_lab
+from .run import Limit, called, full, run_lab
 from .seeds import seeds
 from .submitted import contents, lab_of
 
@@ -52,6 +52,7 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         lab = only or lab_of(content, path)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
         cells, notes, prints = session.needed(content.cells, exercises)
+        session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         later = functools.partial(pace.limit, zygote)
         result = grade_session(session, content.notes + notes, lab, student, secret, later)
@@ -69,7 +70,7 @@ def grade_notebook(
 ) -> LabResult:
     """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
     cells, notes = source.needed(content.cells, lab.functions)
-    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder) as session:
+    with scratch.Folder() as folder, RemoteSession(zygote, cells, folder, opened=lab.opened) as session:
         result = grade_session(session, content.notes + notes, lab, student, secret)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
@@ -82,6 +83,9 @@ def grade_session(
     """Run all checks of `lab` against the cells that `session` has run; `later` as in `run_lab`."""
     result = LabResult(student, lab.slug, lab.points, notes=notes, isolation=sandbox.words())
     result.exercises = run_lab(lab, session, seeds(secret, student), later)
+    for exercise in result.exercises:
+        if not exercise.passed:
+            exercise.forbidden += [called(error) for error in session.early.values()]
     result.notes += [f"{label.partition(':')[0]}: {_said(error)}" for label, error in session.problems.items()]
     return result
 

@@ -28,5 +28,6 @@ def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[E
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         content = session.read(contents(submission))
         cells, *_ = session.needed(content.cells, [list(exercise.functions)])
+        session.opened = exercise.lab.opened
         session.load(cells)
         return before[name], run_exercise(exercise, session, lambda check_id: seeds.get(check_id, 0))

@@ -17,6 +17,8 @@ from .seeds import Seeds
 GRACE = 0.2  # of the limit that a check ran out of: what the exercise's other checks may still take, together
 LEAST_GRACE = 0.25  # seconds
 
+INSTEAD = "The library is closed to your code here: write it yourself, with what the notebook gives you for it."
+
 Limit = Callable[[Exercise, Check], float]  # how many seconds a check may take
 
 
@@ -39,11 +41,11 @@ def run_exercise(
 ) -> ExerciseResult:
     """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
-    session.forbid(exercise.forbid)
+    session.forbid(exercise.forbid, exercise.opened)
     try:
         result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden)
     finally:
-        session.forbid(())
+        session.forbid()
     return result
 
 
@@ -92,11 +94,15 @@ def _shorter(seconds: float, late: CheckResult | None) -> str:
 
 def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
     """Say what to do in place of a forbidden call, and put those that were made on the record."""
-    verdict.why = exercise.instead
-    for made in session.denied:
-        location = f" in line {made.line} of {made.function}: {made.source}" if made.line else ""
-        if (call := f"{made.text}{location}") not in result.forbidden:
+    verdict.why = exercise.instead or INSTEAD
+    for call in map(called, session.denied):
+        if call not in result.forbidden:
             result.forbidden.append(call)
+
+
+def called(made: StudentError) -> str:
+    """A forbidden call, and where it was made."""
+    return f"{made.text} in line {made.line} of {made.function}: {made.source}" if made.line else made.text
 
 
 def _blank(exercise: Exercise, check: Check, seed_of: Seeds) -> CheckResult:

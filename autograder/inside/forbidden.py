@@ -5,7 +5,8 @@
 A pattern with `::` names operators of torch (`aten::convolution`). Kernels of ours stand in the dispatcher before
 torch's own, so an alias, a module, `torch.ops`, autograd and another thread all come to the same door, and operators
 that are allowed lose no time. A dotted name is a Python function, or a module with all its functions and the modules
-below it: the code inside the function is replaced, so an alias does not help there either.
+below it: the code inside the function is replaced, so an alias does not help there either (`doors`). hpcdl itself is
+closed to all answers but for what their exercise opens (`library`).
 
 What this proves: a call that was denied was made. It is told to the grader at once, and cannot be taken back. What it
 does not prove: that there was none. It runs in the student's process; code that takes the dispatcher apart, loads a
@@ -14,9 +15,11 @@ module's source anew, or computes in NumPy or C, gets past it. So a person looks
 
 import contextlib
 import fnmatch
+import functools
 import importlib
 import importlib.abc
 import inspect
+import re
 import sys
 import types
 from collections import Counter
@@ -26,13 +29,17 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
+from .doors import Doors
+from .library import Library, is_below, name_of
+
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
 FOURIER = ("aten::_fft_*",)
 
 # Above the kernels of each device and below autograd. Operators that compute have no kernel of their own here.
 DOOR = "BackendSelect"
 BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
-doors: dict[str, object] = {}  # name of a Python function -> what its code calls now
+
+KINDS = (type, types.FunctionType, functools._lru_cache_wrapper)  # in which there is code to replace
 
 
 class ForbiddenCallError(BaseException):
@@ -42,31 +49,59 @@ class ForbiddenCallError(BaseException):
 class Guard(importlib.abc.MetaPathFinder):
     """Denies the calls of `patterns` while it is up: `report(name)` is told, and the caller gets the error.
 
-    It can count calls of operators, too: of matrix products, say, where an exercise is about their number.
+    It can count calls of operators, too: of matrix products, say, where an exercise is about their number. A door stays
+    where it is from one exercise to the next, and asks what is forbidden now; to look for them takes milliseconds.
     """
 
-    def __init__(self, report: Callable):
+    def __init__(self, report: Callable[[str], object] = print):
         self.report, self.is_up = report, False
         self.patterns: tuple[str, ...] = ()
         self.counted: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
-        self.barred: dict[str, tuple[types.FunctionType, types.CodeType]] = {}
+        self.denied: frozenset[types.FunctionType] = frozenset()
+        self.doors, self.library = Doors(), Library(self)
 
-    def forbid(self, patterns: tuple[str, ...], counted: tuple[str, ...] = ()) -> None:
-        """Forbid the calls of `patterns` from now on, and no others; count those of the operators `counted`."""
-        if (patterns, counted) != (self.patterns, self.counted):
-            self._open()
-            self.patterns, self.counted = patterns, counted
-            denied = operators(patterns)
-            for name in denied:
-                self._watch_operator(name, self.knock)
-            for name in set(operators(counted)) - set(denied):
-                self._watch_operator(name, self.count)
-            if patterns:
-                sys.meta_path.insert(0, self)
-        for function in python_functions(patterns):  # also of modules that were imported since
-            self._bar_function(function)
+    def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
+        """Forbid the calls of `patterns` from now on, and of hpcdl's all but `opened`, unless that is None."""
+        self.watch(patterns, ())
+        self._look_for(patterns)
+        self.library.close(opened)
+        if not patterns and opened is None:
+            self.doors.open_all()
+
+    def watch(self, patterns: tuple[str, ...], counted: tuple[str, ...]) -> None:
+        """Deny the calls of the operators among `patterns`, and count those of the operators `counted`."""
+        if (patterns, counted) == (self.patterns, self.counted):
+            return
+        self.libraries.clear()  # torch takes the kernels of a library back when it is gone
+        self.patterns, self.counted = patterns, counted
+        denied = operators(patterns)
+        for name in denied:
+            self._watch_operator(name, self.knock)
+        for name in set(operators(counted)) - set(denied):
+            self._watch_operator(name, self.count)
+
+    def _look_for(self, patterns: tuple[str, ...]) -> None:
+        """Doors before the functions that `patterns` name, in modules that were imported since, too."""
+        found = functions_in(frozenset(sys.modules), patterns)
+        if found is self.denied:
+            return
+        self.denied = found
+        for function in self.denied:
+            self.bar(function, name_of(function))
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        if patterns:
+            sys.meta_path.insert(0, self)
+
+    def bar(self, function: types.FunctionType, name: str) -> None:
+        """A door before a function: who comes is asked under the `name`."""
+        self.doors.bar(function, lambda args: self.called(function, name))
+
+    def called(self, function: types.FunctionType, name: str) -> None:
+        if self.is_up and (function in self.denied or self.library.denies(name)):
+            self.knock(name)
 
     @contextlib.contextmanager
     def up(self, is_up: bool = True):
@@ -89,17 +124,8 @@ class Guard(importlib.abc.MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """A forbidden module is not imported by an answer; the import system asks this first."""
-        if any(_is_below(fullname, pattern) for pattern in self.patterns):
+        if is_below(fullname, *self.patterns):
             self.knock(fullname)
-
-    def _open(self) -> None:
-        self.libraries.clear()  # torch takes the kernels of a library back when it is gone
-        for name, (function, code) in self.barred.items():
-            function.__code__ = code
-            del doors[name]
-        self.barred.clear()
-        with contextlib.suppress(ValueError):
-            sys.meta_path.remove(self)
 
     def _watch_operator(self, name: str, watch) -> None:
         namespace, _, rest = name.partition("::")
@@ -114,50 +140,58 @@ class Guard(importlib.abc.MetaPathFinder):
             self.libraries[namespace] = torch.library.Library(namespace, "IMPL")
         self.libraries[namespace].impl(rest, kernel, DOOR, with_keyset=True)
 
-    def _bar_function(self, function: types.FunctionType) -> None:
-        name = f"{function.__module__}.{function.__qualname__}"
-        if name in doors:
-            return
-        original = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-        original.__kwdefaults__ = function.__kwdefaults__
-
-        def door(*args, **kwargs):
-            self.knock(name)
-            return original(*args, **kwargs)
-
-        doors[name], self.barred[name] = door, (function, function.__code__)
-        # The code of a function that closes over nothing must not either: it finds its door by name.
-        call = f"lambda *args, **kwargs: __import__({__name__!r}, fromlist='_').doors[{name!r}](*args, **kwargs)"
-        function.__code__ = eval(call).__code__
-
 
 def operators(patterns: tuple[str, ...]) -> list[str]:
     """The operators that the patterns with `::` name, but for those that only call others, whose doors come later."""
-    wanted = [pattern for pattern in patterns if "::" in pattern]
+    wanted = [fnmatch.translate(pattern) for pattern in patterns if "::" in pattern]
     names = torch._C._dispatch_get_all_op_names() if wanted else []
-    found = [name for name in names if any(fnmatch.fnmatchcase(name.partition(".")[0], p) for p in wanted)]
+    matches = re.compile("|".join(wanted)).match
+    found = [name for name in names if matches(name.partition(".")[0])]
     return [
         name for name in found if not _has_kernel(name, "CompositeImplicitAutograd") and not _has_kernel(name, DOOR)
     ]
 
 
+@functools.lru_cache(maxsize=64)
+def functions_in(modules: frozenset[str], patterns: tuple[str, ...]) -> frozenset[types.FunctionType]:
+    """The `python_functions` of patterns, looked for anew only where there are other modules."""
+    return frozenset(python_functions(patterns))
+
+
 def python_functions(patterns: tuple[str, ...]) -> list[types.FunctionType]:
     """The functions that dotted names mean, in modules that are imported already."""
-    found = []
-    for pattern in (pattern for pattern in patterns if "::" not in pattern):
-        module, _, name = pattern.rpartition(".")
-        found.append(getattr(sys.modules.get(module), name, None))
-        for imported in [m for key, m in list(sys.modules.items()) if m is not None and _is_below(key, pattern)]:
-            own = [v for v in vars(imported).values() if _is_below(str(getattr(v, "__module__", "")), pattern)]
-            found += own + [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
-    plain = [inspect.unwrap(f) for f in found if callable(f) and not hasattr(f, "py_func")]  # numba compiles its code
-    return [f for f in plain if type(f) is types.FunctionType and not f.__code__.co_freevars]
+    dotted = tuple(pattern for pattern in patterns if "::" not in pattern)
+    found = [value for name in dotted for value in _at(name)]
+    for module in [m for key, m in list(sys.modules.items()) if m is not None and is_below(key, *dotted)]:
+        own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
+        # A class of enumerated values holds methods of `enum`.
+        methods = [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
+        found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
+    plain = [inspect.unwrap(f) for f in found if _has_code(f)]
+    return [f for f in plain if type(f) is types.FunctionType]
+
+
+def _has_code(value) -> bool:
+    """Looks at the type alone: some objects of torch's warn when they are asked for an attribute."""
+    return issubclass(type(value), KINDS)
+
+
+def _at(name: str) -> list:
+    """What has this dotted name: a function of a module, or a method, with those of subclasses in its place."""
+    owner, _, attribute = name.rpartition(".")
+    if owner in sys.modules:
+        return [vars(sys.modules[owner]).get(attribute)]  # to ask it for one may import more
+    module, _, class_name = owner.rpartition(".")
+    kinds = [found] if isinstance(found := getattr(sys.modules.get(module), class_name, None), type) else []
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return [vars(kind).get(attribute) for kind in kinds]
 
 
 def unknown(patterns: tuple[str, ...]) -> list[str]:
     """The patterns that forbid nothing, for the author to mend."""
     for pattern in (pattern for pattern in patterns if "::" not in pattern):
-        for module in (pattern, pattern.rpartition(".")[0]):
+        for module in (pattern, pattern.rpartition(".")[0], pattern.rpartition(".")[0].rpartition(".")[0]):
             with contextlib.suppress(ImportError, ValueError):
                 importlib.import_module(module)
     return [pattern for pattern in patterns if not operators((pattern,)) and not python_functions((pattern,))]
@@ -165,7 +199,3 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
 
 def _has_kernel(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
-
-
-def _is_below(name: str, pattern: str) -> bool:
-    return name == pattern or name.startswith(f"{pattern}.")

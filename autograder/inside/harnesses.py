@@ -1,14 +1,14 @@
-"""What a student's function needs and no message can carry: a network. It is built beside the function, from values.
+"""What a student's function needs and no message can carry, such as a network; and what only its process can see.
 
 A harness is called as one of the ranks, `harness(function, *args, comm)`, in the process of the student's code: it
-makes the network, calls the function and returns plain values. It holds nothing that is expected; `shown` is how
+makes what is needed, calls the function and returns plain values. It holds nothing that is expected; `shown` is how
 feedback writes the call of the function.
 
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -59,6 +59,48 @@ def hooks(
     return [param.detach() for param in model.parameters()], [param.grad for param in model.parameters()]
 
 
+def once(function: Callable, values: list, *rest: Any, **kwargs: Any):
+    """Give the values one by one, as `model.parameters()` does: they can be gone through once."""
+    return function(iter(values), *rest, **kwargs)
+
+
+def once_alone(function: Callable, values: list, *rest: Any):
+    """The same for a function that has no use for a communicator."""
+    return function(iter(values), *rest[:-1])
+
+
+def leaves_chance_alone(function: Callable, *args: Any) -> bool:
+    """Whether torch's global generator stands where it stood before the call; the communicator is not passed on."""
+    before = torch.get_rng_state()
+    function(*args[:-1])
+    return torch.equal(before, torch.get_rng_state())
+
+
+def when(function: Callable, x: torch.Tensor, comm: Communicator, **kwargs: Any) -> float:
+    """When the function returns, in virtual seconds."""
+    function(x, comm, **kwargs)
+    return comm.clock()
+
+
+def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> int:
+    """How many of x's numbers, from the first on, a Triton kernel reads; 0 on a GPU, where nobody tells."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    read, load = [0], InterpreterBuilder.create_masked_load
+
+    def watched(self, pointers, mask, *rest):
+        places = (pointers.data[mask.data].astype("int64") - x.data_ptr()) // x.element_size()
+        read.extend(place + 1 for place in places.tolist() if 0 <= place < len(x))
+        return load(self, pointers, mask, *rest)
+
+    InterpreterBuilder.create_masked_load = watched
+    try:
+        launch(x, n, seed, block)
+    finally:
+        InterpreterBuilder.create_masked_load = load
+    return max(read)
+
+
 class Harness(NamedTuple):
     run: Callable
     shown: tuple[str, ...]
@@ -67,4 +109,9 @@ class Harness(NamedTuple):
 HARNESSES = {
     "steps": Harness(steps, ("model", "batch", "lr", "comm", "cap_bytes")),
     "hooks": Harness(hooks, ("model", "comm", "cap_bytes")),
+    "once": Harness(once, ("iter(params)", "comm")),
+    "once_alone": Harness(once_alone, ("iter(params)", "cap_bytes")),
+    "leaves_chance_alone": Harness(leaves_chance_alone, ("n", "rank", "size", "epoch", "seed")),
+    "when": Harness(when, ("x", "comm")),
+    "loads": Harness(loads, ("x", "n", "seed", "block")),
 }

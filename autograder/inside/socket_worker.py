@@ -8,14 +8,15 @@ from autograder.boundary import protocol
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
+from .forbidden import Guard
 from .worker import Worker, text_of
 
 
 class SocketWorker(Worker):
     """A worker at the end of a socket."""
 
-    def __init__(self, sock: socket.socket, namespace: dict):
-        super().__init__(namespace)
+    def __init__(self, sock: socket.socket, namespace: dict, guard: Guard | None = None):
+        super().__init__(namespace, guard)
         self.sock, self.incoming = sock, protocol.Incoming(sock)
 
     def ask(self, frame: Frame) -> Frame:

@@ -58,10 +58,11 @@ class Worker(Peer):
     iterates = True
     stops_on_interrupt = False  # a student's `raise KeyboardInterrupt` is a problem like any other
 
-    def __init__(self, namespace: dict):
+    def __init__(self, namespace: dict, guard: Guard | None = None):
+        """A `guard` whose doors are there already spares the worker to set them."""
         super().__init__()
-        self.namespace = namespace
-        self.guard = Guard(self.report)
+        self.namespace, self.guard = namespace, guard or Guard()
+        self.guard.report, self.guard.library.namespace = self.report, namespace
 
     def perform(self, frame: Frame) -> Frame:
         try:
@@ -72,14 +73,14 @@ class Worker(Peer):
                 raise
             return Frame(["error", self.describe(error)])
 
-    def forbid(self, patterns: tuple) -> None:
-        """From now on the student's code may not make the calls that `patterns` name."""
-        self.guard.forbid(tuple(map(str, patterns)))
+    def forbid(self, patterns: tuple, opened: tuple | None) -> None:
+        """From now on the student's code may not make the calls that `patterns` name, nor hpcdl's but for `opened`."""
+        self.guard.forbid(tuple(map(str, patterns)), None if opened is None else tuple(map(str, opened)))
 
     def count_operators(self, operators: tuple) -> dict:
         """Count the calls of torch's `operators` from now on; returns the counts of those that were counted so far."""
         counts, self.guard.counts = dict(self.guard.counts), Counter()
-        self.guard.forbid(self.guard.patterns, tuple(map(str, operators)))
+        self.guard.watch(self.guard.patterns, tuple(map(str, operators)))
         return counts
 
     def report(self, name: str) -> None:
@@ -145,16 +146,20 @@ class Worker(Peer):
         found = difflib.get_close_matches(name, mine, n=1)
         return f" Found `{found[0]}`: rename it?" if found else ""
 
-    def run_cells(self, cells: list) -> list:
-        """Execute (label, source) pairs in order; a cell that fails does not stop the next. Returns their problems."""
+    def run_cells(self, cells: list, opened: tuple | None = None) -> list:
+        """Execute (label, source) pairs in order; a cell that fails does not stop the next. Returns their problems.
+
+        hpcdl is closed to them but for `opened`, as it will be to their functions.
+        """
         problems = []
+        self.forbid((), opened)
         for label, code in cells:
             filename = f"<{label}>"
             if label != REFERENCE:
                 linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
             try:
                 exec(compile(code, filename, "exec", dont_inherit=True), self.namespace)
-            except (Exception, SystemExit, KeyboardInterrupt) as error:
+            except (Exception, SystemExit, KeyboardInterrupt, ForbiddenCallError) as error:
                 problems.append([label, self.describe(error)])
         return problems
 

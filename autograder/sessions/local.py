@@ -43,11 +43,11 @@ class LocalSession(Session):
         self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
 
     def make_ready(self, seconds: float) -> None:
-        self.worker.forbid(self.forbidden)
+        self.worker.forbid(*self.forbidden)
 
-    def forbid(self, patterns: tuple[str, ...]) -> None:
-        super().forbid(patterns)
-        self.worker.forbid(patterns)
+    def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
+        super().forbid(patterns, opened)
+        self.worker.forbid(patterns, opened)
 
     def simulate(self, call: RankCall) -> Simulation:
         """The ranks are threads of this process."""

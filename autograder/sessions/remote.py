@@ -18,7 +18,7 @@ from .desk import Desk
 from .errors import StudentError
 from .grader import Grader
 from .ranks import EACH, SIZES, RankCall, RecordedRun, explained
-from .session import Session
+from .session import NOTHING, Forbidden, Session
 
 CELL_SECONDS = 10.0  # for one cell of definitions
 PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
@@ -59,8 +59,17 @@ class RemoteSession(Session):
     grader: SocketGrader
     slot: Slot | None = None  # among the ranks of a real MPI
 
-    def __init__(self, zygote: Zygote, cells: list, folder: str, limits: sandbox.Limits | None = None):
+    def __init__(
+        self,
+        zygote: Zygote,
+        cells: list,
+        folder: str,
+        limits: sandbox.Limits | None = None,
+        opened: tuple[str, ...] | None = None,
+    ):
         super().__init__()
+        self.opened = opened  # what of hpcdl the cells may call while they run; None: all
+        self.early: dict[str, StudentError] = {}  # what they called of the rest, by its name
         self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
         self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
@@ -76,7 +85,7 @@ class RemoteSession(Session):
 
     def spawn(self) -> None:
         self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder, self.slot)
-        self.worker_forbids: tuple[str, ...] = ()  # what the worker knows to be forbidden
+        self.worker_forbids: Forbidden = NOTHING  # what the worker knows to be forbidden
         self.grader = SocketGrader(sock)
 
     def load(self, cells: list) -> None:
@@ -106,9 +115,11 @@ class RemoteSession(Session):
         return True
 
     def run_cells(self, cells: list) -> None:
-        self.seconds = self.left = CELL_SECONDS
-        for label, problem in self.timed(["execute", ""], (cells,), None, objects=False):
+        self.allot(CELL_SECONDS)
+        self.worker_forbids = ((), self.opened)
+        for label, problem in self.timed(["execute", ""], (cells, self.opened), None, objects=False):
             self.problems[str(label)] = StudentError.of(problem)
+        self.early |= {error.text: error for error in self.denied}
 
     def make_ready(self, seconds: float) -> None:
         """Replace the worker where it has ended, or is out of step."""
@@ -124,12 +135,12 @@ class RemoteSession(Session):
         """Whether the worker is there, has written nothing that it was not asked for, and knows what is forbidden."""
         if self.grader.incoming.waiting():
             return False
-        return not (self.forbidden or self.worker_forbids) or self.answers()
+        return self.forbidden == self.worker_forbids == NOTHING or self.answers()
 
     def answers(self) -> bool:
         """Whether the worker answers. It learns from the question what the exercise forbids."""
         try:
-            self.timed(["forbid", ""], (self.forbidden,), None, objects=False)
+            self.timed(["forbid", ""], self.forbidden, None, objects=False)
         except StudentError:
             return False
         self.worker_forbids = self.forbidden
@@ -169,7 +180,7 @@ class RemoteSession(Session):
         team = self.team(call.p)
         desks: list[Desk | None] = [None] * call.p
         for member in team[1:]:
-            member.forbid(self.forbidden)
+            member.forbid(*self.forbidden)
             member.start_check(self.left)
             member.seconds, member.denied = self.seconds, self.denied
 
@@ -201,7 +212,8 @@ class RemoteSession(Session):
     def team(self, p: int) -> list["RemoteSession"]:
         """This worker and p - 1 others with the same cells: a process for each rank."""
         while len(self.others) < p - 1:
-            self.others.append(RemoteSession(self.zygote, self.cells, self.folder, self.limits))
+            others = RemoteSession(self.zygote, self.cells, self.folder, self.limits, self.opened)
+            self.others.append(others)
         return [self, *self.others[: p - 1]]
 
     def stopwatch(self) -> Stopwatch:

@@ -17,6 +17,9 @@ from .errors import StudentError
 from .grader import Grader, shown_call
 from .ranks import RankCall, Ranks
 
+Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and what of hpcdl is open (None: all)
+NOTHING: Forbidden = ((), None)
+
 
 class Student:
     """`student.f(...)` calls the student's `f`. A capitalised name is a class, whose objects stay as handles."""
@@ -66,12 +69,15 @@ class Session:
         self.student = Student(self)
         self.seconds = self.left = 0.0
         self.touched = self.protected = False
-        self.forbidden: tuple[str, ...] = ()  # calls that the exercise at hand forbids
+        self.forbidden: Forbidden = NOTHING  # calls that the exercise at hand forbids
         self.denied: list[StudentError] = []  # those that were made all the same in this check
 
-    def forbid(self, patterns: tuple[str, ...]) -> None:
-        """From the next check on, the student's code may not make the calls that `patterns` name."""
-        self.forbidden = patterns
+    def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
+        """From the next check on, the student's code may not make the calls that `patterns` name.
+
+        Nor those of hpcdl but for what is `opened`; with None all of it is.
+        """
+        self.forbidden = (patterns, opened)
 
     def deny(self, name: Any, location: Any) -> None:
         """The other side reports a forbidden call. It was denied, and stays on the record whatever the code does."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
 from autograder.inside import mpi_rank, source
+from autograder.inside.forbidden import Guard
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
 
@@ -29,7 +30,7 @@ def serve(descriptor: int, walls: str) -> None:
     import torch
 
     torch.set_num_threads(1)
-    preload()
+    guard = preload()
     namespaces.end_with_parent()
     sandbox.adopt_orphans()
     sock = socket.socket(fileno=descriptor)
@@ -42,7 +43,7 @@ def serve(descriptor: int, walls: str) -> None:
             request = protocol.receive(sock).header
             if request[0] == "spawn":
                 _, limits, folder, slot = request
-                pid = fork_worker(sock, descriptors, sandbox.Limits(*limits), folder, walls, slot)
+                pid = fork_worker(sock, descriptors, sandbox.Limits(*limits), folder, walls, slot, guard)
                 for descriptor in descriptors:
                     os.close(descriptor)
                 workers.add(pid)
@@ -58,13 +59,16 @@ def serve(descriptor: int, walls: str) -> None:
     end_orphans(set())
 
 
-def preload() -> None:
-    """Import what a worker uses later: it cannot read the grader's files then."""
+def preload() -> Guard:
+    """Import what a worker uses later: it cannot read the grader's files then. Returns a guard with its doors set."""
     source.transformer()
-    warm_up(Worker(fresh_namespace()))
+    worker = Worker(fresh_namespace())
+    warm_up(worker)
+    worker.forbid((), ())
     sandbox.readable()
     gc.collect()
     gc.freeze()  # else a collection in a worker would copy the memory of all that was imported: a sixth of a second
+    return worker.guard
 
 
 def send_clock(sock: socket.socket, pid: int) -> None:
@@ -76,7 +80,13 @@ def send_clock(sock: socket.socket, pid: int) -> None:
 
 
 def fork_worker(
-    sock: socket.socket, descriptors: list[int], limits: sandbox.Limits, folder: str, walls: str, slot: list
+    sock: socket.socket,
+    descriptors: list[int],
+    limits: sandbox.Limits,
+    folder: str,
+    walls: str,
+    slot: list,
+    guard: Guard,
 ) -> int:
     """Fork a worker on the first descriptor; returns its process id in the zygote and never returns in the worker."""
     pid = os.fork()
@@ -93,7 +103,7 @@ def fork_worker(
             rank, size = slot
             mpi_rank.join(descriptors[1], rank, size, keep=descriptors[0])
         sandbox.enter(limits, folder, walls)
-        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace())
+        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard)
         warm_up(worker)
         worker.run()
         status = 0

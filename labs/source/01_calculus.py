@@ -262,7 +262,7 @@ with when_solved():
 # {{exercise logistic}}
 #
 # `logistic` must survive $x = \pm 1000$, in float32 too: no `inf`, no `nan`. `logistic_grad` gets the *output* $y =
-# f(x)$, not $x$.
+# f(x)$, not $x$. Write it with `exp`: `torch.sigmoid` is closed to it.
 #
 # <details><summary>Hint 1: where is the danger?</summary>
 #

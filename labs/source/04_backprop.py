@@ -534,6 +534,8 @@ with when_solved():
 #
 # {{exercise softmax_cross_entropy}}
 #
+# Write it with `max`, `exp`, `sum` and `log`: torch's own softmax and cross-entropy are closed to it.
+#
 # <details><summary>Hint 1: what to subtract</summary>
 #
 # The largest logit of each row: `logits - logits.max(dim=1, keepdim=True).values`. Then every exponent is at most 0, and one of them is 0, so

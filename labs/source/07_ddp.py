@@ -112,6 +112,7 @@ def shard_indices(n: int, rank: int, size: int, epoch: int, seed: int) -> Tensor
     """The samples of rank `rank` out of `size` in this epoch: indices, shape (about n / size,), int64.
 
     All ranks' shards together hold each of 0 to n-1 once; their lengths differ by one at most. Another epoch deals anew.
+    torch's global generator is left alone.
 
     >>> sorted(torch.cat([shard_indices(5, rank, 2, epoch=0, seed=0) for rank in range(2)]).tolist())
     [0, 1, 2, 3, 4]
@@ -382,7 +383,8 @@ bucket_timeline.explorable()
 def make_buckets(params: Iterable[Tensor], cap_bytes: int) -> list[list[Tensor]]:
     """The parameters themselves in buckets, last parameter first, each as full as `cap_bytes` allows.
 
-    Exactly full is allowed. A parameter larger than the cap has a bucket of its own. No bucket is empty.
+    params: may be gone through once only, as model.parameters(). Exactly full is allowed. A parameter larger than the
+    cap has a bucket of its own. No bucket is empty.
 
     >>> a, b, c = torch.zeros(2), torch.zeros(1), torch.zeros(1)  # 8, 4 and 4 bytes
     >>> [len(bucket) for bucket in make_buckets([a, b, c], cap_bytes=8)]  # [[c, b], [a]]

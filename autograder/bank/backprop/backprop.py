@@ -99,3 +99,16 @@ def backprop(weights, biases, X, Y):
         for total, part in zip([*weight_sums, *bias_sums], [*weight_grads, *bias_grads], strict=True):
             total += part / len(X)
     return weight_sums, bias_sums
+
+
+@wrong(
+    "backprop.backprop",
+    "autograd's",
+    fails=("one_row", *MEAN, "leaves_parameters_alone"),
+    says="which this exercise forbids",
+)
+def backprop(weights, biases, X, Y):
+    weights, biases = ([p.clone().requires_grad_() for p in params] for params in (weights, biases))
+    a = feedforward(weights, biases, X)[1][-1]
+    (0.5 * ((Y - a) ** 2).sum() / len(X)).backward()
+    return [w.grad for w in weights], [b.grad for b in biases]

@@ -27,7 +27,8 @@ def softmax_cross_entropy(logits, labels):
     says="This is the sum over the 4 samples",
 )
 def softmax_cross_entropy(logits, labels):
-    log_p = torch.log_softmax(logits, dim=1)
+    shifted = logits - logits.max(dim=1, keepdim=True).values
+    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()
     rows = torch.arange(len(labels))
     dlogits = log_p.exp()
     dlogits[rows, labels] -= 1
@@ -41,7 +42,8 @@ def softmax_cross_entropy(logits, labels):
     says="The loss is a mean: divide",
 )
 def softmax_cross_entropy(logits, labels):
-    log_p = torch.log_softmax(logits, dim=1)
+    shifted = logits - logits.max(dim=1, keepdim=True).values
+    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()
     rows = torch.arange(len(labels))
     dlogits = log_p.exp()
     dlogits[rows, labels] -= 1
@@ -55,7 +57,8 @@ def softmax_cross_entropy(logits, labels):
     says="one-hot vector of the label is missing",
 )
 def softmax_cross_entropy(logits, labels):
-    log_p = torch.log_softmax(logits, dim=1)
+    shifted = logits - logits.max(dim=1, keepdim=True).values
+    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()
     rows = torch.arange(len(labels))
     return -log_p[rows, labels].mean(), log_p.exp() / len(labels)
 
@@ -67,7 +70,22 @@ def softmax_cross_entropy(logits, labels):
     says="use dim=1",
 )
 def softmax_cross_entropy(logits, labels):
-    log_p = torch.log_softmax(logits, dim=0)
+    shifted = logits - logits.max(dim=0, keepdim=True).values
+    log_p = shifted - shifted.exp().sum(dim=0, keepdim=True).log()
+    rows = torch.arange(len(labels))
+    dlogits = log_p.exp()
+    dlogits[rows, labels] -= 1
+    return -log_p[rows, labels].mean(), dlogits / len(labels)
+
+
+@wrong(
+    "backprop.softmax_cross_entropy",
+    "torch's log_softmax",
+    fails=("mean_loss", "gradient_of_the_loss", "rows_sum_to_zero", "huge_logits"),
+    says="which this exercise forbids",
+)
+def softmax_cross_entropy(logits, labels):
+    log_p = torch.log_softmax(logits, dim=1)
     rows = torch.arange(len(labels))
     dlogits = log_p.exp()
     dlogits[rows, labels] -= 1

@@ -138,3 +138,22 @@ def parameter_server_all_reduce(x, comm, servers=1):
             comm.recv(shares[other], other)
     for request in requests:
         request.wait()
+
+
+@wrong(SERVER, "never waits for what it sent", fails="servers_work_at_once", says="wait() for each isend")
+def parameter_server_all_reduce(x, comm, servers=1):
+    shares = x.tensor_split(servers)
+    others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]
+    for other in others:
+        if other < servers:
+            comm.isend(shares[other], other)
+    if comm.rank < servers:
+        incoming = torch.empty_like(shares[comm.rank])
+        for other in reversed(others):
+            comm.recv(incoming, other)
+            shares[comm.rank].add_(incoming)
+        for other in others:
+            comm.isend(shares[comm.rank], other)
+    for other in reversed(others):
+        if other < servers:
+            comm.recv(shares[other], other)

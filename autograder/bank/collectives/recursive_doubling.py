@@ -3,7 +3,6 @@
 import torch
 
 from autograder.authoring import wrong
-from hpcdl.collectives import broadcast, reduce
 
 ALL_OF_DOUBLING = ("powers_of_two", "any_number_of_ranks", "log_p_rounds", "same_bits_on_every_rank")
 DOUBLING = "collectives.recursive_doubling_all_reduce"
@@ -68,8 +67,8 @@ def recursive_doubling_all_reduce(x, comm):
 
 @wrong(DOUBLING, "a tree up and down", fails="log_p_rounds", says="This is a reduce and then a broadcast")
 def recursive_doubling_all_reduce(x, comm):
-    reduce(x, comm)
-    broadcast(x, comm)
+    tree_reduce(x, comm)
+    tree_broadcast(x, comm)
 
 
 @wrong(DOUBLING, "adds round a circle", fails="same_bits_on_every_rank", says="in their last bits")

@@ -34,7 +34,12 @@ def broadcast_parameters(params, comm, root=0):
         param = copy
 
 
-@wrong(BROADCAST, "puts new tensors into the list", fails=("in_place", *BEGINS), says="was replaced in the list")
+@wrong(
+    BROADCAST,
+    "puts new tensors into the list",
+    fails=("any_root", "in_place", *BEGINS),
+    says="was replaced in the list",
+)
 def broadcast_parameters(params, comm, root=0):
     params = params if isinstance(params, list) else list(params)
     for i, param in enumerate(params):
@@ -50,6 +55,18 @@ def broadcast_parameters(params, comm, root=0):
             comm.send(param.detach(), (root + 1) % comm.size)
         elif comm.rank == (root + 1) % comm.size and comm.size > 1:
             comm.recv(param.detach(), root)
+
+
+@wrong(
+    BROADCAST,
+    "goes through the parameters twice",
+    fails=("any_root", *BEGINS),
+    says="still has its own parameter",
+)
+def broadcast_parameters(params, comm, root=0):
+    assert all(param.dim() for param in params)
+    for param in params:
+        comm.broadcast(param.detach(), root)
 
 
 @wrong(BROADCAST, "everybody waits for the root", fails=(*ALL_OF_BROADCAST, *BEGINS), says="a deadlock")

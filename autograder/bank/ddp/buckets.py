@@ -30,7 +30,7 @@ def make_buckets(params, cap_bytes):
 @wrong(BUCKETS, "forwards within a bucket", fails=ALL_OF_BUCKETS, says="within a bucket the parameters stand")
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if not buckets or filled + param.nbytes > cap_bytes:
             buckets.append([])
             filled = 0
@@ -47,7 +47,7 @@ def make_buckets(params, cap_bytes):
 )
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if not buckets or filled + param.numel() > cap_bytes:
             buckets.append([])
             filled = 0
@@ -59,7 +59,7 @@ def make_buckets(params, cap_bytes):
 @wrong(BUCKETS, "four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if not buckets or filled + 4 * param.numel() > cap_bytes:
             buckets.append([])
             filled = 0
@@ -71,7 +71,7 @@ def make_buckets(params, cap_bytes):
 @wrong(BUCKETS, "exactly full is too full", fails="full_up_to_the_cap", says="compare with >, not >=")
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if not buckets or filled + param.nbytes >= cap_bytes:
             buckets.append([])
             filled = 0
@@ -88,7 +88,7 @@ def make_buckets(params, cap_bytes):
 )
 def make_buckets(params, cap_bytes):
     buckets, bucket, filled = [], [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         bucket.append(param)
         filled += param.nbytes
         if filled >= cap_bytes:
@@ -105,7 +105,7 @@ def make_buckets(params, cap_bytes):
 )
 def make_buckets(params, cap_bytes):
     buckets, filled = [[]], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if filled + param.nbytes > cap_bytes:
             buckets.append([])
             filled = 0
@@ -117,7 +117,7 @@ def make_buckets(params, cap_bytes):
 @wrong(BUCKETS, "forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
 def make_buckets(params, cap_bytes):
     buckets, bucket, filled = [], [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if bucket and filled + param.nbytes > cap_bytes:
             buckets.append(bucket)
             bucket, filled = [], 0
@@ -134,7 +134,7 @@ def make_buckets(params, cap_bytes):
 )
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
-    for param in reversed(params):
+    for param in reversed(list(params)):
         if param.nbytes > cap_bytes:
             continue
         if not buckets or filled + param.nbytes > cap_bytes:
@@ -154,4 +154,17 @@ def make_buckets(params, cap_bytes):
             filled = 0
         buckets[-1].append(param)
         filled += param.nbytes
+    return buckets
+
+
+@wrong(BUCKETS, "goes through the parameters twice", fails="extreme_caps", says="can be gone through once")
+def make_buckets(params, cap_bytes):
+    sizes = [param.nbytes for param in params]
+    buckets, filled = [], 0
+    for size, param in zip(reversed(sizes), reversed(list(params))):
+        if not buckets or filled + size > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += size
     return buckets

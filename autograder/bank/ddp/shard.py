@@ -19,6 +19,12 @@ def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n)[rank::size]
 
 
+@wrong(SHARD, "seeds everybody's generator", fails="same_permutation_again", says="Use a generator of your own")
+def shard_indices(n, rank, size, epoch, seed):
+    torch.manual_seed(seed + epoch)
+    return torch.randperm(n)[rank::size]
+
+
 @wrong(SHARD, "drops the rest", fails=AFTER_THE_SHARDS, says="The rest is left out")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))

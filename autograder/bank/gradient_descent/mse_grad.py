@@ -34,3 +34,10 @@ def mse_grad(w, X, y):
 @wrong("gradient_descent.mse_grad", "a column in place of a vector", fails=GRADIENT, says="shape (2, 1)")
 def mse_grad(w, X, y):
     return (2 / len(y) * X.T @ (X @ w - y))[:, None]
+
+
+@wrong("gradient_descent.mse_grad", "autograd's", fails=GRADIENT, says="which this exercise forbids")
+def mse_grad(w, X, y):
+    w = w.clone().requires_grad_()
+    mse_loss(w, X, y).backward()
+    return w.grad

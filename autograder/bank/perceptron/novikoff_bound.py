@@ -57,3 +57,14 @@ def novikoff_bound(X, y, w_star):
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X[:, 1:].norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
+
+
+@wrong(
+    "perceptron.novikoff_bound",
+    "a margin of 0 is none",
+    fails="infinite_without_a_margin",
+    says="ZeroDivisionError",
+)
+def novikoff_bound(X, y, w_star):
+    gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
+    return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma >= 0 else float("inf")

@@ -63,6 +63,6 @@ def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) + rand16) >> 16).to(torch.int16)
 
 
-@wrong(BITS, "adds 1 too much", fails=EVERY_BIT, says="")
+@wrong(BITS, "adds 1 too much", fails=EVERY_BIT, says="This adds 1 more than rand16")
 def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) + rand16 + 1) >> 16).to(torch.int16).view(torch.bfloat16)

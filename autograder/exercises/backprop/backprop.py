@@ -9,9 +9,15 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import network, two_lists, widths_text
 from autograder.exercises.backprop.oracles import autograd, run, slope
 from autograder.exercises.drawing import F64, normal
+from autograder.exercises.frameworks import DERIVATIVES
 
 exercise = Exercise(
-    "backprop", points=20, minutes=15, uses=("output_error", "feedforward", "backpropagate_error", "gradients")
+    "backprop",
+    points=20,
+    minutes=15,
+    uses=("output_error", "feedforward", "backpropagate_error", "gradients"),
+    forbid=DERIVATIVES,
+    instead="The backward pass is what you write here: the four equations, without autograd.",
 )
 
 

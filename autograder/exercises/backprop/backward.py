@@ -9,8 +9,16 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
+from autograder.exercises.frameworks import DERIVATIVES
 
-exercise = Exercise("backward", points=15, minutes=15, functions=("backward", "Value"))
+exercise = Exercise(
+    "backward",
+    points=15,
+    minutes=15,
+    functions=("backward", "Value"),
+    forbid=DERIVATIVES,
+    instead="The backward pass is what you write here: the four equations, without autograd.",
+)
 
 
 def swept(student, f, numbers):

@@ -5,11 +5,11 @@ from torch.nn import functional
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.backprop.networks import copies, network, two_lists, widths_text
+from autograder.exercises.backprop.networks import ACTIVATION, copies, network, two_lists, widths_text
 from autograder.exercises.backprop.oracles import run
 from autograder.exercises.drawing import F64, normal
 
-exercise = Exercise("feedforward", points=15, minutes=12)
+exercise = Exercise("feedforward", points=15, minutes=12, offers=ACTIVATION)
 
 ONE_MORE = "L layers have L - 1 layers of weights, so L - 1 vectors z; but L vectors a, as the input is a¹."
 

@@ -4,11 +4,19 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.backprop.networks import network, two_lists, widths_text
+from autograder.exercises.backprop.networks import ACTIVATION, network, two_lists, widths_text
 from autograder.exercises.backprop.oracles import autograd, run
 from autograder.exercises.drawing import normal
+from autograder.exercises.frameworks import DERIVATIVES
 
-exercise = Exercise("gradients", points=10, minutes=8)
+exercise = Exercise(
+    "gradients",
+    points=10,
+    minutes=8,
+    offers=ACTIVATION,
+    forbid=DERIVATIVES,
+    instead="The backward pass is what you write here: the four equations, without autograd.",
+)
 
 
 def layer_inputs(rng, widths):

@@ -4,10 +4,19 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.backprop.networks import ACTIVATION
 from autograder.exercises.backprop.oracles import slope
 from autograder.exercises.drawing import F64, normal
+from autograder.exercises.frameworks import DERIVATIVES
 
-exercise = Exercise("output_error", points=10, minutes=6)
+exercise = Exercise(
+    "output_error",
+    points=10,
+    minutes=6,
+    offers=ACTIVATION,
+    forbid=DERIVATIVES,
+    instead="The backward pass is what you write here: the four equations, without autograd.",
+)
 
 
 def output_mistakes(a, y, z) -> dict:

@@ -9,8 +9,15 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.oracles import loss_oracle
 from autograder.exercises.drawing import F64, normal
+from autograder.exercises.frameworks import DERIVATIVES, SOFTMAX
 
-exercise = Exercise("softmax_cross_entropy", points=10, minutes=10)
+exercise = Exercise(
+    "softmax_cross_entropy",
+    points=10,
+    minutes=10,
+    forbid=(*DERIVATIVES, *SOFTMAX),
+    instead="Write it with max, exp, sum and log, and the gradient by its formula.",
+)
 
 
 def scores(rng, N: int, K: int, dtype=F64):

@@ -8,9 +8,15 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import network, two_lists
 from autograder.exercises.backprop.oracles import loss_oracle, run, slope
 from autograder.exercises.drawing import normal
+from autograder.exercises.frameworks import DERIVATIVES, OPTIMIZERS
 
 exercise = Exercise(
-    "train", points=10, minutes=12, uses=("softmax_cross_entropy", "feedforward", "backpropagate_error", "gradients")
+    "train",
+    points=10,
+    minutes=12,
+    uses=("softmax_cross_entropy", "feedforward", "backpropagate_error", "gradients"),
+    forbid=(*DERIVATIVES, *OPTIMIZERS),
+    instead="The backward pass and the step are yours: no autograd, no torch.optim.",
 )
 
 

@@ -9,10 +9,11 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
+from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
 from autograder.sessions.errors import StudentError
 from autograder.sessions.handle import Handle
 
-exercise = Exercise("Dual", points=25, minutes=20)
+exercise = Exercise("Dual", points=25, minutes=20, forbid=DERIVATIVES, instead=BY_HAND)
 
 
 def agree(student, rng, text: str, f, mistakes=None, exchanged=None) -> None:

@@ -7,7 +7,14 @@ from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import uniform
 from autograder.exercises.calculus.functions import autograd
 
-exercise = Exercise("logistic", points=10, minutes=7, functions=("logistic", "logistic_grad"))
+exercise = Exercise(
+    "logistic",
+    points=10,
+    minutes=7,
+    functions=("logistic", "logistic_grad"),
+    forbid=("aten::sigmoid", "aten::sigmoid_", "aten::log_sigmoid_forward"),
+    instead="Write the function with exp: what to do where e^-x is too large is the exercise.",
+)
 
 
 @exercise.check(points=3)

@@ -4,9 +4,16 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up, nodes
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
-    "hierarchical_all_reduce", points=15, minutes=10, uses=("tree_reduce", "recursive_doubling_all_reduce")
+    "hierarchical_all_reduce",
+    points=15,
+    minutes=10,
+    uses=("tree_reduce", "recursive_doubling_all_reduce"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    offers=("hpcdl.collectives.naive", "hpcdl.collectives.recursive_doubling", "hpcdl.collectives.rabenseifner"),
+    instead="Put it together from reduce, an all-reduce and broadcast, the library's or yours: not the machine's own.",
 )
 
 

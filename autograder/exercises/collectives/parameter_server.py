@@ -3,8 +3,15 @@
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
-exercise = Exercise("parameter_server_all_reduce", points=15, minutes=15)
+exercise = Exercise(
+    "parameter_server_all_reduce",
+    points=15,
+    minutes=15,
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
+)
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -59,7 +66,16 @@ def _shares(run, p: int, servers: int, setting: str) -> None:
 
 @exercise.check(points=4, seconds=SECONDS, needs="each_server_has_its_share")
 def servers_work_at_once(student, rng):
-    "k servers take about 1/k of the time of one: nobody queues while a server is idle."
+    "k servers take about 1/k of the time of one: nobody queues while a server is idle, or leaves before all is sent."
+    run = over(student, "parameter_server_all_reduce", ones(5, 96), {"servers": 1}, beta=1.0, harness="when")
+    for event in sends(run):
+        checks.that(
+            event.end <= run.results[event.rank],
+            f"p = 5, servers = 1: rank {event.rank} returns while its message to rank {event.peer} is still under way. "
+            "Whoever changes x next changes what is sent: wait() for each isend.",
+            got=f"it returns at {run.results[event.rank]:g} byte times",
+            expected=f"not before {event.end:g}",
+        )
     for p, servers in ((8, 2), (8, 4), (8, 8)):
         run = over(student, "parameter_server_all_reduce", ones(p, 96), {"servers": servers}, beta=1.0)
         ideal = 2 * (p - 1) * 96 * 4 / servers

@@ -3,8 +3,15 @@
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, same_bits, takes_rounds
 from autograder.exercises.collectives.counts import log2_up
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
-exercise = Exercise("recursive_doubling_all_reduce", points=15, minutes=15)
+exercise = Exercise(
+    "recursive_doubling_all_reduce",
+    points=15,
+    minutes=15,
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
+)
 
 
 @exercise.check(points=4, seconds=SECONDS)

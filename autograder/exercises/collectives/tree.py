@@ -6,8 +6,16 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import FEW, SECONDS, decimals, has_sum, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
-exercise = Exercise("tree_reduce", points=15, minutes=15, functions=("tree_reduce", "tree_broadcast"))
+exercise = Exercise(
+    "tree_reduce",
+    points=15,
+    minutes=15,
+    functions=("tree_reduce", "tree_broadcast"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
+)
 
 ROUNDS = ((2, 0), (3, 2), (4, 0), (7, 6), (8, 3), (16, 0))  # p and root on which rounds are counted
 

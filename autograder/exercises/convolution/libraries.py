@@ -3,12 +3,12 @@
 from autograder.authoring import Rules
 from autograder.inside.forbidden import CONVOLUTION
 
-LIBRARIES = (*CONVOLUTION, "hpcdl.conv", "scipy.signal", "scipy.ndimage")
+LIBRARIES = (*CONVOLUTION, "scipy.signal", "scipy.ndimage")
 OWN: Rules = {
     "forbid": LIBRARIES,
     "instead": "Here you write what that function does: the formula, a product, a transform.",
 }
 COLUMNS: Rules = {
-    "forbid": (*LIBRARIES, "aten::im2col", "aten::col2im"),
+    "forbid": (*LIBRARIES, "aten::im2col", "aten::col2im", "aten::unfold"),
     "instead": "Here you write what that function does: copy what each place of the window sees, R S slices of x.",
 }

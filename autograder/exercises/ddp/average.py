@@ -6,8 +6,16 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
+from autograder.exercises.frameworks import RANKS
 
-exercise = Exercise("average_gradients", points=10, minutes=10, uses=("ring_all_reduce",))
+exercise = Exercise(
+    "average_gradients",
+    points=10,
+    minutes=10,
+    uses=("ring_all_reduce",),
+    forbid=RANKS,
+    instead="What torch.distributed does is what you write here, with `comm`.",
+)
 
 SHAPES = ((3, 4), (4,), (2, 3, 2))
 

@@ -5,22 +5,29 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks import RANKS
 
-exercise = Exercise("broadcast_parameters", points=10, minutes=6)
+exercise = Exercise(
+    "broadcast_parameters",
+    points=10,
+    minutes=6,
+    forbid=RANKS,
+    instead="What torch.distributed does is what you write here, with `comm`.",
+)
 
 SHAPES = ((3, 4), (4,), (2, 3, 2), (1,))
 
 
-def spread(student, p: int, root: int, rng):
+def spread(student, p: int, root: int, rng, **options):
     """A run on ranks with parameters of their own: by rank the tensors given, the list afterwards, the originals."""
     given = [[torch.randn(shape, generator=rng).requires_grad_() for shape in SHAPES] for _ in range(p)]
     before = [[param.detach().clone() for param in params] for params in given]
-    run = student.ranks("broadcast_parameters", p, lambda rank: (list(given[rank]),), {"root": root})
+    run = student.ranks("broadcast_parameters", p, lambda rank: (list(given[rank]),), {"root": root}, **options)
     return given, [arguments[0] for arguments in run.arguments], before
 
 
-def copies_of_root(student, p: int, root: int, rng) -> None:
-    _, after, before = spread(student, p, root, rng)
+def copies_of_root(student, p: int, root: int, rng, **options) -> None:
+    _, after, before = spread(student, p, root, rng, **options)
     for rank in range(p):
         for i in range(len(SHAPES)):
             mean = sum(params[i] for params in before) / p
@@ -42,9 +49,10 @@ def all_have_rank_0s(student, rng):
 
 @exercise.check(points=3, seconds=SECONDS, needs="all_have_rank_0s")
 def any_root(student, rng):
-    "The same from another root."
+    "The same from another root; and the parameters may come one by one."
     for p, root in ((2, 1), (3, 1), (4, 3)):
         copies_of_root(student, p, root, rng)
+    copies_of_root(student, 2, 0, rng, harness="once")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="all_have_rank_0s")

@@ -79,9 +79,17 @@ def a_parameter_larger_than_the_cap(student, rng):
 
 @exercise.check(points=1, needs="in_reverse")
 def extreme_caps(student, rng):
-    "A huge cap gives one bucket, a tiny one a bucket for each; no parameters, no buckets."
+    "A huge cap gives one bucket, a tiny one a bucket for each; no parameters, no buckets; they may come one by one."
     for numels, cap in (((3, 5, 2), 10**9), ((3, 5, 2), 1), ((), 100)):
         are_buckets(student, parameters(numels, rng), cap)
+    params = [param.detach() for param in parameters((3, 5, 2), rng)]
+    (got,) = student.ranks("make_buckets", 1, lambda _: (params, 10**9), harness="once_alone").results
+    checks.equal(
+        [[param.numel() for param in bucket] for bucket in got],
+        [[2, 5, 3]],
+        name="the sizes of what is in make_buckets(iter(params), 10**9)",
+        why="model.parameters() can be gone through once: make a list of it first.",
+    )
 
 
 @exercise.check(points=1, needs="in_reverse")

@@ -6,10 +6,16 @@ from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, names_of, weights_of
+from autograder.exercises.frameworks import RANKS
 from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise(
-    "OverlappedDDP", points=20, minutes=25, uses=("broadcast_parameters", "average_gradients", "make_buckets")
+    "OverlappedDDP",
+    points=20,
+    minutes=25,
+    uses=("broadcast_parameters", "average_gradients", "make_buckets"),
+    forbid=RANKS,
+    instead="What torch.distributed does is what you write here, with `comm`.",
 )
 
 

@@ -15,8 +15,15 @@ from autograder.checks.messages import (
     sends,
     takes_rounds,
 )
+from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
 
-exercise = Exercise("ring_all_reduce", points=20, minutes=20)
+exercise = Exercise(
+    "ring_all_reduce",
+    points=20,
+    minutes=20,
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Write it with messages between neighbours: send, recv, isend, irecv, sendrecv.",
+)
 
 RING = "ring_all_reduce"
 

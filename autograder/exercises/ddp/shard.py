@@ -4,8 +4,15 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.frameworks import LOADERS
 
-exercise = Exercise("shard_indices", points=10, minutes=8)
+exercise = Exercise(
+    "shard_indices",
+    points=10,
+    minutes=8,
+    forbid=LOADERS,
+    instead="Deal the samples yourself: a permutation that all ranks agree on, and each its part.",
+)
 
 
 def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[torch.Tensor]:
@@ -105,3 +112,9 @@ def same_permutation_again(student, rng):
         checks.that(
             not torch.equal(other[rank], first[rank]), "seed 7 and seed 8 give the same shards: seed is ignored."
         )
+    (untouched,) = student.ranks("shard_indices", 1, lambda _: (40, 0, 3, 2, 7), harness="leaves_chance_alone").results
+    checks.that(
+        untouched,
+        "This seeds torch's global generator, or draws from it: whoever else draws random numbers, for the weights or "
+        "for dropout, gets other ones. Use a generator of your own: torch.Generator().manual_seed(...).",
+    )

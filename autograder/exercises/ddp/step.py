@@ -8,9 +8,17 @@ from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, weights_of
+from autograder.exercises.frameworks import RANKS
 from autograder.inside.harnesses import network
 
-exercise = Exercise("train_step", points=20, minutes=15, uses=("average_gradients", "make_buckets"))
+exercise = Exercise(
+    "train_step",
+    points=20,
+    minutes=15,
+    uses=("average_gradients", "make_buckets"),
+    forbid=RANKS,
+    instead="What torch.distributed does is what you write here, with `comm`.",
+)
 
 PLENTY = 1 << 20  # a cap that no network here reaches
 

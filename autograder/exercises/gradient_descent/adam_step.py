@@ -10,9 +10,17 @@ from torch.optim.sgd import sgd as torch_sgd_update
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.frameworks import OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import integer, small
 
-exercise = Exercise("adam_step", points=15, minutes=12, functions=("momentum_step", "adam_step"))
+exercise = Exercise(
+    "adam_step",
+    points=15,
+    minutes=12,
+    functions=("momentum_step", "adam_step"),
+    forbid=OPTIMIZERS,
+    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+)
 
 
 def torch_sgd(w0, gradients, lr, momentum=0.0, nesterov=False):

@@ -5,9 +5,16 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.frameworks import OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import small, valley
 
-exercise = Exercise("gradient_descent", points=10, minutes=5)
+exercise = Exercise(
+    "gradient_descent",
+    points=10,
+    minutes=5,
+    forbid=OPTIMIZERS,
+    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+)
 
 SAME_TENSOR = (
     "Every row is the last point: the path holds the same tensor many times. "

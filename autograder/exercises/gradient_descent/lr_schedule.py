@@ -7,9 +7,16 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
+from autograder.exercises.frameworks import OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import integer
 
-exercise = Exercise("lr_schedule", points=10, minutes=7)
+exercise = Exercise(
+    "lr_schedule",
+    points=10,
+    minutes=7,
+    forbid=OPTIMIZERS,
+    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+)
 
 
 def lrs(student, warmup, total, peak, steps):

@@ -4,9 +4,16 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.frameworks import LOADERS
 from autograder.exercises.gradient_descent.drawing import integer
 
-exercise = Exercise("minibatches", points=15, minutes=8)
+exercise = Exercise(
+    "minibatches",
+    points=15,
+    minutes=8,
+    forbid=LOADERS,
+    instead="Deal the indices yourself: a permutation, cut into batches.",
+)
 
 
 def epoch(student, n, batch_size, generator):

@@ -5,9 +5,17 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.frameworks import DERIVATIVES
 from autograder.exercises.gradient_descent.drawing import small
 
-exercise = Exercise("mse_grad", points=10, minutes=6, functions=("mse_loss", "mse_grad"))
+exercise = Exercise(
+    "mse_grad",
+    points=10,
+    minutes=6,
+    functions=("mse_loss", "mse_grad"),
+    forbid=(*DERIVATIVES, "aten::mse_loss"),
+    instead="Write the formulas, for the loss and for its gradient.",
+)
 
 
 def regression(rng, n, d, dtype=F64):

@@ -8,9 +8,17 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64, normal
+from autograder.exercises.frameworks import LOADERS, OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import integer
 
-exercise = Exercise("sgd", points=15, minutes=8, uses=("minibatches",))
+exercise = Exercise(
+    "sgd",
+    points=15,
+    minutes=8,
+    uses=("minibatches",),
+    forbid=(*OPTIMIZERS, *LOADERS),
+    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+)
 
 FALSE_ALARM = 1e-9  # of each statistical check
 

@@ -73,6 +73,14 @@ def infinite_without_a_margin(student, rng):
         got=got,
         expected="inf",
     )
+    X = torch.tensor([[1.0, 2.0, 1.0], [1.0, 0.0, 3.0], [1.0, -2.0, 1.0]])
+    got = student.novikoff_bound(X, torch.tensor([1.0, 1.0, -1.0]), torch.tensor([0.0, 1.0, 0.0]))
+    checks.that(
+        as_float(got) == math.inf,
+        "A sample lies on the cut of w_star, so its margin is 0: that separates nothing, and the bound is math.inf.",
+        got=got,
+        expected="inf",
+    )
 
 
 def as_float(value) -> float:

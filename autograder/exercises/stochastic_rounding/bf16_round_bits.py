@@ -37,6 +37,7 @@ def bit_mistakes(x, rand16) -> dict:
         "The low half is cut off, and no carry arrives: add rand16 to all 32 bits, then shift.": c >> 16,
         "This rounds half up, the same every time: add rand16 in place of 0x8000.": (c + 0x8000) >> 16,
         "This adds rand16 twice.": (c + 2 * r) >> 16,
+        "This adds 1 more than rand16: add rand16 alone, or the odds of a carry are too high.": ((c + r + 1) >> 16),
         "rand16 was added to the upper half: add it to all 32 bits, before the shift.": (c >> 16) + r,
         "rand16 was subtracted: add it.": (c - r) >> 16,
         "This adds 1 where rand16 < the low half. Its odds are right; but here the carry of a sum decides.": (

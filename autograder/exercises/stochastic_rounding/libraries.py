@@ -2,8 +2,8 @@
 
 from autograder.authoring import Rules
 
-ROUNDING = tuple(f"hpcdl.numerics.rounding.{name}" for name in ("neighbours", "round_nearest", "stochastic_round"))
+GRIDS = tuple(f"hpcdl.numerics.rounding.formats.{kind}.quantum" for kind in ("Fixed", "Float"))
 OWN: Rules = {
-    "forbid": ROUNDING,
+    "forbid": (*GRIDS, "aten::*fake_quantize*", "aten::quantize_per_tensor*"),
     "instead": "Here you write what it does: ε, floor and a comparison. Compare with it afterwards.",
 }

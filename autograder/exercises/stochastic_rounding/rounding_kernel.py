@@ -83,6 +83,16 @@ def any_launch(student, rng):
             f"{name} wrote behind the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
             got=got[n:],
         )
+    n, block = 1000, 64
+    x = random_floats(rng, n + 24)
+    (read,) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
+    checks.that(
+        read <= n,
+        f"launch(x, {n}, 3, {block}) reads x[{read - 1}], behind the first {n}: on a GPU other data lies there, or "
+        "nothing. Mask the load as well: mask=i < n, other=0.",
+        got=f"the first {read} numbers of x are read",
+        expected=f"the first {n}",
+    )
 
 
 @exercise.check(points=2, needs="the_same_bits", seconds=20)

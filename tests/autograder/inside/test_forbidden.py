@@ -11,6 +11,8 @@ from autograder.grading import run
 from autograder.grading.seeds import seeds
 from autograder.grading.selfcheck import declared
 from autograder.inside import forbidden
+from autograder.inside.doors import is_door
+from autograder.inside.library import functions_of, is_below
 from autograder.outputs.instructor import flags
 from autograder.results import LabResult
 
@@ -64,6 +66,11 @@ def make_lab(forbid=forbidden.CONVOLUTION, **more) -> Lab:
         assert torch.allclose(got, functional.conv2d(x, w), atol=1e-4)
 
     return lab
+
+
+def all_of_hpcdl():
+    modules = [module for name, module in list(sys.modules.items()) if is_below(name, "hpcdl") and module is not None]
+    return [item for module in modules for item in functions_of(module)]
 
 
 def result_of(session, lab=None):
@@ -192,7 +199,8 @@ def test_after_the_check_all_is_as_it_was(local):
     assert statistics.fmean.__code__ is before
     assert not any(isinstance(finder, forbidden.Guard) for finder in sys.meta_path)
     assert not torch._C._dispatch_has_kernel_for_dispatch_key("aten::convolution", forbidden.DOOR)
-    assert forbidden.doors == {}
+    assert not is_door(statistics.fmean.__code__)
+    assert not [name for name, function in all_of_hpcdl() if is_door(function.__code__)]
 
 
 def test_while_the_guard_is_down_others_compute_and_differentiate_as_ever():

@@ -1,0 +1,20 @@
+"""What torch and others have ready, for exercises whose point is to write it: `forbid=` takes these."""
+
+DERIVATIVES = (  # every way to them that starts in Python
+    "torch.autograd.backward",
+    "torch.autograd.grad",
+    "torch.autograd.graph._engine_run_backward",
+    "torch.autograd.functional",
+    "torch.autograd.gradcheck",
+    "torch.autograd.forward_ad",
+    "torch._functorch.eager_transforms",
+    "scipy.optimize",
+    "scipy.differentiate",
+)
+OPTIMIZERS = ("torch.optim",)
+LOADERS = ("torch.utils.data",)
+RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
+MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
+SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::nll_loss_forward")
+
+BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

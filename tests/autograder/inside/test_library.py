@@ -1,0 +1,63 @@
+"""hpcdl is closed to a student's code, by whatever way it comes, and open to itself."""
+
+import pytest
+
+from autograder.authoring import Lab
+from autograder.grading.run import run_exercise
+from autograder.grading.seeds import seeds
+
+IMPORTS = "import functools, importlib, inspect, sys, threading, types\nimport hpcdl.nn.mlp, hpcdl.numerics.dual\n"
+WAYS = {
+    "by its name": "def f(x): return hpcdl.nn.mlp.sigma(x)",
+    "by an alias": "same = hpcdl.nn.mlp.sigma\ndef f(x): return same(x)",
+    "as the answer itself": "f = hpcdl.nn.mlp.sigma",
+    "through sys.modules": "def f(x): return sys.modules['hpcdl.nn.mlp'].sigma(x)",
+    "imported in the call": "def f(x):\n    return importlib.import_module('hpcdl.nn.perceptron').with_bias(x[None])",
+    "by functools": "f = functools.partial(hpcdl.nn.mlp.sigma)",
+    "copied": "g = hpcdl.nn.mlp.sigma\ndef f(x): return types.FunctionType(g.__code__, g.__globals__)(x)",
+    "with the module's names": "def f(x): return eval('sigma(x)', hpcdl.nn.mlp.__dict__, {'x': x})",
+    "its source run": "def f(x):\n    exec(inspect.getsource(hpcdl.nn.mlp.sigma), globals())\n    return sigma(x)",
+    "pickled": "import pickle\nkept = pickle.dumps(hpcdl.nn.mlp.sigma)\ndef f(x): return pickle.loads(kept)(x)",
+    "reloaded": "def f(x): return importlib.reload(hpcdl.nn.mlp).sigma(x)",
+    "a class": "def f(x): return hpcdl.numerics.dual.Dual(x)",
+    "in a thread": (
+        "def f(x):\n    t = threading.Thread(target=hpcdl.nn.mlp.sigma, args=(x,), daemon=True)\n"
+        "    t.start()\n    t.join()\n    return x"
+    ),
+}
+
+
+def result_of(session, **options):
+    import torch
+
+    lab = Lab("closed", number=0, title="Closed")
+    exercise = lab.exercise("f", points=1, minutes=1, **options)
+    exercise.check(points=1)(lambda student, rng: student.f(torch.zeros(3)))
+    return run_exercise(exercise, session, seeds(b"", ""))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.filterwarnings("ignore:Exception in thread", "ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_library_is_closed(session, way):
+    result = result_of(session(IMPORTS + WAYS[way]))
+    assert (result.points, result.checks[0].kind) == (0, "forbidden"), result.checks[0]
+    assert "hpcdl." in result.forbidden[0]
+    assert "write it yourself" in result.checks[0].why
+
+
+def test_what_is_offered_is_open_and_may_use_the_rest(session):
+    code = IMPORTS + "def f(x):\n    hpcdl.nn.mlp.feedforward([x[None]], [x[:1]], x)"
+    assert result_of(session(code), offers=("hpcdl.nn.mlp.feedforward",)).passed
+
+
+def test_cells_that_run_before_the_checks_are_watched_too(remote):
+    started = remote("from hpcdl.nn.mlp import sigma\nimport torch", "table = sigma(torch.zeros(1))", opened=())
+    assert [error.kind for error in started.problems.values()] == ["forbidden"]
+    assert list(started.early) == ["hpcdl.nn.mlp.sigma"]
+
+
+def test_compiled_functions_are_closed(local):
+    pytest.importorskip("numba")
+    code = "from hpcdl.kernels.cpu import philox\nk = next(v for v in vars(philox).values() if hasattr(v, 'py_func'))\n"
+    result = result_of(local(code + "def f(x): return k(1)"))
+    assert result.checks[0].kind == "forbidden"
