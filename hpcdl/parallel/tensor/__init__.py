@@ -1,0 +1,28 @@
+"""Tensor parallelism: one layer's matrix cut, so that each rank holds and multiplies a part of it.
+
+`conjugate` has what is sent; `linear`, `convolution`, `attention`, `block` and `vocabulary` the layers made of that.
+Each layer is made from a dense one that every rank has (`ColumnLinear.of(linear, comm)`), and shares differ by one
+where sizes do not divide.
+"""
+
+from hpcdl.lazy import exports
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "copy": "conjugate",
+        "reduce": "conjugate",
+        "gather": "conjugate",
+        "reduce_scatter": "conjugate",
+        "split": "conjugate",
+        "join": "conjugate",
+        "ColumnLinear": "linear",
+        "RowLinear": "linear",
+        "FilterConv2d": "convolution",
+        "ChannelConv2d": "convolution",
+        "HeadAttention": "attention",
+        "TransformerBlock": "block",
+        "VocabularyEmbedding": "vocabulary",
+        "cross_entropy": "vocabulary",
+    },
+)
