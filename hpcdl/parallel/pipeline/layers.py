@@ -77,8 +77,10 @@ class Layers:
 
     def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
-        wanted = [call.output for call in passed.calls] + [passed.x] * passed.x.requires_grad
-        found = list(torch.autograd.grad([passed.output], wanted, [dy], retain_graph=True, allow_unused=True))
+        wanted = [call.output for call in passed.calls] + [get_gradient_edge(passed.x)] * passed.x.requires_grad
+        found: list[torch.Tensor | None] = list(
+            torch.autograd.grad([passed.output], wanted, [dy], retain_graph=True, allow_unused=True)
+        )
         dx = found.pop() if passed.x.requires_grad else None
         self._waiting[k] = passed, dy, found
         return dx

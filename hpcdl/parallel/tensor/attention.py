@@ -33,8 +33,8 @@ class HeadAttention(nn.Module):
         if dense.in_proj_weight is None or dense.bias_k is not None:
             raise ValueError(f"{dense} has keys or values of their own size or bias; attention is split without them")
         weight = share(dense.in_proj_weight.view(3, heads, width, hidden), comm, dim=1).flatten(0, 2)
-        bias = dense.in_proj_bias
-        bias = None if bias is None else share(bias.view(3, heads, width), comm, dim=1).flatten()
+        whole = dense.in_proj_bias
+        bias = None if whole is None else share(whole.view(3, heads, width), comm, dim=1).flatten()
         out = share(dense.out_proj.weight.view(hidden, heads, width), comm, dim=1).flatten(1)
         out_bias = None if dense.out_proj.bias is None else dense.out_proj.bias.detach().clone()
         layers = ColumnLinear(weight, bias, comm, sequence), RowLinear(out, out_bias, comm, sequence)

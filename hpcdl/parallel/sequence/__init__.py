@@ -1,0 +1,20 @@
+"""Sequence parallelism: the tokens of a sequence cut across ranks, for attention over more than one rank can hold.
+
+`order` says which tokens are where; `ring` passes keys and values round (`blocks`), `fast_ring` does the same
+with torch's kernel, `ulysses` cuts heads in place of tokens meanwhile. Where tensor parallelism cuts the sequence
+between its layers: `hpcdl.parallel.tensor.conjugate`.
+"""
+
+from hpcdl.lazy import exports
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "ORDERS": "order",
+        "positions": "order",
+        "ring_attention": "ring",
+        "fast_ring_attention": "fast_ring",
+        "ulysses_attention": "ulysses",
+        "exchange": "ulysses",
+    },
+)
