@@ -77,7 +77,9 @@ class Layers:
 
     def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
-        wanted = [call.output for call in passed.calls] + [get_gradient_edge(passed.x)] * passed.x.requires_grad
+        wanted = [call.output for call in passed.calls]
+        if passed.x.requires_grad:
+            wanted.append(get_gradient_edge(passed.x))
         found: list[torch.Tensor | None] = list(
             torch.autograd.grad([passed.output], wanted, [dy], retain_graph=True, allow_unused=True)
         )

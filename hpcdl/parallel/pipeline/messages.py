@@ -34,18 +34,17 @@ class Messages:
         self._to_come = deque(plan.arriving(comm.rank))
         self._posted: dict[Message, tuple[torch.Tensor, Request]] = {}
         self._sent: list[_Sent] = []
-        for _ in range(len(self._to_come) if ahead is None else ahead):
-            self._post()
+        self._ahead = len(self._to_come) if ahead is None else ahead
+        self._post(self._ahead)
 
     def take(self, message: Message) -> torch.Tensor:
         """Wait for a message, the next in this stage's order."""
         if message in self._here:
             return self._here.pop(message)
-        if message not in self._posted:
-            self._post()
+        self._post(1)
         x, request = self._posted.pop(message)
         request.wait()
-        self._post()
+        self._post(self._ahead)
         self._let_go(self.plan.sender(message), self.plan.sent_at(message))
         return x
 
@@ -63,12 +62,12 @@ class Messages:
         while self._sent:
             self._sent.pop(0).request.wait()
 
-    def _post(self) -> None:
-        if self._to_come:
+    def _post(self, count: int) -> None:
+        """Let so many receives be posted, or all that are left."""
+        while self._to_come and len(self._posted) < count:
             message = self._to_come.popleft()
             x = self.empty(message)
-            request = self.comm.irecv(x, self.plan.sender(message), self._tag(message))
-            self._posted[message] = x, request
+            self._posted[message] = x, self.comm.irecv(x, self.plan.sender(message), self._tag(message))
 
     def _let_go(self, source: int, turn: int) -> None:
         """`source` has sent what it made in `turn`: what it needed until then it has."""

@@ -18,8 +18,8 @@ class ColumnLinear(nn.Module):
 
     x: (..., inputs), the same on every rank; y_r: (..., this rank's share of outputs). Forward it sends nothing;
     backward it sums the gradient of x over the ranks. With `sequence`, the tokens of the whole sequence, x is this
-    rank's share of them, (..., tokens, inputs), and all-gather forward, reduce-scatter backward take the sum's place; what was
-    gathered is kept for the gradient of the weights, which Megatron-LM gathers again.
+    rank's share of them, (..., tokens, inputs), and all-gather forward, reduce-scatter backward take the sum's place;
+    what was gathered is kept for the gradient of the weights (Megatron-LM gathers it again).
     """
 
     def __init__(
