@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 
-class Embedding(nn.Module):
-    """Tokens, (batch, tokens), to (batch, tokens, hidden): a vector for the word, and one for where it stands."""
+class Positions(nn.Module):
+    """Adds a vector for where a token stands: (batch, up to `sequence` tokens, hidden) to the same shape."""
 
-    def __init__(self, words: nn.Module, positions: torch.Tensor):
+    def __init__(self, sequence: int, hidden: int):
         super().__init__()
-        self.words, self.positions = words, nn.Parameter(positions)
+        self.weight = nn.Parameter(0.02 * torch.randn(sequence, hidden))
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.words(tokens) + self.positions[: tokens.shape[1]]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight[: x.shape[1]]
 
 
 class CausalBlock(nn.TransformerEncoderLayer):
@@ -37,8 +37,8 @@ def transformer(vocabulary: int, sequence: int, hidden: int, heads: int, blocks:
     """
     if hidden % heads:
         raise ValueError(
-            f"hidden is {hidden} and heads is {heads}; each head has hidden / heads numbers, so heads divides hidden"
+            f"hidden is {hidden} and heads is {heads}; each head has hidden / heads numbers, a whole number"
         )
-    embedding = Embedding(nn.Embedding(vocabulary, hidden), 0.02 * torch.randn(sequence, hidden))
+    embedding = nn.Sequential(nn.Embedding(vocabulary, hidden), Positions(sequence, hidden))
     output = nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary))
     return nn.Sequential(embedding, *(CausalBlock(hidden, heads) for _ in range(blocks)), output)
