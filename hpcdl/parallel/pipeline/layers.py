@@ -29,18 +29,47 @@ class Chunk(Protocol):
         """W alone, after B."""
 
 
+class _End:
+    """The end of a graph, or of a part of it: the output's `edge`, without the output, and where its gradient goes in.
+
+    `number` hangs on the output, and its gradient is what `seed` is told. (torch would check a gradient that is given
+    with the output's shape, and import its compiler to do so: a second, and 70 MB on each rank.)
+    """
+
+    def __init__(self, y: torch.Tensor):
+        self._gradient: list[torch.Tensor] = []
+        self.edge = get_gradient_edge(y)
+        self._number = get_gradient_edge(_Number.apply(y, self._gradient))
+
+    def seed(self, dy: torch.Tensor) -> GradientEdge:
+        """Where the backward pass begins, with `dy`."""
+        self._gradient[:] = [dy]
+        return self._number
+
+
+class _Number(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y, gradient):
+        ctx.gradient = gradient
+        return y.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, _):
+        return ctx.gradient[0], None
+
+
 class _Call(NamedTuple):
     """A layer with weights, and the end of its part of the graph."""
 
     params: list[torch.Tensor]
-    output: GradientEdge
+    end: _End
 
 
 class _Passed(NamedTuple):
     """What is left of a forward pass: its input, the graph's end, and the calls on the way. Outputs are let go."""
 
     x: torch.Tensor
-    output: GradientEdge
+    end: _End
     calls: list[_Call]
 
 
@@ -72,16 +101,16 @@ class Layers:
 
     def backward(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
-        torch.autograd.backward([passed.output], [dy])
+        torch.autograd.backward([passed.end.seed(dy)])
         return passed.x.grad
 
     def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
-        wanted = [call.output for call in passed.calls]
+        wanted = [call.end.edge for call in passed.calls]
         if passed.x.requires_grad:
             wanted.append(get_gradient_edge(passed.x))
         found: list[torch.Tensor | None] = list(
-            torch.autograd.grad([passed.output], wanted, [dy], retain_graph=True, allow_unused=True)
+            torch.autograd.grad([passed.end.seed(dy)], wanted, retain_graph=True, allow_unused=True)
         )
         dx = found.pop() if passed.x.requires_grad else None
         self._waiting[k] = passed, dy, found
@@ -91,15 +120,15 @@ class Layers:
         passed, dy, gradients = self._waiting.pop(k)
         mine = {id(param) for call in passed.calls for param in call.params}
         if rest := [p for p in self.module.parameters() if p.requires_grad and id(p) not in mine]:
-            torch.autograd.backward([passed.output], [dy], retain_graph=True, inputs=rest)
+            torch.autograd.backward([passed.end.seed(dy)], retain_graph=True, inputs=rest)
         for call, gradient in zip(passed.calls, gradients, strict=True):
             if gradient is not None:  # else the output does not depend on this layer
-                torch.autograd.backward([call.output], [gradient], inputs=call.params)
+                torch.autograd.backward([call.end.seed(gradient)], inputs=call.params)
 
     def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
         self._calls = []
         y = self.module(x)
-        self._passed[k], self._calls = _Passed(x, get_gradient_edge(y), _once(self._calls)), None
+        self._passed[k], self._calls = _Passed(x, _End(y), _once(self._calls)), None
         return y.detach()
 
     def _take(self, k: int) -> _Passed:
@@ -112,7 +141,7 @@ class Layers:
 
     def _note(self, layer: nn.Module, inputs: tuple, y: object) -> None:
         if self._calls is not None and isinstance(y, torch.Tensor):
-            self._calls.append(_Call(self._own[layer], get_gradient_edge(y)))
+            self._calls.append(_Call(self._own[layer], _End(y)))
 
 
 def _owned(module: nn.Module) -> dict[nn.Module, list[torch.Tensor]]:

@@ -1,74 +1,20 @@
 """A hybrid of data, pipeline and tensor parallelism is the serial training, on simulated ranks and over MPI."""
 
 import math
+import runpy
 from collections import Counter
+from pathlib import Path
 
 import pytest
-import torch
-from torch.nn.functional import cross_entropy
 
 from hpcdl.comm import RankError, simulate
-from hpcdl.data.text import Characters, corpus, windows
 from hpcdl.memory import meter
-from hpcdl.nn.transformer import transformer
-from hpcdl.parallel import Layers, Mesh, cut_batch, cut_layers, run_stage, split_transformer, sum_gradients, tensor
+from hpcdl.parallel import Mesh, cut_layers, split_transformer
 from hpcdl.parallel.schedules import SCHEDULES
 
-ROWS, TOKENS, HIDDEN, STEPS = 7, 5, 12, 3
-
-
-def decoder():
-    """Two blocks of three heads, for 81 words: nothing of it divides by two."""
-    torch.manual_seed(0)
-    return transformer(81, TOKENS, HIDDEN, heads=3, blocks=2).double()
-
-
-def batches():
-    tokens, generator = Characters(corpus()).encode(corpus()), torch.Generator().manual_seed(0)
-    return [windows(tokens, TOKENS, ROWS, generator) for _ in range(STEPS)]
-
-
-def serial():
-    net = decoder()
-    sgd = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9)
-    losses = []
-    for x, y in batches():
-        sgd.zero_grad()
-        loss = cross_entropy(net(x).flatten(0, 1), y.flatten())
-        loss.backward()
-        sgd.step()
-        losses.append(loss.item())
-    return net, losses
-
-
-def hybrid(comm, name, m, **sizes):
-    """Train on `comm`, and hold the weights of this rank against its share of the serial run's."""
-    mesh, schedule = Mesh(comm, **sizes), SCHEDULES[name]
-    p = mesh.pipeline.size
-    parts, orders = schedule.parts(p, schedule.chunks), schedule.orders(p, m)
-
-    def mine(net):
-        return cut_layers(split_transformer(net, mesh.tensor), parts, mesh.stage)
-
-    def loss(logits, target):
-        return tensor.cross_entropy(logits.flatten(0, 1), target.flatten(), 81, mesh.tensor).mean()
-
-    chunks = mine(decoder())
-    params = [param for chunk in chunks for param in chunk.parameters()]
-    layers, sgd = [Layers(chunk) for chunk in chunks], torch.optim.SGD(params, lr=0.3, momentum=0.9)
-    found = []
-    for x, y in batches():
-        sgd.zero_grad()
-        x, y = (t.tensor_split(mesh.data.size)[mesh.replica] for t in (x, y))
-        options = {"parts": parts, "dtype": torch.float64, "total": ROWS}
-        run = run_stage(mesh.pipeline, layers, orders, cut_batch(x, y, m), loss, (TOKENS, HIDDEN), **options)
-        sum_gradients(params, mesh.data)
-        sgd.step()
-        found.append(run.loss)
-    expected, losses = serial()
-    expected = [param for chunk in mine(expected) for param in chunk.parameters()]
-    torch.testing.assert_close(params, expected, rtol=0.0, atol=1e-12)
-    return mesh.replica, mesh.part, found, losses
+PROGRAM = runpy.run_path(str(Path(__file__).parent / "hybrid.py"))
+hybrid, decoder = PROGRAM["hybrid"], PROGRAM["decoder"]
+TOKENS, HIDDEN, STEPS = PROGRAM["TOKENS"], PROGRAM["HIDDEN"], PROGRAM["STEPS"]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
