@@ -20,6 +20,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "grading": "benchmarks.grading",
     "labs": "benchmarks.labs",
     "low_precision": "benchmarks.low_precision",
+    "parallel": "benchmarks.parallel",
     "pictures": "benchmarks.pictures",
     "rounding": "benchmarks.rounding",
 }

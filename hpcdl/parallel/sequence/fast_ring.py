@@ -77,7 +77,7 @@ class _FastRingAttention(torch.autograd.Function):
                 own = gradient
             else:
                 sums = ring.home(sums, gradient, owner)
-        dk, dv = own if sums is None else own + sums
+        dk, dv = torch.zeros_like(block) if own is None else own if sums is None else own + sums
         return dq, dk, dv, None, None, None, None
 
 

@@ -32,8 +32,8 @@ def ulysses_attention(
     without work.
     """
     whole = check(q, k, v, comm, length)
-    mine = exchange(torch.stack([q, k, v]), comm, cut=2, join=3, length=whole)
-    y = scaled_dot_product_attention(*mine, is_causal=causal)
+    q_mine, k_mine, v_mine = exchange(torch.stack([q, k, v]), comm, cut=2, join=3, length=whole)
+    y = scaled_dot_product_attention(q_mine, k_mine, v_mine, is_causal=causal)
     return exchange(y, comm, cut=2, join=1, length=q.shape[1])
 
 

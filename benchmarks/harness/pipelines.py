@@ -1,0 +1,140 @@
+"""Our pipelines on two ranks beside torch's: steps, their predicted makespans, and what they hold."""
+
+import statistics
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from benchmarks.peers.parallel import PIPELINES, pipeline
+from hpcdl.comm import Communicator
+from hpcdl.cost.pipeline import play
+from hpcdl.memory import meter
+from hpcdl.parallel.pipeline import Layers, StageRun, cut_batch, cut_layers, run_stage
+from hpcdl.parallel.schedules import SCHEDULES
+
+WIDTH, LAYERS, ROWS, MICROBATCHES = 1024, 4, 64, 8
+OURS = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "zb_h1": "ZB-H1", "zb_v": "ZB-V"}
+Step = Callable[[], Any]
+
+
+def layers_and_batch() -> tuple[list[nn.Module], torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(LAYERS)]
+    return layers, torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
+
+
+def ours(name: str, comm: Communicator, layers: list[nn.Module], x: torch.Tensor, y: torch.Tensor):
+    """A step of one of our schedules, which returns its `StageRun`."""
+    schedule = SCHEDULES[name]
+    parts, orders = schedule.parts(comm.size, schedule.chunks), schedule.orders(comm.size, MICROBATCHES)
+    chunks = [Layers(chunk) for chunk in cut_layers(layers, parts, comm.rank)]
+    microbatches = cut_batch(x, y, MICROBATCHES)
+    return lambda: run_stage(comm, chunks, orders, microbatches, mse_loss, (WIDTH,), parts=parts)
+
+
+def pipelines(comm: Communicator) -> dict[str, Step]:
+    """Each on its own copy of the network; all have the gradients of one step of the whole."""
+    layers, x, y = layers_and_batch()
+    whole = deepcopy(layers)
+
+    def local():
+        for module in whole:
+            module.zero_grad()
+        mse_loss(nn.Sequential(*whole)(x), y).backward()
+
+    local()
+    arms: dict[str, Step] = {"local": local}
+    copies = {name: deepcopy(layers) for name in (*OURS, *PIPELINES)}
+    for name, mine in copies.items():
+        step = ours(name, comm, mine, x, y) if name in OURS else pipeline(name, mine, x, y, MICROBATCHES, comm.rank)
+        arms[OURS.get(name, name)] = clearing(mine, step)
+        arms[OURS.get(name, name)]()
+        check_gradients(name, mine, whole)
+    return arms
+
+
+def clearing(layers: list[nn.Module], step: Step) -> Step:
+    def cleared():
+        for module in layers:
+            module.zero_grad()
+        return step()
+
+    return cleared
+
+
+def check_gradients(name: str, layers: list[nn.Module], whole: list[nn.Module]) -> None:
+    """AssertionError where a gradient that this rank has is not the whole network's."""
+    for module, right in zip(layers, whole, strict=True):
+        for param, expected in zip(module.parameters(), right.parameters(), strict=True):
+            if param.grad is not None:
+                torch.testing.assert_close(param.grad, expected.grad, rtol=1e-3, atol=1e-6, msg=f"{name} is wrong")
+
+
+def predict(name: str, repeats: int, comm: Communicator, mpi) -> dict[str, Any]:
+    """The makespan of a schedule: predicted from F, B, W and a message of the same run, and measured; medians."""
+    layers, x, y = layers_and_batch()
+    step, runs, seconds = ours(name, comm, layers, x, y), [], []
+    chunk = Layers(nn.Sequential(*cut_layers(layers, [(0, 0), (1, 0)], comm.rank)[0]))
+    for _ in range(repeats + 1):
+        seconds.append(time_chunk(chunk, cut_batch(x, y, MICROBATCHES), comm))
+        comm.barrier()
+        run: StageRun = step()
+        runs.append((run.starts[0], run.ends[-1]))
+    mine = [statistics.median(column) for column in zip(*seconds[1:], strict=True)]
+    f, b, w = zip(*mpi.allgather(mine), strict=True)
+    spans = mpi.allgather(runs[1:])
+    measured = [max(end for _, end in both) - min(start for start, _ in both) for both in zip(*spans, strict=True)]
+    message = time_message(comm, repeats)
+    predicted = play(SCHEDULES[name].orders(2, MICROBATCHES), f, b, w, message=message).makespan
+    return {
+        "schedule": name,
+        "predicted": predicted,
+        "measured": statistics.median(measured),
+        "F": f,
+        "B": b,
+        "W": w,
+        "message": message,
+    }
+
+
+def time_chunk(chunk: Layers, microbatches: list, comm: Communicator) -> tuple[float, float, float]:
+    """Seconds of F, B and W of one microbatch, while the other rank does the same."""
+    comm.barrier()
+    marks = [time.perf_counter()]
+    outputs = [chunk.forward(k, x) for k, (x, _) in enumerate(microbatches)]
+    marks.append(time.perf_counter())
+    for k, dy in enumerate(outputs):
+        chunk.backward_input(k, dy)
+    marks.append(time.perf_counter())
+    for k in range(len(outputs)):
+        chunk.backward_weight(k)
+    marks.append(time.perf_counter())
+    f, b, w = ((after - before) / len(outputs) for before, after in pairwise(marks))
+    return f, b, w
+
+
+def time_message(comm: Communicator, repeats: int) -> float:
+    """Seconds of a message of one microbatch: half of the way there and back."""
+    x, found = torch.zeros(ROWS // MICROBATCHES, WIDTH), []
+    for _ in range(5 * repeats):
+        comm.barrier()
+        begin = time.perf_counter()
+        for turn in range(2):
+            (comm.send if turn == comm.rank else comm.recv)(x, 1 - comm.rank)
+        found.append((time.perf_counter() - begin) / 2)
+    return statistics.median(found)
+
+
+def held(name: str, comm: Communicator) -> int:
+    """Microbatches that this rank held at most, by the memory meter."""
+    layers, x, y = layers_and_batch()
+    with meter() as m:
+        ours(name, comm, layers, x, y)()
+        one = LAYERS // 2 * (ROWS // MICROBATCHES) * WIDTH * 4  # what the layers of a stage keep of one
+        return m.highest["activations"] // one
