@@ -29,13 +29,13 @@ def layers_and_batch() -> tuple[list[nn.Module], torch.Tensor, torch.Tensor]:
     return layers, torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
 
 
-def ours(name: str, comm: Communicator, layers: list[nn.Module], x: torch.Tensor, y: torch.Tensor):
-    """A step of one of our schedules, which returns its `StageRun`."""
-    schedule = SCHEDULES[name]
-    parts, orders = schedule.parts(comm.size, schedule.chunks), schedule.orders(comm.size, MICROBATCHES)
-    chunks = [Layers(chunk) for chunk in cut_layers(layers, parts, comm.rank)]
-    microbatches = cut_batch(x, y, MICROBATCHES)
-    return lambda: run_stage(comm, chunks, orders, microbatches, mse_loss, (WIDTH,), parts=parts)
+def ours(name: str, comm: Communicator, layers: list[nn.Module], x: torch.Tensor, y: torch.Tensor, **options) -> Step:
+    """A step of one of our schedules, which returns its `StageRun`; a microbatch for every 8 rows."""
+    m, schedule = len(x) * MICROBATCHES // ROWS, SCHEDULES[name]
+    options["parts"] = schedule.parts(comm.size, schedule.chunks)
+    chunks = [Layers(chunk) for chunk in cut_layers(layers, options["parts"], comm.rank)]
+    orders, microbatches = schedule.orders(comm.size, m), cut_batch(x, y, m)
+    return lambda: run_stage(comm, chunks, orders, microbatches, mse_loss, (WIDTH,), **options)
 
 
 def pipelines(comm: Communicator) -> dict[str, Step]:
@@ -79,10 +79,12 @@ def check_gradients(name: str, layers: list[nn.Module], whole: list[nn.Module]) 
 def predict(name: str, repeats: int, comm: Communicator, mpi) -> dict[str, Any]:
     """The makespan of a schedule: predicted from F, B, W and a message of the same run, and measured; medians."""
     layers, x, y = layers_and_batch()
-    step, runs, seconds = ours(name, comm, layers, x, y), [], []
-    chunk = Layers(nn.Sequential(*cut_layers(layers, [(0, 0), (1, 0)], comm.rank)[0]))
+    orders, step = SCHEDULES[name].orders(2, MICROBATCHES), ours(name, comm, layers, x, y)
+    chunk = Layers(cut_layers(layers, [(0, 0), (1, 0)], comm.rank)[0])
+    apart = any(op == "W" for op, *_ in orders[0])
+    seconds, runs = [], []
     for _ in range(repeats + 1):
-        seconds.append(time_chunk(chunk, cut_batch(x, y, MICROBATCHES), comm))
+        seconds.append(time_chunk(chunk, cut_batch(x, y, MICROBATCHES), comm, apart))
         comm.barrier()
         run: StageRun = step()
         runs.append((run.starts[0], run.ends[-1]))
@@ -91,28 +93,21 @@ def predict(name: str, repeats: int, comm: Communicator, mpi) -> dict[str, Any]:
     spans = mpi.allgather(runs[1:])
     measured = [max(end for _, end in both) - min(start for start, _ in both) for both in zip(*spans, strict=True)]
     message = time_message(comm, repeats)
-    predicted = play(SCHEDULES[name].orders(2, MICROBATCHES), f, b, w, message=message).makespan
-    return {
-        "schedule": name,
-        "predicted": predicted,
-        "measured": statistics.median(measured),
-        "F": f,
-        "B": b,
-        "W": w,
-        "message": message,
-    }
+    predicted = play(orders, f, b, w, message=message).makespan
+    found = {"schedule": name, "predicted": predicted, "measured": statistics.median(measured)}
+    return found | {"F": f, "B": b, "W": w, "message": message}
 
 
-def time_chunk(chunk: Layers, microbatches: list, comm: Communicator) -> tuple[float, float, float]:
-    """Seconds of F, B and W of one microbatch, while the other rank does the same."""
+def time_chunk(chunk: Layers, microbatches: list, comm: Communicator, apart: bool) -> tuple[float, float, float]:
+    """Seconds of F, B and W of one microbatch, while the other rank does the same; unless `apart` B is both."""
     comm.barrier()
     marks = [time.perf_counter()]
     outputs = [chunk.forward(k, x) for k, (x, _) in enumerate(microbatches)]
     marks.append(time.perf_counter())
     for k, dy in enumerate(outputs):
-        chunk.backward_input(k, dy)
+        (chunk.backward_input if apart else chunk.backward)(k, dy)
     marks.append(time.perf_counter())
-    for k in range(len(outputs)):
+    for k in range(len(outputs) * apart):
         chunk.backward_weight(k)
     marks.append(time.perf_counter())
     f, b, w = ((after - before) / len(outputs) for before, after in pairwise(marks))
@@ -132,9 +127,18 @@ def time_message(comm: Communicator, repeats: int) -> float:
 
 
 def held(name: str, comm: Communicator) -> int:
-    """Microbatches that this rank held at most, by the memory meter."""
+    """Microbatches that this rank held at most: by the memory meter, how much more than with a single microbatch.
+
+    Of each, its layers keep their outputs, and the second stage what it received. No receive is posted ahead here.
+    """
+    one = (LAYERS // 2 + comm.rank) * (ROWS // MICROBATCHES) * WIDTH * 4
+    return 1 + round((most_kept(name, comm, MICROBATCHES) - most_kept(name, comm, 1)) / one)
+
+
+def most_kept(name: str, comm: Communicator, m: int) -> int:
     layers, x, y = layers_and_batch()
-    with meter() as m:
-        ours(name, comm, layers, x, y)()
-        one = LAYERS // 2 * (ROWS // MICROBATCHES) * WIDTH * 4  # what the layers of a stage keep of one
-        return m.highest["activations"] // one
+    rows = m * ROWS // MICROBATCHES
+    step = ours(name, comm, layers, x[:rows], y[:rows], ahead=0)
+    with meter() as found:
+        step()
+        return found.highest["activations"]
