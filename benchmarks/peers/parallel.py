@@ -12,7 +12,7 @@ from torch.distributed.pipelining import (
     ScheduleInterleavedZeroBubble,
     ScheduleZBVZeroBubble,
 )
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.functional import gelu, mse_loss, scaled_dot_product_attention
 
 # name -> torch's schedule, and which parts of the network (of as many as ranks have in all) each of two ranks has
@@ -73,6 +73,6 @@ class Block(nn.Module):
 
 def block(dense: nn.TransformerEncoderLayer) -> nn.Module:
     """The block on two ranks by DTensor: q, k, v and linear1 by columns, out and linear2 by rows."""
-    columns, rows = dict.fromkeys(("q", "k", "v", "linear1"), ColwiseParallel), ("out", "linear2")
-    plan = {name: style() for name, style in columns.items()} | {name: RowwiseParallel() for name in rows}
+    plan: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in ("q", "k", "v", "linear1")}
+    plan |= {name: RowwiseParallel() for name in ("out", "linear2")}
     return parallelize_module(Block(dense), init_device_mesh("cpu", (2,)), plan)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, gelu
+from torch.nn.functional import gelu
 
 from hpcdl.comm import RankError, simulate
 from hpcdl.memory import meter
@@ -17,7 +17,6 @@ from hpcdl.parallel.tensor import (
     HeadAttention,
     RowLinear,
     TransformerBlock,
-    VocabularyEmbedding,
 )
 
 RANKS = [1, 2, 3, 4, 5]
@@ -244,51 +243,6 @@ def test_a_block_with_the_sequence_cut_keeps_less_for_the_backward_pass():
     assert cut < 0.8 * whole  # what the column layers have gathered is whole
 
 
-# -- the vocabulary ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("p", RANKS)
-def test_the_embedding_of_a_vocabulary_in_shares(p):
-    dense, tokens = nn.Embedding(11, 3), torch.tensor([[0, 10, 3], [3, 7, 5]])
-    dy = torch.randn(2, 3, 3)
-    dense(tokens).backward(dy)
-
-    def rank(comm):
-        layer = VocabularyEmbedding.of(dense, comm)
-        y = layer(tokens)
-        y.backward(dy)
-        return y.detach(), layer.weight.grad
-
-    run = simulate(rank, p)
-    for y, _ in run.results:
-        close(y, dense.weight.detach()[tokens])
-    close(torch.cat([grad for _, grad in run.results]), dense.weight.grad)
-    assert sum(run.bytes_sent) == all_reduce_bytes(dy.numel(), p)
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-@pytest.mark.parametrize("p", RANKS)
-def test_the_loss_of_a_vocabulary_in_shares_is_torchs(p, scale):
-    n, words = 6, 11
-    logits, target = scale * torch.randn(n, words), torch.tensor([0, 10, 3, 4, 7, 7])
-    weights = torch.rand(n)
-    whole = logits.clone().requires_grad_()
-    losses = cross_entropy(whole, target, reduction="none")
-    (losses * weights).sum().backward()
-
-    def rank(comm):
-        mine = logits.tensor_split(p, 1)[comm.rank].clone().requires_grad_()
-        found = tensor.cross_entropy(mine, target, words, comm)
-        (found * weights).sum().backward()
-        return found.detach(), mine.grad
-
-    run = simulate(rank, p)
-    for found, _ in run.results:
-        close(found, losses.detach())
-    close(torch.cat([grad for _, grad in run.results], dim=1), whole.grad)
-    assert run.bytes_sent == [(p - 1) * 2 * n * 8] * p
-
-
 # -- what does not fit ------------------------------------------------------------------------------------------------
 
 
@@ -296,24 +250,12 @@ def wrong_share(comm):
     return ColumnLinear.of(nn.Linear(4, 4), comm, sequence=9)(torch.zeros(1, 3, 4))
 
 
-def wrong_logits(comm):
-    return tensor.cross_entropy(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64), 7, comm)
-
-
-def wrong_target(comm):
-    share = shares(7, comm.size)[comm.rank]
-    return tensor.cross_entropy(torch.zeros(2, share), torch.tensor([1, 7]), 7, comm)
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (wrong_share, r"x has 3 along dimension -2; of 9 on 2 ranks its share is 5"),
-        (wrong_logits, r"logits is \(2, 3\); for 2 targets and its share of 7 words it is \(2, 4\)"),
-        (wrong_target, r"target has 1 to 7; words are 0 to 6"),
         (lambda comm: FilterConv2d.of(nn.Conv2d(4, 4, 3, groups=2), comm), r"groups=2 .* is cut along its groups"),
         (lambda comm: TransformerBlock.of(block(dropout=0.1), comm), r"dropout=0\.1; a block that can be split"),
-        (lambda comm: VocabularyEmbedding.of(nn.Embedding(1, 2), comm), r"vocabulary is 1; 2 ranks need one word each"),
         (lambda comm: HeadAttention.of(nn.MultiheadAttention(4, 2, kdim=3), comm), r"keys or values of their own size"),
     ],
 )
