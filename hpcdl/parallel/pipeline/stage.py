@@ -59,7 +59,8 @@ def run_stage(
     `ahead` receives are posted ahead of their turns: with more, messages overlap with more, in more memory.
 
     Raises ValueError, on every rank and before the first message, for orders with an op that is missing or comes
-    twice or cannot be done, for a microbatch without rows, and for chunks or shapes that do not fit.
+    twice or cannot be done, for a microbatch without rows, for shapes that are not as many as the boundaries; and on
+    its own rank for chunks that are not as many as `parts` says.
     """
     plan = Plan(orders, parts, len(microbatches))
     rows = _rows(microbatches)

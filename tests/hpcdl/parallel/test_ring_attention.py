@@ -147,6 +147,17 @@ def test_ulysses_sends_what_is_for_others_of_four_blocks_each_way():
     assert sum(event.op == "send" for event in run.trace) == 2 * 2 * p * (p - 1)
 
 
+def test_with_ulysses_a_rank_holds_all_tokens_of_its_heads_alone():
+    def rank(comm):
+        x = torch.randn(3, 1, 8, 64, 16, dtype=torch.float64).tensor_split(comm.size, 3)[comm.rank].clone()
+        with meter(x) as m:
+            ulysses_attention(*x, comm)
+            return m.highest["temporaries"] + m.highest["activations"]
+
+    whole, *_ = simulate(rank, 1).results
+    assert max(simulate(rank, 4).results) < 0.3 * whole
+
+
 # -- what does not fit ------------------------------------------------------------------------------------------------
 
 

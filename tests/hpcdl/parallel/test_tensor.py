@@ -17,6 +17,7 @@ from hpcdl.parallel.tensor import (
     HeadAttention,
     RowLinear,
     TransformerBlock,
+    VocabularyEmbedding,
 )
 
 RANKS = [1, 2, 3, 4, 5]
@@ -77,17 +78,28 @@ def test_a_column_and_a_row_layer_are_a_dense_pair_with_one_all_reduce_each_way(
     assert sum(run.bytes_sent) == all_reduce_bytes(dy.numel() + x.numel(), p)
 
 
-def test_no_rank_holds_more_than_its_share():
-    p, dense = 3, nn.Linear(10, 16, bias=False)
-    x = torch.randn(4, 10)
-
+@pytest.mark.parametrize(
+    ("build", "shares_of_bytes"),
+    [
+        (lambda comm: ColumnLinear.of(nn.Linear(10, 16), comm), [11 * n for n in (6, 5, 5)]),
+        (lambda comm: RowLinear.of(nn.Linear(16, 10), comm), [10 * n + 10 for n in (6, 5, 5)]),
+        (lambda comm: FilterConv2d.of(nn.Conv2d(4, 7, 3), comm), [(4 * 9 + 1) * n for n in (3, 2, 2)]),
+        (lambda comm: ChannelConv2d.of(nn.Conv2d(7, 4, 3), comm), [4 * 9 * n + 4 for n in (3, 2, 2)]),
+        (
+            lambda comm: HeadAttention.of(nn.MultiheadAttention(8, 4), comm),
+            [70 * n + 8 for n in (2, 1, 1)],
+        ),
+        (lambda comm: VocabularyEmbedding.of(nn.Embedding(11, 3), comm), [3 * n for n in (4, 4, 3)]),
+    ],
+)
+def test_no_rank_holds_more_than_its_share(build, shares_of_bytes):
     def rank(comm):
-        layer = ColumnLinear.of(dense, comm)
+        layer = build(comm)
         with meter(layer) as m:
-            layer(x).sum().backward()
+            sum(param.sum() for param in layer.parameters()).backward()
             return m.live["parameters"], m.live["gradients"]
 
-    assert simulate(rank, p).results == [(10 * n * 8, 10 * n * 8) for n in (6, 5, 5)]
+    assert simulate(rank, 3).results == [(8 * n, 8 * n) for n in shares_of_bytes]
 
 
 @pytest.mark.parametrize("p", RANKS)
