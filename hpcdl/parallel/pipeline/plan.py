@@ -1,6 +1,7 @@
 """A schedule made ready to run: which message each op needs and sends, and whether all of it can be done."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 from hpcdl.cost.pipeline import play
@@ -28,8 +29,8 @@ class Plan:
         self.last = len(self.parts) - 1
         self.part_of = {place: part for part, place in enumerate(self.parts)}
         play(orders, 1.0, 1.0, 1.0, parts=self.parts)  # raises for all but what is missing
-        self._require_all(microbatches)
         self.apart = [split_backward(order) for order in orders]
+        self._require_all(microbatches)
         self._turn = [{tuple(op): n for n, op in enumerate(order)} for order in orders]
 
     def stage_of(self, part: int) -> int:
@@ -63,13 +64,14 @@ class Plan:
         return message.part - 1 if message.op == "F" else min(message.part + 1, self.last)
 
     def _require_all(self, microbatches: int) -> None:
+        kinds = "FBW" if any(self.apart) else "FB"
         for stage, chunk in self.parts:
             done = set(map(tuple, self.orders[stage]))
-            for op, k in ((op, k) for k in range(microbatches) for op in "FB"):
+            for op, k in product(kinds, range(microbatches)):
                 if (op, k, chunk) not in done:
                     raise ValueError(
-                        f"orders[{stage}] lacks {(op, k, chunk)}; each of {microbatches} microbatches passes F and B "
-                        "of every chunk once"
+                        f"orders[{stage}] lacks {(op, k, chunk)}; each of {microbatches} microbatches passes "
+                        f"{', '.join(kinds)} of every chunk once"
                     )
         if extra := [(stage, *op) for stage, order in enumerate(self.orders) for op in order if op[1] >= microbatches]:
             raise ValueError(f"orders[{extra[0][0]}] has {extra[0][1:]}, and the batch has {microbatches} microbatches")

@@ -119,6 +119,7 @@ def with_(stage, *ops):
     ("change", "options", "said"),
     [
         (without(0, ("B", 2, 0)), {}, r"orders\[0\] lacks \('B', 2, 0\); each of 3 microbatches"),
+        (lambda _: without(1, ("W", 1, 0))(zb_h1(2, 3)), {}, r"orders\[1\] lacks \('W', 1, 0\); .* passes F, B, W of"),
         (without(1, ("F", 1, 0)), {}, r"orders cannot be followed: stage \d waits for|orders\[1\] lacks"),
         (with_(1, ("F", 2, 0)), {}, r"orders\[1\] has \('F', 2, 0\) twice"),
         (with_(0, ("F", 3, 0), ("B", 3, 0)), {}, r"never comes"),
