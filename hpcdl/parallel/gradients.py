@@ -11,9 +11,9 @@ from hpcdl.comm import Communicator
 def sum_gradients(params: Iterable[torch.Tensor], comm: Communicator) -> None:
     """Replace the gradient of each of `params` by its sum over the ranks, all of them in one all-reduce.
 
-    A parameter without a gradient counts as zeros; parameters are of one dtype.
+    A parameter without a gradient counts as zeros, a frozen one is left out; parameters are of one dtype.
     """
-    params = list(params)
+    params = [param for param in params if param.requires_grad]
     if not params or comm.size == 1:
         return
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in params])

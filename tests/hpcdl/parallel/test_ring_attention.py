@@ -69,6 +69,21 @@ def test_dense_attention_by_definition_is_torchs():
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_the_gradient_of_a_sum_is_one_number_seen_everywhere(form):
+    x = inputs(8)
+    x[3] = 1.0
+
+    def rank(comm):
+        mine = positions("striped", 8, comm.size, comm.rank)
+        q, k, v = (t[:, :, mine].clone().requires_grad_() for t in x[:3])
+        FORMS[form](q, k, v, comm, causal=True, order="striped").sum().backward()
+        return mine, torch.stack([q.grad, k.grad, v.grad])
+
+    for mine, found in simulate(rank, 2).results:
+        torch.testing.assert_close(found, dense(x, True)[1:, :, :, mine], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_large_scores_overflow_nowhere(form):
     x = inputs(8, scale=1e4)
     assert (x[0] @ x[1].mT).abs().max() > 1e4
