@@ -102,7 +102,7 @@ def time_chunk(chunk: Layers, microbatches: list, comm: Communicator, apart: boo
     """Seconds of F, B and W of one microbatch, while the other rank does the same; unless `apart` B is both."""
     comm.barrier()
     marks = [time.perf_counter()]
-    outputs = [chunk.forward(k, x) for k, (x, _) in enumerate(microbatches)]
+    outputs = [chunk.forward(k, x.detach().requires_grad_(comm.rank > 0)) for k, (x, _) in enumerate(microbatches)]
     marks.append(time.perf_counter())
     for k, dy in enumerate(outputs):
         (chunk.backward_input if apart else chunk.backward)(k, dy)

@@ -17,7 +17,7 @@ class Chunk(Protocol):
     """What `run_stage` calls; k is the microbatch. Gradients of weights add up over microbatches."""
 
     def forward(self, k: int, x: torch.Tensor) -> torch.Tensor:
-        """F: the output; keeps what the backward pass needs."""
+        """F: the output; keeps what the backward pass needs. `x` requires a gradient where B is to find it."""
 
     def backward(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         """B and W in one: the gradient of the input, None where it needs none."""
@@ -69,7 +69,7 @@ class _Passed(NamedTuple):
     """What is left of a forward pass: its input, the graph's end, and the calls on the way. Outputs are let go."""
 
     x: torch.Tensor
-    end: _End
+    end: _End | None  # None where nothing requires a gradient
     calls: list[_Call]
 
 
@@ -92,7 +92,7 @@ class Layers:
             layer.register_forward_hook(self._note)
 
     def forward(self, k: int, x: torch.Tensor) -> torch.Tensor:
-        x = x.detach().requires_grad_(x.is_floating_point())
+        x = x.detach().requires_grad_(x.requires_grad)
         if not self.recompute:
             return self._record(k, x)
         self._inputs[k] = x, torch.get_rng_state()
@@ -101,11 +101,14 @@ class Layers:
 
     def backward(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
-        torch.autograd.backward([passed.end.seed(dy)])
+        if passed.end:
+            torch.autograd.backward([passed.end.seed(dy)])
         return passed.x.grad
 
     def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
+        if not passed.end:
+            return None
         wanted = [call.end.edge for call in passed.calls]
         if passed.x.requires_grad:
             wanted.append(get_gradient_edge(passed.x))
@@ -117,7 +120,10 @@ class Layers:
         return dx
 
     def backward_weight(self, k: int) -> None:
+        if k not in self._waiting:  # there is nothing to do for it
+            return
         passed, dy, gradients = self._waiting.pop(k)
+        assert passed.end
         mine = {id(param) for call in passed.calls for param in call.params}
         if rest := [p for p in self.module.parameters() if p.requires_grad and id(p) not in mine]:
             torch.autograd.backward([passed.end.seed(dy)], retain_graph=True, inputs=rest)
@@ -128,7 +134,7 @@ class Layers:
     def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
         self._calls = []
         y = self.module(x)
-        self._passed[k], self._calls = _Passed(x, _End(y), _once(self._calls)), None
+        self._passed[k], self._calls = _Passed(x, _End(y) if y.requires_grad else None, _once(self._calls)), None
         return y.detach()
 
     def _take(self, k: int) -> _Passed:

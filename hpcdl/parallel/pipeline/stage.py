@@ -90,7 +90,7 @@ class _Stage:
     def do(self, op: str, k: int, chunk: int) -> None:
         part = self.plan.part_of[self.comm.rank, chunk]
         needed = self.plan.needs(op, k, part)
-        x = self.messages.take(needed) if needed else self.microbatches[k][0]
+        x = self.messages.take(needed).requires_grad_(op == "F") if needed else self.microbatches[k][0]
         self.run.starts.append(self.comm.clock())
         if op == "F":
             self._forward(k, part, self.chunks[chunk].forward(k, x))

@@ -40,8 +40,8 @@ def test_b_and_w_apart_are_the_whole_backward_pass(build, recompute):
     expected = [param.grad for param in module.parameters()]
     module.zero_grad()
     layers = Layers(module, recompute)
-    layers.forward(0, x)
-    layers.forward(1, 2 * x)
+    layers.forward(0, whole)
+    layers.forward(1, 2 * whole)
     torch.testing.assert_close(layers.backward_input(0, dy), whole.grad, rtol=1e-12, atol=1e-14)
     assert all(param.grad is None for param in module.parameters())
     layers.backward_weight(0)
@@ -58,7 +58,7 @@ def test_b_leaves_all_products_for_the_weights_to_w():
             f(*args)
         return counter.get_total_flops()
 
-    assert flops(layers.forward, 0, x) == products
+    assert flops(layers.forward, 0, x.requires_grad_()) == products
     assert flops(layers.backward_input, 0, torch.ones_like(x)) == products
     assert flops(layers.backward_weight, 0) == products
 
@@ -76,3 +76,27 @@ def test_recomputed_dropout_is_the_same():
             layers.backward(k, torch.ones_like(y[k]))
         found.append([param.grad.clone() for param in net.parameters()])
     torch.testing.assert_close(*found)
+
+
+def test_the_gradient_of_the_batch_itself_is_not_computed():
+    net, x = (
+        nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, HIDDEN)).double(),
+        torch.ones(4, HIDDEN),
+    )
+    layers = Layers(net)
+    layers.forward(0, x.double())
+    with FlopCounterMode(display=False) as counter:
+        assert layers.backward_input(0, torch.ones(4, HIDDEN, dtype=torch.float64)) is None
+    assert counter.get_total_flops() == 2 * 4 * HIDDEN**2  # of the second layer alone
+    layers.backward_weight(0)
+    assert all(param.grad is not None for param in net.parameters())
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_first_part_without_weights_has_no_backward_pass(recompute):
+    layers = Layers(nn.Flatten(), recompute)
+    for k in range(2):
+        layers.forward(k, torch.ones(2, 3, 3))
+    assert layers.backward(0, torch.ones(2, 9)) is None
+    assert layers.backward_input(1, torch.ones(2, 9)) is None
+    layers.backward_weight(1)
