@@ -21,6 +21,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "labs": "benchmarks.labs",
     "low_precision": "benchmarks.low_precision",
     "memory": "benchmarks.memory",
+    "parallel": "benchmarks.parallel",
     "pictures": "benchmarks.pictures",
     "rounding": "benchmarks.rounding",
     "schedules": "benchmarks.schedules",

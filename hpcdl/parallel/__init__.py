@@ -1,5 +1,78 @@
 """Model parallelism: the network itself is cut, and each rank holds a part of it.
 
-`schedules`: who computes which microbatch when in a pipeline, as data that can be timed (`hpcdl.cost.pipeline`), drawn
-and run.
+| room | what is cut | who talks |
+|---|---|---|
+| `tensor` | a layer's matrix, its heads, filters or words | all ranks, in each half of a block |
+| `pipeline` | the layers into stages, the batch into microbatches | neighbouring stages, for each microbatch |
+| `sequence` | the tokens of a sequence | the ring, or all-to-all, in each attention |
+| `experts` | layers of which each token takes a few | all-to-all, there and back |
+| `mesh` | all of that, and the data: groups of a hybrid | |
+
+`schedules` says who computes which microbatch when in a pipeline, as data that can be timed (`hpcdl.cost.pipeline`),
+drawn and run; `shares` who has what of a cut tensor; `gradients` sums those that several ranks have parts of;
+`transformer` cuts a whole decoder.
+
+The contract, kept by all:
+
+- What is cut becomes shares in the order of the ranks, whose sizes differ by one at most; no size need divide.
+- The result, and the gradient of every weight, are those of the dense network on one rank, but for the order of sums.
+- Every rank calls the same functions in the same order. A rank sends what a docstring says and nothing else, by
+  messages alone, so that any communicator will do: a `Group` of a mesh, simulated ranks, MPI.
+- Layers are made from dense ones that every rank has alike (`ColumnLinear.of(linear, comm)`), and keep a copy of their
+  share alone. What several ranks have whole gets the same gradient on each, or a part of it where a docstring says so:
+  then `sum_gradients(params, comm)` before the optimizer's step.
+- What cannot be done raises ValueError before the first message, on every rank that can know it.
+- No random masks: with dropout ranks would have to agree on them.
 """
+
+from typing import TYPE_CHECKING
+
+from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.parallel.experts import Experts, Routing
+    from hpcdl.parallel.gradients import sum_gradients
+    from hpcdl.parallel.mesh import Mesh
+    from hpcdl.parallel.pipeline.cut import cut_batch, cut_layers
+    from hpcdl.parallel.pipeline.layers import Chunk, Layers
+    from hpcdl.parallel.pipeline.stage import StageRun, run_stage
+    from hpcdl.parallel.schedules import SCHEDULES
+    from hpcdl.parallel.sequence.fast_ring import fast_ring_attention
+    from hpcdl.parallel.sequence.ring import ring_attention
+    from hpcdl.parallel.sequence.ulysses import ulysses_attention
+    from hpcdl.parallel.shares import share
+    from hpcdl.parallel.tensor.attention import HeadAttention
+    from hpcdl.parallel.tensor.block import TransformerBlock
+    from hpcdl.parallel.tensor.convolution import ChannelConv2d, FilterConv2d
+    from hpcdl.parallel.tensor.linear import ColumnLinear, RowLinear
+    from hpcdl.parallel.tensor.vocabulary import VocabularyEmbedding
+    from hpcdl.parallel.transformer import split_transformer
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "ColumnLinear": "tensor.linear",
+        "RowLinear": "tensor.linear",
+        "FilterConv2d": "tensor.convolution",
+        "ChannelConv2d": "tensor.convolution",
+        "HeadAttention": "tensor.attention",
+        "TransformerBlock": "tensor.block",
+        "VocabularyEmbedding": "tensor.vocabulary",
+        "run_stage": "pipeline.stage",
+        "StageRun": "pipeline.stage",
+        "Chunk": "pipeline.layers",
+        "Layers": "pipeline.layers",
+        "cut_layers": "pipeline.cut",
+        "cut_batch": "pipeline.cut",
+        "SCHEDULES": "schedules",
+        "ring_attention": "sequence.ring",
+        "fast_ring_attention": "sequence.fast_ring",
+        "ulysses_attention": "sequence.ulysses",
+        "Experts": "experts",
+        "Routing": "experts",
+        "Mesh": "mesh",
+        "split_transformer": "transformer",
+        "share": "shares",
+        "sum_gradients": "gradients",
+    },
+)

@@ -181,6 +181,20 @@ def test_data_parallel_steps_are_measured_beside_their_peers(quick):
 
 
 @pytest.mark.long
+@pytest.mark.mpi
+def test_model_parallelism_is_measured_beside_its_peers_and_sends_and_holds_what_is_predicted(quick):
+    found, said = quick("parallel")
+    assert {"local", "1F1B", "torch 1F1B", "torch ZBV", "block", "DTensor block", "ring attention"} <= set(
+        found["steps"]
+    )
+    assert found["held"] == {"gpipe": [8, 8], "one_f_one_b": [2, 1], "zb_h1": [2, 2]}
+    assert found["bytes"]["measured"] == found["bytes"]["predicted"] > 0
+    assert all(row["predicted"] > 0 < row["measured"] for row in found["predicted"])
+    assert found["scores"]["ratio"] < 0.4
+    assert "Promises" in said
+
+
+@pytest.mark.long
 def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(quick):
     found, _ = quick("rounding")
     for threads in ("1", "2"):

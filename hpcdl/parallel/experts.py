@@ -1,0 +1,127 @@
+"""Expert parallelism: layers of which each token goes through a few, each on some rank, by all-to-all there and back.
+
+The gate after Shazeer et al. 2017, "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer";
+capacity and all-to-all after Lepikhin et al. 2021, "GShard: scaling giant models with conditional computation and
+automatic sharding"; the balance loss after Fedus, Zoph and Shazeer 2022, "Switch transformers".
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from hpcdl.collectives import all_to_all
+from hpcdl.comm import Communicator
+from hpcdl.parallel.shares import shares
+from hpcdl.parallel.tensor.conjugate import reduce
+
+
+class Routing(NamedTuple):
+    """Where a rank's tokens went: `chosen` (n, k) experts, `kept` (n, k) whether these had room, and `balance`.
+
+    balance = E sum_e f_e P_e over the tokens of all ranks, where f_e is the share of choices that fell on expert e and
+    P_e the gate's mean probability of it: 1 at best, E at worst.
+    """
+
+    chosen: torch.Tensor
+    kept: torch.Tensor
+    balance: torch.Tensor
+
+    @property
+    def dropped(self) -> int:
+        """Choices that found no room."""
+        return int((~self.kept).sum())
+
+
+class Experts(nn.Module):
+    """y = sum over a token's k experts of probability times expert(x): (n, hidden) to (n, hidden), and its `Routing`.
+
+    `gate`, hidden to E logits, is the same on every rank, and `experts` are this rank's of them: `shares(E, p)`, in the
+    order of the ranks. Each expert takes at most `capacity(n)` of a rank's n tokens, first choices before second ones,
+    earlier tokens before later ones. A token for which none has room comes back as it is.
+
+    Every rank calls it, with as many tokens as it has. Each way a rank sends a row for each choice that is kept and
+    whose expert is elsewhere, and before that, in 8 E bytes, how many for each expert. Gradients: those of the experts
+    are complete, that of the gate is of this rank's tokens, and of `balance` if all ranks add it to their losses:
+    `sum_gradients(layer.gate.parameters(), comm)`. Raises ValueError for another number of experts, and for a k that is
+    not 1 to E.
+    """
+
+    def __init__(
+        self, gate: nn.Linear, experts: Iterable[nn.Module], comm: Communicator, k: int = 1, room: float = 1.25
+    ):
+        super().__init__()
+        self.gate, self.experts, self.comm, self.k, self.room = gate, nn.ModuleList(experts), comm, k, room
+        mine = shares(gate.out_features, comm.size)[comm.rank]
+        if len(self.experts) != mine:
+            raise ValueError(
+                f"rank {comm.rank}: there are {len(self.experts)} experts; of {gate.out_features} its share is {mine}"
+            )
+        if not 1 <= k <= gate.out_features:
+            raise ValueError(f"k is {k}; a token goes through 1 to {gate.out_features} experts")
+
+    def capacity(self, n: int) -> int:
+        """ceil(room k n / E): so many of a rank's n tokens find room with each expert; room 1 is an even share."""
+        return math.ceil(self.room * self.k * n / self.gate.out_features)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Routing]:
+        if torch.is_grad_enabled() and not x.requires_grad:
+            x = x.detach().requires_grad_()  # all ranks take part in the backward pass, also one without an expert
+        probabilities = self.gate(x).softmax(-1)
+        weights, chosen = probabilities.topk(self.k)
+        kept = _first(chosen, self.gate.out_features, self.capacity(len(x)))
+        routing = Routing(chosen, kept, self._balance(probabilities, chosen))
+        token, choice = kept.nonzero(as_tuple=True)
+        by_expert = chosen[token, choice].argsort(stable=True)
+        token, choice = token[by_expert], choice[by_expert]
+        counts = torch.bincount(chosen[token, choice], minlength=self.gate.out_features)
+        rows = self._through_experts(x[token], counts)
+        y = torch.zeros_like(x).index_add(0, token, rows * weights[token, choice, None])
+        return torch.where(kept.any(1)[:, None], y, x), routing
+
+    def _through_experts(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        """Rows that are sorted by expert, `counts` for each, through them and back."""
+        p, mine = self.comm.size, len(self.experts)
+        sizes = shares(len(counts), p)
+        arriving = all_to_all(counts, self.comm, sizes, [mine] * p).view(p, mine)  # from each rank for each expert
+        to, come = [int(part.sum()) for part in counts.split(sizes)], arriving.sum(1).tolist()
+        came = _Exchange.apply(x, self.comm, to, come)
+        groups = came.split(arriving.flatten().tolist())
+        done: list[tuple[torch.Tensor, ...]] = [
+            expert(torch.cat(groups[e::mine])).split(arriving[:, e].tolist()) for e, expert in enumerate(self.experts)
+        ]
+        back = [done[e][source] for source in range(p) for e in range(mine)]
+        return _Exchange.apply(torch.cat(back) if back else came, self.comm, come, to)
+
+    def _balance(self, probabilities: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        """One all-reduce of 2 E + 1 numbers: what fell on each expert, what the gate gave each, tokens."""
+        experts = probabilities.shape[1]
+        fell = torch.bincount(chosen.flatten(), minlength=experts).to(probabilities.dtype)
+        tokens = probabilities.new_tensor([len(probabilities)])
+        totals = reduce(torch.cat([fell, probabilities.sum(0), tokens]), self.comm)
+        fell, given, tokens = totals.split([experts, experts, 1])
+        return experts * (fell / (self.k * tokens) * (given / tokens)).sum()
+
+
+def _first(chosen: torch.Tensor, experts: int, capacity: int) -> torch.Tensor:
+    """Whether each choice, (n, k), is among the first `capacity` of its expert: first choices first, in their order."""
+    claims = torch.nn.functional.one_hot(chosen.T.flatten(), experts)
+    place = (claims.cumsum(0) * claims).sum(1)
+    return (place <= capacity).view(chosen.T.shape).T
+
+
+class _Exchange(torch.autograd.Function):
+    """Rows to the ranks that they are for; backward the gradients go back."""
+
+    @staticmethod
+    def forward(ctx, x, comm, counts, out_counts):
+        ctx.comm, ctx.counts, ctx.out_counts = comm, counts, out_counts
+        return all_to_all(x.contiguous(), comm, counts, out_counts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return all_to_all(dy.contiguous(), ctx.comm, ctx.out_counts, ctx.counts), None, None, None

@@ -1,0 +1,29 @@
+"""Pipeline parallelism: the layers cut into stages, a batch into microbatches that pass through them.
+
+    chunks = [Layers(module) for module in cut_layers(network, parts, comm.rank)]
+    run_stage(comm, chunks, orders, cut_batch(x, y, m), loss, between=(hidden,), parts=parts)
+
+`cut` makes parts and microbatches, `layers` does F, B and W of a part, `plan` checks a schedule and says what each op
+needs, `messages` brings it, `stage` puts them together. The schedules are in `hpcdl.parallel.schedules`.
+"""
+
+from typing import TYPE_CHECKING
+
+from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.parallel.pipeline.cut import cut_batch, cut_layers
+    from hpcdl.parallel.pipeline.layers import Chunk, Layers
+    from hpcdl.parallel.pipeline.stage import StageRun, run_stage
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "run_stage": "stage",
+        "StageRun": "stage",
+        "Chunk": "layers",
+        "Layers": "layers",
+        "cut_layers": "cut",
+        "cut_batch": "cut",
+    },
+)

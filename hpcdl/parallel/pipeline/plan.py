@@ -1,0 +1,77 @@
+"""A schedule made ready to run: which message each op needs and sends, and whether all of it can be done."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+from hpcdl.cost.pipeline import play
+from hpcdl.cost.timeline import Orders, split_backward
+from hpcdl.parallel.schedules import Place, looped
+
+
+class Message(NamedTuple):
+    """What F or B of a microbatch needs in part g of the network: the output of part g - 1, the gradient of g + 1."""
+
+    op: str
+    microbatch: int
+    part: int
+
+
+class Plan:
+    """`orders` for the parts of the network in `parts`, from first to last, each a (stage, chunk).
+
+    Raises ValueError for an op that is missing, comes twice, is not of the network, or waits for what never comes.
+    """
+
+    def __init__(self, orders: Orders, parts: Sequence[Place] | None, microbatches: int):
+        chunks = 1 + max((chunk for order in orders for *_, chunk in order), default=0)
+        self.orders, self.parts = orders, looped(len(orders), chunks) if parts is None else list(parts)
+        self.last = len(self.parts) - 1
+        self.part_of = {place: part for part, place in enumerate(self.parts)}
+        play(orders, 1.0, 1.0, 1.0, parts=self.parts)  # raises for all but what is missing
+        self.apart = [split_backward(order) for order in orders]
+        self._require_all(microbatches)
+        self._turn = [{tuple(op): n for n, op in enumerate(order)} for order in orders]
+
+    def stage_of(self, part: int) -> int:
+        return self.parts[part][0]
+
+    def needs(self, op: str, microbatch: int, part: int) -> Message | None:
+        """The message that an op waits for; None for the batch itself and for W."""
+        return None if op == "W" or (op == "F" and part == 0) else Message(op, microbatch, part)
+
+    def arriving(self, stage: int) -> list[Message]:
+        """What other stages send to this one, in the order in which it needs that."""
+        needed = (self.needs(op, k, self.part_of[stage, chunk]) for op, k, chunk in self.orders[stage])
+        return [message for message in needed if message and self.sender(message) != stage]
+
+    def sender(self, message: Message) -> int:
+        """The stage that sends it; the loss of the last part is as a message from its own stage."""
+        return self.stage_of(self._from(message))
+
+    def sent_at(self, message: Message) -> int:
+        """The turn of its sender, a number in the order of that, whose result it is."""
+        part = self._from(message)
+        op = "F" if message.op == "B" and message.part == self.last else message.op
+        return self._turn[self.stage_of(part)][op, message.microbatch, self.parts[part][1]]
+
+    def taken_at(self, message: Message) -> int:
+        """The turn of its receiver that needs it."""
+        stage, chunk = self.parts[message.part]
+        return self._turn[stage][message.op, message.microbatch, chunk]
+
+    def _from(self, message: Message) -> int:
+        return message.part - 1 if message.op == "F" else min(message.part + 1, self.last)
+
+    def _require_all(self, microbatches: int) -> None:
+        kinds = "FBW" if any(self.apart) else "FB"
+        for stage, chunk in self.parts:
+            done = set(map(tuple, self.orders[stage]))
+            for op, k in product(kinds, range(microbatches)):
+                if (op, k, chunk) not in done:
+                    raise ValueError(
+                        f"orders[{stage}] lacks {(op, k, chunk)}; each of {microbatches} microbatches passes "
+                        f"{', '.join(kinds)} of every chunk once"
+                    )
+        if extra := [(stage, *op) for stage, order in enumerate(self.orders) for op in order if op[1] >= microbatches]:
+            raise ValueError(f"orders[{extra[0][0]}] has {extra[0][1:]}, and the batch has {microbatches} microbatches")

@@ -1,0 +1,28 @@
+"""Sequence parallelism: the tokens of a sequence cut across ranks, for attention over more than one rank can hold.
+
+`order` says which tokens are where; `ring` passes keys and values round (`blocks`), `fast_ring` does the same
+with torch's kernel, `ulysses` cuts heads in place of tokens meanwhile. Where tensor parallelism cuts the sequence
+between its layers: `hpcdl.parallel.tensor.conjugate`.
+"""
+
+from typing import TYPE_CHECKING
+
+from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.parallel.sequence.fast_ring import fast_ring_attention
+    from hpcdl.parallel.sequence.order import ORDERS, positions
+    from hpcdl.parallel.sequence.ring import ring_attention
+    from hpcdl.parallel.sequence.ulysses import exchange, ulysses_attention
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "ORDERS": "order",
+        "positions": "order",
+        "ring_attention": "ring",
+        "fast_ring_attention": "fast_ring",
+        "ulysses_attention": "ulysses",
+        "exchange": "ulysses",
+    },
+)

@@ -1,0 +1,31 @@
+"""Which tokens of a sequence are on which rank."""
+
+from collections.abc import Callable
+
+import torch
+
+from hpcdl.parallel.shares import shares
+
+
+def contiguous(length: int, p: int, rank: int) -> torch.Tensor:
+    """Neighbouring tokens: where no token sees a later one, the last rank has most to do, and the first least."""
+    sizes = shares(length, p)
+    return torch.arange(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+
+
+def striped(length: int, p: int, rank: int) -> torch.Tensor:
+    """Tokens rank, rank + p, ...: all ranks have nearly as much to do (Brandon et al. 2023, "Striped attention")."""
+    return torch.arange(length)[rank::p]
+
+
+ORDERS: dict[str, Callable[[int, int, int], torch.Tensor]] = {"contiguous": contiguous, "striped": striped}
+
+
+def positions(order: str, length: int, p: int, rank: int) -> torch.Tensor:
+    """Where this rank's tokens stand in the whole sequence, ascending; ValueError for an order that is not there.
+
+    In all orders the ranks' numbers of tokens are `shares(length, p)`.
+    """
+    if order not in ORDERS:
+        raise ValueError(f"order is {order!r}; the orders are {', '.join(ORDERS)}")
+    return ORDERS[order](length, p, rank)

@@ -1,0 +1,68 @@
+"""Sequence parallelism by all-to-all: tokens cut everywhere else, heads cut in attention.
+
+After Jacobs et al. 2023, "DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence
+transformer models".
+"""
+
+import math
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+from hpcdl.collectives import all_to_all
+from hpcdl.comm import Communicator
+from hpcdl.parallel.sequence.blocks import check
+from hpcdl.parallel.shares import shares
+
+
+def ulysses_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    comm: Communicator,
+    causal: bool = False,
+    length: int | None = None,
+) -> torch.Tensor:
+    """This rank's rows of attention over all tokens: q, k, v and the result are (batch, heads, its tokens, width).
+
+    Tokens are neighbouring ones, `length` in all, where the ranks have not as many each. One all-to-all gives each rank
+    all tokens of its share of the heads, another one brings the results back: of q, k, v and of the result each rank
+    sends (p-1)/p, forward and backward. Raises ValueError for shapes that do not fit; more ranks than heads leave some
+    without work.
+    """
+    whole = check(q, k, v, comm, length)
+    q_mine, k_mine, v_mine = exchange(torch.stack([q, k, v]), comm, cut=2, join=3, length=whole)
+    y = scaled_dot_product_attention(q_mine, k_mine, v_mine, is_causal=causal)
+    return exchange(y, comm, cut=2, join=1, length=q.shape[1])
+
+
+def exchange(x: torch.Tensor, comm: Communicator, cut: int, join: int, length: int) -> torch.Tensor:
+    """`x`, of which each rank has a share along `join`, as shares along `cut`; backward the other way round.
+
+    `length` is the whole's along `join`. One all-to-all: rank r gets share r of each `x` along `cut`.
+    """
+    return _Exchange.apply(x, comm, cut, join, length)
+
+
+class _Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm, cut, join, length):
+        ctx.comm, ctx.cut, ctx.join, ctx.length = comm, cut, join, x.shape[cut]
+        return _exchange(x, comm, cut, join, length)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _exchange(dy, ctx.comm, ctx.join, ctx.cut, ctx.length), None, None, None, None
+
+
+def _exchange(x: torch.Tensor, comm: Communicator, cut: int, join: int, length: int) -> torch.Tensor:
+    pieces = x.tensor_split(comm.size, cut)
+    shapes = [list(pieces[comm.rank].shape) for _ in pieces]
+    for shape, size in zip(shapes, shares(length, comm.size), strict=True):
+        shape[join] = size
+    flat = torch.cat([piece.flatten() for piece in pieces])
+    counts = [math.prod(shape) for shape in shapes]
+    came = all_to_all(flat, comm, [piece.numel() for piece in pieces], counts).split(counts)
+    return torch.cat([piece.view(shape) for piece, shape in zip(came, shapes, strict=True)], join)

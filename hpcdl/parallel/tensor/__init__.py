@@ -1,0 +1,38 @@
+"""Tensor parallelism: one layer's matrix cut, so that each rank holds and multiplies a part of it.
+
+`conjugate` has what is sent; `linear`, `convolution`, `attention`, `block` and `vocabulary` the layers made of that.
+Each layer is made from a dense one that every rank has (`ColumnLinear.of(linear, comm)`), and shares differ by one
+where sizes do not divide.
+"""
+
+from typing import TYPE_CHECKING
+
+from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.parallel.tensor.attention import HeadAttention
+    from hpcdl.parallel.tensor.block import TransformerBlock
+    from hpcdl.parallel.tensor.conjugate import copy, gather, join, reduce, reduce_scatter, split
+    from hpcdl.parallel.tensor.convolution import ChannelConv2d, FilterConv2d
+    from hpcdl.parallel.tensor.linear import ColumnLinear, RowLinear
+    from hpcdl.parallel.tensor.vocabulary import VocabularyEmbedding, cross_entropy
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "copy": "conjugate",
+        "reduce": "conjugate",
+        "gather": "conjugate",
+        "reduce_scatter": "conjugate",
+        "split": "conjugate",
+        "join": "conjugate",
+        "ColumnLinear": "linear",
+        "RowLinear": "linear",
+        "FilterConv2d": "convolution",
+        "ChannelConv2d": "convolution",
+        "HeadAttention": "attention",
+        "TransformerBlock": "block",
+        "VocabularyEmbedding": "vocabulary",
+        "cross_entropy": "vocabulary",
+    },
+)

@@ -1,0 +1,173 @@
+"""What communicates in tensor parallelism: six functions, each with a backward pass that communicates the other way.
+
+| function | forward | backward |
+|---|---|---|
+| `copy` | x as it is | all-reduce |
+| `reduce` | all-reduce | as it is |
+| `gather` | all-gather | reduce-scatter |
+| `reduce_scatter` | reduce-scatter | all-gather |
+| `split` | this rank's share | all-gather |
+| `join` | all-gather | this rank's share |
+
+The first two are f and g of Shoeybi et al. 2019, "Megatron-LM: training multi-billion parameter language models using
+model parallelism"; the next two their counterparts where the sequence is cut between the layers (Korthikanti et al.
+2022, "Reducing activation recomputation in large transformer models"). `split` and `join` stand where a tensor that
+all ranks have alike becomes shares, and back.
+
+Every rank calls them in the same order. What is gathered or scattered is cut along `dim` into `shares`.
+"""
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from hpcdl.collectives import fast_ring_all_reduce
+from hpcdl.comm import Communicator
+from hpcdl.parallel.shares import share, shares
+
+
+def copy(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """`x`, of which each rank computes a part of what follows: its gradient is the sum of all ranks'."""
+    return _Copy.apply(x, comm)
+
+
+def reduce(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """The sum of all ranks' `x`."""
+    return _Reduce.apply(x, comm)
+
+
+def gather(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> torch.Tensor:
+    """All ranks' `x`, one after the other, `length` along `dim`; what follows is different on each rank.
+
+    Raises ValueError where `x` is not this rank's share of `length`.
+    """
+    return _Gather.apply(x, comm, dim, length)
+
+
+def reduce_scatter(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
+    """This rank's share of the sum of all ranks' `x`."""
+    return _ReduceScatter.apply(x, comm, dim)
+
+
+def split(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
+    """This rank's share of `x`, which all ranks have alike."""
+    return _Split.apply(x, comm, dim)
+
+
+def join(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> torch.Tensor:
+    """All ranks' `x`, one after the other, `length` along `dim`; what follows is the same on each rank.
+
+    Raises ValueError where `x` is not this rank's share of `length`.
+    """
+    return _Join.apply(x, comm, dim, length)
+
+
+# -- forward and backward ---------------------------------------------------------------------------------------------
+
+
+class _Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm):
+        ctx.comm = comm
+        return x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _sum(dy, ctx.comm), None
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm):
+        return _sum(x, comm)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return dy, None
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm, dim, length):
+        ctx.comm, ctx.dim = comm, dim
+        return _all_gather(x, comm, dim, length)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _scatter_sums(dy, ctx.comm, ctx.dim), None, None, None
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm, dim):
+        ctx.comm, ctx.dim, ctx.length = comm, dim, x.shape[dim]
+        return _scatter_sums(x, comm, dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _all_gather(dy, ctx.comm, ctx.dim, ctx.length), None, None
+
+
+class _Split(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm, dim):
+        ctx.comm, ctx.dim, ctx.length = comm, dim, x.shape[dim]
+        return share(x, comm, dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _all_gather(dy, ctx.comm, ctx.dim, ctx.length), None, None
+
+
+class _Join(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm, dim, length):
+        ctx.comm, ctx.dim = comm, dim
+        return _all_gather(x, comm, dim, length)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return share(dy, ctx.comm, ctx.dim), None, None, None
+
+
+# -- collectives on new tensors ---------------------------------------------------------------------------------------
+
+
+def _sum(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """The sum of all ranks' `x` in a new tensor."""
+    x = x.detach().clone(memory_format=torch.contiguous_format)
+    fast_ring_all_reduce(x, comm)
+    return x
+
+
+def _all_gather(x: torch.Tensor, comm: Communicator, dim: int, length: int) -> torch.Tensor:
+    """Every rank's share round the ring; as `hpcdl.collectives.all_gather`, which would cut within rows."""
+    p, rank, mine = comm.size, comm.rank, x.detach().movedim(dim, 0)
+    if len(mine) != shares(length, p)[rank]:
+        raise ValueError(
+            f"rank {rank}: x has {len(mine)} along dimension {dim}; of {length} on {p} ranks its share is "
+            f"{shares(length, p)[rank]}: cut with hpcdl.parallel.tensor.split"
+        )
+    whole = mine.new_empty(length, *mine.shape[1:])
+    pieces = whole.tensor_split(p)
+    pieces[rank].copy_(mine)
+    for step in range(p - 1):
+        given, taken = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
+        comm.sendrecv(given, (rank + 1) % p, taken, (rank - 1) % p)
+    return whole.movedim(0, dim)
+
+
+def _scatter_sums(x: torch.Tensor, comm: Communicator, dim: int) -> torch.Tensor:
+    """Sums grow round the ring; as `hpcdl.collectives.reduce_scatter`, which would cut within rows."""
+    p, rank = comm.size, comm.rank
+    pieces = x.detach().movedim(dim, 0).clone(memory_format=torch.contiguous_format).tensor_split(p)
+    incoming = torch.empty_like(pieces[0])
+    for step in range(1, p):
+        given, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
+        comm.sendrecv_add(given, (rank + 1) % p, target, (rank - 1) % p, incoming[: len(target)])
+    return pieces[rank].clone().movedim(0, dim)

@@ -1,0 +1,70 @@
+"""Convolutions of which each rank holds a part of the filters, or the part of each filter for its channels.
+
+AlexNet was trained so on two cards (Krizhevsky, Sutskever and Hinton 2012, "ImageNet classification with deep
+convolutional neural networks"). As with linear layers, one after the other needs one all-reduce each way:
+`ChannelConv2d(relu(FilterConv2d(x)))`. Where the next layer wants all channels: `join(y, comm, channels, dim=1)`.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import conv2d
+
+from hpcdl.comm import Communicator
+from hpcdl.parallel.shares import share
+from hpcdl.parallel.tensor.conjugate import copy, reduce
+
+
+class FilterConv2d(nn.Module):
+    """This rank's filters: (N, C, H, W), the same on every rank, to (N, its share of filters, H', W').
+
+    Forward it sends nothing; backward it sums the gradient of its input. `of` raises ValueError for convolutions in
+    groups, whose filters do not look at all channels, and for padding other than with zeros.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, comm: Communicator, **options: Any):
+        super().__init__()
+        self.comm, self.options = comm, options  # stride, padding, dilation
+        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+
+    @classmethod
+    def of(cls, dense: nn.Conv2d, comm: Communicator) -> "FilterConv2d":
+        """This rank's part of a convolution that every rank has whole."""
+        bias = None if dense.bias is None else share(dense.bias, comm)
+        return cls(share(dense.weight, comm), bias, comm, **_options(dense))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return conv2d(copy(x, self.comm), self.weight, self.bias, **self.options)
+
+
+class ChannelConv2d(nn.Module):
+    """Each filter for this rank's channels: (N, its share of channels, H, W) to (N, filters, H', W').
+
+    Forward it sums its output over the ranks, and then adds the bias, once; backward it sends nothing. `of` raises
+    as that of `FilterConv2d`.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, comm: Communicator, **options: Any):
+        super().__init__()
+        self.comm, self.options = comm, options  # stride, padding, dilation
+        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+
+    @classmethod
+    def of(cls, dense: nn.Conv2d, comm: Communicator) -> "ChannelConv2d":
+        """This rank's part of a convolution that every rank has whole."""
+        bias = None if dense.bias is None else dense.bias.detach().clone()
+        return cls(share(dense.weight, comm, dim=1), bias, comm, **_options(dense))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = reduce(conv2d(x, self.weight, **self.options), self.comm)
+        return y if self.bias is None else y + self.bias.view(-1, 1, 1)
+
+
+def _options(dense: nn.Conv2d) -> dict[str, Any]:
+    if dense.groups != 1 or dense.padding_mode != "zeros":
+        raise ValueError(
+            f"the convolution has groups={dense.groups} and padding_mode={dense.padding_mode!r}; split filters need "
+            "groups=1 and 'zeros': a convolution in groups is cut along its groups"
+        )
+    return {"stride": dense.stride, "padding": dense.padding, "dilation": dense.dilation}
