@@ -84,15 +84,15 @@ class Guard(importlib.abc.MetaPathFinder):
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Doors before the functions that `patterns` name, in modules that were imported since, too."""
-        found = functions_in(frozenset(sys.modules), patterns)
-        if found is self.denied:
+        dotted = dotted_of(patterns)
+        if (found := functions_of(dotted)) is self.denied:
             return
         self.denied = found
         for function in self.denied:
             self.bar(function, name_of(function))
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
-        if patterns:
+        if dotted:
             sys.meta_path.insert(0, self)
 
     def bar(self, function: types.FunctionType, name: str) -> None:
@@ -143,24 +143,38 @@ class Guard(importlib.abc.MetaPathFinder):
 
 def operators(patterns: tuple[str, ...]) -> list[str]:
     """The operators that the patterns with `::` name, but for those that only call others, whose doors come later."""
-    wanted = [fnmatch.translate(pattern) for pattern in patterns if "::" in pattern]
-    names = torch._C._dispatch_get_all_op_names() if wanted else []
-    matches = re.compile("|".join(wanted)).match
+    wanted = tuple(pattern for pattern in patterns if "::" in pattern)
+    return _operators_in(tuple(torch._C._dispatch_get_all_op_names()), wanted) if wanted else []
+
+
+@functools.lru_cache(maxsize=64)
+def _operators_in(names: tuple[str, ...], patterns: tuple[str, ...]) -> list[str]:
+    matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
     found = [name for name in names if matches(name.partition(".")[0])]
     return [
         name for name in found if not _has_kernel(name, "CompositeImplicitAutograd") and not _has_kernel(name, DOOR)
     ]
 
 
-@functools.lru_cache(maxsize=64)
-def functions_in(modules: frozenset[str], patterns: tuple[str, ...]) -> frozenset[types.FunctionType]:
-    """The `python_functions` of patterns, looked for anew only where there are other modules."""
-    return frozenset(python_functions(patterns))
+def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that are names of Python's and not of operators."""
+    return tuple(pattern for pattern in patterns if "::" not in pattern)
 
 
-def python_functions(patterns: tuple[str, ...]) -> list[types.FunctionType]:
+def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
+    """The `python_functions` of dotted names, looked for anew only where there are other modules that they may mean."""
+    modules = [name.rpartition(".")[0] for name in dotted]
+    owners = {*modules, *(name.rpartition(".")[0] for name in modules)}
+    return _functions_in(frozenset(name for name in sys.modules if name in owners or is_below(name, *dotted)), dotted)
+
+
+@functools.lru_cache(maxsize=256)
+def _functions_in(modules: frozenset[str], dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
+    return frozenset(python_functions(dotted))
+
+
+def python_functions(dotted: tuple[str, ...]) -> list[types.FunctionType]:
     """The functions that dotted names mean, in modules that are imported already."""
-    dotted = tuple(pattern for pattern in patterns if "::" not in pattern)
     found = [value for name in dotted for value in _at(name)]
     for module in [m for key, m in list(sys.modules.items()) if m is not None and is_below(key, *dotted)]:
         own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
@@ -188,13 +202,21 @@ def _at(name: str) -> list:
     return [vars(kind).get(attribute) for kind in kinds]
 
 
+def look_for(patterns: tuple[str, ...]) -> None:
+    """What a guard asks when it is told to forbid these patterns, asked before: the answers are kept."""
+    functions_of(dotted_of(patterns))
+    operators(patterns)
+
+
 def unknown(patterns: tuple[str, ...]) -> list[str]:
     """The patterns that forbid nothing, for the author to mend."""
     for pattern in (pattern for pattern in patterns if "::" not in pattern):
         for module in (pattern, pattern.rpartition(".")[0], pattern.rpartition(".")[0].rpartition(".")[0]):
             with contextlib.suppress(ImportError, ValueError):
                 importlib.import_module(module)
-    return [pattern for pattern in patterns if not operators((pattern,)) and not python_functions((pattern,))]
+    return [
+        pattern for pattern in patterns if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
+    ]
 
 
 def _has_kernel(name: str, key: str) -> bool:

@@ -121,6 +121,10 @@ class RemoteSession(Session):
             self.problems[str(label)] = StudentError.of(problem)
         self.early |= {error.text: error for error in self.denied}
 
+    def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
+        super().forbid(patterns, opened)
+        self.zygote.learn(patterns)
+
     def make_ready(self, seconds: float) -> None:
         """Replace the worker where it has ended, or is out of step."""
         if not self.pid and len(self.broken) <= RESTARTS:

@@ -6,6 +6,7 @@ and no student's code. Requests on its socket, each answered in order:
     ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
+    ["learn", patterns]: look for what they forbid, for the workers to come; no answer
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from pathlib import Path
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
 from autograder.inside import mpi_rank, source
-from autograder.inside.forbidden import Guard
+from autograder.inside.forbidden import Guard, look_for
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
 
@@ -49,6 +50,8 @@ def serve(descriptor: int, walls: str) -> None:
                 workers.add(pid)
                 send_clock(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
+            elif request[0] == "learn":
+                look_for(tuple(request[1]))
             else:
                 workers.discard(request[1])
                 status = reap(request[1])

@@ -77,6 +77,7 @@ class Zygote:
         self.owed: deque[Spawned | None] = deque()  # replies that are to come: of a worker, or None of one that ended
         self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
+        self.learnt: set[tuple[str, ...]] = set()  # what it was told that exercises forbid
 
     def spawn(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> tuple[int, socket.socket, int]:
         """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
@@ -151,6 +152,13 @@ class Zygote:
         self.sock.sendall(b"-")
         protocol.send(self.sock, Frame(["reap", pid]))
         self.owed.append(None)
+
+    def learn(self, patterns: tuple[str, ...]) -> None:
+        """Let the workers to come find at once what these patterns forbid: each would look for milliseconds."""
+        if patterns and patterns not in self.learnt:
+            self.learnt.add(patterns)
+            self.sock.sendall(b"-")
+            protocol.send(self.sock, Frame(["learn", list(patterns)]))
 
     def give_up(self, worker: Spawned | None) -> None:
         """The zygote has ended: let go of what it owes."""

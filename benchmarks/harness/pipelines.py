@@ -29,7 +29,9 @@ def layers_and_batch() -> tuple[list[nn.Module], torch.Tensor, torch.Tensor]:
     return layers, torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
 
 
-def ours(name: str, comm: Communicator, layers: list[nn.Module], x: torch.Tensor, y: torch.Tensor, **options: Any) -> Step:
+def ours(
+    name: str, comm: Communicator, layers: list[nn.Module], x: torch.Tensor, y: torch.Tensor, **options: Any
+) -> Step:
     """A step of one of our schedules, which returns its `StageRun`; a microbatch for every 8 rows."""
     m, schedule = len(x) * MICROBATCHES // ROWS, SCHEDULES[name]
     options["parts"] = schedule.parts(comm.size, schedule.chunks)
