@@ -1,0 +1,15 @@
+"""Lab 10, model_parallel: its seven exercises.
+
+Oracles: the undivided layer and the serial run in float64, an event simulation and published bubbles, and the trace of
+the simulated machine, which says who sent what to whom.
+"""
+
+from autograder.authoring import Lab
+from autograder.exercises.model_parallel import schedules, zero_bubble
+
+lab = Lab(
+    "model_parallel",
+    number=10,
+    title="The network itself is cut",
+    exercises=(schedules.exercise, zero_bubble.exercise),
+)

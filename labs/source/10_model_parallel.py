@@ -1,0 +1,233 @@
+# %% [markdown]
+# # Lab 10 · The network itself is cut
+# ## Tensor, pipeline, sequence and expert parallelism
+
+# %%
+import torch
+from torch import Tensor
+
+from autograder import check
+from hpcdl.comm import simulate
+from hpcdl.widgets import style, when_solved
+
+torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## A pipeline
+#
+# Cut the network across its depth: stage 0 has the first layers, stage $p-1$ the last ones and the loss. If the whole batch goes through at once, one
+# stage works and the others wait. So cut the batch, too, into $m$ **microbatches**, and let them follow one another, as cars do on an assembly line.
+#
+#     p = 3 stages, m = 4 microbatches, one F as long as one B: GPipe
+#
+#     stage 0   F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3
+#     stage 1   .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .
+#     stage 2   .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .          time →
+#
+# Dots are the **bubble**, time in which a stage has nothing to do. Filling the pipeline and emptying it costs each stage $p - 1$ times one F and one B,
+# whatever $m$ is; of the $m + p - 1$ in all, that is
+#
+# $$ \text{bubble} = \frac{p-1}{m+p-1}. $$
+#
+# A **schedule** says for each stage what it does and in which order, nothing more. *When* it does it follows: each op starts as soon as the stage is free
+# and its input has come. So a schedule is data, a list of `(op, microbatch, chunk)` for each stage.
+#
+# What a microbatch leaves behind in its F, its activations, stays in memory until its B. GPipe holds all $m$ microbatches. **1F1B** begins a backward pass
+# as soon as it can, and then does one backward and one forward pass in turn: the same bubble, and stage $i$ never holds more than $p - i$.
+#
+#     stage 0   F0 F1 F2 .  .  B0 F3 .  B1 .  B2 B3         1F1B: what comes before the first B is the warm-up
+#     stage 1   .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
+#     stage 2   .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
+#
+# Both are one pattern, which is given:
+
+
+# %%
+def in_turn(forwards: list, backwards: list, warmup: int) -> list:
+    """`warmup` forward passes, then backward and forward in turn, then the backward passes that are left."""
+    order = forwards[:warmup]
+    for n, backward in enumerate(backwards, start=warmup):
+        order += [backward, *forwards[n : n + 1]]
+    return order
+
+
+forwards, backwards = [("F", k, 0) for k in range(4)], [("B", k, 0) for k in range(4)]
+print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmup=2)))  # stage 1 above
+
+# %% [markdown]
+# {{exercise schedules}}
+#
+# **Interleaved.** Give each stage not one piece of the network but $v$ smaller ones, its **chunks**: of $vp$ parts, stage $i$ has parts $i$, $i + p$,
+# $i + 2p$, ... A microbatch goes round the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is a $v$-th of 1F1B's (and there
+# are $v$ times as many messages). The microbatches pass in groups of $p$: the first group goes through chunk 0, then through chunk 1, and so on; then the
+# second group comes. Backward it is the same, but from the last chunk to the first.
+#
+# Before its first B, stage $i$ does $(v-1)p + 2(p - i - 1) + 1$ forward passes: the first group through all chunks but the last, what it takes to bring the
+# first microbatch there and back, and the one that it would do in turn.
+#
+# <details><summary>Hint 1: GPipe and 1F1B</summary>
+#
+# All stages have the same `forwards` and `backwards`; they differ in the warm-up. GPipe's is `m`. In the picture of 1F1B count the F before the first B:
+# stage 2 of 3 has one, stage 1 has two.
+# </details>
+# <details><summary>Hint 2: 1F1B's warm-up</summary>
+#
+# `p - i`. Where there are fewer microbatches than that, a slice takes what there is.
+# </details>
+# <details><summary>Hint 3: the order of the chunks</summary>
+#
+# Three loops in one list: `for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)`. For the backward passes `chunk` becomes
+# `v - 1 - chunk`.
+# </details>
+
+
+# %%
+def gpipe(p: int, m: int) -> list[list[tuple[str, int, int]]]:
+    """For each of p stages its ops ("F" or "B", microbatch, chunk 0): all m forward passes, then all backward passes.
+
+    >>> gpipe(1, 2)
+    [[('F', 0, 0), ('F', 1, 0), ('B', 0, 0), ('B', 1, 0)]]
+    """
+    # BEGIN SOLUTION
+    forwards, backwards = [("F", k, 0) for k in range(m)], [("B", k, 0) for k in range(m)]
+    return [in_turn(forwards, backwards, m) for _ in range(p)]
+    # END SOLUTION
+
+
+def one_f_one_b(p: int, m: int) -> list[list[tuple[str, int, int]]]:
+    """The same ops, where stage i warms up with p - i forward passes and never holds more microbatches.
+
+    >>> one_f_one_b(2, 2)[1]
+    [('F', 0, 0), ('B', 0, 0), ('F', 1, 0), ('B', 1, 0)]
+    """
+    # BEGIN SOLUTION
+    forwards, backwards = [("F", k, 0) for k in range(m)], [("B", k, 0) for k in range(m)]
+    return [in_turn(forwards, backwards, p - i) for i in range(p)]
+    # END SOLUTION
+
+
+def interleaved(p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
+    """1F1B with v chunks on each stage; p divides m.
+
+    >>> interleaved(1, 1, 2)
+    [[('F', 0, 0), ('F', 0, 1), ('B', 0, 1), ('B', 0, 0)]]
+    """
+    # BEGIN SOLUTION
+    turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
+    forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, v - 1 - chunk) for k, chunk in turns]
+    return [in_turn(forwards, backwards, (v - 1) * p + 2 * (p - i - 1) + 1) for i in range(p)]
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.schedules")
+
+# %% [markdown]
+# ## B and W apart
+#
+# A backward pass does two things. **B** computes the gradient of the stage's *input*, and the stage before waits for it. **W** computes the gradient of
+# the stage's *weights*, and nobody waits for that. So W may be put off, to fill time in which the stage would have nothing to do (Qi et al. 2024).
+#
+# Their schedule **ZB-H1** is 1F1B where the W of a microbatch waits: on stage $i$, after each B, do the oldest W that waits if more than $i$ of them do;
+# what is left comes at the end. Then B runs back through the stages without waiting for any W, the last stages have W left for the end, and the bubble
+# shrinks from $(p-1)(F+B+W)$ to $(p-1)(F+B-W)$. What W needs stays in memory meanwhile: at most $p$ microbatches on each stage, which stage 0 of 1F1B
+# has, too.
+#
+#     stage 0   F0 F1 F2 .  .  .  B0 W0 F3 B1 W1 .  B2 W2 B3 W3
+#     stage 1   .  F0 F1 .  .  B0 F2 B1 W0 F3 B2 W1 ...             one W waits
+#     stage 2   .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3           two W wait
+#
+# **What is a schedule worth?** Play it: an op starts when its stage is free and what it needs has come. If what it needs was made on another stage, it
+# comes `message` seconds after it is made; both stages go on meanwhile. Qi et al. measure the **bubble** on the stage that takes longest, from the start
+# of its first op to the end of its last, $t$ seconds:
+#
+# $$ \text{bubble} = \frac{t - m(F+B+W)}{t}. $$
+#
+# What an op needs is given:
+
+
+# %%
+def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
+    """The (op, microbatch, stage) that must have been done before stage i can do `op` of microbatch k; None: the batch."""
+    if op == "F":
+        return ("F", k, i - 1) if i > 0 else None
+    if op == "B":
+        return ("B", k, i + 1) if i < p - 1 else ("F", k, i)
+    return ("B", k, i)
+
+
+# %% [markdown]
+# {{exercise zero_bubble}}
+#
+# <details><summary>Hint 1: zb_h1 from 1F1B</summary>
+#
+# Go through the order of stage `i` in `one_f_one_b(p, m)`. Copy each op. After a B, append its W to a list `waiting`; if there are more than `i` in it, the
+# first of them is done now: `waiting.pop(0)`. What is in `waiting` at the end comes last.
+# </details>
+# <details><summary>Hint 2: playing</summary>
+#
+# `ends[op, k, i]` is when that op ended, `ends[None] = 0.0` is the batch, `clock[i]` when stage `i` is free. A stage can go on if `source(...)` of its next op
+# is in `ends`. Take any stage that can, and do its op, until no stage has any left. The order in which you take the stages does not matter.
+# </details>
+# <details><summary>Hint 3: when an op starts</summary>
+#
+# `start = max(clock[i], ends[needed] + message)`, without the `message` where `needed` is None or was made on stage `i` itself.
+# </details>
+# <details><summary>Hint 4: nobody can go on</summary>
+#
+# If there are ops left and no stage can go on, it will stay so: `raise ValueError(...)`.
+# </details>
+
+
+# %%
+def zb_h1(p: int, m: int) -> list[list[tuple[str, int, int]]]:
+    """For each stage its ops ("F", "B" or "W", microbatch, chunk 0): 1F1B, where on stage i up to i W wait.
+
+    >>> zb_h1(1, 2)
+    [[('F', 0, 0), ('B', 0, 0), ('W', 0, 0), ('F', 1, 0), ('B', 1, 0), ('W', 1, 0)]]
+    """
+    # BEGIN SOLUTION
+    orders = []
+    for i, plain in enumerate(one_f_one_b(p, m)):
+        order, waiting = [], []
+        for op, k, chunk in plain:
+            order.append((op, k, chunk))
+            if op == "B":
+                waiting.append(("W", k, chunk))
+                if len(waiting) > i:
+                    order.append(waiting.pop(0))
+        orders.append(order + waiting)
+    return orders
+    # END SOLUTION
+
+
+def bubble(orders: list[list[tuple[str, int, int]]], f: float, b: float, w: float, message: float = 0.0) -> float:
+    """The share of its time that the slowest stage idles; F, B, W and a message take f, b, w and `message` seconds.
+
+    One chunk on each stage. In a schedule without W a B takes b + w. Raises ValueError where no stage can go on.
+
+    >>> bubble(gpipe(2, 1), 1.0, 0.5, 0.5)
+    0.5
+    """
+    # BEGIN SOLUTION
+    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
+    seconds = {"F": f, "B": b if split else b + w, "W": w}
+    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
+    while any(queues):
+        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
+        if not ready:
+            raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")
+        i = ready[0]
+        op, k, _ = queues[i].pop(0)
+        needed = source(op, k, i, p)
+        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))
+        first.setdefault(i, start)
+        clock[i] = ends[op, k, i] = start + seconds[op]
+    m = sum(op == "F" for op, *_ in orders[0])
+    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.zero_bubble")
