@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
+from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 
 
@@ -47,6 +48,23 @@ def hooks(wrap, name: str, weights: list, batches: list, lr: float, cap_bytes: i
     return [param.detach() for param in model.parameters()], [param.grad for param in model.parameters()]
 
 
+def layer(make, weight: torch.Tensor, bias: torch.Tensor, x: torch.Tensor, dy: torch.Tensor, comm):
+    """One pass through the student's layer, a second apart in the trace: to make it, forward, backward.
+
+    What came of it, the parameters that it holds and their gradients, and the bytes that it keeps when it is made.
+    """
+    whole = weight.clone(), bias.clone()
+    with meter(*whole) as memory:
+        made = make(*whole, comm)
+        del whole
+        kept = memory.live.total
+    comm.compute(1.0)
+    y = made.forward(x)
+    comm.compute(1.0)
+    dx = made.backward(dy)
+    return y, dx, made.weight, made.bias, made.weight_grad, made.bias_grad, kept
+
+
 class Harness(NamedTuple):
     run: Callable
     shown: tuple[str, ...]
@@ -55,4 +73,5 @@ class Harness(NamedTuple):
 HARNESSES = {
     "steps": Harness(steps, ("model", "batch", "lr", "comm", "cap_bytes")),
     "hooks": Harness(hooks, ("model", "comm", "cap_bytes")),
+    "layer": Harness(layer, ("weight", "bias", "comm")),
 }

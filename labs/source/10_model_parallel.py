@@ -14,6 +14,127 @@ torch.set_num_threads(1)
 style.use()
 
 # %% [markdown]
+# ## Cut a matrix
+#
+# A layer $y = xW^T + b$ has a weight matrix with a row for each output and a column for each input. Cut it over $p$ ranks and none of them has to hold all
+# of it. There are two ways, and each of them has something that travels for free.
+#
+#     by its outputs (ColumnLinear: Megatron cuts the columns of W^T)     by its inputs (RowLinear)
+#
+#           x, the same on all ranks                                      x_0     x_1     x_2      each rank has its part of x
+#        ┌────────┬────────┐                                              │       │       │
+#       W_0      W_1      W_2      rows of W                             W_0     W_1     W_2       columns of W
+#        │        │        │                                              └── all-reduce ──┘       y = Σ x_r W_rᵀ + b
+#       y_0      y_1      y_2      each rank has its part of y                    y, the same on all ranks
+#
+# The parts that come out of the one are what the other takes. So two layers, first by outputs, then by inputs, with a function of single elements such as
+# ReLU between them, need one all-reduce for both. Backward it is the other way round: a row layer's $dx_r = dy\,W_r$ is its rank's part and needs no message,
+# and in a column layer all ranks add to the gradient of $x$, which they share: one all-reduce (Shoeybi et al. 2019, "Megatron-LM").
+#
+# A rank's weights have their gradient from what the rank has anyway, $dW_r = dy_r^T x$ and $db_r = \sum dy_r$. Nobody ever sends a weight or its gradient.
+#
+# Filters of a convolution are cut in the same way: $w$ of shape $(K, C, R, S)$ along its first dimension gives each rank $K/p$ filters, and its part of the
+# output's channels. In the lectures that is model parallelism by filter.
+
+# %% [markdown]
+# {{exercise tensor_parallel}}
+#
+# `comm` is lab 07's: `comm.rank`, `comm.size`, and `comm.all_reduce(x)`, which sums a tensor over the ranks in place.
+#
+# <details><summary>Hint 1: a share</summary>
+#
+# `w.tensor_split(p, dim)` cuts along `dim` into p parts, the first of them one longer where p does not divide. What it gives are views, and a view keeps the
+# whole tensor in memory, which is what you wanted to get rid of: `.clone()` it.
+# </details>
+# <details><summary>Hint 2: the column layer</summary>
+#
+# Its weights are the share along dimension 0, and so is its bias. `forward` keeps `x` for later and is an ordinary layer with those. `backward` is too:
+# `self.weight_grad = dy.T @ self.x`, `self.bias_grad = dy.sum(0)`, `dx = dy @ self.weight`; then the sum of `dx` over the ranks.
+# </details>
+# <details><summary>Hint 3: the row layer</summary>
+#
+# Its weights are the share along dimension 1, its bias is the whole one (a copy). Sum `x @ self.weight.T` over the ranks *before* the bias is added.
+# </details>
+
+
+# %%
+def share(w: Tensor, dim: int, comm) -> Tensor:
+    """This rank's part of `w` along dimension `dim`, a tensor of its own: the parts' lengths differ by one at most.
+
+    >>> simulate(lambda comm: share(torch.arange(5), 0, comm).tolist(), p=2).results
+    [[0, 1, 2], [3, 4]]
+    """
+    # BEGIN SOLUTION
+    return w.tensor_split(comm.size, dim)[comm.rank].clone()
+    # END SOLUTION
+
+
+class ColumnLinear:
+    """A layer of which each rank has some outputs: `weight` (about out / p, in) and `bias` are its part.
+
+    weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, comm):
+        # BEGIN SOLUTION
+        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
+        # END SOLUTION
+
+    def forward(self, x: Tensor) -> Tensor:
+        """This rank's outputs (n, about out / p) of x (n, in), which is the same on all ranks. No message."""
+        # BEGIN SOLUTION
+        self.x = x
+        return x @ self.weight.T + self.bias
+        # END SOLUTION
+
+    def backward(self, dy: Tensor) -> Tensor:
+        """The gradient of x (n, in), the same on all ranks, from that of this rank's outputs: one all-reduce.
+
+        Leaves the gradients of its own weights in `weight_grad` and `bias_grad`.
+        """
+        # BEGIN SOLUTION
+        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
+        dx = dy @ self.weight
+        self.comm.all_reduce(dx)
+        return dx
+        # END SOLUTION
+
+
+class RowLinear:
+    """A layer of which each rank has some inputs: `weight` (out, about in / p) is its part; `bias` is the whole one.
+
+    weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, comm):
+        # BEGIN SOLUTION
+        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
+        # END SOLUTION
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The whole output (n, out), the same on all ranks, of this rank's part of x (n, about in / p): one all-reduce."""
+        # BEGIN SOLUTION
+        self.x = x
+        y = x @ self.weight.T
+        self.comm.all_reduce(y)
+        return y + self.bias
+        # END SOLUTION
+
+    def backward(self, dy: Tensor) -> Tensor:
+        """The gradient of this rank's part of x from dy (n, out), which is the same on all ranks. No message.
+
+        Leaves the gradients of its own weights in `weight_grad` and `bias_grad`.
+        """
+        # BEGIN SOLUTION
+        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
+        return dy @ self.weight
+        # END SOLUTION
+
+
+# %%
+check("model_parallel.tensor_parallel")
+
+# %% [markdown]
 # ## A pipeline
 #
 # Cut the network across its depth: stage 0 has the first layers, stage $p-1$ the last ones and the loss. If the whole batch goes through at once, one

@@ -5,11 +5,11 @@ the simulated machine, which says who sent what to whom.
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.model_parallel import schedules, zero_bubble
+from autograder.exercises.model_parallel import schedules, tensor_parallel, zero_bubble
 
 lab = Lab(
     "model_parallel",
     number=10,
     title="The network itself is cut",
-    exercises=(schedules.exercise, zero_bubble.exercise),
+    exercises=(tensor_parallel.exercise, schedules.exercise, zero_bubble.exercise),
 )
