@@ -3,6 +3,8 @@
 # ## Tensor, pipeline, sequence and expert parallelism
 
 # %%
+import math
+
 import torch
 from torch import Tensor
 
@@ -352,3 +354,246 @@ def bubble(orders: list[list[tuple[str, int, int]]], f: float, b: float, w: floa
 
 # %%
 check("model_parallel.zero_bubble")
+
+# %% [markdown]
+# ## Run it
+#
+# Now the messages are real. A `stage` holds some layers of a network; it knows its microbatches and does, when asked:
+#
+# | | |
+# |---|---|
+# | `stage.zero_grad()` | sets the gradients of its weights to 0 |
+# | `stage.forward(k, x)` | F: the output for microbatch `k`, a tensor to send on; on the last stage the mean loss of the microbatch, a float. Stage 0 has the batch: its `x` is None |
+# | `stage.backward(k, dy)` | B: the gradient of the input of microbatch `k`, a tensor to send back (None on stage 0). `dy` is the gradient of its output; on the last stage a number, the gradient of the batch's loss with respect to the microbatch's |
+# | `stage.weights(k)` | W: *adds* microbatch `k`'s part to the gradients of the weights |
+# | `stage.empty(op, k)` | memory for what the "F" or "B" of microbatch `k` receives |
+#
+# **The loss is a mean over all rows of the batch**, and microbatches may differ in size: microbatch $k$ with $n_k$ of $N$ rows counts $n_k/N$. That factor
+# enters once, where the backward pass begins: `dy` on the last stage is $n_k / N$, and all gradients on all stages follow. Frameworks have got this wrong
+# for years, as the mean of means.
+#
+# **Deadlock.** A `send` waits for its `recv`. In 1F1B stage 0 would send F1 while stage 1 would send B0 back, each waiting for the other to receive. So begin
+# messages with `isend` and go on, and post every receive before the first op: then a message can travel as soon as it is made, while both stages compute.
+# That part is given:
+
+
+# %%
+def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
+    """Posts all that a stage will receive: {(op, microbatch): (tensor, request)}; wait for a request before you use its tensor."""
+    posted = {}
+    for op, k, _ in order:
+        neighbour = comm.rank + {"F": -1, "B": 1, "W": comm.size}[op]
+        if 0 <= neighbour < comm.size:
+            out = stage.empty(op, k)
+            posted[op, k] = out, comm.irecv(out, neighbour, tag=k)
+    return posted
+
+
+# %% [markdown]
+# {{exercise run_stage}}
+#
+# Where an order has no W, a B is the whole backward pass: do `weights(k)` after `backward(k, dy)`.
+#
+# <details><summary>Hint 1: the frame</summary>
+#
+# `posted = post_receives(stage, order, comm)`, `stage.zero_grad()`, then a loop over the order. In it, if `(op, k)` is in `posted`, wait for the request;
+# its tensor is the `x` of an F or the `dy` of a B.
+# </details>
+# <details><summary>Hint 2: what goes out</summary>
+#
+# After an F on any stage but the last: `sent.append(comm.isend(y, comm.rank + 1, tag=k))`. After a B on any stage but the first: the same with the gradient
+# of the input, to `comm.rank - 1`. Wait for all of `sent` at the end: a stage that returns earlier would leave its neighbours alone.
+# </details>
+# <details><summary>Hint 3: the last stage</summary>
+#
+# Nobody sends it a `dy`: it is `rows[k] / sum(rows)`. The loss to return is the sum of `rows[k] / sum(rows)` times what each `forward` returned.
+# </details>
+
+
+# %%
+def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -> float:
+    """Do the ops of `order` on this rank's stage; leaves the gradients of the batch's loss in the stage's weights.
+
+    rows: the number of rows of each microbatch. Returns the batch's loss, a mean over all rows, on the last stage; 0.0
+    on the others. Microbatches are known to both sides of a message by their number, its tag.
+    """
+    # BEGIN SOLUTION
+    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
+    split = any(op == "W" for op, *_ in order)
+    stage.zero_grad()
+    for op, k, _ in order:
+        share_of_rows = rows[k] / sum(rows)
+        came, request = posted.get((op, k), (None, None))
+        if request:
+            request.wait()
+        if op == "F" and comm.rank < comm.size - 1:
+            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
+        elif op == "F":
+            loss += share_of_rows * stage.forward(k, came)
+        elif op == "B":
+            dx = stage.backward(k, share_of_rows if came is None else came)
+            if comm.rank > 0:
+                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
+        if op == "W" or (op == "B" and not split):
+            stage.weights(k)
+    for request in sent:
+        request.wait()
+    return loss
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.run_stage")
+
+# %% [markdown]
+# ## Cut the sequence
+#
+# Attention compares every token with every other: $n^2$ scores for $n$ tokens. For a million tokens neither they nor the keys and values fit one machine.
+# So cut the *sequence*: each rank has the queries, keys and values of some tokens, a **block** each. Its queries stay; keys and values go round a ring, and
+# after $p-1$ steps each query has met every key (Liu et al. 2023, "Ring attention"; Li et al. 2021 call it sequence parallelism).
+#
+# The softmax needs all scores of a row, and they come block by block. It can be kept **running**. For each query keep the largest score $t$ so far, the sum
+# $s = \sum e^{\text{score} - t}$ and the output $o = \sum e^{\text{score} - t}\,v$. When a block brings a larger score $t'$, what was there is too large by
+# $e^{t'-t}$:
+#
+# $$ s \leftarrow s\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}, \qquad o \leftarrow o\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}\,v, $$
+#
+# and at the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018).
+#
+# **Causal** attention: a token sees itself and what is before it *in the sequence*. Where the tokens of a block stand is known to all ranks:
+# `positions[r]` has the places of rank r's tokens. A score with `positions[rank][i] < positions[source][j]` counts as $-\infty$.
+
+# %% [markdown]
+# {{exercise ring_attention}}
+#
+# **Who works how much?** If rank $r$ has the $r$-th piece of the sequence, rank 0 sees nothing in most steps, and the last rank sees everything in each. All
+# wait for the slowest. `stripes(n, p)` deals the tokens out so that each rank sees about half of each block (Brandon et al. 2023, "Striped attention").
+#
+# <details><summary>Hint 1: the ring</summary>
+#
+# `kv = torch.stack([k, v])` makes one message of two blocks. In step s the block that is here is `source = (rank - s) % p`'s. In all steps but the last begin
+# `comm.isend(kv, right)` and `comm.irecv(arriving, left)`, work, wait for both, and go on with `kv = arriving`. `arriving` is as long as the block of
+# `(source - 1) % p`.
+# </details>
+# <details><summary>Hint 2: what is kept</summary>
+#
+# `top = torch.full((len(q), 1), -math.inf)`, `total` of zeros with the same shape, `out = torch.zeros_like(q)`; in q's dtype. `keepdim=True` in `amax` and
+# `sum` keeps the shapes fit for one another. In the first step a token meets itself, so `top` is finite from then on.
+# </details>
+# <details><summary>Hint 3: a step</summary>
+#
+# `scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)`, `new_top = torch.maximum(top, scores.amax(1, keepdim=True))`, `weights = (scores -
+# new_top).exp()`, `shrink = (top - new_top).exp()`.
+# </details>
+# <details><summary>Hint 4: stripes</summary>
+#
+# `torch.arange(r, n, p)` are the tokens r, r + p, r + 2p, ...
+# </details>
+
+
+# %%
+def ring_attention(q: Tensor, k: Tensor, v: Tensor, positions: list[Tensor], comm) -> Tensor:
+    """softmax(q k^T / sqrt(d)) v over all ranks' tokens, those at later positions masked: this rank's rows (c, d).
+
+    q, k, v: this rank's tokens, (c, d). positions: for each rank where its tokens stand in the sequence, int64; block r
+    has len(positions[r]) >= 1 tokens. Keys and values go round the ring: 2 blocks in each of p - 1 steps.
+    """
+    # BEGIN SOLUTION
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+    # END SOLUTION
+
+
+def stripes(n: int, p: int) -> list[Tensor]:
+    """For each of p ranks the positions of its tokens, int64, so that all see about as many tokens in every step.
+
+    >>> stripes(4, 2)
+    [tensor([0, 2]), tensor([1, 3])]
+    """
+    # BEGIN SOLUTION
+    return [torch.arange(rank, n, p) for rank in range(p)]
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.ring_attention")
+
+# %% [markdown]
+# ## Experts
+#
+# A layer with $p$ times as many weights need not do $p$ times the work. Give each rank an **expert**, a layer of its own, and let a **gate** choose one for
+# each token: $g = \text{softmax}(Gx)$, expert $e = \arg\max g$, and the token's output is $g_e \cdot \text{expert}_e(x)$ (Fedus et al. 2021, "Switch
+# transformer"). The experts are on different ranks, so tokens travel: an **all-to-all** there, the experts' work, an all-to-all back.
+#
+# Gates have favourites. So that no expert drowns, it takes no more than `capacity` tokens from each rank, the earliest ones. The others are **dropped**: they
+# pass the layer unchanged, as if it were not there. How many is worth knowing, so it is reported.
+#
+# `all_to_all(x, comm, counts, out_counts)` is the library's: it sends the first `counts[0]` rows of `x` to rank 0, the next `counts[1]` to rank 1, and so on,
+# and returns what came, first the `out_counts[0]` rows from rank 0. Each rank's expert is
+
+# %%
+from hpcdl.collectives import all_to_all
+
+
+def expert(x: Tensor, w: Tensor) -> Tensor:
+    """What an expert with the weights w (d, d) makes of tokens x (n, d)."""
+    return torch.relu(x @ w)
+
+
+# %% [markdown]
+# {{exercise moe}}
+#
+# <details><summary>Hint 1: who goes where</summary>
+#
+# `odds = (x @ gate.T).softmax(1)`; `probability, chosen = odds.max(1)`. The tokens for expert `e` are `(chosen == e).nonzero()[:, 0]`, in their order; of those
+# the first `capacity`.
+# </details>
+# <details><summary>Hint 2: there</summary>
+#
+# Put the numbers of the kept tokens into one tensor, expert by expert: `kept`. `x[kept]` are the rows to send, `counts` how many to each. The experts do not
+# know how many will come: send each rank its number first, `all_to_all(torch.tensor(counts)[:, None], comm)` with one row for each rank.
+# </details>
+# <details><summary>Hint 3: and back</summary>
+#
+# The same with the counts exchanged. The answers come back in the order of `kept`, so `y[kept] = ...` puts each into its place; the other rows of `y` are
+# those of `x`.
+# </details>
+
+
+# %%
+def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor, int]:
+    """A layer of p experts, one on each rank: what comes of this rank's tokens, and how many of them were dropped.
+
+    x: this rank's tokens (n, d); n may differ, and be 0. gate: (p, d), the same on all ranks. w: (d, d), the weights of
+    this rank's expert. An expert takes the first `capacity` tokens of each rank; the others are their own output.
+    """
+    # BEGIN SOLUTION
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.moe")

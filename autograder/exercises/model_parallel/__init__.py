@@ -5,11 +5,18 @@ the simulated machine, which says who sent what to whom.
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.model_parallel import schedules, tensor_parallel, zero_bubble
+from autograder.exercises.model_parallel import moe, ring_attention, run_stage, schedules, tensor_parallel, zero_bubble
 
 lab = Lab(
     "model_parallel",
     number=10,
     title="The network itself is cut",
-    exercises=(tensor_parallel.exercise, schedules.exercise, zero_bubble.exercise),
+    exercises=(
+        tensor_parallel.exercise,
+        schedules.exercise,
+        zero_bubble.exercise,
+        run_stage.exercise,
+        ring_attention.exercise,
+        moe.exercise,
+    ),
 )

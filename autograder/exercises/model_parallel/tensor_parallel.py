@@ -167,6 +167,12 @@ def one_all_reduce_each_way(student, rng):
                         expected="one comm.all_reduce" if expected else "no message",
                         why="All the ranks of a column layer have x, and those of a row layer have dy: only sums travel.",
                     )
+                nbytes = 8 * N * sizes[2 if name == "RowLinear" else 1]
+                checks.that(
+                    all(event.nbytes == nbytes for event in mine),
+                    f"p = {dense.p}: the all-reduce of a {name} that is {PHASES[phase]} is of "
+                    f"{sum(event.nbytes for event in mine)} bytes, expected {nbytes}: no more than the sum has.",
+                )
 
 
 @exercise.check(points=3, needs=("column", "row"), seconds=SECONDS)
