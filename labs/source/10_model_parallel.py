@@ -137,6 +137,72 @@ class RowLinear:
 check("model_parallel.tensor_parallel")
 
 # %% [markdown]
+# ## One weird trick
+#
+# Data or model parallelism? The lectures' answer is from 2014. Most of a convolutional network's *work* is in its convolutions, most of its *weights* are in
+# its linear layers. Data parallelism sends the gradients of the weights, model parallelism the activations. So cut the convolutions by the batch and the
+# linear layers by the network: "one weird trick" (Krizhevsky 2014). With it he trained AlexNet on ImageNet:
+#
+# | GPUs | batch (convolutions, linear layers) | top-1 error | time | speed-up |
+# |---|---|---|---|---|
+# | 1 | (128, 128) | 42.33 % | 98.05 h | 1× |
+# | 2 | (256, 256) | 42.63 % | 50.24 h | 1.95× |
+# | 2 | (256, 128) | 42.27 % | 50.90 h | 1.93× |
+# | 4 | (512, 512) | 42.59 % | 26.20 h | 3.74× |
+# | 4 | (512, 128) | 42.44 % | 26.78 h | 3.66× |
+# | 8 | (1024, 1024) | 43.28 % | 15.68 h | 6.25× |
+# | 8 | (1024, 128) | 42.86 % | 15.91 h | 6.16× |
+#
+# Count it. A layer has `weights` weights and takes `inputs` numbers for each of the `batch` samples of the whole batch; a number has 4 bytes. Round a ring,
+# each rank sends $\frac{p-1}{p}n$ bytes to gather, or to sum and scatter, a tensor of $n$ bytes; an all-reduce is one of each (lab 08).
+#
+# - **data**: an all-reduce of the weights' gradients.
+# - **model**, by the layer's outputs: each rank has a part of the inputs, from the layer before, and needs those of the whole batch: a gather. Backward
+#   all ranks have a part of the sum that is the gradient of the inputs, and each needs its own part of that: a reduce-scatter.
+#
+# Guess first: which layers of AlexNet should be cut how, for 128 images in all? And for 16,384?
+
+# %% [markdown]
+# {{exercise one_weird_trick}}
+#
+# <details><summary>Hint 1: both are alike</summary>
+#
+# Each way sends $2\frac{p-1}{p}n$ bytes. For data, $n$ is the bytes of the weights; for model, of the inputs of the whole batch.
+# </details>
+# <details><summary>Hint 2: a choice for each layer</summary>
+#
+# The layers' costs add up, so the cheapest plan takes the cheaper one of each: `min(("data", "model"), key=lambda how: volume(..., how))`.
+# </details>
+
+
+# %%
+def volume(weights: int, inputs: int, batch: int, p: int, how: str) -> float:
+    """Bytes that each of p ranks sends in a step for a layer that is cut by "data" or by "model".
+
+    >>> volume(weights=100, inputs=1, batch=10, p=2, how="data")
+    400.0
+    """
+    # BEGIN SOLUTION
+    n = 4 * (weights if how == "data" else batch * inputs)
+    return 2 * (p - 1) / p * n
+    # END SOLUTION
+
+
+def one_weird_trick(layers: list[tuple[int, int]], batch: int, p: int) -> list[str]:
+    """For each layer (weights, inputs) "data" or "model", so that the ranks send least.
+
+    >>> one_weird_trick([(10, 100), (1000, 10)], batch=5, p=2)
+    ['data', 'model']
+    """
+    # BEGIN SOLUTION
+    return [min(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.one_weird_trick")
+
+# %% [markdown]
 # ## A pipeline
 #
 # Cut the network across its depth: stage 0 has the first layers, stage $p-1$ the last ones and the loss. If the whole batch goes through at once, one

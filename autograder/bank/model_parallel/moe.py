@@ -22,7 +22,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "dropped tokens are 0", fails="FULL", says="it passes through unchanged")
+@wrong(MOE, "dropped tokens are 0", fails=FULL, says="it passes through unchanged")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
@@ -48,7 +48,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "nothing is dropped", fails="FULL", says="Nothing is dropped")
+@wrong(MOE, "nothing is dropped", fails=FULL, says="Nothing is dropped")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:, 0] for e in range(comm.size)]
@@ -61,7 +61,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "the latest are kept", fails="FULL", says="here the latest are")
+@wrong(MOE, "the latest are kept", fails=FULL, says="here the latest are")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:, 0].flip(0)[:capacity] for e in range(comm.size)]
@@ -74,7 +74,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "drops and does not say so", fails="FULL", says="dropped on rank")
+@wrong(MOE, "drops and does not say so", fails=FULL, says="dropped on rank")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
@@ -87,7 +87,7 @@ def moe(x, gate, w, capacity, comm):
     return y, 0
 
 
-@wrong(MOE, "capacity for all experts together", fails="FULL", says="y on rank")
+@wrong(MOE, "capacity for all experts together", fails=FULL, says="y on rank")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     early = torch.arange(len(x)) < capacity
@@ -120,7 +120,7 @@ def moe(x, gate, w, capacity, comm):
     p, n = comm.size, len(x)
     coming = all_to_all(torch.full((p, 1), n), comm).flatten().tolist()
     arrived = all_to_all(x.repeat(p, 1), comm, [n] * p, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, [n] * p).view(p, n, -1)
+    answers = all_to_all(expert(arrived, w), comm, coming, [n] * p).view(p, n, x.shape[1])
     y, kept = x.clone(), 0
     for e in range(p):
         mine = (chosen == e).nonzero()[:capacity, 0]

@@ -57,7 +57,6 @@ def ring_attention(q, k, v, positions, comm):
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
     for step in range(p):
         source, requests = (rank - step) % p, []
         if step < p - 1:
@@ -76,7 +75,7 @@ def ring_attention(q, k, v, positions, comm):
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    total = torch.zeros_like(q[:, :1])
     for step in range(p):
         source, requests = (rank - step) % p, []
         if step < p - 1:
@@ -136,7 +135,7 @@ def ring_attention(q, k, v, positions, comm):
 
 @wrong(
     RING,
-    "masks by another block's positions",
+    "masks what comes before",
     fails=("causal", "any_order_of_tokens", "large_scores"),
     says="the output on rank",
 )
@@ -149,7 +148,7 @@ def ring_attention(q, k, v, positions, comm):
         if step < p - 1:
             arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
             requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[(rank + step) % p][: kv.shape[1]]
+        visible = positions[rank][:, None] <= positions[source]
         scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
         new_top = torch.maximum(top, scores.amax(1, keepdim=True))
         weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -266,7 +265,7 @@ def ring_attention(q, k, v, positions, comm):
         new_top = torch.maximum(top, scores.amax(1, keepdim=True))
         weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
         total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        kv = arriving
+        kv = arriving if step < p - 1 else kv
     return out / total
 
 

@@ -5,7 +5,15 @@ the simulated machine, which says who sent what to whom.
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.model_parallel import moe, ring_attention, run_stage, schedules, tensor_parallel, zero_bubble
+from autograder.exercises.model_parallel import (
+    moe,
+    one_weird_trick,
+    ring_attention,
+    run_stage,
+    schedules,
+    tensor_parallel,
+    zero_bubble,
+)
 
 lab = Lab(
     "model_parallel",
@@ -13,6 +21,7 @@ lab = Lab(
     title="The network itself is cut",
     exercises=(
         tensor_parallel.exercise,
+        one_weird_trick.exercise,
         schedules.exercise,
         zero_bubble.exercise,
         run_stage.exercise,

@@ -116,10 +116,8 @@ def no_more_than_the_tokens(student, rng):
             mistake = (
                 "Empty rows travel, too: send as many as there are, and say first how many." if sent >= padded else ""
             )
-            everything = 8 * D * len(layer.x[rank]) * len(others)
-            mistake = (
-                "All tokens go to every expert: send each one to its own." if sent >= right + everything else mistake
-            )
+            everything = 8 * D * sum(len(layer.x[rank]) + len(layer.x[other]) for other in others)
+            mistake = "All tokens go to every expert: send each one to its own." if sent >= everything else mistake
             if sent > right + 16 * len(others):
                 raise checks.CheckFailure(
                     f"{layer.setting}: rank {rank} sends {sent} bytes for {rows} rows of {8 * D} bytes.",
