@@ -169,7 +169,6 @@ def ring_attention(q, k, v, positions, comm):
         if step < p - 1:
             arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
             requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
         scores = q @ kv[0].T / math.sqrt(d)
         new_top = torch.maximum(top, scores.amax(1, keepdim=True))
         weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -256,7 +255,7 @@ def ring_attention(q, k, v, positions, comm):
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
     top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
     for step in range(p):
-        source, requests = (rank - step) % p, []
+        source = (rank - step) % p
         if step < p - 1:
             arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
             comm.sendrecv(kv, (rank + 1) % p, arriving, (rank - 1) % p)

@@ -155,7 +155,6 @@ def run_stage(stage, order, rows, comm):
 )
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
     stage.zero_grad()
     for op, k, _ in order:
         came, request = posted.get((op, k), (None, None))
@@ -184,7 +183,6 @@ def run_stage(stage, order, rows, comm):
 )
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
     stage.zero_grad()
     for op, k, _ in order:
         came, request = posted.get((op, k), (None, None))

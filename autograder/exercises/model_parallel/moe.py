@@ -31,7 +31,7 @@ class Layer:
         self, rank: int, weighted: bool = True, dropped: float = 1.0, last: bool = False, ignore: bool = False
     ):
         """Token by token: y, how many were dropped, how many go to each expert; variants are known mistakes."""
-        y, taken, lost = [None] * len(self.x[rank]), [0] * self.p, 0
+        y, taken, lost = torch.empty_like(self.x[rank]), [0] * self.p, 0
         order = range(len(y))
         for t in reversed(order) if last else order:
             odds = (self.gate @ self.x[rank][t]).softmax(0)
@@ -42,7 +42,7 @@ class Layer:
                 y[t] = out * odds[expert] if weighted else out
             else:
                 y[t], lost = dropped * self.x[rank][t], lost + 1
-        return torch.stack(y) if y else torch.empty(0, D).double(), lost, taken
+        return y, lost, taken
 
     def agrees(self, student):
         run = self.run(student)
@@ -66,7 +66,10 @@ class Layer:
             }
             mistakes = {s: v for s, v in mistakes.items() if len(y) and (v - y).abs().max() > 1e-9}
             name = f"{self.setting}: y on rank {rank}"
-            why = "Row t is token t's: the probability of its expert times the expert's answer, or x[t] if it was dropped."
+            why = (
+                "Row t is token t's: the probability of its expert times the expert's answer, or x[t] if it was "
+                "dropped."
+            )
             wrong = sorted(map(tuple, y.tolist())), type(got[0]) is torch.Tensor and sorted(map(tuple, got[0].tolist()))
             if wrong[1] and len(wrong[1]) == len(y) > 1 and not torch.equal(got[0], y):
                 same = torch.allclose(torch.tensor(wrong[0]), torch.tensor(wrong[1]), rtol=1e-9, atol=1e-12)

@@ -35,8 +35,9 @@ def play(orders: Orders, f: float, b: float, w: float = 0.0, message: float = 0.
     p, v = len(orders), 1 + max((chunk for order in orders for *_, chunk in order), default=0)
     split = any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
-    ends, at = {}, [0] * p
-    starts, clocks = [None] * p, [0.0] * p
+    ends: dict[tuple, float] = {}
+    starts: list[float | None] = [None] * p
+    at, clocks = [0] * p, [0.0] * p
     moved = True
     while moved:
         moved = False
@@ -118,12 +119,13 @@ def can_be_followed(orders: Orders, call: str) -> Played:
     if not played.stuck:
         return played
     p, v = len(orders), 1 + max(chunk for order in orders for *_, chunk in order)
-    i, (op, k, chunk) = min(played.stuck, key=lambda stuck: not _needs_own(played, *stuck, p, v))
+    i, (op, k, chunk) = min(played.stuck, key=lambda stuck: not _needs_own(played, stuck[0], stuck[1], p, v))
     part = chunk * p + i
     own = _needs_own(played, i, (op, k, chunk), p, v)
     needed = ("B" if op == "W" else "F", i, chunk) if own else (op, *divmod(part + (1 if op == "B" else -1), p)[::-1])
     raise checks.CheckFailure(
-        f"{call}: nobody can go on. Stage {i} stands before {(op, k, chunk)}, which needs {needed[0]} of microbatch {k} "
+        f"{call}: nobody can go on. Stage {i} stands before {(op, k, chunk)}, which needs {needed[0]} of microbatch "
+        f"{k} "
         + ("on the same stage first." if own else f"from stage {needed[1]}, chunk {needed[2]}; that stage waits, too."),
         got=f"stage {i}: " + " ".join(f"{op}{k}" + (f".{chunk}" if v > 1 else "") for op, k, chunk in orders[i][:12]),
         why="F needs the F of the part before, B the B of the part after and its own F, W its own B.",

@@ -43,7 +43,7 @@ class Sequence:
     def by_block(self, rank: int) -> torch.Tensor:
         """The mean over blocks of the softmax of each."""
         one = lambda keep: self.dense(rank, lambda r, s: self.sees(r, s) & (s == keep))  # noqa: E731
-        return sum(one(source) for source in range(self.p)) / self.p
+        return torch.stack([one(source) for source in range(self.p)]).mean(0)
 
     def agrees(self, student, setting: str, **machine) -> None:
         run = self.run(student, **machine)
@@ -113,7 +113,8 @@ def two_blocks_a_step(student, rng):
             peers = {(event.peer - rank) % p for event in mine}
             checks.that(
                 peers in ({1}, {p - 1}) and all(event.op != "all_reduce" for event in run.trace),
-                f"p = {p}: rank {rank} sends to ranks {sorted((rank + d) % p for d in peers)}; on a ring it sends to one "
+                f"p = {p}: rank {rank} sends to ranks {sorted((rank + d) % p for d in peers)}; on a ring it sends to "
+                "one "
                 "neighbour and receives from the other.",
             )
             sent = sum(event.nbytes for event in mine)
@@ -144,7 +145,8 @@ def few_blocks_at_a_time(student, rng):
     for rank, (_, peak) in enumerate(measured(student, rng, 0.0, 0.0).results):
         checks.that(
             type(peak) is int and peak <= MOST * block,
-            f"{RANKS} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one rank are "
+            f"{RANKS} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one rank "
+            "are "
             "here at a time, and those of the next on their way: let go of what you have handed on.",
             got=f"{peak / block:.1f} blocks of {block} bytes",
             expected=f"{MOST} at most, however many ranks there are",
@@ -159,7 +161,8 @@ def messages_are_hidden(student, rng):
     right = RANKS * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
     checks.that(
         run.seconds <= right + 0.5,
-        f"{RANKS} ranks, a step of work takes 1 s and a message 0.4 s: {run.seconds:g} s in all. Begin to send this block "
+        f"{RANKS} ranks, a step of work takes 1 s and a message 0.4 s: {run.seconds:g} s in all. Begin to send this "
+        "block "
         "and to receive the next one (isend, irecv), work, and then wait.",
         got=f"{run.seconds:g} s",
         expected=f"about {RANKS} s: messages and work at the same time",
@@ -179,7 +182,8 @@ def stripes_share_the_work(student, rng):
         everyone = torch.cat([positions.flatten() for positions in got])
         checks.that(
             len(everyone) <= n,
-            f"{call} deals out {len(everyone)} tokens, and there are {n}: each rank gets its own part, not a copy of all. "
+            f"{call} deals out {len(everyone)} tokens, and there are {n}: each rank gets its own part, not a copy of "
+            "all. "
             "(The bug of pytorch/examples #1271: tiles for shards.)",
         )
         checks.equal(everyone.sort().values, torch.arange(n), name=f"the tokens of {call}")
@@ -187,6 +191,7 @@ def stripes_share_the_work(student, rng):
             work = [int((got[r][:, None] >= got[(r - step) % p]).sum()) for r in range(p)]
             checks.that(
                 max(work) - min(work) <= max(len(positions) for positions in got) + 1 + 2 * (n % p > 0) * n,
-                f"{call}: in step {step} the ranks see {work} pairs of tokens; the slowest sets the pace. Give rank r the "
+                f"{call}: in step {step} the ranks see {work} pairs of tokens; the slowest sets the pace. Give rank r "
+                "the "
                 "tokens r, r + p, r + 2p, ...",
             )

@@ -1,5 +1,7 @@
 """A stage that follows its order. Oracle: the undivided network on the whole batch, an event simulation, the trace."""
 
+import itertools
+
 import torch
 
 from autograder import checks
@@ -26,7 +28,7 @@ class Training:
         ends = [WIDTHS[i % len(WIDTHS)] for i in range(p + 1)]
         self.weights = [
             [torch.randn(6, a, generator=rng).double() / 2, torch.randn(b, 6, generator=rng).double() / 2]
-            for a, b in zip(ends, ends[1:], strict=False)
+            for a, b in itertools.pairwise(ends)
         ]
         self.batches = [
             [[torch.randn(n, width, generator=rng).double() for n in rows] for width in (ends[0], ends[-1])]
@@ -68,7 +70,8 @@ def agrees(training: Training, run, setting: str) -> None:
         factors = {
             "This is the mean of the microbatches' means: one with more rows counts for more, rows[k] / sum(rows). "
             "(transformers #34191 trained so for years.)": [1 / m] * m,
-            "This is the sum of the microbatches' gradients: the loss is a mean over all rows, so the last stage begins "
+            "This is the sum of the microbatches' gradients: the loss is a mean over all rows, so the last stage "
+            "begins "
             "the backward pass of microbatch k with rows[k] / sum(rows).": [1.0] * m,
             "Only the last microbatch is in it: gradients are set to 0 once, before the first op. (The bug of "
             "NeMo-Automodel PR #3530.)": [0.0] * (m - 1) + right[-1:],
@@ -174,7 +177,8 @@ def no_more_messages_and_memory(student, rng):
     for rank, (*_, most) in enumerate(run.results):
         checks.that(
             most == held(orders[rank]),
-            f"1F1B, p = {p}, m = {m}: stage {rank} holds {most} microbatches at a time, its order {held(orders[rank])}.",
+            f"1F1B, p = {p}, m = {m}: stage {rank} holds {most} microbatches at a time, its order "
+            f"{held(orders[rank])}.",
         )
         sizes = [(WIDTHS[(rank + 1) % 4], rank + 1)] * (rank < p - 1) + [(WIDTHS[rank % 4], rank - 1)] * (rank > 0)
         expected = sorted((peer, 2 * numbers * width) for numbers, peer in sizes for _ in range(m))
@@ -183,6 +187,7 @@ def no_more_messages_and_memory(student, rng):
             raise checks.CheckFailure(
                 f"1F1B, p = {p}, m = {m}: stage {rank} sends {len(found)} messages, {sum(n for _, n in found)} bytes.",
                 got=f"(to, bytes): {sorted(set(found))}",
-                expected=f"{len(expected)} messages, {sum(n for _, n in expected)} bytes: the output of each microbatch to "
+                expected=f"{len(expected)} messages, {sum(n for _, n in expected)} bytes: the output of each "
+                "microbatch to "
                 "the stage after, the gradient of its input to the stage before",
             )

@@ -1,4 +1,4 @@
-"""Layers cut by their outputs and by their inputs. Oracle: the undivided layer in float64, the trace, the memory meter."""
+"""Layers cut by their outputs or inputs. Oracle: the undivided layer in float64, the trace, the memory meter."""
 
 import torch
 
@@ -150,7 +150,7 @@ TALKS = {  # when a layer may talk
 
 @exercise.check(points=4, needs=("column", "row"), seconds=SECONDS)
 def one_all_reduce_each_way(student, rng):
-    "A column layer and a row layer need one all-reduce forward (in the row layer) and one backward (in the column layer)."
+    "One all-reduce forward, in the row layer, and one backward, in the column layer; no other message."
     for name, allowed in TALKS.items():
         for sizes in SIZES:
             dense = Dense(*sizes, rng)
@@ -165,7 +165,8 @@ def one_all_reduce_each_way(student, rng):
                         f"{' and '.join(f'comm.{event.op}' for event in mine)}.",
                         got=f"{found} operations over the ranks",
                         expected="one comm.all_reduce" if expected else "no message",
-                        why="All the ranks of a column layer have x, and those of a row layer have dy: only sums travel.",
+                        why="All the ranks of a column layer have x, and those of a row layer have dy: only sums "
+                        "travel.",
                     )
                 nbytes = 8 * N * sizes[2 if name == "RowLinear" else 1]
                 checks.that(
@@ -188,7 +189,8 @@ def no_more_than_a_share(student, rng):
                 if type(kept) is not int or kept > 8 * mine:
                     view = "A slice is a view: it keeps the whole tensor in memory. Copy your part: .clone()."
                     raise checks.CheckFailure(
-                        f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have {8 * mine}.",
+                        f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have "
+                        f"{8 * mine}.",
                         got=f"{kept} bytes",
                         expected=f"{8 * mine} bytes (the whole layer: {everything})",
                         mistake=view,

@@ -1,4 +1,4 @@
-"""B and W apart, and what a bubble costs. Oracle: an event simulation, closed forms, and the bubbles that were printed."""
+"""B and W apart, and what a bubble costs. Oracle: an event simulation, closed forms, bubbles that were printed."""
 
 import torch
 
@@ -43,7 +43,8 @@ def no_more_memory(student, rng):
             most = held(order)
             checks.that(
                 most <= p,
-                f"{call}: stage {i} holds {most} microbatches at a time, expected {p} at most. What W needs is kept until "
+                f"{call}: stage {i} holds {most} microbatches at a time, expected {p} at most. What W needs is kept "
+                "until "
                 "W is done: let no more than i of them wait on stage i.",
                 got=f"{most} microbatches between F and W",
                 expected=f"p = {p}",
@@ -155,6 +156,7 @@ def who_waits_for_ever(student, rng):
             return
         raise
     checks.fail(
-        f"Stage 1 is to do B0 before F0, which nobody can, and bubble returns {show.show(got)}. When no stage can go on, "
+        f"Stage 1 is to do B0 before F0, which nobody can, and bubble returns {show.show(got)}. When no stage can go "
+        "on, "
         "raise ValueError with a sentence that says so."
     )

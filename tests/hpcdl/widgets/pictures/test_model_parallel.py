@@ -1,0 +1,94 @@
+"""The pictures of lab 10: schedules played by the cost model, and matrices cut over ranks."""
+
+import time
+
+import numpy as np
+import pytest
+
+from hpcdl.cost.published.pipelines import ZERO_BUBBLE
+from hpcdl.parallel import schedules
+from hpcdl.widgets.pictures import fill_the_bubble
+
+pytestmark = pytest.mark.labs
+
+PICTURES = {
+    "bubble": (
+        fill_the_bubble.explorable,
+        {
+            "schedule": tuple(fill_the_bubble.NAMES),
+            "p": (1, 3, 8),
+            "m": (1, 24),
+            "v": (1, 4),
+            "f": (0.5, 3.0),
+            "b": (0.5, 3.0),
+            "w": (0.0, 3.0),
+            "message": (0.0, 1.0),
+            "preset": ("", "14.6 B|64"),
+        },
+    ),
+}
+pictures = pytest.mark.parametrize("name", PICTURES)
+
+
+@pictures
+def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
+    make, values = PICTURES[name]
+    draws_its_corners(make, values, most=24)
+
+
+@pictures
+def test_every_control_changes_the_picture(name, answers_its_controls):
+    make, values = PICTURES[name]
+    changes = {"bubble": {"schedule": "interleaved"}}.get(name, {})
+    answers_its_controls(make, values, **changes)
+
+
+def caption(explorable, **changes):
+    explorable.picture.render({**explorable.state, **changes})
+    return explorable.picture.caption
+
+
+# Fill the bubble
+
+
+def test_the_sentence_has_the_closed_form_of_the_bubble():
+    said = caption(fill_the_bubble.explorable(), schedule="one_f_one_b", p=4, m=8, w=0.0)
+    assert "22 s, bubble 27.27%" in said
+    assert "At most 4 microbatches" in said
+
+
+@pytest.mark.parametrize("model", ZERO_BUBBLE)
+def test_published_times_give_the_published_bubble(model):
+    picture = fill_the_bubble.explorable()
+    for m, (_, printed, _) in ZERO_BUBBLE[model][3].items():
+        for name, figure in zip(fill_the_bubble.PRINTED, printed, strict=True):
+            if name != "interleaved":
+                said = caption(picture, schedule=name, preset=f"{model}|{m}")
+                assert f"bubble {figure:.2f}% (Qi et al. 2024 printed {figure:.2f}%)" in said
+
+
+def test_a_students_schedule_is_played_and_a_wrong_one_is_said_to_be():
+    mine = fill_the_bubble.explorable({"one_f_one_b": schedules.gpipe})
+    assert "At most 8 microbatches" in caption(mine, schedule="one_f_one_b")
+    wrong = fill_the_bubble.explorable({"one_f_one_b": lambda p, m: [[("B", 0, 0), ("F", 0, 0)]] * p})
+    assert "never comes" in caption(wrong, schedule="one_f_one_b")
+    short = fill_the_bubble.explorable({"one_f_one_b": lambda p, m: [[("F", 0, 0), ("B", 0, 0)]]})
+    assert "has 1 orders for 4 stages" in caption(short, schedule="one_f_one_b")
+
+
+def test_a_picture_waits_for_a_schedule_that_is_not_written():
+    def later(p, m):
+        raise NotImplementedError
+
+    assert "cannot be drawn" not in caption(fill_the_bubble.explorable({"gpipe": later}), schedule="gpipe")
+
+
+@pictures
+def test_a_move_of_a_slider_takes_80_ms_at_most(name):
+    make, _ = PICTURES[name]
+    explorable, took = make(), []
+    for n in range(12):
+        begin = time.process_time()
+        explorable.picture.render({**explorable.state, "p": 1 + n % 8})
+        took.append(time.process_time() - begin)
+    assert np.median(took) < 0.08
