@@ -1,19 +1,70 @@
 # %% [markdown]
 # # Lab 10 · The network itself is cut
 # ## Tensor, pipeline, sequence and expert parallelism
+#
+# In lab 07 every machine held the whole model. That ends where a model does not fit: the weights, gradients and activations of a large language model take
+# hundreds of machines' memory. Then the network itself is cut, and there are four places for the knife: through each layer's matrices, between layers,
+# through the sequence of tokens, and between experts of which a token needs but one. Each cut has its own messages and its own way to lose time. Today you
+# make all four, and run one of them on live engines.
+#
+# **You will be able to**
+# - cut a layer over ranks so that two layers need one all-reduce each way, and say which layers are worth it;
+# - write the schedules of GPipe, 1F1B, interleaved 1F1B and Zero Bubble, and predict their bubbles to four decimals;
+# - run any of them over real messages, without a deadlock, with the gradients of one machine;
+# - compute attention over a sequence that no machine holds, and send tokens to experts and back;
+# - train a transformer in a pipeline of two engines, and explain its timeline.
+#
+# **100 points, 7 exercises, about two hours.** You need lab 07's `comm` and matrix products; lab 08's ring helps. MPI came with the installation. No GPU.
+#
+# | here | means |
+# |---|---|
+# | $p$, $m$, $v$ | ranks or stages of a pipeline (GPipe's $K$); microbatches ($M$); chunks of layers on a stage |
+# | F, B, W | a forward pass, the gradient of the input, the gradient of the weights, of one microbatch; and their seconds. A batch is `batch` here, a weight matrix `weight` or `w` |
+# | $n$, $d$ | tokens or rows; the numbers of one token |
 
 # %%
 import math
 
+import matplotlib.pyplot as plt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, cross_entropy
 
 from autograder import check
 from hpcdl.comm import simulate
+from hpcdl.nn.networks import alexnet
 from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import fill_the_bubble
 
 torch.set_num_threads(1)
 style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# A network is cut into $p$ **stages**, one on each rank, and a batch into $m$ **microbatches** that pass through them one after another. Each lane is a stage,
+# each box a microbatch that it works on: forward (F), then backward (B). White is the **bubble**, time in which a stage has nothing to do. Below: how many
+# microbatches a stage holds in memory.
+#
+# Guess first: what happens to the bubble with twice as many microbatches? With twice as many stages? Then:
+# 1. Move $m$ and $p$. Was your guess right?
+# 2. Change **schedule** from GPipe to 1F1B. What changes, and what does not?
+# 3. Choose ZB-H1, then ZB-V, with F = B = W. Where has the white gone?
+# 4. Choose one of the published **times**: they were measured on 8 and 16 GPUs. The sentence has the bubble that the authors printed.
+
+# %%
+fill_the_bubble.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. The white at the ends stays as it is, whatever $m$ is; it is a smaller share of a longer time. With more stages there is more of it: filling the pipeline
+#    takes $p - 1$ forward passes and emptying it $p - 1$ backward ones.
+# 2. The time does not change, the memory does: GPipe holds all $m$ microbatches, 1F1B $p$ on the first stage and one on the last.
+# 3. W, the gradient of the weights, waits for nobody and nobody waits for it. It fills the gaps. ZB-V has two pieces of the network on each stage, there and
+#    back, and no bubble at all when F = B = W.
+# 4. They agree to the last digit for 1F1B, ZB-H1 and ZB-H2. A schedule is a model that works.
+# </details>
 
 # %% [markdown]
 # ## Cut a matrix
@@ -136,6 +187,35 @@ class RowLinear:
 # %%
 check("model_parallel.tensor_parallel")
 
+
+# %%
+def two_layers(comm):
+    """A column layer, ReLU, a row layer: how far the output is from the undivided one, and what each rank holds."""
+    g = torch.Generator().manual_seed(0)
+    w1, b1, w2, b2 = (torch.randn(*s, generator=g) for s in ((12, 5), (12,), (4, 12), (4,)))
+    x = torch.randn(3, 5, generator=g)
+    first, second = ColumnLinear(w1, b1, comm), RowLinear(w2, b2, comm)
+    y = second.forward(torch.relu(first.forward(x)))
+    off = (y - (torch.relu(x @ w1.T + b1) @ w2.T + b2)).abs().max().item()
+    return (
+        f"off by {off:.1e}; holds {first.weight.numel() + second.weight.numel()} of {w1.numel() + w2.numel()} weights"
+    )
+
+
+def filters(comm):
+    """A convolution of which each rank has some filters: the shape of its part of the output."""
+    g = torch.Generator().manual_seed(0)
+    w, image = torch.randn(6, 3, 3, 3, generator=g), torch.randn(1, 3, 8, 8, generator=g)
+    return tuple(conv2d(image, share(w, 0, comm)).shape)
+
+
+with when_solved():
+    run = simulate(two_layers, p=3)
+    print(*run.results, sep="\n")
+    print("messages of rank 0:", [event.op for event in run.trace if event.rank == 0])
+    print("maps on each rank of a convolution with 6 filters:", simulate(filters, p=4).results)
+
+
 # %% [markdown]
 # ## One weird trick
 #
@@ -201,6 +281,30 @@ def one_weird_trick(layers: list[tuple[int, int]], batch: int, p: int) -> list[s
 
 # %%
 check("model_parallel.one_weird_trick")
+
+# %%
+with when_solved():
+    layers = [(layer.weights, layer.inputs) for layer in alexnet()]
+    print(f"{'AlexNet, 8 ranks':18}{'weights':>12}{'inputs':>9}   plan for 128, 2,048 and 16,384 images")
+    plans = [one_weird_trick(layers, batch, 8) for batch in (128, 2048, 16384)]
+    for layer, *plan in zip(alexnet(), *plans, strict=True):
+        print(f"{layer.name:18}{layer.weights:12,}{layer.inputs:9,}   " + "".join(f"{how:8}" for how in plan))
+    print(f"\n{'images':>8}{'all data':>12}{'all model':>12}{'the trick':>12}   MB sent by each rank")
+    for batch in (128, 1024, 16384):
+        trick = one_weird_trick(layers, batch, 8)
+        sums = [sum(volume(*layer, batch, 8, how) for layer in layers) for how in ("data", "model")]
+        sums.append(sum(volume(*layer, batch, 8, how) for layer, how in zip(layers, trick, strict=True)))
+        print(f"{batch:8,}" + "".join(f"{nbytes / 1e6:12,.0f}" for nbytes in sums))
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# For 128 images the trick sends a small part of what either way alone would: convolutions share few weights among many positions, linear layers have a weight
+# for each pair of numbers. It is a matter of the batch: a linear layer $n \times k$ is cheaper by the network as long as the batch has fewer than $k$ images.
+# With 16,384 images data parallelism wins everywhere, which is one reason why nobody speaks of the trick any more. That the linear layers had a batch of
+# their own in Krizhevsky's table is the same thought: the fewer images at a time, the less they send.
+# </details>
+
 
 # %% [markdown]
 # ## A pipeline
@@ -313,6 +417,12 @@ def interleaved(p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
 check("model_parallel.schedules")
 
 # %% [markdown]
+# Here are *your* schedules, played.
+
+# %%
+fill_the_bubble.explorable({"gpipe": gpipe, "one_f_one_b": one_f_one_b, "interleaved": interleaved})
+
+# %% [markdown]
 # ## B and W apart
 #
 # A backward pass does two things. **B** computes the gradient of the stage's *input*, and the stage before waits for it. **W** computes the gradient of
@@ -422,6 +532,32 @@ def bubble(orders: list[list[tuple[str, int, int]]], f: float, b: float, w: floa
 check("model_parallel.zero_bubble")
 
 # %% [markdown]
+# Times of F, B, W and of a message, measured on 8 and 16 GPUs by Qi et al.; the bubble that your simulation makes of them, and the one that they printed.
+
+# %%
+published = [  # p, m, ms of F, B, W and a message, bubble of 1F1B and of ZB-H1 (tables 9 and 5)
+    (8, 24, (18.522, 18.086, 9.337, 0.601), 0.2431, 0.1585),
+    (8, 64, (18.546, 18.097, 9.321, 0.762), 0.1240, 0.0674),
+    (16, 48, (11.347, 11.248, 8.132, 0.377), 0.2552, 0.1397),
+    (16, 128, (11.325, 11.308, 8.109, 0.378), 0.1251, 0.0576),
+]
+with when_solved():
+    print("stages  microbatches    1F1B  printed   ZB-H1  printed")
+    for p, m, times, *printed in published:
+        ours = bubble(one_f_one_b(p, m), *times), bubble(zb_h1(p, m), *times)
+        print(f"{p:6}  {m:12}  {ours[0]:6.4f}   {printed[0]:6.4f}  {ours[1]:6.4f}   {printed[1]:6.4f}")
+
+# %%
+fill_the_bubble.explorable({"one_f_one_b": one_f_one_b, "zb_h1": zb_h1})
+
+# %% [markdown]
+# <details><summary>A question to read by</summary>
+#
+# DeepSeek-V3's report prints the bubble of this schedule as $(p-1)(F + B - 2W)$. Is that another schedule? No: their $B$ is the *whole* backward pass, what is
+# $B + W$ here. Ask of every table of schedules which B it means.
+# </details>
+
+# %% [markdown]
 # ## Run it
 #
 # Now the messages are real. A `stage` holds some layers of a network; it knows its microbatches and does, when asked:
@@ -512,6 +648,183 @@ def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -
 check("model_parallel.run_stage")
 
 # %% [markdown]
+# ## Live: a transformer in a pipeline
+#
+# Two engines, MPI processes beside this kernel. On each is half of a small transformer: the embedding and a block on stage 0, a block and the output layer on
+# stage 1. It learns the prose of this course, character by character. The stages are run by *your* `run_stage`.
+
+# %%
+from hpcdl.cluster import Cluster, ClusterError
+from hpcdl.cost.pipeline import play
+from hpcdl.data.text import Characters, corpus, windows
+from hpcdl.nn.stage import Stage
+
+LENGTH, WIDTH, ROWS, M = 64, 64, 4, 8  # characters of a piece, numbers of each, pieces in a microbatch, microbatches
+
+
+class Block(nn.Module):
+    """A transformer block: attention with four heads, then two layers; each is added to what came in."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, n, _ = x.shape
+        q, k, v = self.qkv(self.before(x)).view(rows, n, 3, 4, WIDTH // 4).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-1, -2) / math.sqrt(WIDTH // 4)).masked_fill(
+            torch.ones(n, n).triu(1).bool(), -math.inf
+        )
+        x = x + self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, n, WIDTH))
+        return x + self.down(torch.relu(self.up(self.between(x))))
+
+
+class Embedding(nn.Module):
+    """Characters and their places as vectors."""
+
+    def __init__(self, kinds: int):
+        super().__init__()
+        self.kind, self.place = nn.Embedding(kinds, WIDTH), nn.Embedding(LENGTH, WIDTH)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.kind(tokens) + self.place(torch.arange(tokens.shape[1]))
+
+
+def part(stage: int, kinds: int) -> nn.Module:
+    """The layers of stage 0 or 1; the seed makes their first weights."""
+    torch.manual_seed(stage)
+    return nn.Sequential(Embedding(kinds), Block()) if stage == 0 else nn.Sequential(Block(), nn.Linear(WIDTH, kinds))
+
+
+def character_loss(y: Tensor, target: Tensor) -> Tensor:
+    return cross_entropy(y.flatten(0, 1), target.flatten())
+
+
+def train_in_a_pipeline(comm, orders, steps: int):
+    """Train this rank's stage: the losses (of the last stage), the ops of the fastest step with their times, the weights."""
+    torch.set_num_threads(1)
+    characters = Characters(corpus())
+    text, generator = characters.encode(corpus()), torch.Generator().manual_seed(0)
+    module, last = part(comm.rank, len(characters)), comm.rank == comm.size - 1
+    optimizer = torch.optim.Adam(module.parameters(), lr=3e-3)
+    losses, best = [], None
+    for _ in range(steps):
+        x, y = (piece.split(ROWS) for piece in windows(text, LENGTH, M * ROWS, generator))  # the same on both stages
+        stage = Stage(
+            module,
+            [ROWS] * M,
+            inputs=x if comm.rank == 0 else None,
+            targets=y if last else None,
+            loss=character_loss if last else None,
+            takes=(LENGTH, WIDTH),
+            gives=(LENGTH, WIDTH),
+        )
+        comm.barrier()
+        losses.append(run_stage(stage, orders[comm.rank], [ROWS] * M, comm))
+        optimizer.step()
+        took = torch.tensor([stage.events[-1][3] - stage.events[0][2]])
+        comm.all_reduce(took)
+        if best is None or took < best[0]:
+            best = took, stage.events
+    return losses, best[1], [param.detach() for param in module.parameters()]
+
+
+cluster = Cluster(n=2).start()
+
+# %% [markdown]
+# First the timelines: eight microbatches with each schedule, a few steps, and the fastest of them. Upper half of each lane: what the stages really did, by their
+# own clocks. Lower half: what the simulation foretells for the F, B and W that were measured. Guess first: which schedule is the fastest, and what limits it
+# with two stages?
+
+
+# %%
+def measure_and_predict(schedule, axes, end: float | None = None):
+    """Run a schedule, draw it over its prediction; seconds of both."""
+    orders = schedule(2, M)
+    runs = cluster.run(train_in_a_pipeline, orders, 8, timeout=60)
+    zero = min(events[0][2] for _, events, _ in runs)
+    measured = [(i, op, k, 0, a - zero, b - zero) for i, (_, events, _) in enumerate(runs) for op, k, a, b in events]
+    seconds = [[middle(measured, stage, op) for stage in range(2)] for op in "FBW"]
+    timeline = play(orders, *seconds, message=50e-6)
+    took = max(event[5] for event in measured)
+    fill_the_bubble.draw_beside(axes, measured, timeline.events(), schedule.__name__, max(took, timeline.makespan))
+    return took, timeline.makespan
+
+
+def middle(events, stage: int, op: str) -> float:
+    """The median seconds of an op on a stage."""
+    return torch.tensor([b - a for i, name, _, _, a, b in events if (i, name) == (stage, op)]).median().item()
+
+
+with when_solved():
+    simulate(lambda comm: train_in_a_pipeline(comm, zb_h1(2, M), 1)[0], 2)  # a mistake is easier to read here
+    figure, rows = plt.subplots(3, figsize=(9.6, 6.6), layout="constrained", sharex=True)
+    for schedule, axes in zip((gpipe, one_f_one_b, zb_h1), rows, strict=True):
+        took, foretold = measure_and_predict(schedule, axes)
+        print(f"{schedule.__name__:12} measured {1e3 * took:6.1f} ms   predicted {1e3 * foretold:6.1f} ms")
+    rows[-1].set(xlabel="seconds")
+    rows[-1].autoscale(axis="x")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - The stages do what their orders say, and mostly when the simulation says. With two stages and eight microbatches 1F1B and GPipe lose a ninth of the time,
+#   ZB-H1 less. A pipeline of two stages is short; the picture above shows what happens with eight.
+# - What the simulation leaves out: a message costs some work on both sides, and a core that does other things makes one op late and, through its messages, the
+#   neighbour's, too. On a machine with fewer than two free cores the stages take turns, and the measured bars are longer than the predicted ones.
+# </details>
+#
+# Now let it learn, with ZB-H1: 120 steps of 32 pieces. Both stages together have about 115,000 weights; neither has them all.
+
+# %%
+losses, halves = [], []
+with when_solved():
+    simulate(lambda comm: train_in_a_pipeline(comm, zb_h1(2, M), 1)[0], 2)
+    runs = cluster.run(train_in_a_pipeline, zb_h1(2, M), 120, timeout=120)
+    losses, halves = runs[-1][0], [weights for *_, weights in runs]
+    figure, axes = plt.subplots(figsize=(9.6, 3.2), layout="constrained")
+    axes.plot(losses)
+    axes.axhline(math.log(81), color=style.GREY, linestyle=":")
+    axes.set(xlabel="step", ylabel="loss", title="Two blocks learn 63,172 characters (dotted: guessing among 81)")
+    plt.show()
+    print(f"loss {losses[0]:.2f} at first, {sum(losses[-5:]) / 5:.2f} at the end")
+
+# %% [markdown]
+# What does it say? Both halves back in one place, one character after another:
+
+# %%
+if halves:
+    characters, said = Characters(corpus()), "The "
+    model = nn.Sequential(part(0, len(characters)), part(1, len(characters)))
+    for param, value in zip(model.parameters(), halves[0] + halves[1], strict=True):
+        param.data.copy_(value)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for _ in range(160):
+            odds = (model(characters.encode(said)[None, -LENGTH:])[0, -1] / 0.7).softmax(0)
+            said += characters.alphabet[int(odds.multinomial(1))]
+    print(said)
+
+# %% [markdown]
+# **When an order is wrong.** Stage 1 forgets the last backward pass; stage 0 waits for its gradient. One sentence, and the engines are there again:
+
+# %%
+with when_solved():
+    broken = one_f_one_b(2, M)
+    broken[1].remove(("B", M - 1, 0))
+    try:
+        cluster.run(train_in_a_pipeline, broken, 1, timeout=3)
+    except ClusterError as error:
+        print(str(error).splitlines()[0])
+print(cluster.run(lambda comm: f"stage {comm.rank} is there"))
+
+# %%
+cluster.stop()  # the engines have done their work: give back their memory
+
+# %% [markdown]
 # ## Cut the sequence
 #
 # Attention compares every token with every other: $n^2$ scores for $n$ tokens. For a million tokens neither they nor the keys and values fit one machine.
@@ -599,6 +912,22 @@ def stripes(n: int, p: int) -> list[Tensor]:
 # %%
 check("model_parallel.ring_attention")
 
+
+# %%
+def seen(positions, step: int) -> list[int]:
+    """Pairs of tokens that each rank works on in a step of the ring."""
+    p = len(positions)
+    return [int((positions[r][:, None] >= positions[(r - step) % p]).sum()) for r in range(p)]
+
+
+with when_solved():
+    pieces, dealt = list(torch.arange(32).tensor_split(4)), stripes(32, 4)
+    print("step   pieces of the sequence    stripes       (pairs of tokens on ranks 0, 1, 2, 3)")
+    for step in range(4):
+        print(f"{step:4}   {seen(pieces, step)!s:26}{seen(dealt, step)}")
+    slowest = [sum(max(seen(positions, step)) for step in range(4)) for positions in (pieces, dealt)]
+    print(f"\nThe slowest rank of each step, added up: {slowest[0]} against {slowest[1]} pairs.")
+
 # %% [markdown]
 # ## Experts
 #
@@ -663,3 +992,42 @@ def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor
 
 # %%
 check("model_parallel.moe")
+
+
+# %%
+def dropped_share(comm, capacity: int, favourite: float) -> float:
+    """The share of 64 tokens that find their expert full; `favourite` is how much the gate prefers expert 0."""
+    g = torch.Generator().manual_seed(comm.rank)
+    x, gate = torch.randn(64, 8, generator=g), torch.randn(comm.size, 8, generator=torch.Generator().manual_seed(9))
+    x[:, 0], gate[:, 0] = 1.0, torch.tensor([favourite] + [0.0] * (comm.size - 1))
+    return moe(x, gate, torch.eye(8), capacity, comm)[1] / 64
+
+
+with when_solved():
+    print("capacity per expert and rank      8     16     24     32     64    (64 tokens on each of 4 ranks)")
+    for favourite in (0.0, 2.0, 4.0):
+        shares = [simulate(dropped_share, 4, capacity, favourite).results for capacity in (8, 16, 24, 32, 64)]
+        print(
+            f"gate prefers expert 0 by {favourite:.0f}   "
+            + "".join(f"{sum(row) / 4:7.0%}" for row in shares)
+            + "  dropped"
+        )
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Even a fair gate is never quite even: with room for exactly its share, 16 of 64, an expert turns tokens away while others have room. A gate with a favourite
+# drops most of them, and one expert does nearly all of the work. That is why mixtures of experts are trained with a loss that rewards balance.
+# </details>
+
+# %% [markdown]
+# ## Further reading
+#
+# - A. Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks".
+# - M. Shoeybi et al. 2019, "Megatron-LM: Training multi-billion parameter language models using model parallelism": column and row layers; V. Korthikanti et
+#   al. 2022, "Reducing activation recomputation in large transformer models": the same with the sequence cut between them.
+# - Y. Huang et al. 2019, "GPipe: Efficient training of giant neural networks using pipeline parallelism"; D. Narayanan et al. 2021, "Efficient large-scale
+#   language model training on GPU clusters using Megatron-LM": 1F1B and interleaved 1F1B.
+# - P. Qi et al. 2024, "Zero bubble pipeline parallelism": B and W apart.
+# - H. Liu et al. 2023, "Ring attention with blockwise transformers for near-infinite context"; W. Brandon et al. 2023, "Striped attention".
+# - W. Fedus et al. 2021, "Switch transformers: Scaling to trillion parameter models with simple and efficient sparsity".

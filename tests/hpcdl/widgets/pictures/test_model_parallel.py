@@ -1,8 +1,5 @@
 """The pictures of lab 10: schedules played by the cost model, and matrices cut over ranks."""
 
-import time
-
-import numpy as np
 import pytest
 
 from hpcdl.cost.published.pipelines import ZERO_BUBBLE
@@ -81,14 +78,3 @@ def test_a_picture_waits_for_a_schedule_that_is_not_written():
         raise NotImplementedError
 
     assert "cannot be drawn" not in caption(fill_the_bubble.explorable({"gpipe": later}), schedule="gpipe")
-
-
-@pictures
-def test_a_move_of_a_slider_takes_80_ms_at_most(name):
-    make, _ = PICTURES[name]
-    explorable, took = make(), []
-    for n in range(12):
-        begin = time.process_time()
-        explorable.picture.render({**explorable.state, "p": 1 + n % 8})
-        took.append(time.process_time() - begin)
-    assert np.median(took) < 0.08
