@@ -78,7 +78,7 @@ class Stage:
             y = self.loss(y, self.targets[k])
         self._ends[k] = (x if self.inputs is None else None), y
         self._done("F", k, start)
-        return y.detach() if self.loss is None else float(y)
+        return y.detach() if self.loss is None else y.item()
 
     def backward(self, k: int, dy: Tensor | float) -> Tensor | None:
         """B: the gradient of microbatch k's input from that of its output, a float for the loss; None on stage 0."""

@@ -743,7 +743,7 @@ cluster = Cluster(n=2).start()
 def measure_and_predict(schedule, axes, end: float | None = None):
     """Run a schedule, draw it over its prediction; seconds of both."""
     orders = schedule(2, M)
-    runs = cluster.run(train_in_a_pipeline, orders, 8, timeout=60)
+    runs = cluster.run(train_in_a_pipeline, orders, 12, timeout=60)
     zero = min(events[0][2] for _, events, _ in runs)
     measured = [(i, op, k, 0, a - zero, b - zero) for i, (_, events, _) in enumerate(runs) for op, k, a, b in events]
     seconds = [[middle(measured, stage, op) for stage in range(2)] for op in "FBW"]
@@ -818,7 +818,7 @@ with when_solved():
     try:
         cluster.run(train_in_a_pipeline, broken, 1, timeout=3)
     except ClusterError as error:
-        print(str(error).splitlines()[0])
+        print(error)
 print(cluster.run(lambda comm: f"stage {comm.rank} is there"))
 
 # %%
