@@ -34,7 +34,7 @@ from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet
 from hpcdl.widgets import style, when_solved
-from hpcdl.widgets.pictures import fill_the_bubble
+from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble
 
 torch.set_num_threads(1)
 style.use()
@@ -88,6 +88,24 @@ fill_the_bubble.explorable()
 #
 # Filters of a convolution are cut in the same way: $w$ of shape $(K, C, R, S)$ along its first dimension gives each rank $K/p$ filters, and its part of the
 # output's channels. In the lectures that is model parallelism by filter.
+
+# %% [markdown]
+# The picture shows who holds which part, and what each rank sends. Before you move anything: which of the first two cuts sends something forward, and which
+# backward? What do two layers together send?
+
+# %%
+cut_the_matrix.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - By outputs nothing is sent forward, by inputs nothing backward. One after the other they send one all-reduce each way, and $h$, the widest of all
+#   activations, is never whole anywhere.
+# - The weights shrink with p, $x$ and $y$ do not: each rank keeps them whole. Cutting *the tokens* outside the two layers mends that. An all-reduce is a
+#   reduce-scatter and an all-gather; put one of them behind the layers and the other before the next ones, and between them each rank has only its tokens. It
+#   sends as much forward, and backward gathers $x$ once more (Korthikanti et al. 2022).
+# - Many tokens and narrow layers: messages are as large as the weights. That is why tensor parallelism stays within a machine.
+# </details>
 
 # %% [markdown]
 # {{exercise tensor_parallel}}

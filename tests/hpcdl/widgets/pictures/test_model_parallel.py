@@ -1,10 +1,13 @@
 """The pictures of lab 10: schedules played by the cost model, and matrices cut over ranks."""
 
 import pytest
+import torch
 
+from hpcdl.collectives import ring_all_reduce
+from hpcdl.comm import simulate
 from hpcdl.cost.published.pipelines import ZERO_BUBBLE
 from hpcdl.parallel import schedules
-from hpcdl.widgets.pictures import fill_the_bubble
+from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble
 
 pytestmark = pytest.mark.labs
 
@@ -22,6 +25,10 @@ PICTURES = {
             "message": (0.0, 1.0),
             "preset": ("", "14.6 B|64"),
         },
+    ),
+    "matrix": (
+        cut_the_matrix.explorable,
+        {"how": tuple(cut_the_matrix.NAMES), "p": (1, 3, 8), "n": (128, 8192), "d": (256, 12288)},
     ),
 }
 pictures = pytest.mark.parametrize("name", PICTURES)
@@ -78,3 +85,29 @@ def test_a_picture_waits_for_a_schedule_that_is_not_written():
         raise NotImplementedError
 
     assert "cannot be drawn" not in caption(fill_the_bubble.explorable({"gpipe": later}), schedule="gpipe")
+
+
+# Cut the matrix
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+def test_what_a_rank_sends_for_two_layers_is_an_all_reduce_each_way(p):
+    found = cut_the_matrix.volumes("both", p, 64, 32)
+    all_reduce = simulate(lambda comm: ring_all_reduce(torch.zeros(64, 32), comm), p).bytes_sent[0]
+    assert found["sent forward"] == found["sent backward"] == all_reduce
+    assert found["weights"] == 4 * 8 * 32 * 32 / p
+
+
+def test_cutting_the_tokens_sends_as_much_forward_and_keeps_less():
+    plain, cut = (cut_the_matrix.volumes(how, 4, 64, 32) for how in ("both", "sequence"))
+    assert cut["sent forward"] == plain["sent forward"]
+    assert cut["activations"] == 4 * (64 * 32 * 6) / 4
+    assert cut["activations"] < plain["activations"]
+    assert cut["sent backward"] == 1.5 * plain["sent backward"]
+
+
+def test_each_cut_says_what_it_sends():
+    picture = cut_the_matrix.explorable()
+    assert "sends 0 bytes forward and" in caption(picture, how="column")
+    assert "and 0 bytes backward" in caption(picture, how="row")
+    assert "100% of" not in caption(picture, how="sequence")
