@@ -74,7 +74,7 @@ def stages(run_stage, weights: list, batches: list, order: list, rows: list, sec
     A batch is its microbatches on the first stage (None elsewhere) and their targets on the last one. What was
     returned, the gradients, the ops that were done, and the most microbatches held at a time.
     """
-    layers = [nn.Linear(*weight.T.shape, bias=False, dtype=weight.dtype) for weight in weights]
+    layers = [nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype) for weight in weights]
     for linear, weight in zip(layers, weights, strict=True):
         linear.weight.data.copy_(weight)
     module = nn.Sequential(*[part for linear in layers for part in (linear, nn.Tanh())])

@@ -53,8 +53,8 @@ class Training:
         for w in [w for stage in weights for w in stage]:
             y = torch.tanh(y @ w.T)
         loss = squared_error(y, self.batches[batch][1][k])
-        loss.backward()
-        return loss.item(), [[w.grad for w in stage] for stage in weights]
+        flat = iter(torch.autograd.grad(loss, [w for stage in weights for w in stage]))
+        return loss.item(), [[next(flat) for _ in stage] for stage in weights]
 
 
 def agrees(training: Training, run, setting: str) -> None:

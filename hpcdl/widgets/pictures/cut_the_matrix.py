@@ -7,7 +7,6 @@ recomputation in large transformer models" (the sequence cut between them).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
@@ -91,8 +90,8 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
         return f"One rank holds {units.nbytes(mine['weights'])} of weights and sends nothing."
     shares = {kind: mine[kind] / alone[kind] for kind in ("weights", "activations")}
     return (
-        f"Each rank holds {shares['weights']:.0%} of the weights and {shares['activations']:.0%} of the activations; it "
-        f"sends {units.nbytes(mine['sent forward'])} forward and {units.nbytes(mine['sent backward'])} backward."
+        f"Each rank holds {shares['weights']:.0%} of the weights and {shares['activations']:.0%} of the activations; "
+        f"it sends {units.nbytes(mine['sent forward'])} forward and {units.nbytes(mine['sent backward'])} backward."
     )
 
 
@@ -132,7 +131,7 @@ def _box(axes: Axes, left: float, wide: float, high: float, cut: str, rank: int,
         x0, x1 = left + wide * rank / p, left + wide * (rank + 0.94) / p
     elif cut == "rows":
         y0, y1 = high / 2 - high * rank / p, high / 2 - high * (rank + 0.94) / p
-    corners = np.array([[(x0, y0), (x1, y0), (x1, y1), (x0, y1)]])
+    corners = [[(x0, y0), (x1, y0), (x1, y1), (x0, y1)]]
     axes.add_collection(PolyCollection(corners, facecolors=colour, linewidths=0))
 
 

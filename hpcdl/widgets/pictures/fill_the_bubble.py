@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -108,7 +109,8 @@ def draw_ops(axes: Axes, events: Iterable[Event], p: int, end: float, top: float
         colour = COLORS[op] if chunk % 2 == 0 else palette.tint(COLORS[op], 0.62)
         boxes.setdefault(colour, []).append(((start, above), (right, above), (right, below), (start, below)))
     for colour, corners in boxes.items():
-        axes.add_collection(PolyCollection(np.array(corners), facecolors=colour, linewidths=0))
+        polygons: Any = np.array(corners)  # drawn faster than lists are, though the stubs want those
+        axes.add_collection(PolyCollection(polygons, facecolors=colour, linewidths=0))
     if len(events) <= LABELLED:
         for stage, _, k, _, start, stop in events:
             middle = stage + (top + bottom) / 2
