@@ -72,13 +72,14 @@ fill_the_bubble.explorable()
 # A layer $y = xW^T + b$ has a weight matrix with a row for each output and a column for each input. Cut it over $p$ ranks and none of them has to hold all
 # of it. There are two ways, and each of them has something that travels for free.
 #
-#     by its outputs (ColumnLinear: Megatron cuts the columns of W^T)     by its inputs (RowLinear)
+#     by its outputs: ColumnLinear                by its inputs: RowLinear
+#     (Megatron cuts the columns of W^T)
 #
-#           x, the same on all ranks                                      x_0     x_1     x_2      each rank has its part of x
-#        ┌────────┬────────┐                                              │       │       │
-#       W_0      W_1      W_2      rows of W                             W_0     W_1     W_2       columns of W
-#        │        │        │                                              └── all-reduce ──┘       y = Σ x_r W_rᵀ + b
-#       y_0      y_1      y_2      each rank has its part of y                    y, the same on all ranks
+#         x, the same on all ranks                x_0    x_1    x_2    a part of x each
+#       ┌───────┬───────┐                          │      │      │
+#      W_0     W_1     W_2    rows of W           W_0    W_1    W_2   columns of W
+#       │       │       │                          └─ all-reduce ─┘
+#      y_0     y_1     y_2    a part of y each     y = Σ x_r W_rᵀ + b, on all ranks
 #
 # The parts that come out of the one are what the other takes. So two layers, first by outputs, then by inputs, with a function of single elements such as
 # ReLU between them, need one all-reduce for both. Backward it is the other way round: a row layer's $dx_r = dy\,W_r$ is its rank's part and needs no message,
@@ -594,7 +595,8 @@ fill_the_bubble.explorable({"one_f_one_b": one_f_one_b, "zb_h1": zb_h1})
 #
 # **Deadlock.** A `send` waits for its `recv`. In 1F1B stage 0 would send F1 while stage 1 would send B0 back, each waiting for the other to receive. So begin
 # messages with `isend` and go on, and post every receive before the first op: then a message can travel as soon as it is made, while both stages compute.
-# That part is given:
+# (PyTorch's own pipelines hung over gloo until 2025: of several messages that were begun together it waited for one and forgot the others, pytorch #132644.)
+# Posting is given:
 
 
 # %%
@@ -856,6 +858,9 @@ cluster.stop()  # the engines have done their work: give back their memory
 # $$ s \leftarrow s\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}, \qquad o \leftarrow o\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}\,v, $$
 #
 # and at the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018).
+#
+# What is wrong here looks like attention all the same. In 2025 the gradient of attention over a cut sequence was found to be off by more than its own size in
+# Megatron-LM (#1464): nothing but a comparison with one machine shows it, which is what the check does.
 #
 # **Causal** attention: a token sees itself and what is before it *in the sequence*. Where the tokens of a block stand is known to all ranks:
 # `positions[r]` has the places of rank r's tokens. A score with `positions[rank][i] < positions[source][j]` counts as $-\infty$.
