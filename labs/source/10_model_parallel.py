@@ -797,13 +797,13 @@ with when_solved():
 #   neighbour's, too. On a machine with fewer than two free cores the stages take turns, and the measured bars are longer than the predicted ones.
 # </details>
 #
-# Now let it learn, with ZB-H1: 120 steps of 32 pieces. Both stages together have about 115,000 weights; neither has them all.
+# Now let it learn, with ZB-H1: 100 steps of 32 pieces. Both stages together have about 115,000 weights; neither has them all.
 
 # %%
 losses, halves = [], []
 with when_solved():
     simulate(lambda comm: train_in_a_pipeline(comm, zb_h1(2, M), 1)[0], 2)
-    runs = cluster.run(train_in_a_pipeline, zb_h1(2, M), 120, timeout=120)
+    runs = cluster.run(train_in_a_pipeline, zb_h1(2, M), 100, timeout=120)
     losses, halves = runs[-1][0], [weights for *_, weights in runs]
     figure, axes = plt.subplots(figsize=(9.6, 3.2), layout="constrained")
     axes.plot(losses)
