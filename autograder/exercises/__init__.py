@@ -11,6 +11,7 @@ LABS: tuple[str, ...] = (
     "stochastic_rounding",
     "ddp",
     "collectives",
+    "model_parallel",
 )  # in the order of the course
 
 

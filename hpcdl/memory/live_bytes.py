@@ -27,6 +27,11 @@ class Bytes(dict[str, int]):
 class MemoryMeter(TorchDispatchMode):
     """Live and peak bytes of this thread's tensors by kind; see `hpcdl.memory`. A context manager, entered once."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing here is compiled; torch would import its compiler at the first operation, which takes seconds."""
+        return False
+
     def __init__(self, *known: nn.Module | torch.optim.Optimizer | torch.Tensor):
         super().__init__()
         self.highest = Bytes.fromkeys(KINDS, 0)

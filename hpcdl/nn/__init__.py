@@ -8,6 +8,7 @@
 - `low_precision`: training where what is stored has few bits
 - `networks`: layer tables of the classic networks, what each layer weighs and multiplies
 - `awkward`: small networks with what data parallelism gets wrong most easily
+- `stage`: some layers as one stage of a pipeline, with B and W apart
 
 Names are imported when they are first used; those that two files have (`train`, `NETWORKS`) stay with their files.
 """
@@ -40,6 +41,7 @@ __all__, __getattr__, __dir__ = exports(
         "Layer": "networks",
         "total": "networks",
         "MODELS": "awkward",
+        "Stage": "stage",
         "takes_time": "awkward",
     },
 )

@@ -25,5 +25,6 @@ _NAMES = (
     *("number_line", "running_mean", "stalling_sum", "low_precision_training"),  # stochastic rounding
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
+    *("cut_the_matrix", "fill_the_bubble"),  # model parallel
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}

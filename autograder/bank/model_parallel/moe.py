@@ -1,0 +1,150 @@
+"""Wrong answers to `moe`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+MOE = "model_parallel.moe"
+ALL = ("every_token_to_its_expert", "full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
+FULL = ("full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
+
+
+@wrong(MOE, "answers in the experts' order", fails=ALL, says="put each answer back into its token's place")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[: len(kept)] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "dropped tokens are 0", fails=FULL, says="it passes through unchanged")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = torch.zeros_like(x)
+    y[kept] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "without the gate's probability", fails=ALL, says="The expert's answer counts as much as")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "nothing is dropped", fails=FULL, says="Nothing is dropped")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "the latest are kept", fails=FULL, says="here the latest are")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:, 0].flip(0)[:capacity] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "drops and does not say so", fails=FULL, says="dropped on rank")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = probability[kept, None] * answers
+    return y, 0
+
+
+@wrong(MOE, "capacity for all experts together", fails=FULL, says="y on rank")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    early = torch.arange(len(x)) < capacity
+    parts = [((chosen == e) & early).nonzero()[:, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "softmax over the tokens", fails=ALL, says="y on rank")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(0).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    y = x.clone()
+    y[kept] = probability[kept, None] * answers
+    return y, len(x) - len(kept)
+
+
+@wrong(MOE, "all tokens to every expert", fails="no_more_than_the_tokens", says="All tokens go to every expert")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    p, n = comm.size, len(x)
+    coming = all_to_all(torch.full((p, 1), n), comm).flatten().tolist()
+    arrived = all_to_all(x.repeat(p, 1), comm, [n] * p, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, [n] * p).view(p, n, x.shape[1])
+    y, kept = x.clone(), 0
+    for e in range(p):
+        mine = (chosen == e).nonzero()[:capacity, 0]
+        y[mine] = probability[mine, None] * answers[e, mine]
+        kept += len(mine)
+    return y, n - kept
+
+
+@wrong(MOE, "always as many rows as there is room for", fails="no_more_than_the_tokens", says="Empty rows travel")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    p, sent = comm.size, x.new_zeros(comm.size * capacity, x.shape[1])
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(p)]
+    for e, part in enumerate(parts):
+        sent[e * capacity : e * capacity + len(part)] = x[part]
+    arrived = all_to_all(sent, comm, [capacity] * p, [capacity] * p)
+    answers = all_to_all(expert(arrived, w), comm, [capacity] * p, [capacity] * p)
+    y = x.clone()
+    for e, part in enumerate(parts):
+        y[part] = probability[part, None] * answers[e * capacity : e * capacity + len(part)]
+    return y, len(x) - sum(map(len, parts))
+
+
+@wrong(MOE, "its own expert for all of its tokens", fails=ALL, says="y on rank")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    return probability[:, None] * expert(x, w), 0

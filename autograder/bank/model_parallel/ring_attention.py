@@ -1,0 +1,301 @@
+"""Wrong answers to `ring_attention` and `stripes`."""
+
+import math
+
+import torch
+
+from autograder.authoring import wrong
+
+RING = "model_parallel.ring_attention"
+VALUES = ("all_tokens", "causal", "any_order_of_tokens", "large_scores")
+ALL = (*VALUES, "two_blocks_a_step", "few_blocks_at_a_time", "messages_are_hidden")
+
+
+@wrong(RING, "what was there is not scaled down", fails=ALL, says="the output on rank")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "the sum is not scaled down", fails=ALL, says="the output on rank")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "a softmax for each block, and their mean", fails=ALL, says="Each block has a softmax of its own")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        out += scores.softmax(1).nan_to_num() @ kv[1]
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / p
+
+
+@wrong(RING, "no largest score", fails="large_scores", says="expected a finite number")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    total = torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        weights = scores.exp()
+        total, out = total + weights.sum(1, keepdim=True), out + weights @ kv[1]
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "the largest score begins at 0", fails="large_scores", says="expected a finite number")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.zeros_like(q[:, :1]), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "masks by the place in the block", fails=ALL, says="The mask goes by the place in a block")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = torch.arange(len(q))[:, None] >= torch.arange(kv.shape[1])
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(
+    RING,
+    "masks what comes before",
+    fails=("causal", "any_order_of_tokens", "large_scores"),
+    says="the output on rank",
+)
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] <= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "no mask", fails=("causal", "any_order_of_tokens", "large_scores"), says="The later tokens are not masked")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        scores = q @ kv[0].T / math.sqrt(d)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "scores are not divided by sqrt(d)", fails=ALL, says="Divide the scores by the square root of d")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "its own block alone", fails=(*ALL,), says="sees its own block alone")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(1):
+        source, requests = (rank - step) % p, []
+        if step < 0:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(
+    RING,
+    "all keys and values first",
+    fails=("few_blocks_at_a_time", "messages_are_hidden"),
+    says="The keys and values of one rank are here at a time",
+)
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    blocks, kv = {rank: (k, v)}, torch.stack([k, v])
+    for step in range(p - 1):
+        source = (rank - step - 1) % p
+        arriving = kv.new_empty(2, len(positions[source]), d)
+        comm.sendrecv(kv, (rank + 1) % p, arriving, (rank - 1) % p)
+        kv = arriving
+        blocks[source] = kv[0], kv[1]
+    everyone = torch.cat([positions[source] for source in range(p)])
+    keys, values = (torch.cat([blocks[source][i] for source in range(p)]) for i in range(2))
+    scores = (q @ keys.T / math.sqrt(d)).masked_fill(positions[rank][:, None] < everyone, -math.inf)
+    scores = scores - scores.amax(1, keepdim=True)
+    weights = scores.exp()
+    return weights @ values / weights.sum(1, keepdim=True)
+
+
+@wrong(
+    RING,
+    "waits for the next block before it works",
+    fails="messages_are_hidden",
+    says="messages and work at the same time",
+)
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source = (rank - step) % p
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            comm.sendrecv(kv, (rank + 1) % p, arriving, (rank - 1) % p)
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        kv = arriving if step < p - 1 else kv
+    return out / total
+
+
+@wrong(RING, "one step too many", fails="two_blocks_a_step", says="in the last step nobody needs")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if p > 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total
+
+
+@wrong(RING, "stripes: pieces of the sequence", fails="stripes_share_the_work", says="the slowest sets the pace")
+def stripes(n, p):
+    return list(torch.arange(n).tensor_split(p))
+
+
+@wrong(
+    RING, "stripes: all tokens everywhere, as pytorch/examples #1271", fails="stripes_share_the_work", says="tiles for"
+)
+def stripes(n, p):
+    return [torch.arange(n) for _ in range(p)]

@@ -1,0 +1,180 @@
+"""Wrong answers to `zb_h1` and `bubble`."""
+
+from autograder.authoring import wrong
+from autograder.bank.model_parallel.later import ALL_OF_H1
+
+ZERO = "model_parallel.zero_bubble"
+ALL_OF_BUBBLE = ("by_hand", "any_schedule", "as_printed", "who_waits_for_ever")
+
+
+@wrong(ZERO, "W right after B", fails=("smaller_bubble", "as_printed"), says="Each W comes right after its B")
+def zb_h1(p, m):
+    orders = []
+    for i, plain in enumerate(one_f_one_b(p, m)):
+        order = []
+        for op, k, chunk in plain:
+            order += [(op, k, chunk), ("W", k, chunk)] if op == "B" else [(op, k, chunk)]
+        orders.append(order)
+    return orders
+
+
+@wrong(ZERO, "all W at the end", fails=ALL_OF_H1[1:], says="What W needs is kept until W is done")
+def zb_h1(p, m):
+    return [order + [("W", k, 0) for k in range(m)] for order in one_f_one_b(p, m)]
+
+
+@wrong(ZERO, "W waits on the wrong stages", fails=("no_more_memory", "smaller_bubble", "as_printed"), says="holds")
+def zb_h1(p, m):
+    orders = []
+    for i, plain in enumerate(one_f_one_b(p, m)):
+        order, waiting = [], []
+        for op, k, chunk in plain:
+            order.append((op, k, chunk))
+            if op == "B":
+                waiting.append(("W", k, chunk))
+                if len(waiting) > p - i:
+                    order.append(waiting.pop(0))
+        orders.append(order + waiting)
+    return orders
+
+
+@wrong(ZERO, "what waits at the end is lost", fails=ALL_OF_H1[:3], says="the gradient of the weights of microbatch")
+def zb_h1(p, m):
+    orders = []
+    for i, plain in enumerate(one_f_one_b(p, m)):
+        order, waiting = [], []
+        for op, k, chunk in plain:
+            order.append((op, k, chunk))
+            if op == "B":
+                waiting.append(("W", k, chunk))
+                if len(waiting) > i:
+                    order.append(waiting.pop(0))
+        orders.append(order)
+    return orders
+
+
+@wrong(ZERO, "W before its B", fails=ALL_OF_H1, says="needs B of microbatch 0 on the same stage first")
+def zb_h1(p, m):
+    orders = []
+    for plain in one_f_one_b(p, m):
+        order = []
+        for op, k, chunk in plain:
+            order += [("W", k, chunk), (op, k, chunk)] if op == "B" else [(op, k, chunk)]
+        orders.append(order)
+    return orders
+
+
+@wrong(ZERO, "no W at all", fails=ALL_OF_H1, says="lacks ('W', 0, 0)")
+def zb_h1(p, m):
+    return one_f_one_b(p, m)
+
+
+@wrong(
+    ZERO, "all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take one stage, the one that"
+)
+def bubble(orders, f, b, w, message=0.0):
+    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
+    seconds = {"F": f, "B": b if split else b + w, "W": w}
+    ends, clock, queues = {None: 0.0}, [0.0] * p, [list(order) for order in orders]
+    while any(queues):
+        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
+        if not ready:
+            raise ValueError("no stage can go on")
+        i = ready[0]
+        op, k, _ = queues[i].pop(0)
+        needed = source(op, k, i, p)
+        arrives = ends[needed] + (message if needed and needed[2] != i else 0.0)
+        clock[i] = ends[op, k, i] = max(clock[i], arrives) + seconds[op]
+    m = sum(op == "F" for op, *_ in orders[0])
+    return 1 - m * (f + b + w) / max(clock)
+
+
+@wrong(ZERO, "messages cost nothing", fails=("any_schedule", "as_printed"), says="Messages are free here")
+def bubble(orders, f, b, w, message=0.0):
+    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
+    seconds = {"F": f, "B": b if split else b + w, "W": w}
+    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
+    while any(queues):
+        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
+        if not ready:
+            raise ValueError("no stage can go on")
+        i = ready[0]
+        op, k, _ = queues[i].pop(0)
+        start = max(clock[i], ends[source(op, k, i, p)])
+        first.setdefault(i, start)
+        clock[i] = ends[op, k, i] = start + seconds[op]
+    m = sum(op == "F" for op, *_ in orders[0])
+    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
+
+
+@wrong(ZERO, "a B without W takes b", fails=ALL_OF_BUBBLE, says="it takes b + w")
+def bubble(orders, f, b, w, message=0.0):
+    p, seconds = len(orders), {"F": f, "B": b, "W": w}
+    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
+    while any(queues):
+        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
+        if not ready:
+            raise ValueError("no stage can go on")
+        i = ready[0]
+        op, k, _ = queues[i].pop(0)
+        needed = source(op, k, i, p)
+        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))
+        first.setdefault(i, start)
+        clock[i] = ends[op, k, i] = start + seconds[op]
+    m = sum(op == "F" for op, *_ in orders[0])
+    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
+
+
+@wrong(ZERO, "the sender waits for its message", fails=("any_schedule", "as_printed"), says="with t the seconds of")
+def bubble(orders, f, b, w, message=0.0):
+    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
+    seconds = {"F": f, "B": b if split else b + w, "W": w}
+    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
+    while any(queues):
+        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
+        if not ready:
+            raise ValueError("no stage can go on")
+        i = ready[0]
+        op, k, _ = queues[i].pop(0)
+        start = max(clock[i], ends[source(op, k, i, p)])
+        first.setdefault(i, start)
+        sends = (op == "F" and i < p - 1) or (op == "B" and i > 0)
+        clock[i] = ends[op, k, i] = start + seconds[op] + message * sends
+    m = sum(op == "F" for op, *_ in orders[0])
+    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
+
+
+@wrong(ZERO, "idle time beside the work", fails=ALL_OF_BUBBLE, says="divide by all of the time")
+def bubble(orders, f, b, w, message=0.0):
+    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
+    seconds = {"F": f, "B": b if split else b + w, "W": w}
+    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
+    while any(queues):
+        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
+        if not ready:
+            raise ValueError("no stage can go on")
+        i = ready[0]
+        op, k, _ = queues[i].pop(0)
+        needed = source(op, k, i, p)
+        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))
+        first.setdefault(i, start)
+        clock[i] = ends[op, k, i] = start + seconds[op]
+    m = sum(op == "F" for op, *_ in orders[0])
+    return max(clock[i] - first[i] for i in range(p)) / (m * (f + b + w)) - 1
+
+
+@wrong(ZERO, "waits for ever with the stages", fails="who_waits_for_ever", says="did not finish within")
+def bubble(orders, f, b, w, message=0.0):
+    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
+    seconds = {"F": f, "B": b if split else b + w, "W": w}
+    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
+    while any(queues):
+        for i in range(p):
+            while queues[i] and source(*queues[i][0][:2], i, p) in ends:
+                op, k, _ = queues[i].pop(0)
+                needed = source(op, k, i, p)
+                start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))
+                first.setdefault(i, start)
+                clock[i] = ends[op, k, i] = start + seconds[op]
+    m = sum(op == "F" for op, *_ in orders[0])
+    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))

@@ -1,0 +1,130 @@
+"""Tokens sent to experts and back. Oracle: a loop over the tokens on one machine, and the trace."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+
+exercise = Exercise("moe", points=10, minutes=20)
+
+D = 3
+TOKENS = ((4, 4), (5,), (3, 6, 2), (4, 1, 3, 5))  # of each rank
+
+
+class Layer:
+    """Each rank's tokens, the gate that all have, and the weights of each rank's expert."""
+
+    def __init__(self, tokens: tuple[int, ...], capacity: int, rng):
+        self.p, self.capacity = len(tokens), capacity
+        self.x = [torch.randn(n, D, generator=rng).double() for n in tokens]
+        self.gate = torch.randn(self.p, D, generator=rng).double()
+        self.w = [torch.randn(D, D, generator=rng).double() for _ in tokens]
+        self.setting = f"p = {self.p}, {', '.join(map(str, tokens))} tokens, capacity {capacity}"
+
+    def run(self, student):
+        return student.ranks(
+            "moe", self.p, lambda r: (self.x[r].clone(), self.gate.clone(), self.w[r].clone(), self.capacity)
+        )
+
+    def expected(
+        self, rank: int, weighted: bool = True, dropped: float = 1.0, last: bool = False, ignore: bool = False
+    ):
+        """Token by token: y, how many were dropped, how many go to each expert; variants are known mistakes."""
+        y, taken, lost = torch.empty_like(self.x[rank]), [0] * self.p, 0
+        order = range(len(y))
+        for t in reversed(order) if last else order:
+            odds = (self.gate @ self.x[rank][t]).softmax(0)
+            expert = int(odds.argmax())
+            if taken[expert] < self.capacity or ignore:
+                taken[expert] += 1
+                out = torch.relu(self.x[rank][t] @ self.w[expert])
+                y[t] = out * odds[expert] if weighted else out
+            else:
+                y[t], lost = dropped * self.x[rank][t], lost + 1
+        return y, lost, taken
+
+    def agrees(self, student):
+        run = self.run(student)
+        for rank, got in enumerate(run.results):
+            checks.that(
+                type(got) is tuple and len(got) == 2,
+                f"{self.setting}: moe returns {show.an(show.type_name(got))} on rank {rank}, expected (y, dropped).",
+            )
+            y, lost, _ = self.expected(rank)
+            mistakes = {
+                "The expert's answer counts as much as the gate's probability of it: multiply.": self.expected(
+                    rank, False
+                )[0],
+                "A token that was dropped is 0 here: it passes through unchanged.": self.expected(rank, dropped=0.0)[0],
+                "Where an expert is full, the earliest tokens are kept; here the latest are.": self.expected(
+                    rank, last=True
+                )[0],
+                "Nothing is dropped: an expert takes no more than `capacity` tokens of a rank.": self.expected(
+                    rank, ignore=True
+                )[0],
+            }
+            mistakes = {s: v for s, v in mistakes.items() if len(y) and (v - y).abs().max() > 1e-9}
+            name = f"{self.setting}: y on rank {rank}"
+            why = (
+                "Row t is token t's: the probability of its expert times the expert's answer, or x[t] if it was "
+                "dropped."
+            )
+            wrong = sorted(map(tuple, y.tolist())), type(got[0]) is torch.Tensor and sorted(map(tuple, got[0].tolist()))
+            if wrong[1] and len(wrong[1]) == len(y) > 1 and not torch.equal(got[0], y):
+                same = torch.allclose(torch.tensor(wrong[0]), torch.tensor(wrong[1]), rtol=1e-9, atol=1e-12)
+                checks.that(
+                    not same or torch.allclose(got[0], y, rtol=1e-9),
+                    f"{name} has the right rows in another order: put each answer back into its token's place.",
+                )
+            checks.close(got[0], y, name=name, why=why, mistakes=mistakes)
+            checks.equal(got[1], lost, name=f"{self.setting}: dropped on rank {rank}")
+        return run
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def every_token_to_its_expert(student, rng):
+    "Where nothing is full, each token comes back from its expert to its own place, for p = 1 to 4."
+    for tokens in TOKENS:
+        Layer(tokens, max(tokens), rng).agrees(student)
+
+
+@exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
+def full_experts(student, rng):
+    "An expert takes the first `capacity` tokens of each rank; the others pass through unchanged and are counted."
+    for tokens in TOKENS:
+        for capacity in (1, 2):
+            Layer(tokens, capacity, rng).agrees(student)
+
+
+@exercise.check(points=1, needs="every_token_to_its_expert", seconds=SECONDS)
+def a_rank_without_tokens(student, rng):
+    "A rank without tokens still has an expert, and answers."
+    Layer((3, 0), 2, rng).agrees(student)
+    Layer((0, 2, 4), 1, rng).agrees(student)
+
+
+@exercise.check(points=2, needs="every_token_to_its_expert", seconds=SECONDS)
+def no_more_than_the_tokens(student, rng):
+    "Only tokens that an expert takes travel, each there and back; beside them a number for each pair of ranks."
+    for tokens, capacity in (((6, 6), 4), ((4, 8, 5), 2), ((6, 6, 6, 6), 6)):
+        layer = Layer(tokens, capacity, rng)
+        run = layer.agrees(student)
+        kept = [layer.expected(rank)[2] for rank in range(layer.p)]
+        for rank in range(layer.p):
+            others = [other for other in range(layer.p) if other != rank]
+            rows = sum(kept[rank][other] + kept[other][rank] for other in others)
+            sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
+            right, padded = 8 * D * rows, 2 * 8 * D * capacity * len(others)
+            mistake = (
+                "Empty rows travel, too: send as many as there are, and say first how many." if sent >= padded else ""
+            )
+            everything = 8 * D * sum(len(layer.x[rank]) + len(layer.x[other]) for other in others)
+            mistake = "All tokens go to every expert: send each one to its own." if sent >= everything else mistake
+            if sent > right + 16 * len(others):
+                raise checks.CheckFailure(
+                    f"{layer.setting}: rank {rank} sends {sent} bytes for {rows} rows of {8 * D} bytes.",
+                    got=f"{sent} bytes",
+                    expected=f"{right} bytes, and 8 for the number of rows to each other rank",
+                    mistake=mistake,
+                )

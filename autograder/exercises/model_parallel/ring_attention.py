@@ -1,0 +1,205 @@
+"""Attention over a sequence that is cut. Oracle: softmax over all tokens in float64, the trace, the memory meter."""
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.frameworks import ATTENTION, LOADERS, MACHINES_COLLECTIVES, RANKS
+
+exercise = Exercise(
+    "ring_attention",
+    points=15,
+    minutes=25,
+    functions=("ring_attention", "stripes"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS, *ATTENTION, *LOADERS),
+    instead="Write it with the messages of a ring, and keep the softmax as the blocks come.",
+)
+
+D = 4  # numbers of a query, a key, a value
+BLOCKS = ((3, 3), (2, 1, 3), (4,), (2, 2, 2, 2), (1, 2, 1, 1, 2))  # tokens of each rank
+
+
+class Sequence:
+    """q, k and v of each rank's tokens, and where in the sequence they stand."""
+
+    def __init__(self, blocks: tuple[int, ...], rng, positions: list | None = None, scale: float = 1.0):
+        self.p, n = len(blocks), sum(blocks)
+        self.q, self.k, self.v = ([torch.randn(c, D, generator=rng).double() for c in blocks] for _ in range(3))
+        self.q = [scale * q for q in self.q]
+        self.positions = list(torch.arange(n).split(blocks)) if positions is None else positions
+
+    def run(self, student, **machine):
+        def arguments(rank):
+            mine = (part[rank].clone() for part in (self.q, self.k, self.v))
+            return *mine, [positions.clone() for positions in self.positions]
+
+        return student.ranks("ring_attention", self.p, arguments, **machine)
+
+    def dense(self, rank: int, visible: Callable | None = None, scale: float = math.sqrt(D)) -> torch.Tensor:
+        """The rank's rows of softmax(q k^T / sqrt(d)) v over all tokens, the later ones masked."""
+        seen = torch.cat([(visible or self.sees)(rank, source) for source in range(self.p)], dim=1)
+        scores = self.q[rank] @ torch.cat(self.k).T / scale
+        return scores.masked_fill(~seen, -math.inf).softmax(1).nan_to_num() @ torch.cat(self.v)
+
+    def sees(self, rank: int, source: int) -> torch.Tensor:
+        return self.positions[rank][:, None] >= self.positions[source]
+
+    def by_block(self, rank: int) -> torch.Tensor:
+        """The mean over blocks of the softmax of each."""
+        one = lambda keep: self.dense(rank, lambda r, s: self.sees(r, s) & (s == keep))  # noqa: E731
+        return torch.stack([one(source) for source in range(self.p)]).mean(0)
+
+    def agrees(self, student, setting: str, **machine) -> None:
+        run = self.run(student, **machine)
+        for rank in range(self.p):
+            size = [len(positions) for positions in self.positions]
+
+            def local(r, s, size=size):
+                return torch.arange(size[r])[:, None] >= torch.arange(size[s])
+
+            mistakes = {
+                "The later tokens are not masked.": self.dense(rank, lambda r, s: self.sees(r, s) | True),
+                "The mask goes by the place in a block. It goes by the place in the sequence: positions[rank] and "
+                "positions[source], of the block that is here in this step.": self.dense(rank, local),
+                "Each block has a softmax of its own here, and their mean is taken: the weights of all blocks together "
+                "sum to 1.": self.by_block(rank),
+                "Divide the scores by the square root of d.": self.dense(rank, scale=1.0),
+                "Divide by the square root of d, not by d.": self.dense(rank, scale=float(D)),
+                "The rank sees its own block alone.": self.dense(rank, lambda r, s: self.sees(r, s) & (r == s)),
+            }
+            expected = self.dense(rank)
+            mistakes = {s: v for s, v in mistakes.items() if (v - expected).abs().max() > 1e-6}
+            name = f"{setting}, blocks of {', '.join(map(str, size))} tokens: the output on rank {rank}"
+            why = "Softmax over all tokens that it may see, on one machine."
+            checks.close(run.results[rank], expected, name=name, why=why, mistakes=mistakes)
+
+
+@exercise.check(points=3, seconds=SECONDS)
+def all_tokens(student, rng):
+    "Every token sees every other (all positions are 0): the softmax over all blocks, for p = 1 to 5."
+    for blocks in BLOCKS:
+        zeros = [torch.zeros(c, dtype=torch.int64) for c in blocks]
+        Sequence(blocks, rng, zeros).agrees(student, "nothing masked")
+
+
+@exercise.check(points=3, needs="all_tokens", seconds=SECONDS)
+def causal(student, rng):
+    "A token sees itself and those before it in the sequence, wherever they are."
+    for blocks in BLOCKS:
+        Sequence(blocks, rng).agrees(student, "causal")
+
+
+@exercise.check(points=1, needs="causal", seconds=SECONDS)
+def any_order_of_tokens(student, rng):
+    "The same where the tokens are dealt out in stripes, or in any order."
+    Sequence((3, 3), rng, [torch.arange(rank, 6, 2) for rank in range(2)]).agrees(student, "in stripes")
+    order = torch.randperm(7, generator=rng)
+    Sequence((2, 3, 2), rng, list(order.split([2, 3, 2]))).agrees(student, "in any order")
+
+
+@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
+def large_scores(student, rng):
+    "Scores of ten thousand, of either sign, overflow nothing."
+    Sequence((2, 3), rng, scale=1e4).agrees(student, "scores of 10^4")
+    sequence = Sequence((2, 2), rng)
+    sequence.q, sequence.k = [-100 * q.abs() for q in sequence.q], [100 * k.abs() for k in sequence.k]
+    sequence.agrees(student, "scores of -10^4")
+
+
+@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
+def two_blocks_a_step(student, rng):
+    "Each rank hands on two blocks, keys and values, in each of p - 1 steps, always to the same neighbour."
+    for p in (2, 4, 5):
+        sequence = Sequence((2,) * p, rng)
+        run, right = sequence.run(student), (p - 1) * 2 * 2 * D * 8
+        for rank in range(p):
+            mine = [event for event in sends(run) if event.rank == rank]
+            peers = {(event.peer - rank) % p for event in mine}
+            checks.that(
+                peers in ({1}, {p - 1}) and all(event.op != "all_reduce" for event in run.trace),
+                f"p = {p}: rank {rank} sends to ranks {sorted((rank + d) % p for d in peers)}; on a ring it sends to "
+                "one "
+                "neighbour and receives from the other.",
+            )
+            sent = sum(event.nbytes for event in mine)
+            checks.that(
+                sent == right,
+                f"p = {p}: rank {rank} sends {sent} bytes, expected (p - 1) · 2 blocks = {right}.",
+                got=f"{sent / (2 * D * 8):g} blocks",
+                expected=f"{2 * (p - 1)} blocks: in the last step nobody needs what would come",
+            )
+
+
+C, WIDE, RANKS = 8, 64, 8  # a block of 8 x 64 numbers is much larger than its 8 x 8 scores
+MOST = 18  # blocks: q, k, v; keys and values on their way in and out; the output and what a step adds; a neighbour's
+
+
+def measured(student, rng, message: float, price: float):
+    """A run over many ranks whose matrix products take time; by rank the output and the peak of memory."""
+    parts = [[torch.randn(C, WIDE, generator=rng).double() for _ in range(3)] for _ in range(RANKS)]
+    zeros = [torch.zeros(C, dtype=torch.int64)] * RANKS
+    arguments = lambda rank: (price, *(part.clone() for part in parts[rank]), list(zeros))  # noqa: E731
+    return student.ranks("ring_attention", RANKS, arguments, harness="measured", alpha=message)
+
+
+@exercise.check(points=1, needs="all_tokens", seconds=SECONDS)
+def few_blocks_at_a_time(student, rng):
+    "A rank never holds the keys and values of all others."
+    block = C * WIDE * 8
+    for rank, (_, peak) in enumerate(measured(student, rng, 0.0, 0.0).results):
+        checks.that(
+            type(peak) is int and peak <= MOST * block,
+            f"{RANKS} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one rank "
+            "are "
+            "here at a time, and those of the next on their way: let go of what you have handed on.",
+            got=f"{peak / block:.1f} blocks of {block} bytes",
+            expected=f"{MOST} at most, however many ranks there are",
+        )
+
+
+@exercise.check(points=1, needs="all_tokens", seconds=SECONDS)
+def messages_are_hidden(student, rng):
+    "The next block travels while this one is worked on."
+    step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each
+    run = measured(student, rng, 0.4, step / (2 * C * C * WIDE))
+    right = RANKS * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
+    checks.that(
+        run.seconds <= right + 0.5,
+        f"{RANKS} ranks, a step of work takes 1 s and a message 0.4 s: {run.seconds:g} s in all. Begin to send this "
+        "block "
+        "and to receive the next one (isend, irecv), work, and then wait.",
+        got=f"{run.seconds:g} s",
+        expected=f"about {RANKS} s: messages and work at the same time",
+    )
+
+
+@exercise.check(points=2)
+def stripes_share_the_work(student, rng):
+    "stripes: each token on one rank, and every rank sees about as much in each step."
+    for n, p in ((8, 2), (12, 3), (10, 4), (5, 1)):
+        got, call = student.stripes(n, p), f"stripes({n}, {p})"
+        checks.that(
+            type(got) is list and len(got) == p, f"{call} is {show.show(got, 80)}, expected a list of {p} tensors."
+        )
+        for rank, positions in enumerate(got):
+            checks.tensor(positions, name=f"{call}[{rank}]", dtype=torch.int64)
+        everyone = torch.cat([positions.flatten() for positions in got])
+        checks.that(
+            len(everyone) <= n,
+            f"{call} deals out {len(everyone)} tokens, and there are {n}: each rank gets its own part, not a copy of "
+            "all. "
+            "(The bug of pytorch/examples #1271: tiles for shards.)",
+        )
+        checks.equal(everyone.sort().values, torch.arange(n), name=f"the tokens of {call}")
+        for step in range(p):
+            work = [int((got[r][:, None] >= got[(r - step) % p]).sum()) for r in range(p)]
+            checks.that(
+                max(work) - min(work) <= max(len(positions) for positions in got) + 1 + 2 * (n % p > 0) * n,
+                f"{call}: in step {step} the ranks see {work} pairs of tokens; the slowest sets the pace. Give rank r "
+                "the "
+                "tokens r, r + p, r + 2p, ...",
+            )

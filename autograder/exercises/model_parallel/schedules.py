@@ -1,0 +1,132 @@
+"""Pipeline schedules as data. Oracle: dependencies, an event simulation, closed forms of bubble and memory."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
+
+exercise = Exercise("schedules", points=15, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
+
+SIZES = ((2, 5), (3, 3), (4, 9), (4, 2), (1, 1), (1, 3))  # p, m: also fewer microbatches than stages
+LOOPED = ((2, 2, 1), (2, 4, 2), (3, 6, 2), (4, 4, 3), (4, 8, 2))  # p, m, v: p divides m
+
+
+def followed(student, name: str, *sizes: int):
+    """The orders of a schedule, each op once, which all stages together can follow; and how they are called."""
+    call = f"{name}({', '.join(map(str, sizes))})"
+    p, m, v = (*sizes, 1)[:3]
+    orders = orders_of(getattr(student, name)(*sizes), p, m, v, "FB", call)
+    can_be_followed(orders, call)
+    return orders, call
+
+
+def seconds_of(rng) -> tuple[float, float]:
+    """Random seconds of F and of B, multiples of 1/4 so that sums are exact."""
+    f, b = (1 + torch.randint(0, 9, (2,), generator=rng) / 4).tolist()
+    return f, b
+
+
+def takes(orders, call: str, expected: float, f: float, b: float, why: str, mistakes=None) -> None:
+    """The makespan of `orders` where a chunk's F and B take f and b."""
+    took = play(orders, f, b).makespan
+    mistake = next((sentence for sentence, value in (mistakes or {}).items() if abs(took - value) < 1e-9), "")
+    if abs(took - expected) > 1e-9:
+        raise checks.CheckFailure(
+            f"{call} takes {took:g} s where one F takes {f:g} s and one B {b:g} s, expected {expected:g} s.",
+            got=f"{took:g} s",
+            expected=f"{expected:g} s",
+            why=why,
+            mistake=mistake,
+        )
+
+
+ONE_AT_A_TIME = "Only one stage works at a time: nothing overlaps. Let more forward passes come first."
+
+
+@exercise.check(points=2)
+def gpipe_is_a_schedule(student, rng):
+    "gpipe: every op once on each stage, in an order that all stages together can follow."
+    for p, m in SIZES:
+        followed(student, "gpipe", p, m)
+
+
+@exercise.check(points=2, needs="gpipe_is_a_schedule")
+def gpipe_forward_first(student, rng):
+    "gpipe: all forward passes, then all backward passes, in (m + p - 1)(F + B) seconds."
+    for p, m in SIZES:
+        orders, call = followed(student, "gpipe", p, m)
+        f, b = seconds_of(rng)
+        takes(orders, call, (m + p - 1) * (f + b), f, b, "(m + p - 1)(F + B)", {ONE_AT_A_TIME: m * p * (f + b)})
+        for i, order in enumerate(orders):
+            first = "".join(op for op, *_ in order[:m])
+            checks.that(
+                first == "F" * m,
+                f"{call}[{i}] begins with {' '.join(first)}: GPipe begins the first backward pass when all {m} forward "
+                "passes are done.",
+            )
+
+
+@exercise.check(points=2)
+def one_f_one_b_is_a_schedule(student, rng):
+    "one_f_one_b: every op once on each stage, in an order that all stages together can follow."
+    for p, m in SIZES:
+        followed(student, "one_f_one_b", p, m)
+
+
+@exercise.check(points=2, needs="one_f_one_b_is_a_schedule")
+def one_f_one_b_loses_no_time(student, rng):
+    "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds."
+    for p, m in SIZES:
+        orders, call = followed(student, "one_f_one_b", p, m)
+        f, b = seconds_of(rng)
+        takes(orders, call, (m + p - 1) * (f + b), f, b, "(m + p - 1)(F + B)", {ONE_AT_A_TIME: m * p * (f + b)})
+
+
+@exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
+def one_f_one_b_holds_little(student, rng):
+    "one_f_one_b: stage i never holds more than p - i microbatches."
+    for p, m in SIZES:
+        orders, call = followed(student, "one_f_one_b", p, m)
+        for i, order in enumerate(orders):
+            most, bound = held(order), min(m, p - i)
+            if most > bound:
+                raise checks.CheckFailure(
+                    f"{call}: stage {i} holds {most} microbatches at a time, expected {bound} at most.",
+                    got=f"{most} microbatches between their F and their B",
+                    expected=f"p - i = {p - i}" + (f", and there are only {m}" if m < p - i else ""),
+                    mistake="That is GPipe's memory: all microbatches." if most == m and m > p else "",
+                )
+
+
+@exercise.check(points=2)
+def interleaved_is_a_schedule(student, rng):
+    "interleaved: every op of every chunk once, in an order that all stages together can follow."
+    for p, m, v in LOOPED:
+        followed(student, "interleaved", p, m, v)
+
+
+@exercise.check(points=1, needs="interleaved_is_a_schedule")
+def interleaved_divides_the_bubble(student, rng):
+    "interleaved: the bubble is a v-th of 1F1B's, (p - 1)(F + B) / v."
+    for p, m, v in LOOPED:
+        orders, call = followed(student, "interleaved", p, m, v)
+        f, b = seconds_of(rng)
+        why = f"m(F + B) + (p - 1)(F + B)/v, where F and B of a whole stage are {v * f:g} and {v * b:g} s."
+        takes(orders, call, (m * v + p - 1) * (f + b), f, b, why)
+
+
+@exercise.check(points=1, needs="interleaved_is_a_schedule")
+def interleaved_holds_little(student, rng):
+    "interleaved: stage i holds at most 2(p - i - 1) + (v - 1)p + 1 microbatches of a chunk, however large m is."
+    for p, m, v in ((2, 8, 2), (3, 12, 2), (4, 12, 3)):
+        orders, call = followed(student, "interleaved", p, m, v)
+        for i, order in enumerate(orders):
+            most, bound = held(order), 2 * (p - i - 1) + (v - 1) * p + 1
+            checks.that(
+                most <= bound,
+                f"{call}: stage {i} holds {most} microbatches by chunk, expected {bound} at most. Let the microbatches "
+                "pass in groups of p: the first group goes through all chunks before the second one begins.",
+                got=f"{most}",
+                expected=f"2(p - i - 1) + (v - 1)p + 1 = {bound}",
+            )

@@ -1,0 +1,205 @@
+"""Layers cut by their outputs or inputs. Oracle: the undivided layer in float64, the trace, the memory meter."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+
+exercise = Exercise(
+    "tensor_parallel",
+    points=20,
+    minutes=20,
+    functions=("share", "ColumnLinear", "RowLinear"),
+    forbid=DERIVATIVES,
+    instead=BY_HAND,
+)
+
+SIZES = ((2, 4, 6), (1, 3, 2), (3, 5, 7), (4, 6, 3), (5, 3, 4))  # p, inputs, outputs: few of them divide
+N = 3  # rows of x
+
+
+def part(x: torch.Tensor, dim: int, rank: int, p: int) -> torch.Tensor:
+    """The rank's part of x along `dim`: the first ranks have one more where p does not divide."""
+    size = x.shape[dim]
+    begin = [r * (size // p) + min(r, size % p) for r in range(p + 1)]
+    return x.narrow(dim, begin[rank], begin[rank + 1] - begin[rank]).contiguous()
+
+
+class Dense:
+    """A layer with its gradients on one machine, and what its parts should be on each rank."""
+
+    def __init__(self, p: int, inputs: int, outputs: int, rng):
+        self.p = p
+        self.weight, self.bias = (torch.randn(*s, generator=rng).double() for s in ((outputs, inputs), (outputs,)))
+        self.x, self.dy = (torch.randn(N, n, generator=rng).double() for n in (inputs, outputs))
+        self.y = self.x @ self.weight.T + self.bias
+        self.dx, self.weight_grad, self.bias_grad = self.dy @ self.weight, self.dy.T @ self.x, self.dy.sum(0)
+
+    def run(self, student, name: str, **machine):
+        """The student's layer on p ranks: a column layer gets its part of dy, a row layer its part of x."""
+        cut = {"ColumnLinear": (self.x, None, self.dy, 1), "RowLinear": (self.x, 1, self.dy, None)}[name]
+
+        def arguments(rank):
+            x, x_dim, dy, dy_dim = cut
+            x = x.clone() if x_dim is None else part(x, x_dim, rank, self.p)
+            dy = dy.clone() if dy_dim is None else part(dy, dy_dim, rank, self.p)
+            return self.weight.clone(), self.bias.clone(), x, dy
+
+        return student.ranks(name, self.p, arguments, harness="layer", **machine)
+
+
+def setting(dense: Dense, name: str, what: str, rank: int) -> str:
+    outputs, inputs = dense.weight.shape
+    return f"p = {dense.p}, {inputs} inputs, {outputs} outputs: {name}'s {what} on rank {rank}"
+
+
+@exercise.check(points=3, seconds=SECONDS)
+def shares(student, rng):
+    "share: each rank's part along a dimension, as even as can be, nothing lost: for p = 1 to 5."
+    for p, shape, dim in ((2, (4, 3), 0), (3, (2, 7), 1), (5, (3, 2), 0), (4, (6, 2, 3, 3), 0), (1, (3,), 0)):
+        w = torch.randn(shape, generator=rng, dtype=torch.float64)
+        run = student.ranks("share", p, lambda rank, w=w, dim=dim: (w.clone(), dim))
+        for rank in range(p):
+            each = shape[dim] // p
+            mistakes = {
+                "The whole tensor on every rank: nothing is shared out.": w,
+                "The rest is lost where p does not divide: use tensor_split.": w.narrow(dim, rank * each, each),
+            }
+            name = f"p = {p}: share of a {shape} along dim {dim}, on rank {rank}"
+            if type(got := run.results[rank]) is torch.Tensor:
+                lost = next(
+                    (m for m, v in mistakes.items() if p > 1 and got.shape == v.shape and torch.equal(got, v)), ""
+                )
+                right = part(w, dim, rank, p)
+                checks.that(not lost or got.shape == right.shape, f"{name} has shape {tuple(got.shape)}. {lost}")
+            checks.close(got, part(w, dim, rank, p), name=name)
+
+
+@exercise.check(points=5, seconds=SECONDS)
+def column(student, rng):
+    "ColumnLinear: its part of the outputs, the whole gradient of x, and the gradients of its own weights."
+    for sizes in SIZES:
+        dense = Dense(*sizes, rng)
+        run = dense.run(student, "ColumnLinear")
+        for rank in range(dense.p):
+            expected = {
+                "forward(x)": part(dense.y, 1, rank, dense.p),
+                "backward(dy)": dense.dx,
+                "weight": part(dense.weight, 0, rank, dense.p),
+                "bias": part(dense.bias, 0, rank, dense.p),
+                "weight_grad": part(dense.weight_grad, 0, rank, dense.p),
+                "bias_grad": part(dense.bias_grad, 0, rank, dense.p),
+            }
+            own = part(dense.dy, 1, rank, dense.p) @ part(dense.weight, 0, rank, dense.p)
+            sums = "Summed over the ranks: each rank's rows of the weights have a gradient of their own."
+            mistakes = {
+                "backward(dy)": {
+                    "Each rank's outputs add their part to the gradient of x: sum it over the ranks.": own,
+                    "This is the mean over the ranks: it is a sum.": dense.dx / dense.p,
+                },
+                "weight_grad": {sums: lambda d=dense: sum(part(d.weight_grad, 0, r, d.p) for r in range(d.p))},
+            }
+            compare(run.results[rank], expected, mistakes, dense, "ColumnLinear", rank)
+
+
+@exercise.check(points=5, seconds=SECONDS)
+def row(student, rng):
+    "RowLinear: the whole output with the bias once, its part of the gradient of x, the gradients of its own weights."
+    for sizes in SIZES:
+        dense = Dense(*sizes, rng)
+        run = dense.run(student, "RowLinear")
+        for rank in range(dense.p):
+            weight, x = part(dense.weight, 1, rank, dense.p), part(dense.x, 1, rank, dense.p)
+            expected = {
+                "forward(x)": dense.y,
+                "backward(dy)": part(dense.dx, 1, rank, dense.p),
+                "weight": weight,
+                "bias": dense.bias,
+                "weight_grad": part(dense.weight_grad, 1, rank, dense.p),
+                "bias_grad": dense.bias_grad,
+            }
+            mistakes = {
+                "forward(x)": {
+                    "The bias is in it once for each rank: add it after the sum over the ranks.": dense.y
+                    + (dense.p - 1) * dense.bias,
+                    "This is the rank's own part: sum it over the ranks.": x @ weight.T + dense.bias,
+                    "This is the mean over the ranks: the parts of a product are summed.": (dense.y - dense.bias)
+                    / dense.p
+                    + dense.bias,
+                    "The bias is missing.": dense.y - dense.bias,
+                },
+                "bias_grad": {
+                    "Summed over the ranks, though dy is the same on all of them.": dense.p * dense.bias_grad
+                },
+                "backward(dy)": {
+                    "Summed over the ranks: each rank's inputs have a gradient of their own.": lambda: None
+                },
+            }
+            compare(run.results[rank], expected, mistakes, dense, "RowLinear", rank)
+
+
+def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank: int) -> None:
+    for (what, value), got in zip(expected.items(), found, strict=False):
+        known = mistakes.get(what, {}) if dense.p > 1 else {}
+        known = {sentence: wrong for sentence, wrong in known.items() if isinstance(wrong, torch.Tensor)}
+        checks.close(
+            got, value, name=setting(dense, name, what, rank), mistakes=known, why="The undivided layer has this."
+        )
+
+
+PHASES = ("made", "called forward", "called backward")
+TALKS = {  # when a layer may talk
+    "ColumnLinear": (0, 0, 1),
+    "RowLinear": (0, 1, 0),
+}
+
+
+@exercise.check(points=4, needs=("column", "row"), seconds=SECONDS)
+def one_all_reduce_each_way(student, rng):
+    "One all-reduce forward, in the row layer, and one backward, in the column layer; no other message."
+    for name, allowed in TALKS.items():
+        for sizes in SIZES:
+            dense = Dense(*sizes, rng)
+            run = dense.run(student, name, alpha=1e-3)
+            for phase, expected in enumerate(allowed):
+                events = [e for e in run.trace if e.op not in ("compute", "recv") and int(e.start + 1e-9) == phase]
+                mine = [event for event in events if event.rank == 0]
+                found = len(mine)
+                if found > expected or (mine and mine[0].op != "all_reduce"):
+                    raise checks.CheckFailure(
+                        f"p = {dense.p}: while a {name} is {PHASES[phase]}, rank 0 calls "
+                        f"{' and '.join(f'comm.{event.op}' for event in mine)}.",
+                        got=f"{found} operations over the ranks",
+                        expected="one comm.all_reduce" if expected else "no message",
+                        why="All the ranks of a column layer have x, and those of a row layer have dy: only sums "
+                        "travel.",
+                    )
+                nbytes = 8 * N * sizes[2 if name == "RowLinear" else 1]
+                checks.that(
+                    all(event.nbytes == nbytes for event in mine),
+                    f"p = {dense.p}: the all-reduce of a {name} that is {PHASES[phase]} is of "
+                    f"{sum(event.nbytes for event in mine)} bytes, expected {nbytes}: no more than the sum has.",
+                )
+
+
+@exercise.check(points=3, needs=("column", "row"), seconds=SECONDS)
+def no_more_than_a_share(student, rng):
+    "No rank keeps more of the weights than its share; the rest of the memory is free again."
+    for name in TALKS:
+        for p, inputs, outputs in ((2, 8, 8), (4, 10, 12), (3, 7, 5)):
+            dense = Dense(p, inputs, outputs, rng)
+            run = dense.run(student, name)
+            for rank, (*_, kept) in enumerate(run.results):
+                mine = run.results[rank][2].numel() + run.results[rank][3].numel()
+                everything = dense.weight.nbytes + dense.bias.nbytes
+                if type(kept) is not int or kept > 8 * mine:
+                    view = "A slice is a view: it keeps the whole tensor in memory. Copy your part: .clone()."
+                    raise checks.CheckFailure(
+                        f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have "
+                        f"{8 * mine}.",
+                        got=f"{kept} bytes",
+                        expected=f"{8 * mine} bytes (the whole layer: {everything})",
+                        mistake=view,
+                    )

@@ -1,0 +1,162 @@
+"""B and W apart, and what a bubble costs. Oracle: an event simulation, closed forms, bubbles that were printed."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
+from autograder.exercises.model_parallel.published import TABLE_5, one_f_one_b, zb_h1, zb_h2
+from autograder.sessions.errors import StudentError
+
+exercise = Exercise("zero_bubble", points=10, minutes=20, functions=("zb_h1", "bubble"), uses=("schedules",))
+
+SIZES = ((2, 4), (3, 5), (4, 4), (5, 11), (1, 3))  # p, m >= p
+
+
+def followed(student, p: int, m: int):
+    call = f"zb_h1({p}, {m})"
+    orders = orders_of(student.zb_h1(p, m), p, m, 1, "FBW", call)
+    can_be_followed(orders, call)
+    return orders, call
+
+
+def seconds_of(rng) -> tuple[float, float, float]:
+    """Random seconds of F, B and a W that is no longer than either, multiples of 1/4 so that sums are exact."""
+    f, b = (2 + torch.randint(0, 9, (2,), generator=rng) / 4).tolist()
+    w = 0.25 * int(torch.randint(2, int(4 * min(f, b)) + 1, (), generator=rng))
+    return f, b, w
+
+
+@exercise.check(points=1)
+def a_schedule(student, rng):
+    "zb_h1: F, B and W of each microbatch once, in an order that all stages together can follow."
+    for p, m in (*SIZES, (4, 2)):
+        followed(student, p, m)
+
+
+@exercise.check(points=1, needs="a_schedule")
+def no_more_memory(student, rng):
+    "zb_h1: no stage holds more than p microbatches between their F and their W, 1F1B's most."
+    for p, m in SIZES:
+        orders, call = followed(student, p, m)
+        for i, order in enumerate(orders):
+            most = held(order)
+            checks.that(
+                most <= p,
+                f"{call}: stage {i} holds {most} microbatches at a time, expected {p} at most. What W needs is kept "
+                "until "
+                "W is done: let no more than i of them wait on stage i.",
+                got=f"{most} microbatches between F and W",
+                expected=f"p = {p}",
+            )
+
+
+@exercise.check(points=2, needs="a_schedule")
+def smaller_bubble(student, rng):
+    "zb_h1: m(F + B + W) + (p - 1)(F + B - W) seconds where messages are free and W is no longer than F and B."
+    for p, m in SIZES:
+        orders, call = followed(student, p, m)
+        f, b, w = seconds_of(rng)
+        took, expected = play(orders, f, b, w).makespan, m * (f + b + w) + (p - 1) * (f + b - w)
+        if took > expected:
+            plain = m * (f + b + w) + (p - 1) * (f + b + w)
+            at_once = (
+                "Each W comes right after its B: the stage before waits for its own B meanwhile. Let i of them wait."
+            )
+            raise checks.CheckFailure(
+                f"{call} takes {took:g} s where F, B and W take {f:g}, {b:g} and {w:g} s, expected {expected:g} s.",
+                got=f"{took:g} s",
+                expected=f"{expected:g} s (1F1B: {plain:g} s)",
+                mistake=at_once if all("".join(op for op, *_ in order).count("BW") == m for order in orders) else "",
+            )
+
+
+def bubble_is(student, orders, seconds, message: float, call: str, decimals: int | None = None) -> None:
+    """The student's bubble of `orders` is that of the event simulation."""
+    f, b, w = seconds
+    got = student.bubble([list(order) for order in orders], f, b, w, message)
+    checks.that(
+        type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number between 0 and 1."
+    )
+    played = play(orders, f, b, w, message)
+    work = sum(op == "F" for op, *_ in orders[0]) * (f + b + w)
+    expected = 1 - work / played.seconds
+    mistakes = bubble_mistakes(orders, f, b, w, message, played, work)
+    checks.close(
+        got,
+        expected if decimals is None else round(expected, decimals),
+        name=call,
+        rtol=1e-9 if decimals is None else 0.0,
+        atol=1e-12 if decimals is None else 0.6 * 10.0**-decimals,
+        why="(t - m(F + B + W)) / t, with t the seconds of the stage that takes longest from its first op to its last.",
+        mistakes={sentence: value for sentence, value in mistakes.items() if abs(value - expected) > 1e-6},
+    )
+
+
+def bubble_mistakes(orders, f, b, w, message, played, work) -> dict[str, float]:
+    """What known mistakes give, by the sentence that names them."""
+    spans = [stop - start for start, stop in zip(played.starts, played.stops, strict=True)]
+    free = play(orders, f, b, w).seconds
+    return {
+        "t runs from the batch's first op to its last, on whatever stages: take one stage, the one that takes longest "
+        "from its own first op to its own last.": 1 - work / played.makespan,
+        "This is the idle time beside the work: divide by all of the time.": (played.seconds - work) / work,
+        "Messages are free here: a result comes `message` seconds after it is made.": 1 - work / free,
+        "This is the mean over the stages: take the one that takes longest.": 1 - len(spans) * work / sum(spans),
+        "Without W of its own a B does both: it takes b + w.": 1
+        - work / max(play(orders, f, b, 0.0, message).seconds, 1e-9),
+        "That is the share of time in which it works: the bubble is the rest.": work / played.seconds,
+    }
+
+
+@exercise.check(points=1)
+def by_hand(student, rng):
+    "bubble: one stage has none; two stages and one microbatch idle for half of the time."
+    bubble_is(student, [[("F", 0, 0), ("B", 0, 0)]], (1.0, 2.0, 0.5), 3.0, "bubble of one stage")
+    orders = [[("F", 0, 0), ("B", 0, 0)]] * 2
+    bubble_is(student, orders, (1.0, 1.0, 0.0), 0.0, "bubble of F0 B0 on 2 stages, f = b = 1")
+
+
+@exercise.check(points=2, needs="by_hand")
+def any_schedule(student, rng):
+    "bubble: of 1F1B, ZB-H1 and ZB-H2, with messages, and where B and W are one."
+    for p, m in ((2, 3), (3, 6), (4, 5)):
+        seconds, message = seconds_of(rng), 0.25 * int(torch.randint(1, 4, (), generator=rng))
+        for name, schedule in (("1F1B", one_f_one_b), ("ZB-H1", zb_h1), ("ZB-H2", zb_h2)):
+            call = f"bubble of {name}, p = {p}, m = {m}, f, b, w = {seconds}, message = {message}"
+            bubble_is(student, schedule(p, m), seconds, message, call)
+
+
+@exercise.check(points=2, needs="any_schedule", seconds=15)
+def as_printed(student, rng):
+    "Your bubbles are those of table 5 of Zero Bubble, to four decimals; also with your zb_h1."
+    for p, m, (*seconds, message), printed in TABLE_5:
+        for name, schedule, figure in zip(
+            ("1F1B", "your zb_h1", "ZB-H2"), (one_f_one_b, student.zb_h1, zb_h2), printed, strict=True
+        ):
+            got = student.bubble(schedule(p, m), *seconds, message)
+            checks.close(
+                got,
+                figure,
+                name=f"bubble of {name}, p = {p}, m = {m}, times of table 9",
+                rtol=0.0,
+                atol=0.51e-4,
+                why="Qi et al. 2024 printed this bubble rate.",
+            )
+
+
+@exercise.check(points=1, needs="by_hand")
+def who_waits_for_ever(student, rng):
+    "bubble: raises ValueError where the stages wait for one another for ever, and does not run for ever itself."
+    orders = [[("F", 0, 0), ("B", 0, 0)], [("B", 0, 0), ("F", 0, 0)]]
+    try:
+        got = student.bubble(orders, 1.0, 1.0, 1.0, 0.0)
+    except StudentError as error:
+        if error.kind == "exception" and error.type == "ValueError":
+            return
+        raise
+    checks.fail(
+        f"Stage 1 is to do B0 before F0, which nobody can, and bubble returns {show.show(got)}. When no stage can go "
+        "on, "
+        "raise ValueError with a sentence that says so."
+    )
