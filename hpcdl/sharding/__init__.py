@@ -1,0 +1,34 @@
+"""Nothing twice: optimizer states, gradients and weights of which every rank keeps its share alone.
+
+| stage | class | each rank keeps a p-th of | bytes sent per rank and step, of Psi bytes of weights |
+|---|---|---|---|
+| ZeRO-1 | `ShardedOptimizer(params, comm, make)` | optimizer states | 2 Psi (p-1)/p |
+| ZeRO-2 | the same with `stage=2` | and gradients | 2 Psi (p-1)/p |
+
+- `flat` is the idea that all stages share: parameters one after another in a vector, cut so that no two ranks' shares
+  differ by more than one element. Nothing is padded, so the formulas hold to the byte, summed over the ranks.
+- The gradient is the mean over the samples of all ranks, sum_r (n_r / N) g_r, as in `hpcdl.ddp`; ranks may have
+  batches of different lengths, or none. Per step they also exchange a `ballot`: N, and which parameters are in use.
+- The optimizer is any of torch's that works elementwise; it sees flat pieces of parameters. `clipping` clips by the
+  norm of the whole gradient.
+- Memory is proved by `hpcdl.memory`, beside `hpcdl.cost.memory.zero`; traffic by the trace.
+"""
+
+from typing import TYPE_CHECKING
+
+from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.sharding.clipping import clip
+    from hpcdl.sharding.flat import Layout, Shard
+    from hpcdl.sharding.optimizer import ShardedOptimizer
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "Layout": "flat",
+        "Shard": "flat",
+        "ShardedOptimizer": "optimizer",
+        "clip": "clipping",
+    },
+)
