@@ -4,6 +4,7 @@
 |---|---|---|---|
 | ZeRO-1 | `ShardedOptimizer(params, comm, make)` | optimizer states | 2 Psi (p-1)/p |
 | ZeRO-2 | the same with `stage=2` | and gradients | 2 Psi (p-1)/p |
+| ZeRO-3 | `FullyShardedDataParallel(module, comm)` | and weights | 3 Psi (p-1)/p |
 
 - `flat` is the idea that all stages share: parameters one after another in a vector, cut so that no two ranks' shares
   differ by more than one element. Nothing is padded, so the formulas hold to the byte, summed over the ranks.
@@ -21,11 +22,13 @@ from hpcdl.lazy import exports
 if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.sharding.clipping import clip
     from hpcdl.sharding.flat import Layout, Shard
+    from hpcdl.sharding.fully_sharded import FullyShardedDataParallel
     from hpcdl.sharding.optimizer import ShardedOptimizer
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "FullyShardedDataParallel": "fully_sharded",
         "Layout": "flat",
         "Shard": "flat",
         "ShardedOptimizer": "optimizer",
