@@ -12,6 +12,8 @@
   batches of different lengths, or none. Per step they also exchange a `ballot`: N, and which parameters are in use.
 - The optimizer is any of torch's that works elementwise; it sees flat pieces of parameters. `clipping` clips by the
   norm of the whole gradient.
+- Activations are no matter of ranks: `checkpointed` computes a layer's a second time in place of keeping them, `plan`
+  says for which layers that costs least.
 - Memory is proved by `hpcdl.memory`, beside `hpcdl.cost.memory.zero`; traffic by the trace.
 """
 
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.sharding.checkpointing import checkpointed, plan
     from hpcdl.sharding.clipping import clip
     from hpcdl.sharding.flat import Layout, Shard
     from hpcdl.sharding.fully_sharded import FullyShardedDataParallel
@@ -32,6 +35,8 @@ __all__, __getattr__, __dir__ = exports(
         "Layout": "flat",
         "Shard": "flat",
         "ShardedOptimizer": "optimizer",
+        "checkpointed": "checkpointing",
         "clip": "clipping",
+        "plan": "checkpointing",
     },
 )

@@ -152,8 +152,8 @@ class FullyShardedDataParallel(nn.Module):
 
     def __reduce_ex__(self, protocol):
         raise TypeError(
-            "a FullyShardedDataParallel cannot be copied or pickled: its communicator belongs to this process; save its "
-            "shards() with hpcdl.sharding.save, or its whole_state_dict()"
+            "a FullyShardedDataParallel cannot be copied or pickled: its communicator belongs to this process; save "
+            "its shards() with hpcdl.sharding.save, or its whole_state_dict()"
         )
 
     # -- one layer's passes ------------------------------------------------------------------------------------------

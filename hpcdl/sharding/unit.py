@@ -22,9 +22,8 @@ class Unit:
     """Parameters of one dtype, all to be trained or all frozen, with the `places` of each.
 
     At rest a place has this rank's piece, flat, a parameter with which an optimizer works; between `enter` and `leave`
-    it has the whole parameter. The whole ones live in one vector, whose memory comes and goes by `resize_`: what autograd
-    saved for backward lies in that memory, and is there again when the vector has been gathered again. With `dtype`
-    they and their gradients are of that type, and travel so; pieces and sums keep their own.
+    it has the whole parameter. The whole ones live in one vector, whose memory comes and goes by `resize_`: what
+    autograd saved for backward lies there, and is back when the vector has been gathered again. With `dtype` they and their gradients are of that type, and travel so; pieces and sums keep their own.
     """
 
     def __init__(

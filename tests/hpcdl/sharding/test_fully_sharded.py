@@ -1,4 +1,6 @@
-"""ZeRO-3 against one machine: its weights, the formula's bytes on the wire and in memory, two layers whole at a time."""
+"""ZeRO-3 against one machine: its weights, the formulas' bytes sent and in memory, two layers whole at a time."""
+
+from itertools import pairwise
 
 import pytest
 import torch
@@ -54,7 +56,7 @@ def test_clipping_is_by_the_norm_of_the_whole_gradient(training):
     assert found[0][1] == pytest.approx(norms, rel=1e-12)
 
 
-# -- memory and traffic ------------------------------------------------------------------------------------------------
+# -- memory and traffic -----------------------------------------------------------------------------------------------
 
 
 class Stack(nn.Module):
@@ -63,7 +65,7 @@ class Stack(nn.Module):
     def __init__(self):
         super().__init__()
         widths = (7, 9, 11, 10, 3)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.layers[1].requires_grad_(False)
 
     def forward(self, x):
@@ -138,7 +140,7 @@ def test_a_data_parallel_run_would_fail_these_tests(training):
         assert live["parameters"] == 4 * sum(sizes())
 
 
-# -- time ----------------------------------------------------------------------------------------------------------------
+# -- time -------------------------------------------------------------------------------------------------------------
 
 
 class Slow(nn.Linear):
@@ -170,7 +172,7 @@ def test_the_next_layer_is_gathered_while_one_is_at_work():
     assert hidden == pytest.approx(12 + (3 + 1) * alpha)
 
 
-# -- models that are awkward ---------------------------------------------------------------------------------------------
+# -- models that are awkward ------------------------------------------------------------------------------------------
 
 
 class Recurrent(nn.Module):
