@@ -14,6 +14,8 @@
   norm of the whole gradient.
 - Activations are no matter of ranks: `checkpointed` computes a layer's a second time in place of keeping them, `plan`
   says for which layers that costs least.
+- `save(path, step, model.shards(), comm)` writes every rank's shards, `load(path, comm)` finds the last whole state,
+  whose `fill(shards)` reads what a rank needs of it, on any number of ranks: see `saving`.
 - Memory is proved by `hpcdl.memory`, beside `hpcdl.cost.memory.zero`; traffic by the trace.
 """
 
@@ -27,16 +29,21 @@ if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.sharding.flat import Layout, Shard
     from hpcdl.sharding.fully_sharded import FullyShardedDataParallel
     from hpcdl.sharding.optimizer import ShardedOptimizer
+    from hpcdl.sharding.saving import Checkpoint, load, save, with_states
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "Checkpoint": "saving",
         "FullyShardedDataParallel": "fully_sharded",
         "Layout": "flat",
         "Shard": "flat",
         "ShardedOptimizer": "optimizer",
         "checkpointed": "checkpointing",
         "clip": "clipping",
+        "load": "saving",
         "plan": "checkpointing",
+        "save": "saving",
+        "with_states": "saving",
     },
 )

@@ -148,7 +148,7 @@ class FullyShardedDataParallel(nn.Module):
     def load_whole_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Take this rank's pieces of `state`, such as `whole_state_dict` gives; KeyError where a name is missing."""
         for path, shard in self.shards().items():
-            shard.piece.copy_(state[path].reshape(-1)[shard.start : shard.start + shard.piece.numel()])
+            shard.piece.detach().copy_(state[path].reshape(-1)[shard.start : shard.start + shard.piece.numel()])
 
     def __reduce_ex__(self, protocol):
         raise TypeError(

@@ -88,8 +88,7 @@ class ShardedOptimizer:
         """Update all weights on every rank; called by every rank."""
         self._reduce()
         self.optimizer.step()
-        for bucket in self.buckets:
-            bucket.layout.all_gather(bucket.weights, self.comm)
+        self.gather()
         self.zero_grad()
 
     def zero_grad(self) -> None:
@@ -103,9 +102,22 @@ class ShardedOptimizer:
             bucket.clear()
         self._launched, self._reduced = 0, False
 
-    def shards(self) -> list[Shard]:
-        """What this rank owns of each parameter, in the order in which backward reaches them; for `save`."""
-        return [piece for bucket in self.buckets for piece in bucket.pieces(bucket.weights)]
+    def shards(self) -> dict[str, Shard]:
+        """What this rank owns of each parameter: "0" is the last one given, "1" the one before it, and so on.
+
+        After `Checkpoint.fill` of these, `gather` brings the other ranks' weights.
+        """
+        found = (
+            shard._replace(piece=param)
+            for bucket in self.buckets
+            for shard, param in zip(bucket.pieces(bucket.weights), bucket.shards, strict=True)
+        )
+        return {str(i): shard for i, shard in enumerate(found)}
+
+    def gather(self) -> None:
+        """Give every rank all weights, each from the rank that owns it; called by every rank."""
+        for bucket in self.buckets:
+            bucket.layout.all_gather(bucket.weights, self.comm)
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 

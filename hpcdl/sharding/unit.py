@@ -23,7 +23,8 @@ class Unit:
 
     At rest a place has this rank's piece, flat, a parameter with which an optimizer works; between `enter` and `leave`
     it has the whole parameter. The whole ones live in one vector, whose memory comes and goes by `resize_`: what
-    autograd saved for backward lies there, and is back when the vector has been gathered again. With `dtype` they and their gradients are of that type, and travel so; pieces and sums keep their own.
+    autograd saved for backward lies there, and is back when the vector has been gathered again. With `dtype` they and
+    their gradients are of that type, and travel so; pieces and sums keep their own.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Unit:
         self.vector = whole.to(dtype) if dtype else whole
         for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
             param.data = view
-        self.shards = [nn.Parameter(shard.piece, self.trained) for shard in self.pieces()]
+        self.shards = [nn.Parameter(shard.piece, self.trained) for shard in self.layout.pieces(self.own)]
         self.users = 0  # layers that use it now
         self.uses = 0  # layers whose forward pass is done and whose backward pass is not
         self.whole = True
@@ -52,7 +53,8 @@ class Unit:
 
     def pieces(self) -> list[Shard]:
         """What this rank keeps of each parameter."""
-        return self.layout.pieces(self.own)
+        kept = self.layout.pieces(self.own)
+        return [shard._replace(piece=param) for shard, param in zip(kept, self.shards, strict=True)]
 
     # -- weights -----------------------------------------------------------------------------------------------------
 
