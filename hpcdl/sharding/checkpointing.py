@@ -53,7 +53,7 @@ class _Checkpointed(torch.autograd.Function):
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(y, g) for y, g in zip(outputs, gradients, strict=True) if y.requires_grad and g is not None]
         if pairs:
-            torch.autograd.backward(*map(list, zip(*pairs, strict=True)))
+            torch.autograd.backward([y for y, _ in pairs], [g for _, g in pairs])
         return None, None, *(x.grad if isinstance(x, torch.Tensor) else None for x in inputs)
 
 

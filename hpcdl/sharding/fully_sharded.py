@@ -167,6 +167,9 @@ class FullyShardedDataParallel(nn.Module):
         self._reduced.append(unit)
 
 
+Me = weakref.ref[FullyShardedDataParallel]  # for hooks, which must not keep it alive
+
+
 class _Use:
     """One call of a layer: whole from the moment when a gradient reaches its outputs, until its inputs have theirs."""
 
@@ -209,9 +212,10 @@ class _AtEnd(torch.autograd.Function):
         return None, *gradients
 
 
-def _before(me: weakref.ref, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """A layer's forward pass begins: its weights are whole, and its inputs will tell when its backward pass ends."""
     model = me()
+    assert model is not None  # whose forward this is in
     use = _Use(model, layer)
     model._calls.append(use)
     model._gathering.acquire(layer)
@@ -229,9 +233,10 @@ def _before(me: weakref.ref, layer: Layer, module: nn.Module, args: tuple, kwarg
     return tree_unflatten(leaves, tree)
 
 
-def _after(me: weakref.ref, module: nn.Module, args: tuple, outputs: Any) -> None:
+def _after(me: Me, module: nn.Module, args: tuple, outputs: Any) -> None:
     """A layer's forward pass is done: its weights go, and its outputs will tell when its backward pass begins."""
     model = me()
+    assert model is not None  # whose forward this is in
     use = model._calls.pop()
     model._gathering.release(use.layer)
     for leaf in tree_flatten(outputs)[0]:
@@ -239,7 +244,7 @@ def _after(me: weakref.ref, module: nn.Module, args: tuple, outputs: Any) -> Non
             leaf.register_hook(use.begin)
 
 
-def _gradient_is_in(me: weakref.ref, unit: Unit, param: torch.Tensor) -> None:
+def _gradient_is_in(me: Me, unit: Unit, param: torch.Tensor) -> None:
     """A gradient is final: a layer whose inputs have none is done when all of its own are in, and freed."""
     model = me()
     if model is not None and unit.complete:
