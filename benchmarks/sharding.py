@@ -22,8 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
-from torch.distributed.fsdp import fully_shard
+from torch.distributed import fsdp
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
@@ -46,14 +45,15 @@ MOST_MEMORY = 1.05  # of the formula
 
 
 class Competitor:
-    """A model and how it takes a step; `known` are what the memory meter is told of."""
+    """A model, what makes the mean gradient and takes a step; `known` are what the memory meter is told of."""
 
-    def __init__(self, module: nn.Module, net: nn.Module, step: Callable[[], None], known: list):
-        self.module, self.net, self.take, self.known = module, net, step, known
+    def __init__(self, net: nn.Module, reduce: Callable[[], None], update: Callable[[], None], known: list):
+        self.net, self.reduce, self.update, self.known = net, reduce, update, known
 
     def step(self, x: torch.Tensor) -> None:
         self.net(x).square().mean().backward()
-        self.take()
+        self.reduce()
+        self.update()
 
 
 def mlp() -> nn.Module:
@@ -68,7 +68,7 @@ def adam(params: Any) -> torch.optim.Optimizer:
 
 def local(comm: Communicator) -> Competitor:
     model = mlp()
-    return _torch(model, model, adam(model.parameters()))
+    return _torch(model, adam(model.parameters()))
 
 
 def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
@@ -76,7 +76,7 @@ def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
         model = mlp()
         optimizer = ShardedOptimizer(model.parameters(), comm, adam, stage)
         shards = [shard.piece for shard in optimizer.shards().values()]
-        return Competitor(model, model, optimizer.step, [model, optimizer.optimizer, *shards])
+        return Competitor(model, optimizer.reduce, optimizer.step, [model, optimizer.optimizer, *shards])
 
     return build
 
@@ -84,40 +84,41 @@ def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
 def zero_3(comm: Communicator) -> Competitor:
     net = FullyShardedDataParallel(mlp(), comm)
     optimizer = adam(net.parameters())
-
-    def step():
-        net.synchronize()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Competitor(net.module, net, step, [net, optimizer])
+    return Competitor(net, net.synchronize, _update(optimizer), [net, optimizer])
 
 
 def redundancy(comm: Communicator) -> Competitor:
     net = nn.parallel.DistributedDataParallel(mlp())
-    return _torch(net.module, net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
+    return _torch(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
 
 
 def fsdp_1(comm: Communicator) -> Competitor:
-    net = FSDP1(mlp(), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu"))
-    return _torch(net, net, adam(net.parameters()))
+    net = fsdp.FullyShardedDataParallel(
+        mlp(), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu")
+    )
+    return _torch(net, adam(net.parameters()))
 
 
 def fsdp_2(comm: Communicator) -> Competitor:
-    net, mesh = mlp(), torch.distributed.init_device_mesh("cpu", (comm.size,))
-    for layer in net:
+    net: nn.Module = mlp()
+    mesh = torch.distributed.init_device_mesh("cpu", (comm.size,))
+    for layer in net.children():
         if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
-    return _torch(net, net, adam(net.parameters()))
+            fsdp.fully_shard(layer, mesh=mesh)
+    fsdp.fully_shard(net, mesh=mesh)
+    return _torch(net, adam(net.parameters()))
 
 
-def _torch(module: nn.Module, net: nn.Module, optimizer: torch.optim.Optimizer) -> Competitor:
-    def step():
+def _torch(net: nn.Module, optimizer: torch.optim.Optimizer) -> Competitor:
+    return Competitor(net, lambda: None, _update(optimizer), [net, optimizer])
+
+
+def _update(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    def update():
         optimizer.step()
         optimizer.zero_grad()
 
-    return Competitor(module, net, step, [module, optimizer])
+    return update
 
 
 COMPETITORS: dict[str, Callable[[Communicator], Competitor]] = {
@@ -176,12 +177,13 @@ def same_outputs(arms: dict[str, Competitor], x: torch.Tensor) -> None:
 
 
 def memory(arm: Competitor, x: torch.Tensor) -> int:
-    """The bytes of weights, gradients and states that a rank keeps between its backward pass and its step, at most."""
+    """The bytes of weights, gradients and states that a rank keeps when its gradients are there, before the update."""
     with meter(*arm.known) as m:
         arm.net(x).square().mean().backward()
-        m.reset_peak()
-        arm.take()
-    return sum(m.highest[kind] for kind in ("parameters", "gradients", "optimizer states"))
+        arm.reduce()
+        live = m.live
+    arm.update()
+    return sum(live[kind] for kind in ("parameters", "gradients", "optimizer states"))
 
 
 # -- here -------------------------------------------------------------------------------------------------------------

@@ -78,15 +78,27 @@ class ShardedOptimizer:
             raise ValueError(f"count: samples is {samples!r}; it is this rank's number of samples, 0 or more")
         self._samples = float(samples)
 
+    def reduce(self) -> None:
+        """Make this rank's share of the mean gradient: what `clip` and `step` begin with, unless it is done already."""
+        if self._reduced:
+            return
+        for bucket in self.buckets[self._launched :]:
+            self._launch(bucket)
+        used = [present for bucket in self.buckets for present in bucket.present]
+        total, used = Ballot(self._samples, used, self.comm).count(self.background)
+        for bucket in self.buckets:
+            bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
+        self._total, self._reduced = total, True
+
     def clip(self, max_norm: float) -> float:
         """Scale the mean gradient so that its norm over all ranks is at most `max_norm`; returns what it was."""
-        self._reduce()
+        self.reduce()
         shares = (shard.grad for bucket in self.buckets for shard in bucket.shards)
         return clip((share for share in shares if share is not None), self.comm, max_norm)
 
     def step(self) -> None:
         """Update all weights on every rank; called by every rank."""
-        self._reduce()
+        self.reduce()
         self.optimizer.step()
         self.gather()
         self.zero_grad()
@@ -120,18 +132,6 @@ class ShardedOptimizer:
             bucket.layout.all_gather(bucket.weights, self.comm)
 
     # -- gradients ---------------------------------------------------------------------------------------------------
-
-    def _reduce(self) -> None:
-        """Make each rank's share of the mean gradient, once per step."""
-        if self._reduced:
-            return
-        for bucket in self.buckets[self._launched :]:
-            self._launch(bucket)
-        used = [present for bucket in self.buckets for present in bucket.present]
-        total, used = Ballot(self._samples, used, self.comm).count(self.background)
-        for bucket in self.buckets:
-            bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
-        self._total, self._reduced = total, True
 
     def _launch(self, bucket: "_Bucket") -> None:
         """Send the next bucket off; its weight has the last step's N, which `release` corrects."""
