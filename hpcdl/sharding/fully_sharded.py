@@ -156,6 +156,12 @@ class FullyShardedDataParallel(nn.Module):
             "its shards() with hpcdl.sharding.save, or its whole_state_dict()"
         )
 
+    def _apply(self, fn, recurse=True):  # what `to`, `double`, `cuda` and their kin do
+        raise RuntimeError(
+            "a FullyShardedDataParallel cannot be moved or converted: its weights lie in vectors of their own; call "
+            "to(), double() and the like on the module before it is wrapped"
+        )
+
     # -- one layer's passes ------------------------------------------------------------------------------------------
 
     def _cast(self, x: torch.Tensor) -> torch.Tensor:

@@ -207,6 +207,12 @@ class _Bucket:
 
     def seal(self, free: bool) -> None:
         """Fill in zeros for what has no gradient; from now on the vector is the communicator's."""
+        for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
+            if param.data_ptr() != view.data_ptr():
+                raise RuntimeError(
+                    f"a parameter of shape {tuple(param.shape)} has left the memory in which its optimizer updates it; "
+                    "call to(), double() and the like on the model before ShardedOptimizer is made"
+                )
         self.present = [param.grad is not None for param in self.params]
         for i, present in enumerate(self.present):
             self.put_in(i)  # also one that was there before its hook

@@ -219,6 +219,8 @@ def test_what_cannot_work_is_said(training):
         with pytest.raises(ValueError, match="rank 1 has another model"):
             FullyShardedDataParallel(nn.Linear(2, 2 + comm.rank), comm)
         model = FullyShardedDataParallel(training.build("plain"), comm)
+        with pytest.raises(RuntimeError, match="before it is wrapped"):
+            model.float()
         with pytest.raises(TypeError, match="save its shards"):
             torch.save(model, "nowhere")
 

@@ -189,3 +189,14 @@ def test_mistakes_in_a_step_are_named(training):
 
     with pytest.raises(RankError, match="no rank has a sample"):
         simulate(mistakes, 2)
+
+
+def test_a_model_that_was_converted_afterwards_is_no_silent_standstill(training):
+    def convert(comm):
+        model = training.build("plain")
+        optimizer = ShardedOptimizer(model.parameters(), comm, training.makes["sgd"])
+        model.float()
+        with pytest.raises(RuntimeError, match="has left the memory"):
+            optimizer.step()
+
+    simulate(convert, 1)
