@@ -38,10 +38,11 @@ def train(comm, training, path, kind, make, first, last, seed=0):
     return model.whole_state_dict()
 
 
-@pytest.mark.parametrize(
-    ("kind", "make"), [("plain", "adamw"), ("tied", "sgd"), ("tiny", "adamw"), ("frozen", "adamw")]
-)
-@pytest.mark.parametrize(("before", "after"), [(3, 3), (4, 3), (2, 5), (1, 2), (5, 1)])
+GOES_ON = [("plain", "adamw", *ranks) for ranks in ((3, 3), (4, 3), (2, 5), (1, 2), (5, 1))]
+GOES_ON += [("tied", "sgd", 4, 3), ("tiny", "adamw", 3, 8), ("frozen", "adamw", 2, 5)]
+
+
+@pytest.mark.parametrize(("kind", "make", "before", "after"), GOES_ON)
 def test_a_training_goes_on_on_another_number_of_ranks(training, tmp_path, kind, make, before, after):
     simulate(train, before, training, tmp_path, kind, make, 0, 2)
     results = simulate(train, after, training, tmp_path, kind, make, 2, 4, 9).results
