@@ -115,16 +115,16 @@ class ShardedOptimizer:
         self._launched, self._reduced = 0, False
 
     def shards(self) -> dict[str, Shard]:
-        """What this rank owns of each parameter: "0" is the last one given, "1" the one before it, and so on.
+        """What this rank owns of each parameter to be trained, named "0", "1", ... in the order in which they were given.
 
         After `Checkpoint.fill` of these, `gather` brings the other ranks' weights.
         """
-        found = (
+        found = [
             shard._replace(piece=param)
             for bucket in self.buckets
             for shard, param in zip(bucket.pieces(bucket.weights), bucket.shards, strict=True)
-        )
-        return {str(i): shard for i, shard in enumerate(found)}
+        ]
+        return {str(i): shard for i, shard in enumerate(reversed(found))}  # buckets are in backward's order
 
     def gather(self) -> None:
         """Give every rank all weights, each from the rank that owns it; called by every rank."""

@@ -56,6 +56,7 @@ def test_zero_1_goes_on_on_another_number_of_ranks(training, tmp_path):
     def run(comm, first, last):
         model = training.build("plain", seed=first)
         optimizer = ShardedOptimizer(model.parameters(), comm, training.makes["adamw"])
+        assert [shard.shape for shard in optimizer.shards().values()] == [p.shape for p in model.parameters()]
         if first:
             saved = load(tmp_path, comm)
             saved.fill(optimizer.shards())
