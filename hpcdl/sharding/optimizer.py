@@ -115,7 +115,7 @@ class ShardedOptimizer:
         self._launched, self._reduced = 0, False
 
     def shards(self) -> dict[str, Shard]:
-        """What this rank owns of each parameter to be trained, named "0", "1", ... in the order in which they were given.
+        """What this rank owns of each parameter to be trained: "0", "1", ... in the order in which they were given.
 
         After `Checkpoint.fill` of these, `gather` brings the other ranks' weights.
         """
