@@ -25,6 +25,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "pictures": "benchmarks.pictures",
     "rounding": "benchmarks.rounding",
     "schedules": "benchmarks.schedules",
+    "sharding": "benchmarks.sharding",
 }
 
 

@@ -15,7 +15,7 @@ OPTIMIZERS = ("torch.optim",)
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
 MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
-ATTENTION = ("aten::_scaled_dot_product*", "aten::scaled_dot_product*")
+ATTENTION = ("aten::_scaled_dot_product*", "aten::_safe_softmax")  # fused; else torch takes this softmax, alone
 SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::nll_loss_forward")
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

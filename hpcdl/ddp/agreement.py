@@ -13,17 +13,18 @@ def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -
 
     `what` names the lines, as in "another model"; `advice` says what to do.
     """
-    first = _lines_of(0, lines, comm)
+    first = lines_of(0, lines, comm)
     differs = torch.zeros(comm.size, dtype=torch.int32, device=comm.devices[0])
     differs[comm.rank] = lines != first
     naive_all_reduce(differs, comm)
     if differs.any():
         rank = int(differs.nonzero()[0])
-        where = _first_difference(_lines_of(rank, lines, comm), first)
+        where = _first_difference(lines_of(rank, lines, comm), first)
         raise ValueError(f"rank {rank} has {what} than rank 0: {where}; {advice}")
 
 
-def _lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
+def lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
+    """Rank `rank`'s `lines`, on every rank."""
     text = "\n".join(lines).encode()
     length = torch.tensor([len(text)], device=comm.devices[0])
     broadcast(length, comm, rank)

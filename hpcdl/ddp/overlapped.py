@@ -48,7 +48,7 @@ class DistributedDataParallel(nn.Module):
         all_reduce = _collective(all_reduce)
         if not bucket_mb > 0:
             raise ValueError(f"bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1")
-        _require_countable(module, samples)
+        require_countable(module, samples)
         require_same(
             "another model", outline(module), comm, "build the same model on every rank, its weights may differ"
         )
@@ -61,7 +61,7 @@ class DistributedDataParallel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward pass; counts this rank's samples."""
         if torch.is_grad_enabled():
-            self.reducer.count(_count(self.samples, args, kwargs))
+            self.reducer.count(count_samples(self.samples, args, kwargs))
         return self.module(*args, **kwargs)  # 9
 
     @contextmanager
@@ -129,7 +129,7 @@ def _trainable(module: nn.Module) -> list[nn.Parameter]:
     return params
 
 
-def _require_countable(module: nn.Module, samples: Callable | None) -> None:
+def require_countable(module: nn.Module, samples: Callable | None) -> None:
     """ValueError where the first length of an input may be that of a sequence, and nobody says how to count."""
     if samples is not None:
         return
@@ -142,7 +142,7 @@ def _require_countable(module: nn.Module, samples: Callable | None) -> None:
             )
 
 
-def _count(samples: Callable | None, args: tuple, kwargs: dict) -> int:
+def count_samples(samples: Callable | None, args: tuple, kwargs: dict) -> int:
     """This rank's number of samples among the inputs of a forward pass."""
     if samples is None:
         return _length(args, kwargs)

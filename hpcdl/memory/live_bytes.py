@@ -163,8 +163,9 @@ class MemoryMeter(TorchDispatchMode):
             self.mark("optimizer states", *_states(optimizer))
 
     def _has_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is None:  # a hook before this one has taken it away
+            return
         if threading.get_ident() == self._thread or parameter.is_cuda:  # CUDA's backward has a thread of its own
-            assert parameter.grad is not None  # it has just been accumulated
             self.mark("gradients", parameter.grad)
 
     def _has_stepped(self, optimizer: torch.optim.Optimizer, args, kwargs) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.nn.mlp import backprop, feedforward
     from hpcdl.nn.networks import Layer, total
     from hpcdl.nn.perceptron import History, separable, with_bias
+    from hpcdl.nn.stage import Stage
     from hpcdl.nn.value import Value, backward
 
 __all__, __getattr__, __dir__ = exports(

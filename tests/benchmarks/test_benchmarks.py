@@ -195,6 +195,18 @@ def test_model_parallelism_is_measured_beside_its_peers_and_sends_and_holds_what
 
 
 @pytest.mark.long
+@pytest.mark.mpi
+def test_sharded_steps_are_measured_beside_torchs(quick):
+    found, said = quick("sharding")
+    assert {"two local", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP1", "FSDP2", "ZeroRedundancyOptimizer"} == set(
+        found["steps"]
+    )
+    memory = [row["measured"] for row in found["promises"] if "memory" in row["what"]]
+    assert memory == pytest.approx([1, 1, 1], abs=1e-6)
+    assert "Promises" in said
+
+
+@pytest.mark.long
 def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(quick):
     found, _ = quick("rounding")
     for threads in ("1", "2"):

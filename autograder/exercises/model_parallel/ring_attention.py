@@ -134,16 +134,16 @@ def two_blocks_a_step(student, rng):
             )
 
 
-C, WIDE, RANKS = 8, 64, 8  # a block of 8 x 64 numbers is much larger than its 8 x 8 scores
+C, WIDE, MANY = 8, 64, 8  # a block of 8 x 64 numbers is much larger than its 8 x 8 scores
 MOST = 18  # blocks: q, k, v; keys and values on their way in and out; the output and what a step adds; a neighbour's
 
 
 def measured(student, rng, message: float, price: float):
     """A run over many ranks whose matrix products take time; by rank the output and the peak of memory."""
-    parts = [[torch.randn(C, WIDE, generator=rng).double() for _ in range(3)] for _ in range(RANKS)]
-    zeros = [torch.zeros(C, dtype=torch.int64)] * RANKS
+    parts = [[torch.randn(C, WIDE, generator=rng).double() for _ in range(3)] for _ in range(MANY)]
+    zeros = [torch.zeros(C, dtype=torch.int64)] * MANY
     arguments = lambda rank: (price, *(part.clone() for part in parts[rank]), list(zeros))  # noqa: E731
-    return student.ranks("ring_attention", RANKS, arguments, harness="measured", alpha=message)
+    return student.ranks("ring_attention", MANY, arguments, harness="measured", alpha=message)
 
 
 @exercise.check(points=1, needs="all_tokens", seconds=SECONDS)
@@ -153,9 +153,8 @@ def few_blocks_at_a_time(student, rng):
     for rank, (_, peak) in enumerate(measured(student, rng, 0.0, 0.0).results):
         checks.that(
             type(peak) is int and peak <= MOST * block,
-            f"{RANKS} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one rank "
-            "are "
-            "here at a time, and those of the next on their way: let go of what you have handed on.",
+            f"{MANY} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one "
+            "rank are here at a time, and those of the next on their way: let go of what you have handed on.",
             got=f"{peak / block:.1f} blocks of {block} bytes",
             expected=f"{MOST} at most, however many ranks there are",
         )
@@ -166,14 +165,13 @@ def messages_are_hidden(student, rng):
     "The next block travels while this one is worked on."
     step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each
     run = measured(student, rng, 0.4, step / (2 * C * C * WIDE))
-    right = RANKS * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
+    right = MANY * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
     checks.that(
         run.seconds <= right + 0.5,
-        f"{RANKS} ranks, a step of work takes 1 s and a message 0.4 s: {run.seconds:g} s in all. Begin to send this "
-        "block "
-        "and to receive the next one (isend, irecv), work, and then wait.",
+        f"{MANY} ranks, a step of work takes 1 s and a message 0.4 s: {run.seconds:g} s in all. Begin to send this "
+        "block and to receive the next one (isend, irecv), work, and then wait.",
         got=f"{run.seconds:g} s",
-        expected=f"about {RANKS} s: messages and work at the same time",
+        expected=f"about {MANY} s: messages and work at the same time",
     )
 
 

@@ -1,0 +1,250 @@
+"""Sharded training steps on two ranks: ZeRO-1 and ZeRO-3 of ours beside torch's, all over the same two processes.
+
+    python -m benchmarks sharding            # a minute; prints tables, writes benchmarks/results/sharding.json
+    python -m benchmarks sharding --quick    # seconds: to see that it works, not to be quoted
+
+The model has four layers of 1024 x 1024 and is trained by Adam. Every competitor trains its own copy on the same batch,
+one thread each, in turns that rotate; torch's go over gloo, ours over MPI. A time is that of the slower rank. "two
+local" are both ranks without a byte between them. After the run all competitors must have the same weights. Memory is
+what a rank keeps of weights, gradients and Adam's states, beside what `hpcdl.cost.memory` says.
+"""
+
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from benchmarks.harness import pair, results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated
+from hpcdl.cluster import find_launcher
+from hpcdl.comm.base import Communicator
+from hpcdl.cost.memory import zero
+from hpcdl.memory import meter
+from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
+
+WIDTH, LAYERS, ROWS = 1024, 4, 32  # rows: of each rank
+PROMISES = [("ZeRO-3", "FSDP2", 1.8), ("ZeRO-3", "FSDP1", 1.2), ("ZeRO-1", "ZeroRedundancyOptimizer", 1.3)]
+STAGES = {"ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
+MOST_MEMORY = 1.05  # of the formula
+
+
+# -- in each of the two processes -------------------------------------------------------------------------------------
+
+
+class Competitor:
+    """A model, what makes the mean gradient and takes a step; `known` are what the memory meter is told of."""
+
+    def __init__(self, net: nn.Module, reduce: Callable[[], None], update: Callable[[], None], known: list):
+        self.net, self.reduce, self.update, self.known = net, reduce, update, known
+
+    def step(self, x: torch.Tensor) -> None:
+        self.net(x).square().mean().backward()
+        self.reduce()
+        self.update()
+
+
+def mlp() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def adam(params: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(params, lr=1e-3)
+
+
+def local(comm: Communicator) -> Competitor:
+    model = mlp()
+    return _torch(model, adam(model.parameters()))
+
+
+def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
+    def build(comm: Communicator) -> Competitor:
+        model = mlp()
+        optimizer = ShardedOptimizer(model.parameters(), comm, adam, stage)
+        shards = [shard.piece for shard in optimizer.shards().values()]
+        return Competitor(model, optimizer.reduce, optimizer.step, [model, optimizer.optimizer, *shards])
+
+    return build
+
+
+def zero_3(comm: Communicator) -> Competitor:
+    net = FullyShardedDataParallel(mlp(), comm)
+    optimizer = adam(net.parameters())
+    return Competitor(net, net.synchronize, _update(optimizer), [net, optimizer])
+
+
+# torch's are imported where they are used: the module that has them warns of its own parts.
+
+
+def redundancy(comm: Communicator) -> Competitor:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    net = nn.parallel.DistributedDataParallel(mlp())
+    return _torch(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
+
+
+def fsdp_1(comm: Communicator) -> Competitor:
+    from torch.distributed import fsdp
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    net = fsdp.FullyShardedDataParallel(
+        mlp(), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu")
+    )
+    return _torch(net, adam(net.parameters()))
+
+
+def fsdp_2(comm: Communicator) -> Competitor:
+    from torch.distributed import fsdp
+
+    net: nn.Module = mlp()
+    mesh = torch.distributed.init_device_mesh("cpu", (comm.size,))
+    for layer in net.children():
+        if isinstance(layer, nn.Linear):
+            fsdp.fully_shard(layer, mesh=mesh)
+    fsdp.fully_shard(net, mesh=mesh)
+    return _torch(net, adam(net.parameters()))
+
+
+def _torch(net: nn.Module, optimizer: torch.optim.Optimizer) -> Competitor:
+    return Competitor(net, lambda: None, _update(optimizer), [net, optimizer])
+
+
+def _update(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    def update():
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return update
+
+
+COMPETITORS: dict[str, Callable[[Communicator], Competitor]] = {
+    "two local": local,
+    "ZeRO-1": zero_1_or_2(1),
+    "ZeRO-2": zero_1_or_2(2),
+    "ZeRO-3": zero_3,
+    "ZeroRedundancyOptimizer": redundancy,
+    "FSDP1": fsdp_1,
+    "FSDP2": fsdp_2,
+}
+
+
+def work(rounds: int, steps: int) -> dict:
+    """Seconds per step of every competitor, of the slower rank, and bytes that a rank keeps with ours."""
+    from mpi4py import MPI
+
+    from hpcdl.comm import MPIComm
+
+    warnings.simplefilter("ignore")  # torch's own, of what it will change
+    comm = MPIComm(check=False)
+    x = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(comm.rank))
+    arms = {name: build(comm) for name, build in COMPETITORS.items()}
+    times: dict[str, list[float]] = {name: [] for name in arms}
+    for number in range(rounds):
+        for name in rotated(arms, number):
+            times[name] += time_steps(arms[name], steps, comm, x)
+    same_outputs({name: arm for name, arm in arms.items() if name != "two local"}, x)
+    kept = {name: memory(arms[name], x) for name in STAGES}
+    slower = MPI.COMM_WORLD.allreduce
+    return {
+        "steps": {name: [slower(value, op=MPI.MAX) for value in values] for name, values in times.items()},
+        "memory": {name: slower(value, op=MPI.MAX) for name, value in kept.items()},
+    }
+
+
+def time_steps(arm: Competitor, steps: int, comm: Communicator, x: torch.Tensor) -> list[float]:
+    """Seconds of `steps` steps, after one to warm up."""
+    comm.barrier()
+    arm.step(x)
+    seconds = []
+    for _ in range(steps):
+        begin = time.perf_counter()
+        arm.step(x)
+        seconds.append(time.perf_counter() - begin)
+    comm.barrier()
+    return seconds
+
+
+def same_outputs(arms: dict[str, Competitor], x: torch.Tensor) -> None:
+    """Every competitor has taken the same steps; AssertionError where one has not."""
+    with torch.no_grad():
+        outputs = {name: arm.net(x) for name, arm in arms.items()}
+    for name, output in outputs.items():
+        torch.testing.assert_close(output, outputs["FSDP2"], rtol=1e-2, atol=1e-2, msg=f"{name} differs from FSDP2")
+
+
+def memory(arm: Competitor, x: torch.Tensor) -> int:
+    """The bytes of weights, gradients and states that a rank keeps when its gradients are there, before the update."""
+    with meter(*arm.known) as m:
+        arm.net(x).square().mean().backward()
+        arm.reduce()
+        live = m.live
+    arm.update()
+    return sum(live[kind] for kind in ("parameters", "gradients", "optimizer states"))
+
+
+# -- here -------------------------------------------------------------------------------------------------------------
+
+
+def promises(found: dict) -> list[dict]:
+    """Of medians, how many steps ours takes in the time of one of the peer's; and memory over the formula."""
+    median = {name: statistics.median(times) for name, times in found["steps"].items()}
+    speeds = [
+        {"what": f"{ours} / {peer}, steps per second", "promised": least, "measured": median[peer] / median[ours]}
+        for ours, peer, least in PROMISES
+    ]
+    sizes = [
+        {"what": f"formula / {name}'s memory", "promised": 1 / MOST_MEMORY, "measured": formula(name) / measured}
+        for name, measured in found["memory"].items()
+    ]
+    return speeds + sizes
+
+
+def formula(name: str) -> float:
+    """Bytes per rank by Rajbhandari's formula: float32 weights and gradients, and Adam's two states."""
+    parameters = LAYERS * (WIDTH * WIDTH + WIDTH)
+    return zero(parameters, 2, STAGES[name], optimizer=8, weight=4, gradient=4)
+
+
+def table_of_times(times: dict) -> Table:
+    local_ = statistics.median(times["two local"])
+    table = Table("competitor", "min ms", "median ms", "median / two local", title="One step on 2 ranks")
+    for name, values in times.items():
+        median = statistics.median(values)
+        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{median * 1e3:.2f}", f"{median / local_:.3f}")
+    return table
+
+
+def table_of_promises(kept: list[dict]) -> Table:
+    table = Table("promise", "at least", "measured", "kept", title="Promises")
+    for row in kept:
+        met = "yes" if row["measured"] >= row["promised"] else "NO"
+        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
+    return table
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="Two rounds of two steps.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
+) -> None:
+    """Measure sharded training steps on two ranks beside torch's."""
+    out = results.file("sharding", quick, out)
+    console = Console()
+    machine = describe() | {"mpi": find_launcher().mpi}
+    console.print_json(json.dumps(machine))
+    found = pair.run(__name__, *((2, 2) if quick else (20, 4)))
+    kept = promises(found)
+    console.print(table_of_times(found["steps"]))
+    console.print(table_of_promises(kept))
+    results.save({"machine": machine, **found, "promises": kept}, out)
+    console.print(f"All measurements: {out}")

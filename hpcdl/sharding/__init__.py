@@ -1,0 +1,49 @@
+"""Nothing twice: optimizer states, gradients and weights of which every rank keeps its share alone.
+
+| stage | class | each rank keeps a p-th of | bytes sent per rank and step, of Psi bytes of weights |
+|---|---|---|---|
+| ZeRO-1 | `ShardedOptimizer(params, comm, make)` | optimizer states | 2 Psi (p-1)/p |
+| ZeRO-2 | the same with `stage=2` | and gradients | 2 Psi (p-1)/p |
+| ZeRO-3 | `FullyShardedDataParallel(module, comm)` | and weights | 3 Psi (p-1)/p |
+
+- `flat` is the idea that all stages share: parameters one after another in a vector, cut so that no two ranks' shares
+  differ by more than one element. Nothing is padded, so the formulas hold to the byte, summed over the ranks.
+- The gradient is the mean over the samples of all ranks, sum_r (n_r / N) g_r, as in `hpcdl.ddp`; ranks may have
+  batches of different lengths, or none. Per step they also exchange a `ballot`: N, and which parameters are in use.
+- The optimizer is any of torch's that works elementwise; it sees flat pieces of parameters. `clipping` clips by the
+  norm of the whole gradient.
+- Activations are no matter of ranks: `checkpointed` computes a layer's a second time in place of keeping them, `plan`
+  says for which layers that costs least.
+- `save(path, step, model.shards(), comm)` writes every rank's shards, `load(path, comm)` finds the last whole state,
+  whose `fill(shards)` reads what a rank needs of it, on any number of ranks: see `saving`.
+- Memory is proved by `hpcdl.memory`, beside `hpcdl.cost.memory.zero`; traffic by the trace.
+"""
+
+from typing import TYPE_CHECKING
+
+from hpcdl.lazy import exports
+
+if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.sharding.checkpointing import checkpointed, plan
+    from hpcdl.sharding.clipping import clip
+    from hpcdl.sharding.flat import Layout, Shard
+    from hpcdl.sharding.fully_sharded import FullyShardedDataParallel
+    from hpcdl.sharding.optimizer import ShardedOptimizer
+    from hpcdl.sharding.saving import Checkpoint, load, save, with_states
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "Checkpoint": "saving",
+        "FullyShardedDataParallel": "fully_sharded",
+        "Layout": "flat",
+        "Shard": "flat",
+        "ShardedOptimizer": "optimizer",
+        "checkpointed": "checkpointing",
+        "clip": "clipping",
+        "load": "saving",
+        "plan": "checkpointing",
+        "save": "saving",
+        "with_states": "saving",
+    },
+)

@@ -1,0 +1,33 @@
+"""What ranks agree on in every step beside gradients: how many samples there are, and which parameters are used."""
+
+from collections.abc import Iterable
+
+import torch
+
+from hpcdl.collectives import recursive_doubling_all_reduce
+from hpcdl.comm import Background, Communicator
+
+
+class Ballot:
+    """Sums of numbers over the ranks: `samples` first, then one per parameter, not 0 where the rank used it.
+
+    Sums of a few numbers cost rounds, not bytes: so it is one message of float64.
+    """
+
+    def __init__(self, samples: float, used: Iterable[bool], comm: Communicator):
+        self._numbers = torch.tensor([samples, *used], dtype=torch.float64, device=comm.devices[0])
+
+    def count(self, background: Background) -> tuple[float, list[bool]]:
+        """N, and whether any rank used each parameter. Waits for all that `background` has under way.
+
+        Raises ValueError, on every rank, when no rank has a sample.
+        """
+        background.start(self._sum)
+        background.wait()
+        total, *used = self._numbers.tolist()
+        if not total:
+            raise ValueError("no rank has a sample, so there is no mean over them; give each step a batch")
+        return total, [votes > 0 for votes in used]
+
+    def _sum(self, comm: Communicator) -> None:
+        recursive_doubling_all_reduce(self._numbers, comm)

@@ -1,0 +1,31 @@
+"""Clipping by the norm of a gradient of which each rank has a part."""
+
+from collections.abc import Iterable
+
+import torch
+
+from hpcdl.collectives import recursive_doubling_all_reduce
+from hpcdl.comm import Communicator
+
+EPSILON = 1e-6  # torch's `clip_grad_norm_` has it, too
+
+
+def clip(shares: Iterable[torch.Tensor], comm: Communicator, max_norm: float) -> float:
+    """Multiply the `shares`, which together are all ranks' gradient, by min(1, max_norm / (norm + 1e-6)), in place.
+
+    norm = sqrt(sum_r sum_i g_ri^2) is returned, in float64 and the same to the bit on every rank, infinite and NaN
+    included: so that all take the step, or none. Every rank calls it; one may have no share. Raises ValueError unless
+    `max_norm` is positive.
+    """
+    if not max_norm > 0:
+        raise ValueError(f"clip: max_norm is {max_norm!r}; it is above 0, and infinity only measures the norm")
+    shares = list(shares)
+    squares = torch.zeros(1, dtype=torch.float64, device=comm.devices[0])
+    for share in shares:
+        squares += torch.linalg.vector_norm(share.detach(), dtype=torch.float64).square()
+    recursive_doubling_all_reduce(squares, comm)
+    norm = squares.sqrt().item()
+    scale = max_norm / (norm + EPSILON)
+    for share in shares if not scale >= 1 else ():  # NaN scales, too, as torch has it
+        share.detach().mul_(scale)
+    return norm

@@ -1,0 +1,85 @@
+"""Which layers are whole: gathered before their use, the next one meanwhile, and freed after it."""
+
+from collections.abc import Callable, Sequence
+
+from hpcdl.comm import Background, Communicator
+from hpcdl.sharding.unit import Unit
+
+Layer = Sequence[Unit]  # what one layer needs whole
+
+
+class Gathering:
+    """Gathers for `units`, over a background that also takes reductions, all in one order on every rank.
+
+    The order in which layers were used in the last pass, forward and then backward, is what this pass is expected to
+    do: so the next layer is gathered while one is at work, in the right direction. The first pass only learns.
+    """
+
+    def __init__(self, units: list[Unit], background: Background, ahead: bool = True):
+        self.units, self.background, self._prefetch = units, background, ahead
+        self._orders: dict[bool, list[Layer]] = {}  # of passes with and without a backward pass
+        self._training, self._seen, self._expected = False, list[Layer](), list[Layer]()
+        self._ready: list[Callable[[Communicator], None]] = []  # reductions to be started
+        self._ahead: list[Unit] = []  # gathered for the next layer
+
+    def begin(self, training: bool) -> None:
+        """A pass begins; what the last one left is dropped."""
+        self.end()
+        self._training, self._seen = training, []
+        self._expected = self._orders.get(training, [])
+
+    def end(self) -> None:
+        """Start what is ready, and leave every unit with its share alone."""
+        self._start_ready()
+        self.background.wait()
+        for unit in self.units:
+            if unit.whole:
+                unit.free()
+        if self._seen:
+            self._orders[self._training] = self._seen
+        self._seen, self._ahead = [], []
+
+    def acquire(self, layer: Layer) -> None:
+        """Return when the layer's units are whole; the next one's are then under way, and so are reductions."""
+        self._drop_wrong_guess(layer)
+        self._start(layer)
+        self.background.wait()
+        for unit in layer:
+            unit.enter()
+        self._seen.append(layer)
+        self._start_ready()
+        self._ahead = self._start(self._next())
+
+    def release(self, layer: Layer) -> None:
+        """The layer is done with its units for now."""
+        for unit in layer:
+            if unit.users:  # else `end` has freed it
+                unit.leave()
+
+    def later(self, reduction: Callable[[Communicator], None]) -> None:
+        """Start `reduction` when the next layer is at work, and not between it and its weights."""
+        self._ready.append(reduction)
+
+    def _start(self, layer: Layer) -> list[Unit]:
+        missing = [unit for unit in layer if not unit.whole]
+        for unit in missing:
+            unit.allocate()
+            self.background.start(unit.gather)
+        return missing
+
+    def _start_ready(self) -> None:
+        for reduction in self._ready:
+            self.background.start(reduction)
+        self._ready = []
+
+    def _next(self) -> Layer:
+        done = len(self._seen)
+        right = self._prefetch and len(self._expected) > done and self._expected[done - 1] is self._seen[-1]
+        return self._expected[done] if right else ()
+
+    def _drop_wrong_guess(self, layer: Layer) -> None:
+        wrong = [unit for unit in self._ahead if not unit.users and not any(unit is mine for mine in layer)]
+        if wrong:
+            self.background.wait()
+        for unit in wrong:
+            unit.free()

@@ -1,0 +1,225 @@
+"""Checkpoints of shards: every rank writes its own, and any number of ranks reads what it needs of them.
+
+On disk, in the folder of the training:
+
+    manifest.json          which step is the whole state, which folder has it, and each file's length and checksum
+    step-12-0/rank-0-of-4  one rank's shards: `shard_file`
+
+A new state is written beside the old one. When every rank's file is on the disk, one `rename` of the manifest makes the
+new one the state; then the old one is removed. Whoever is killed, and whenever: the manifest names a whole state, the
+new or the previous one.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hpcdl.collectives import naive_all_reduce
+from hpcdl.comm import Communicator
+from hpcdl.ddp.agreement import lines_of
+from hpcdl.files import write_whole
+from hpcdl.sharding import shard_file
+from hpcdl.sharding.flat import Shard
+
+MANIFEST = "manifest.json"
+
+
+def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communicator) -> None:
+    """Make the ranks' `shards` the state of `step` in folder `path`, which all ranks reach; every rank calls it.
+
+    Together they are to hold every element of every tensor; where several ranks have one, they have the same. No rank
+    sees another's. Until all is written the state is what it was; so it remains where a rank fails, for which every
+    rank raises OSError.
+    """
+    path = Path(path)
+    folder = Path(_together(lambda: _new_folder(path, step) if comm.rank == 0 else "", comm)[0])
+    try:
+        files = _together(lambda: json.dumps(_write(folder, shards, comm)), comm)
+    except OSError:
+        if comm.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    manifest = {"step": step, "folder": folder.name, "files": [json.loads(file) for file in files]}
+    _together(lambda: _commit(path, manifest) if comm.rank == 0 else "", comm)
+
+
+def load(path: str | Path, comm: Communicator) -> "Checkpoint":
+    """The last whole state in folder `path`, the same on every rank; every rank calls it, on any number of ranks.
+
+    Raises FileNotFoundError where there is none, or where a rank's file of it is missing, and ValueError where one is
+    damaged, on every rank.
+    """
+    path = Path(path)
+    manifest = json.loads(_together(lambda: json.dumps(_manifest(path)) if comm.rank == 0 else "", comm)[0])
+    return Checkpoint(path / manifest["folder"], manifest, comm)
+
+
+class Checkpoint:
+    """A whole state: `step`, `shapes` of its tensors by name. Tensors are read where `fill` and `read` ask for them."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any], comm: Communicator):
+        self.step: int = manifest["step"]
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._comm = comm
+        self._sources: dict[str, list[tuple[Path, int, shard_file.Entry]]] = {}
+        _together(lambda: self._index(folder, manifest["files"]), comm)
+
+    def read(self, name: str, start: int, stop: int) -> torch.Tensor:
+        """Elements `start` to `stop` of a tensor, flat, from the files that have them; no other is opened.
+
+        Raises KeyError for an unknown name, and ValueError where elements are in no file, or one is damaged.
+        """
+        if name not in self._sources:
+            raise KeyError(f"the checkpoint of step {self.step} has no tensor {name!r}; see its `shapes`")
+        sources = sorted(self._sources[name], key=lambda source: source[2].start)
+        out = torch.empty(stop - start, dtype=getattr(torch, sources[0][2].dtype))
+        done = start
+        for path, begin, entry in sources:
+            if entry.start <= done < min(entry.stop, stop):
+                done = shard_file.read(path, begin, entry, start, out)[1]
+        if done < stop:
+            raise ValueError(
+                f"the checkpoint of step {self.step} has no element {done} of {name}; save all ranks' shards"
+            )
+        return out
+
+    def fill(self, shards: Mapping[str, Shard]) -> None:
+        """Read this rank's `shards`, in place; every rank calls it. Where one rank fails, none changes anything."""
+        found: list[torch.Tensor] = []
+
+        def gather() -> str:
+            found.extend(self._read_like(name, shard) for name, shard in shards.items())
+            return ""
+
+        _together(gather, self._comm)
+        for shard, piece in zip(shards.values(), found, strict=True):
+            shard.piece.detach().copy_(piece)
+
+    def restore(self, optimizer: torch.optim.Optimizer, shards: Mapping[str, Shard]) -> None:
+        """Give `optimizer`, which steps these shards, the states that `with_states` has saved; every rank calls it."""
+        found: dict[str, dict[str, torch.Tensor]] = {name: {} for name, shard in shards.items() if shard.piece.numel()}
+
+        def gather() -> str:
+            for name, states in found.items():
+                for full in (full for full in self._sources if full.startswith(f"{name}/")):
+                    states[full.removeprefix(f"{name}/").removeprefix("/")] = self._state(full, name, shards[name])
+            return ""
+
+        _together(gather, self._comm)
+        for name, states in found.items():
+            if states:
+                optimizer.state[shards[name].piece] = states
+
+    def _state(self, full: str, name: str, shard: Shard) -> torch.Tensor:
+        if full.startswith(f"{name}//"):  # a number for the whole parameter
+            return self.read(full, 0, 1).view(())
+        return self.read(full, shard.start, shard.start + shard.piece.numel())
+
+    def _index(self, folder: Path, files: list[dict[str, Any]]) -> str:
+        for file in files:
+            entries, begin = shard_file.entries_of(folder / file["name"], file["checksum"])
+            for entry in entries:
+                self.shapes[entry.name] = tuple(entry.shape)
+                self._sources.setdefault(entry.name, []).append((folder / file["name"], begin, entry))
+        return ""
+
+    def _read_like(self, name: str, shard: Shard) -> torch.Tensor:
+        if name in self.shapes and self.shapes[name] != tuple(shard.shape):
+            raise ValueError(f"{name} has shape {self.shapes[name]} in the checkpoint, and {tuple(shard.shape)} here")
+        return self.read(name, shard.start, shard.start + shard.piece.numel())
+
+
+def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer) -> dict[str, Shard]:
+    """`shards`, and of those that `optimizer` steps its states: what a training needs to go on.
+
+    Named "NAME/KEY", and "NAME//KEY" where a state is one number for the whole parameter, as Adam's `step`.
+    """
+    found = dict(shards)
+    for name, shard in shards.items():
+        for key, value in optimizer.state.get(shard.piece, {}).items() if shard.piece.numel() else ():
+            if isinstance(value, torch.Tensor):
+                if value.shape == shard.piece.shape:
+                    found[f"{name}/{key}"] = shard._replace(piece=value)
+                else:
+                    found[f"{name}//{key}"] = Shard(value.view(-1), 0, ())
+    return found
+
+
+# -- on disk ----------------------------------------------------------------------------------------------------------
+
+
+def _new_folder(path: Path, step: int) -> str:
+    attempt = 0
+    while (folder := path / f"step-{step}-{attempt}").exists():
+        attempt += 1
+    folder.mkdir(parents=True)
+    return str(folder)
+
+
+def _write(folder: Path, shards: Mapping[str, Shard], comm: Communicator) -> dict[str, Any]:
+    name = f"rank-{comm.rank}-of-{comm.size}"
+    nbytes, checksum = shard_file.write(folder / name, shards)
+    _settle(folder)
+    return {"name": name, "bytes": nbytes, "checksum": checksum}
+
+
+def _commit(path: Path, manifest: dict[str, Any]) -> str:
+    _settle(path)
+    write_whole(path / MANIFEST, json.dumps(manifest, indent=1))
+    _settle(path)
+    for old in path.glob("step-*-*"):
+        if old.name != manifest["folder"]:
+            shutil.rmtree(old, ignore_errors=True)
+    return ""
+
+
+def _settle(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, too."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} has no {MANIFEST}: no state was saved there") from None
+    for rank, file in enumerate(manifest["files"]):
+        found = path / manifest["folder"] / file["name"]
+        if not found.exists():
+            raise FileNotFoundError(
+                f"the file of rank {rank} is missing: {found}; restore it, or load another checkpoint"
+            )
+        if found.stat().st_size != file["bytes"]:
+            raise ValueError(f"{found} has {found.stat().st_size} bytes, and {file['bytes']} were written; restore it")
+    return manifest
+
+
+# -- all ranks, or none -----------------------------------------------------------------------------------------------
+
+ERRORS = (OSError, FileNotFoundError, ValueError, KeyError)
+
+
+def _together(work: Callable[[], str], comm: Communicator) -> list[str]:
+    """What `work` returns on each rank, on every rank; where one raises, every rank raises its error."""
+    code, line = 0, ""
+    try:
+        line = work()
+    except ERRORS as error:
+        code = max(i for i, kind in enumerate(ERRORS, 1) if isinstance(error, kind))
+        line = f"rank {comm.rank}: {error.args[0] if isinstance(error, KeyError) else error}"
+    codes = torch.zeros(comm.size, dtype=torch.int64, device=comm.devices[0])
+    codes[comm.rank] = code
+    naive_all_reduce(codes, comm)
+    if codes.any():
+        rank = int(codes.nonzero()[0])
+        raise ERRORS[int(codes[rank]) - 1](" ".join(lines_of(rank, [line], comm)))
+    return ["\n".join(lines_of(rank, [line], comm)) for rank in range(comm.size)]

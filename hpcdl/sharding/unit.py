@@ -1,0 +1,126 @@
+"""Parameters that are gathered, freed and reduced together: a share at rest, whole while a layer uses them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from hpcdl.comm import Communicator
+from hpcdl.ddp.buffers import broadcast_state
+from hpcdl.sharding.flat import Layout, Shard
+
+
+class Place(NamedTuple):
+    """Where a parameter stands: `module` has it as `name`; `path` is its name in the whole model."""
+
+    module: nn.Module
+    name: str
+    path: str
+
+
+class Unit:
+    """Parameters of one dtype, all to be trained or all frozen, with the `places` of each.
+
+    At rest a place has this rank's piece, flat, a parameter with which an optimizer works; between `enter` and `leave`
+    it has the whole parameter. The whole ones live in one vector, whose memory comes and goes by `resize_`: what
+    autograd saved for backward lies there, and is back when the vector has been gathered again. With `dtype` they and
+    their gradients are of that type, and travel so; pieces and sums keep their own.
+    """
+
+    def __init__(
+        self,
+        params: dict[nn.Parameter, list[Place]],
+        comm: Communicator,
+        first: int,
+        dtype: torch.dtype | None,
+    ):
+        self.params, self.places = list(params), list(params.values())
+        self.trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
+        self.layout = Layout([param.shape for param in self.params], comm, first)
+        whole = torch.cat([param.detach().reshape(-1) for param in self.params])
+        broadcast_state(whole, comm)
+        self.own = self.layout.share(whole).clone()  # this rank's share: all that is kept at rest
+        self.vector = whole.to(dtype) if dtype else whole
+        for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
+            param.data = view
+        self.shards = [nn.Parameter(shard.piece, self.trained) for shard in self.layout.pieces(self.own)]
+        self.users = 0  # layers that use it now
+        self.uses = 0  # layers whose forward pass is done and whose backward pass is not
+        self.whole = True
+        self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
+        self.used = [False] * len(self.params)  # since the last `release`
+        self.free()
+
+    def pieces(self) -> list[Shard]:
+        """What this rank keeps of each parameter."""
+        kept = self.layout.pieces(self.own)
+        return [shard._replace(piece=param) for shard, param in zip(kept, self.shards, strict=True)]
+
+    # -- weights -----------------------------------------------------------------------------------------------------
+
+    def allocate(self) -> None:
+        """Memory for the whole, this rank's share in it; `gather` brings the others'."""
+        self.vector.untyped_storage().resize_(self.vector.numel() * self.vector.element_size())
+        self.layout.share(self.vector).copy_(self.own)
+        self.whole = True
+
+    def gather(self, comm: Communicator) -> None:
+        """Fill in the other ranks' shares; called in the background."""
+        self.layout.all_gather(self.vector, comm)
+
+    def enter(self) -> None:
+        """One more layer uses the whole parameters."""
+        self.users += 1
+        if self.users == 1:
+            self._put(self.params)
+
+    def leave(self) -> None:
+        """One layer less; the last one frees the memory."""
+        self.users -= 1
+        if not self.users:
+            self.free()
+
+    def free(self) -> None:
+        """This rank's pieces alone."""
+        self._put(self.shards)
+        self.vector.untyped_storage().resize_(0)
+        self.whole, self.users = False, 0
+
+    def _put(self, params: list[nn.Parameter]) -> None:
+        for param, places in zip(params, self.places, strict=True):
+            for place in places:
+                place.module._parameters[place.name] = param
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Every parameter has its gradient."""
+        return all(param.grad is not None for param in self.params)
+
+    def seal(self) -> torch.Tensor:
+        """Move the gradients into one vector, zeros where there is none; it is to be given to `reduce`."""
+        gradients = torch.empty_like(self.vector, memory_format=torch.contiguous_format)
+        for i, (param, view) in enumerate(zip(self.params, self.layout.views(gradients), strict=True)):
+            if param.grad is None:
+                view.zero_()
+            else:
+                view.copy_(param.grad)
+                self.used[i] = True
+            param.grad = None
+        if self.sums is None:
+            self.sums = torch.zeros_like(self.own)
+        return gradients
+
+    def reduce(self, gradients: torch.Tensor, weight: float, comm: Communicator) -> None:
+        """Add this rank's share of the sum over ranks of weight * gradients; called in the background."""
+        assert self.sums is not None  # `seal` has made it
+        self.sums += self.layout.reduce_scatter(gradients, comm, weight)
+
+    def release(self, scale: float, used: list[bool]) -> None:
+        """Add the sums times `scale` to the gradients of the pieces that any rank used."""
+        assert self.sums is not None  # every step reduces every unit
+        sums, self.sums, self.used = self.sums.mul_(scale), None, [False] * len(self.params)
+        for shard, piece, was_used in zip(self.shards, self.layout.pieces(sums), used, strict=True):
+            if was_used:
+                shard.grad = piece.piece if shard.grad is None else shard.grad + piece.piece
