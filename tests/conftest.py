@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -56,11 +57,17 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Each tier gets its labs, as the marker `each_lab` says; the longest files begin first.
+    """Each tier gets its labs, as `each_lab` says, and its cases, as `thinned` does; the longest files begin first.
 
     What tests/browser does in a page anyway is a long test where there is a browser.
     """
+    cases = Counter()  # of each function so far
     for item in items:
+        if thinned := item.get_closest_marker("thinned"):
+            function = item.nodeid.partition("[")[0]
+            if cases[function] % thinned.args[0]:
+                item.add_marker("labs")
+            cases[function] += 1
         each = item.get_closest_marker("each_lab")
         if each and slug_of(item) not in each.args:
             item.add_marker("labs")

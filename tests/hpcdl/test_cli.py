@@ -48,6 +48,7 @@ def test_without_a_command_the_help_is_shown():
     assert "doctor" in hpcdl().stderr + hpcdl().stdout
 
 
+@pytest.mark.labs  # starts engines
 @pytest.mark.mpi
 def test_the_doctor_examines_everything_and_starts_engines():
     run = hpcdl("doctor", "--json", seconds=120)

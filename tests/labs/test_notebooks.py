@@ -55,7 +55,7 @@ def solved(tmp_path_factory):
 
 
 @pytest.mark.without_page
-@pytest.mark.each_lab("ddp")
+@pytest.mark.each_lab("calculus")
 @pytest.mark.parametrize("slug", LABS)
 def test_the_solved_lab_runs_top_to_bottom(slug, solved):
     notebook, seconds = solved(slug)
@@ -64,7 +64,7 @@ def test_the_solved_lab_runs_top_to_bottom(slug, solved):
 
 
 @pytest.mark.without_page
-@pytest.mark.each_lab("ddp")
+@pytest.mark.each_lab("calculus")
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_every_check_of_the_solved_lab_passes(slug, solved):
     notebook, _ = solved(slug)
@@ -83,6 +83,7 @@ def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
 
 
 @pytest.mark.mpi
+@pytest.mark.labs("ddp")
 def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(solved):
     notebook, _ = solved("ddp")
     printed = "".join(out.text for out in outputs(notebook, "stream"))

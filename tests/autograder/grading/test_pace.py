@@ -44,6 +44,7 @@ def graded(remote, code: str):
     return run_lab(make_lab(), remote(code), seeds(b"", ""), short)
 
 
+@pytest.mark.labs  # waits for limits
 def test_five_exercises_that_loop_cost_less_than_two_limits(remote):
     results = graded(remote, "\n".join(LOOP.format(name) for name in NAMES))
     assert [check.points for result in results for check in result.checks] == [0.0] * 10
@@ -57,6 +58,7 @@ def test_five_exercises_that_loop_cost_less_than_two_limits(remote):
     assert "Mend that one first" in feedback.text(results[0])
 
 
+@pytest.mark.labs  # waits for limits
 def test_slow_code_that_is_right_keeps_its_points_after_a_loop(remote):
     code = LOOP.format("one") + "\n".join(SLOW.format(name) for name in NAMES[1:])
     results = graded(remote, code)

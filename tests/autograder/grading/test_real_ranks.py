@@ -219,7 +219,7 @@ def test_an_mpiexec_that_starts_nothing_is_a_launcher_error(monkeypatch):
 
 
 @pytest.mark.skipif(sandbox.tier() == "weak", reason="no sandbox on this system")
-@pytest.mark.parametrize("walls", ["namespaces", "restricted"])
+@pytest.mark.parametrize("walls", ["namespaces", pytest.param("restricted", marks=pytest.mark.labs)])
 def test_every_canary_finds_a_wall_from_a_rank_too(walls, monkeypatch):
     if walls == "namespaces" and sandbox.tier() != "namespaces":
         pytest.skip(f"this system has the tier {sandbox.tier()}")

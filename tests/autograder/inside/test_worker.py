@@ -119,6 +119,7 @@ def test_prints_go_nowhere_and_decide_nothing(remote, capfd):
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.labs  # waits for a limit
 def test_a_daemon_in_a_session_of_its_own_ends_with_its_worker(monkeypatch, tmp_path):
     monkeypatch.setattr(sandbox, "tier", lambda: "weak")  # elsewhere it cannot even start
     with Zygote() as zygote, RemoteSession(zygote, [("cell 1", CODE)], str(tmp_path)) as session:

@@ -105,6 +105,7 @@ def test_a_million_files_end_at_the_bound_and_vanish_with_the_worker(remote):
     assert os.listdir(session.folder) == []
 
 
+@pytest.mark.labs  # grades twice
 @walled
 def test_weak_isolation_is_refused_for_a_folder_unless_it_is_allowed(tmp_path, write_notebook, monkeypatch):
     write_notebook("ada.ipynb", "x = 1")

@@ -62,6 +62,7 @@ def test_a_worker_is_nobody_and_has_no_power_over_what_is_roots(seen):
     assert seen["read"] == seen["signal_to"] == "PermissionError"
 
 
+@pytest.mark.labs  # every canary behind every wall: half a minute
 def test_the_walls_of_a_default_container_hold_with_it(seen):
     if "broken" not in seen:
         pytest.skip("no sandbox on this system")

@@ -29,6 +29,7 @@ def _text(output) -> str:
     return str(output.data)
 
 
+@pytest.mark.labs  # a kernel with engines of its own
 def test_px_cells_run_on_every_rank_keep_their_variables_and_fail_readably(mpiexec):
     _, value, exchange, wrong, hung, after, line, typing, picture, option, stopped = run_cells(
         START,

@@ -124,6 +124,7 @@ def test_publish_outside_an_engine_does_nothing():
 # -- life and death --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.labs  # engines of its own
 def test_stopping_leaves_no_process_no_folder_and_no_shared_memory(cluster, who, alive, started):
     other = started(2)
     processes = [pid for _, pid in other.run(who)]
@@ -167,6 +168,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.labs  # engines of its own
 def test_engines_die_with_a_kernel_that_is_killed(alive):
     host = subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True)
     folder, *pids = host.stdout.readline().split()

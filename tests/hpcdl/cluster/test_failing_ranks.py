@@ -161,6 +161,7 @@ def test_an_endless_loop_ends_in_time_with_its_line_and_its_calls(cluster, failu
     assert seconds < 1 + 3
 
 
+@pytest.mark.labs  # waits for limits
 def test_a_loop_that_swallows_every_exception_and_a_wait_inside_mpi_itself_are_ended_with_their_processes(
     pair, failure, line
 ):

@@ -100,6 +100,7 @@ def test_each_fault_is_one_readable_error_after_which_the_cluster_works_and_noth
     assert not left
 
 
+@pytest.mark.labs  # a killed rank is in the first tier: training/test_on_engines.py
 def test_a_killed_rank_is_named_alone_whichever_it_is():
     """mpiexec hears nothing of it, and so ends no other for its sake."""
 

@@ -50,6 +50,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.labs  # a real job
 def test_engines_run_as_one_slurm_job_which_survives_a_dead_rank_and_leaves_nothing(in_slurm, profiles):
     def die(comm):
         if comm.rank == 1:
@@ -160,6 +161,7 @@ exec sh -c "$*"
 """
 
 
+@pytest.mark.labs  # starts engines twice
 def test_engines_on_other_hosts_are_started_over_ssh_and_tried(profiles):
     ssh = profiles / "ssh"
     ssh.write_text(SSH)

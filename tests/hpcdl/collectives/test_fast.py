@@ -44,6 +44,7 @@ def test_every_fast_form_has_a_plain_one_with_the_same_arguments():
         assert all(option.kind is option.KEYWORD_ONLY for option in options)
 
 
+@pytest.mark.thinned(4)
 @EVERY
 @pytest.mark.parametrize("p", range(1, 10))
 def test_a_fast_form_gives_the_plain_ones_bits(name, p):

@@ -148,6 +148,7 @@ sys.stdout.write(f"rank {rank} is right\n")
 """
 
 
+@pytest.mark.labs  # starts MPI
 @pytest.mark.mpi
 def test_over_mpi_they_are_scatter_and_gather(mpiexec):
     _, printed = mpiexec(3, "-c", f"import runpy; globals().update(runpy.run_path({__file__!r}))\n{MPI}")

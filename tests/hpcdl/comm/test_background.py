@@ -145,6 +145,7 @@ os._exit(0)  # a message that nobody sent is still posted
 """
 
 
+@pytest.mark.labs  # starts MPI
 @pytest.mark.mpi
 def test_over_mpi_the_background_is_a_thread(mpiexec):
     code, printed = mpiexec(

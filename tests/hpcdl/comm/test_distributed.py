@@ -72,6 +72,7 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
+@pytest.mark.labs  # starts ranks
 def test_collectives_and_messages_are_right_over_gloo(tmp_path):
     p = 3  # the awkward number: no power of two
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(p), str(tmp_path / "store")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.labs]  # messages over MPI are in the first tier: test_mpi.py, test_shared.py
 
 MISFIT = r"""
 meet()

@@ -227,6 +227,7 @@ sys.stdout.write(f"rank {rank} is right\n")
 """
 
 
+@pytest.mark.labs  # starts MPI
 @pytest.mark.mpi
 def test_over_mpi_each_rank_sees_what_the_others_write_and_nothing_is_left(mpiexec):
     _, printed = mpiexec(3, "-c", MPI)

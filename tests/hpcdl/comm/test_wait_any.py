@@ -188,6 +188,7 @@ sys.stdout.write(f"rank {comm.rank} is right\n")
 """
 
 
+@pytest.mark.labs  # starts MPI and waits for limits
 @pytest.mark.mpi
 def test_over_mpi_it_is_polled_so_that_limits_and_interrupts_raise(mpiexec):
     _, printed = mpiexec(3, "-c", f"import runpy; globals().update(runpy.run_path({__file__!r}))\n{MPI}")

@@ -110,6 +110,7 @@ problems = st.builds(
 )
 
 
+@pytest.mark.labs  # properties; the table of problems is in the first tier
 @given(problems, st.sampled_from(list(ALGORITHMS.values())), st.sampled_from([torch.float32, torch.float64]))
 def test_any_problem(problem, algorithm, dtype):
     if algorithm.limits(problem):
@@ -120,6 +121,7 @@ def test_any_problem(problem, algorithm, dtype):
         assert error(found, expected) <= 2 * tolerance(algorithm, dtype)
 
 
+@pytest.mark.labs  # properties; the table of problems is in the first tier
 @given(problems, st.sampled_from(["winograd_2x2", "winograd_4x4"]))
 def test_any_problem_that_winograd_can_do(problem, name):
     border = max(problem.padding, 1)

@@ -38,6 +38,7 @@ def with_gradients(convolve, inputs, options):
     return y.detach(), *torch.autograd.grad(y, inputs, dy)
 
 
+@pytest.mark.thinned(7)
 @ignore_torchs_copy
 @pytest.mark.parametrize(("channels", "options"), CALLS)
 def test_every_algorithm_takes_torchs_arguments(channels, options):
@@ -98,6 +99,7 @@ def second(convolve, x, w, **options):
     return torch.autograd.grad(dx.square().sum() + dw.square().sum(), (x, w))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_second_derivatives_are_differences(name):
     generator = torch.Generator().manual_seed(1)

@@ -168,6 +168,7 @@ def compare_all(comm):
     sys.stdout.write(f"rank {comm.rank} has them all\n")
 
 
+@pytest.mark.labs  # starts MPI; training over MPI is in the first tier: training/test_program.py
 @pytest.mark.mpi
 def test_two_mpi_ranks_have_the_gradients_of_one_machine(mpiexec):
     code, printed = mpiexec(2, "-W", "error", __file__, seconds=60)
@@ -263,6 +264,7 @@ def test_buffers_that_a_module_replaces_are_rank_0s_too():
     assert simulate(rank, 3).results == [(6, [[0.0, 12.0, 24.0], [6.0, 18.0, 30.0]])] * 3
 
 
+@pytest.mark.labs  # many steps
 def test_replicas_agree_to_the_last_bit_after_1000_steps():
     def rank(comm):
         net = build(lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2)), seed=comm.rank).float()

@@ -168,6 +168,7 @@ def test_an_unknown_target_is_refused():
         compile_ahead([Build("x:y", {}, {}, "sm_10")])
 
 
+@pytest.mark.labs  # compiles
 def test_a_kernel_that_does_not_compile_says_why(launches):
     (im2col,) = launches(windows, image(FP16))
     with pytest.raises(RuntimeError, match="power of 2"):

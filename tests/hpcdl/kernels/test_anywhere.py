@@ -38,6 +38,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.labs  # starts Triton's interpreter
 @needs_triton
 def test_an_error_inside_a_kernel_is_raised_as_what_it_is(tmp_path):
     assert python(tmp_path, "raise NotImplementedError", after=AND_SAY) == "NotImplementedError"

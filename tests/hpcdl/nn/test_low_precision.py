@@ -156,6 +156,7 @@ def assert_nearest_stalls_where_stochastic_trains(found):
     assert abs(mean["stochastic"] - mean["float32"]) <= 2, found
 
 
+@pytest.mark.labs  # trains
 def test_nearest_stalls_where_stochastic_trains(images):
     found = finals(images, "mlp", range(1), lr=0.02, epochs=6)
     assert_nearest_stalls_where_stochastic_trains(found)

@@ -60,6 +60,7 @@ def test_each_recorded_update_was_caused_by_its_sample(problem):
         assert torch.equal(after, before + 0.5 * y[i] * X[i])
 
 
+@pytest.mark.labs  # many examples
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_what_the_perceptron_separates_is_separable_and_the_bound_holds(problem):

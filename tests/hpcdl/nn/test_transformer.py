@@ -26,6 +26,7 @@ def test_it_has_the_weights_that_are_counted_and_those_of_its_output():
     assert sum(param.numel() for param in net.parameters()) == counted + 8 * 11 + 11
 
 
+@pytest.mark.labs  # trains
 def test_it_learns_a_pattern():
     torch.manual_seed(0)
     net, tokens = transformer(4, 8, hidden=16, heads=2, blocks=1), torch.arange(9).remainder(4).expand(2, 9)

@@ -98,6 +98,7 @@ def torch_fsdp(comm: Communicator, folder: str):
 
 
 @pytest.mark.mpi
+@pytest.mark.labs  # the same is asked of simulated ranks in the first tier
 def test_on_three_ranks_it_is_what_one_machine_does(mpiexec, tmp_path):
     code, printed = mpiexec(3, __file__, str(tmp_path), "serial")
     assert (code, printed.count("the same")) == (0, 3), printed

@@ -56,6 +56,7 @@ def test_hpcdl_train_runs_under_mpiexec(mpiexec, weights):
     assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
 
 
+@pytest.mark.labs  # one run under mpiexec is in the first tier
 def test_the_module_runs_under_torchrun_to_the_same_bits(weights):
     code, printed = torchrun("-m", "hpcdl.training", "--epochs", "1")
     assert code == 0, printed
@@ -175,6 +176,7 @@ OPEN_MPI = {
 }
 
 
+@pytest.mark.labs  # starts processes
 @pytest.mark.mpi
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_another_mpis_launcher_is_detected_before_mpi_starts(rank):

@@ -40,6 +40,7 @@ def draw(guards, dtype, *shape):
     return x, x.double().requires_grad_()
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [FP32, FP16, BF16], ids=str)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_the_implicit_product_and_both_gradients(guards, problem, dtype):
@@ -150,6 +151,7 @@ def test_winograd_takes_filters_transformed_before(guards):
 @pytest.mark.parametrize(
     ("size", "kernel", "padding"), [((9, 37), (7, 7), 3), ((5, 4), (3, 2), 0), ((6, 9), (5, 3), 4)]
 )
+@pytest.mark.thinned(4)
 def test_depthwise(guards, dtype, size, kernel, padding):
     (x, x64), (w, w64) = draw(guards, dtype, 2, 3, *size), draw(guards, dtype, 3, 1, *kernel)
     y = on_gpu("toeplitz")(x, w, padding=padding, groups=3)

@@ -186,6 +186,7 @@ def test_no_subnormal_number_is_taken_for_zero(reports):
             assert not report.count(r"F(MUL|ADD|FMA|MNMX)\S*FTZ"), case
 
 
+@pytest.mark.labs  # compiles
 def test_all_seeds_share_one_compiled_kernel():
     """Triton compiles anew for an integer that is 1, or divisible by 16, or longer, unless it is told not to."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
