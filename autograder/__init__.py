@@ -10,11 +10,12 @@ Values cross the boundary to student code, verdicts never do (see `autograder/RE
     exercises    each lab's checks; `bank` has the wrong answers that prove them
     authors      from a lab's source to its notebooks
     grading      from a file to a grade: its docstring walks the whole way
+    shards       a large class in parts on many machines, and one result of them
     outputs      from results to pages and course systems
 
-`cli` is the command, `api` what a notebook calls, `authoring` how a lab is declared, `results` what was found,
-`feedback` how it is told, `show` how values are written, `doctor` tries the walls. tests/test_architecture.py says who
-may import whom.
+`cli` is the command, `options` what its parts share, `api` what a notebook calls, `authoring` how a lab is declared,
+`results` what was found, `feedback` how it is told, `show` how values are written, `doctor` tries the walls.
+tests/test_architecture.py says who may import whom.
 """
 
 

@@ -14,6 +14,8 @@ from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say
 
 from . import exercises
+from .options import AsLab, Mpi, SecretFile, lab_named
+from .shards import cli as shards
 
 app = typer.Typer(
     cls=Commands,
@@ -23,30 +25,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(outputs.app, name="export")
+app.command()(shards.merge)
+app.command()(shards.engine)
 console = Console(highlight=False)
 WEAK = " --allow-weak grades all the same, as for students whom you trust with your account."
-
-SecretFile = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help="File with the course's secret (default: HPCDL_SECRET, or one kept in the results).",
-    ),
-]
-
-Mpi = Annotated[
-    bool, typer.Option(help="Repeat what ran on several ranks on those of a real MPI, where there is one: no points.")
-]
-
-
-def lab_named(slug: str | None):
-    """The lab of that slug; exit code 2 names the labs there are."""
-    if slug is None:
-        return None
-    if slug not in exercises.LABS:
-        raise typer.BadParameter(f"there is no lab {slug!r}; the labs are {', '.join(exercises.LABS)}")
-    return exercises.load(slug)
 
 
 @app.command()
@@ -55,11 +37,12 @@ def grade(
         Path, typer.Argument(exists=True, help="Folder or zip file: plain, nbgrader, Canvas or Moodle.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for grades.csv and a result file per submission.")],
-    lab: Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")] = None,
+    lab: AsLab = None,
     lanes: Annotated[int | None, typer.Option(min=1, help="Submissions at a time (default: a lane a core).")] = None,
     secret_file: SecretFile = None,
     allow_weak: Annotated[bool, typer.Option(help="Grade also where the code cannot be walled in.")] = False,
     mpi: Mpi = True,
+    shard: Annotated[str, typer.Option(help="Grade this part alone, as 3/64, for `autograder merge`.")] = "",
 ) -> None:
     """Grade every submission in a folder; what an earlier run had done is kept.
 
@@ -76,12 +59,16 @@ def grade(
         raise typer.Exit(1)
     if sandbox.tier() == "weak" and not allow_weak:
         refuse_weak(sandbox.words())
-    done, kept = [], store.Store(out / ".cache")
+    done, kept, lanes = [], store.Store(out / ".cache"), lanes or machine.cores()
     try:
+        if shard:
+            options = {"only": only, "lanes": lanes, "mpi": mpi, "allow_weak": allow_weak}
+            shards.grade_shard(shard, todo, out, seeds.course_secret(out, secret_file), progress(), **options)
+            return
         with store.locked(out), progress() as bar:
             task = bar.add_task("grading", total=len(todo))
             secret = seeds.course_secret(out, secret_file)
-            every = batch.grade_all(todo, secret, only, kept, lanes or machine.cores(), mpi, allow_weak)
+            every = batch.grade_all(todo, secret, only, kept, lanes, mpi, allow_weak)
             for submission, result in every:
                 done.append((submission, result))
                 bar.update(task, advance=1, description=shown(result.student[:30]))

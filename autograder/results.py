@@ -87,6 +87,7 @@ class LabResult:
     notes: list[str] = field(default_factory=list)
     isolation: str = ""
     seconds: float = 0.0
+    retry: bool = False  # the grader itself failed: another run tries again
 
     @property
     def score(self) -> float:
@@ -127,5 +128,5 @@ def _of(cls, content: dict):
 
 def _public(result) -> dict:
     """Its fields, without those that say nothing."""
-    kept = ("message", "max_points")  # a check may give none
+    kept = ("message", "lab", "max_points", "max_score")  # there may be none; they are read again all the same
     return {key: value for key, value in asdict(result).items() if key in kept or value not in ("", [], False)}

@@ -148,6 +148,7 @@ ROOMS = {
     "authors": "authoring exercises inside",
     "bank": "authoring authors checks exercises",
     "grading": "authoring authors boundary inside walls checks sessions exercises bank results feedback",
+    "shards": "authoring grading options results",
     "outputs": "authoring authors exercises grading sessions api results feedback",
 }
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures as futures
 import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
@@ -21,6 +22,7 @@ from .layouts import Submission
 from .store import Store, key_of
 
 Graded = tuple[Submission, LabResult]
+AHEAD = 4  # submissions that wait for each lane: results of thousands are never in memory together
 CRASHES = 3  # of a lane's process (for want of memory, say) before the rest is graded in this one
 
 
@@ -40,7 +42,7 @@ def grade_all(
     scratch.clear()
     store, rest = store or Store(None), []
     for submission in todo:
-        kept = store.load(key_of(submission, secret, only, _machine(mpi)))
+        kept = store.load(key_of(submission, secret, only, machine(mpi)))
         if kept:
             yield submission, kept
         else:
@@ -54,34 +56,39 @@ def grade_all(
                 yield submission, lane.grade(submission)
 
 
-def _machine(mpi: bool) -> str:
+def machine(mpi: bool) -> str:
     """What of this machine a result depends on."""
     return f"{sandbox.tier()}, {'MPI' if mpi else 'no MPI'}"
 
 
 def _in_processes(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[Graded]:
-    crashes = 0
-    while todo and crashes < CRASHES:
+    left, crashes = dict(enumerate(todo)), 0
+    while left and crashes < CRASHES:
         try:
-            for submission, result in _pool(todo, secret, only, store, lanes, mpi, allow_weak):
-                todo = [other for other in todo if other is not submission]
-                yield submission, result
+            for number, result in _pool(left, secret, only, store, lanes, mpi, allow_weak):
+                yield left.pop(number), result
         except BrokenProcessPool:
             crashes += 1
-    if todo:
-        yield from grade_all(todo, secret, only, store, mpi=mpi, allow_weak=allow_weak)
+    if left:
+        yield from grade_all([*left.values()], secret, only, store, mpi=mpi, allow_weak=allow_weak)
 
 
-def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[Graded]:
+def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[tuple[int, LabResult]]:
+    """The results of the submissions `todo`, each with its number there."""
     # spawn: a lane forked from here could hang in torch, had a tensor operation run here on several threads
     context = multiprocessing.get_context("spawn")
     slug = only.slug if only else None
     with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi, allow_weak)) as pool:
+        waiting = iter([*todo.items()])
         with _without_interrupts():  # the processes start here
-            pending = {pool.submit(_in_lane, submission): submission for submission in todo}
+            begun = [(number, pool.submit(_in_lane, one)) for number, one in itertools.islice(waiting, AHEAD * lanes)]
+        pending = {future: number for number, future in begun}
         try:
-            for done in futures.as_completed(pending):
-                yield pending[done], done.result()
+            while pending:
+                for done in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
+                    yield pending.pop(done), done.result()
+                    for number, one in itertools.islice(waiting, 1):
+                        pending[pool.submit(_in_lane, one)] = number
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -135,12 +142,13 @@ class Lane:
 
     def grade(self, submission: Submission) -> LabResult:
         """The submission's result; an error of the grader's own costs that submission, not the batch."""
-        key = key_of(submission, self.secret, self.only, _machine(self.mpi))  # before it is read: a later change is new
+        key = key_of(submission, self.secret, self.only, machine(self.mpi))  # before it is read: a later change is new
         try:
             result = grade.grade(submission, self.zygote, self.secret, self.only, self.mpi)
         except Exception as error:
             message = f"the grader failed on this file ({type(error).__name__}: {error}): grade it by hand, and tell us"
             result = grade.ungradable(submission, self.only, message)
+            result.retry = True
             self.zygote = self.stack.enter_context(Zygote())
         else:
             if not self.hole:

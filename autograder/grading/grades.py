@@ -5,25 +5,37 @@ import hashlib
 import io
 import os
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from autograder.results import LabResult
 
 from .layouts import Submission
 from .store import write_json, write_text
 
+
+class OfStudent(Protocol):
+    """A result, or what stands for one."""
+
+    student: str
+    lab: str
+    message: str
+
+
+R = TypeVar("R", bound=OfStudent)
 COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
 
-def newest_of_each(results: list[tuple[Submission, LabResult]]) -> list[LabResult]:
+def newest_of_each(results: Sequence[tuple[Submission, R]]) -> list[R]:
     """One result for each student and lab: of several notebooks the newest counts, and the result says so."""
-    groups: dict[tuple[str, str], list[tuple[Submission, LabResult]]] = {}
+    groups: dict[tuple[str, str], list[tuple[Submission, R]]] = {}
     for submission, result in results:
         groups.setdefault((result.student, result.lab), []).append((submission, result))
     return [_newest(groups[key]) for key in sorted(groups)]  # whichever lane was done first
 
 
-def _newest(group: list[tuple[Submission, LabResult]]) -> LabResult:
+def _newest(group: list[tuple[Submission, R]]) -> R:
     submission, result = max(group, key=lambda pair: _age(pair[0]))
     if len(group) > 1 and submission.path:
         counts = f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts"
@@ -45,17 +57,18 @@ MOST_BYTES = 200  # of a folder's name; systems take 255, and files in it have n
 MARKED = re.compile(r"-[0-9a-f]{8}$")
 
 
-def write(results: list[LabResult], out: Path) -> None:
+def write(results: Iterable[LabResult], out: Path) -> None:
     """Write `grades.csv` and the result files under `out`; an OSError of one of them comes after all others."""
-    problems = []
+    problems, table = [], io.StringIO(newline="")
+    rows = csv.writer(table)
+    rows.writerow(COLUMNS)
     for result in results:
+        rows.writerow(_row(result))
         if result.status == "graded":
             try:
                 write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
             except OSError as error:
                 problems.append(error)
-    table = io.StringIO(newline="")
-    csv.writer(table).writerows([COLUMNS, *(_row(result) for result in results)])
     write_text(out / "grades.csv", table.getvalue())
     if problems:
         raise problems[0]

@@ -1,0 +1,31 @@
+"""Options that several commands of `autograder` share."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import exercises
+
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="File with the course's secret (default: HPCDL_SECRET, or one kept in the results).",
+    ),
+]
+
+Mpi = Annotated[
+    bool, typer.Option(help="Repeat what ran on several ranks on those of a real MPI, where there is one: no points.")
+]
+AsLab = Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")]
+
+
+def lab_named(slug: str | None) -> Any:
+    """The lab of that slug; exit code 2 names the labs there are."""
+    if slug is None:
+        return None
+    if slug not in exercises.LABS:
+        raise typer.BadParameter(f"there is no lab {slug!r}; the labs are {', '.join(exercises.LABS)}")
+    return exercises.load(slug)

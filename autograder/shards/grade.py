@@ -1,0 +1,32 @@
+"""Grade one shard: what it has no record of yet."""
+
+from collections.abc import Iterator
+
+from autograder.authoring import Lab
+from autograder.grading import batch
+from autograder.grading.layouts import Submission
+from autograder.results import LabResult
+
+from .records import Records, key_of
+
+
+def grade(
+    todo: list[Submission],
+    records: Records,
+    secret: bytes,
+    only: Lab | None = None,
+    lanes: int = 1,
+    mpi: bool = False,
+    allow_weak: bool = False,
+) -> Iterator[LabResult | None]:
+    """Grade the submissions of a shard and record them; yields each as it is ready, None for one that has a record."""
+    rest = {}
+    for submission in todo:
+        key = key_of(submission, secret, only)  # before it is read: a later change is new
+        if key in records.done:
+            yield None
+        else:
+            rest[submission] = key
+    for submission, result in batch.grade_all([*rest], secret, only, None, lanes, mpi, allow_weak):
+        records.add(rest[submission], result)
+        yield result

@@ -1,0 +1,101 @@
+"""The records of all shards become what `autograder grade` writes: the same bytes, however many shards there were.
+
+A record is found by the submission's content, so it does not matter which shard wrote it, how often it was killed, or
+whether there were 3 shards yesterday and 64 today. Seconds, which differ from run to run, stay in the records.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.authoring import Lab
+from autograder.grading import grades
+from autograder.grading.layouts import Submission
+from autograder.results import LabResult
+
+from .records import FOLDER, grader, key_of, lines
+from .shard import Shard
+
+
+class MergeError(Exception):
+    """What is there makes no whole result."""
+
+
+@dataclass
+class Place:
+    """Where a result is recorded, and what it takes to choose among those of a student."""
+
+    path: Path
+    begin: int
+    student: str
+    lab: str
+    message: str
+    retry: bool
+
+    def read(self) -> LabResult:
+        with open(self.path, "rb") as file:
+            file.seek(self.begin)
+            result = LabResult.from_json(json.loads(file.readline())["result"])
+        result.message = self.message
+        return timeless(result)
+
+
+def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = None, partial: bool = False) -> int:
+    """Write `grades.csv` and the result files of the submissions under `out` from the records there; their number.
+
+    MergeError where a submission has no record, unless `partial`, or where there are records of other graders alone.
+    """
+    places: dict[str, Place] = {}
+    for name in sorted(files(out, secret)):
+        places.update(recorded(name, places))
+    keys = {submission: key_of(submission, secret, only) for submission in todo}
+    missing = [submission for submission, key in keys.items() if key not in places]
+    if missing and not partial:
+        raise MergeError(_missing(missing, len(todo), out, secret))
+    chosen = grades.newest_of_each([(submission, places[key]) for submission, key in keys.items() if key in places])
+    grades.write((place.read() for place in chosen), out)
+    return len(chosen)
+
+
+def files(out: Path, secret: bytes) -> list[Path]:
+    return list((out / FOLDER / grader(secret)).glob("*-of-*.jsonl"))
+
+
+def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]]:
+    """The keys and places of a file, but for those that have a better place before: a failure of ours is none."""
+    for begin, key, content in lines(path):
+        result = LabResult.from_json(content)
+        place = Place(path, begin, result.student, result.lab, result.message, result.retry)
+        if key not in before or before[key].retry:
+            yield key, place
+
+
+def timeless(result: LabResult) -> LabResult:
+    """The result without the seconds it took."""
+    result.seconds = 0.0
+    for exercise in result.exercises:
+        for check in exercise.checks:
+            check.seconds = 0.0
+    return result
+
+
+def _missing(missing: list[Submission], total: int, out: Path, secret: bytes) -> str:
+    said = f"{len(missing):,} of {total:,} submissions have no record in {out / FOLDER}, {missing[0].student!r} first"
+    own = files(out, secret)
+    if own:
+        of = max(int(path.stem.partition("-of-")[2]) for path in own)
+        shards = [str(i) for i in range(1, of + 1) if any(Shard(i, of).holds(one) for one in missing)]
+        return f"{said}: run {_listed(shards)} of {of} again, or give --partial for what there is"
+    if others := sorted({path.parent.name for path in (out / FOLDER).glob("*/*.jsonl")}):
+        return (
+            f"{said}, but there are records of another version of the grader or another secret "
+            f"({_listed(others)}; this is {grader(secret)}): merge with that version and secret, or grade again"
+        )
+    return f"{said}: run `autograder grade ... --out {out} --shard 1/1`, or more shards"
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    kind = "shard" if len(names) == 1 else "shards"
+    words = ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return f"{kind} {words}" if all(name.isdigit() for name in names) else words

@@ -1,0 +1,84 @@
+"""What a shard has graded: a line of JSON for each submission, appended, so that a kill costs no line but the last.
+
+    OUT/records/<grader>/1-of-64.jsonl
+
+`<grader>` is a hash of the grader's version and the course's secret: results of two graders never mix.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from autograder.authoring import Lab
+from autograder.grading import store
+from autograder.grading.layouts import Submission
+from autograder.results import LabResult
+
+from .shard import Shard
+
+FOLDER = "records"
+
+
+def grader(secret: bytes) -> str:
+    """Twelve digits of the grader's own files and of what runs them, eight of the secret, which do not betray it."""
+    version = hashlib.sha256(store.checks_and_versions()).hexdigest()[:12]
+    return f"{version}-{hmac.new(secret, b'records', hashlib.sha256).hexdigest()[:8]}"
+
+
+def key_of(submission: Submission, secret: bytes, only: Lab | None) -> str:
+    """What the record of a submission is found by: a hash of its content, or of why there is none to read."""
+    if key := store.key_of(submission, secret, only, "any machine"):
+        return key
+    name = submission.path.name if submission.path else ""
+    said = os.fsencode(f"{submission.student}\0{name}\0{submission.problem}")
+    return "unread-" + hmac.new(secret, said, hashlib.sha256).hexdigest()
+
+
+class Records:
+    """The records of one shard, to be added to. A context manager: BusyError where another process adds to them."""
+
+    file: IO[bytes]  # from `__enter__` on
+    done: set[str]  # keys of what need not be graded again
+
+    def __init__(self, out: Path, secret: bytes, shard: Shard):
+        self.path = out / FOLDER / grader(secret) / f"{shard.index}-of-{shard.of}.jsonl"
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Records":
+        self.stack.enter_context(store.locked(self.path.with_suffix("")))
+        self.file = self.stack.enter_context(open(self.path, "ab+"))
+        self.done = {key for _, key, result in lines(self.path) if not result.get("retry")}
+        _end_line(self.file)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def add(self, key: str, result: LabResult) -> None:
+        """Append a result; it is on the disk when this returns."""
+        self.file.write(json.dumps({"key": key, "result": result.to_json()}).encode() + b"\n")
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+
+def _end_line(file: IO[bytes]) -> None:
+    """A line that was cut short stays what it is; the next one begins behind it."""
+    size = file.seek(0, os.SEEK_END)
+    if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+        file.write(b"\n")
+
+
+def lines(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Of each whole line of a file of records the byte where it begins, its key and its result."""
+    with open(path, "rb") as file:
+        begin = 0
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                content = json.loads(line)
+                yield begin, content["key"], content["result"]
+            begin += len(line)
