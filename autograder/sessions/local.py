@@ -1,6 +1,6 @@
 """The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
 
-from autograder.boundary.limits import Stopwatch, TimeUp, time_limit
+from autograder.boundary.limits import Stopwatch, TimeUp
 from autograder.boundary.protocol import Frame
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, DeadlockError, RankError, Simulation, simulate
@@ -54,7 +54,7 @@ class LocalSession(Session):
         worker, watch = self.worker, Stopwatch()
         try:
             function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
-            with time_limit(self.left), worker.guard.up():
+            with worker.running(self.left):
                 return simulate(
                     lambda comm: function(*call.arguments[comm.rank], comm, **call.kwargs), call.p, **call.machine
                 )
