@@ -83,6 +83,8 @@ def facts(check: CheckResult) -> list[tuple[str, str]]:
     location = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
     if check.line and not check.source:
         location = f"line {check.line} of {check.function}"
+    if location and check.via:
+        location = f"{check.via}\n{location}"
     shown = [("call", check.call), ("got", check.got), ("expected", check.expected), ("where", location)]
     return [(label, value) for label, value in shown if value]
 

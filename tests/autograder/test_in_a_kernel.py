@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.labs  # twenty seconds, of which a kernel takes the most
+
 FIRST = "import torch\nfrom autograder import check"
 RIGHT = (
     "def mse_loss(w, X, y):\n    return ((X @ w - y) ** 2).mean()\n\n"

@@ -8,6 +8,8 @@ from autograder.exercises.drawing import F32, F64, normal
 from autograder.exercises.frameworks import DERIVATIVES
 from autograder.exercises.gradient_descent.drawing import small
 
+SHAPES = "The shapes do not fit: X is (n, d), w is (d,) and the error is (n,), so X @ w is right, and X.T @ error."
+
 exercise = Exercise(
     "mse_grad",
     points=10,
@@ -15,6 +17,7 @@ exercise = Exercise(
     functions=("mse_loss", "mse_grad"),
     forbid=(*DERIVATIVES, "aten::mse_loss"),
     instead="Write the formulas, for the loss and for its gradient.",
+    meanings=dict.fromkeys(("size mismatch", "cannot be multiplied", "inconsistent"), SHAPES),
 )
 
 
