@@ -133,7 +133,7 @@ def _show(shown: Feedback | NotChecked) -> None:
         return
     from IPython.display import display
 
-    display(shown)
+    display(shown, metadata={"hpcdl": shown.about()})
 
 
 class _Capped(io.StringIO):

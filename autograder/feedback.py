@@ -1,6 +1,7 @@
 """A student's feedback: HTML for the notebook, in the colours of its theme, and the same as plain text."""
 
 from html import escape
+from typing import Any
 
 from .results import CheckResult, ExerciseResult, Status
 
@@ -44,6 +45,10 @@ class NotChecked:
     def __init__(self, name: str, reason: str, total: str = ""):
         self.name, self.reason, self.total = name, reason, total
 
+    def about(self) -> dict[str, Any]:
+        """What the output's metadata say: an exercise that was not checked has no points."""
+        return {"exercise": self.name, "points": 0.0, "verdict": "not checked"}
+
     def _repr_html_(self) -> str:
         return _card(
             "not_done", f"{self.name}: not checked", self.total, CHANGED + f"<div>{_inline(self.reason)}</div>"
@@ -58,6 +63,11 @@ class Feedback:
 
     def __init__(self, result: ExerciseResult, total: str = "", printed: str = "", note: str = ""):
         self.result, self.total, self.printed, self.note = result, total, printed, note
+
+    def about(self) -> dict[str, Any]:
+        """What the output's metadata say, for `hpcdl submit`."""
+        verdict = headline(self.result).partition(": ")[2]
+        return {"exercise": self.result.name, "points": self.result.points, "verdict": verdict}
 
     def _repr_html_(self) -> str:
         return html(self.result, self.total, self.printed, self.note, live=True)

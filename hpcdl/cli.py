@@ -153,6 +153,30 @@ def submit(
     say(f"Wrote {out}: hand in this file. (SHA-256 of the notebook: {found.sha256[:12]})")
 
 
+@app.command()
+def reset(
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad.")],
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
+    ] = None,
+) -> None:
+    """Begin an exercise again: its cell is blank as at first, and what you wrote is kept in a file beside the notebook.
+
+    Save the notebook before, and load it anew after: in JupyterLab, File, Reload Notebook from Disk.
+    """
+    from hpcdl import reset as resetting
+
+    here = folder or labs.found(Path.cwd())
+    if here is None:
+        end("no labs here: say where they are, --folder my-labs")
+    begun = resetting.reset(exercise, here)
+    if begun.kept is None:
+        say(f"The cell of {begun.exercise} is blank already.")
+        return
+    say(f"The cell of {begun.exercise} in {begun.notebook} is blank again; what you had written is in {begun.kept}.")
+    say("Is the notebook open? In JupyterLab: File, Reload Notebook from Disk.")
+
+
 app.command()(train)
 
 
