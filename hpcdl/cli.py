@@ -22,6 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# In a clone the file browser begins with `source`, the labs with their solutions; the rest is Jupyter's own list.
+HIDDEN = ("source", "__pycache__", "*.pyc", "*.pyo", ".DS_Store", "*~")
+
 
 def _version(show: bool) -> None:
     if show:
@@ -75,6 +78,7 @@ def lab(
         f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
         # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
+        *(f"--ContentsManager.hide_globs={pattern}" for pattern in HIDDEN if folder.resolve() == labs.CLONE),
         *([] if browser else ["--no-browser"]),
         *(["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []),  # in a container
     ]
