@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import io
 import sys
+from typing import Any
 
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
@@ -11,7 +12,8 @@ from autograder.sessions.local import LocalSession
 
 from . import exercises
 from .authoring import Exercise, Lab
-from .feedback import Feedback
+from .cells import watched
+from .feedback import Feedback, NotChecked
 from .results import ExerciseResult
 
 SEEDS = seeds(b"notebook", "")  # the same inputs at every press of the button, so that a failure can be followed
@@ -28,14 +30,43 @@ class UnknownExerciseError(ValueError):
         return [str(self)]
 
 
-def check(name: str) -> None:
+class StoppedCheckError(KeyboardInterrupt):
+    """The student stopped a check."""
+
+    _render_traceback_ = UnknownExerciseError._render_traceback_
+
+
+def check(*names: str) -> None:
     """Check the exercise `"slug.exercise"` (or every one of the lab `"slug"`) with the functions defined here.
 
     Shows what passed, and for what did not: what was called, what came back, what was expected and why.
     """
     namespace = sys._getframe(1).f_globals
-    for exercise in find(name):
-        _show(feedback(exercise, namespace))
+    for exercise in [exercise for name in names or ("",) for exercise in find(name)]:
+        try:
+            _show(not_checked(exercise, namespace) or feedback(exercise, namespace))
+        except KeyboardInterrupt:
+            raise StoppedCheckError(f"You stopped the check of `{exercise.name}`. It can be run again.") from None
+
+
+def _shell() -> Any:
+    """IPython's shell, where this is a notebook."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+cells = watched(_shell()) if _shell() else None
+
+
+def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
+    """Why the exercise's functions in the kernel are not those of the notebook; None where they are."""
+    if cells is None or namespace is not cells.namespace:
+        return None
+    reason = next(filter(None, map(cells.outdated, exercise.functions)), "")
+    if not reason:
+        return None
+    latest.pop(exercise.id, None)
+    return NotChecked(exercise.name, reason, total(exercise.lab))
 
 
 def feedback(exercise: Exercise, namespace: dict) -> Feedback:
@@ -53,8 +84,10 @@ def total(lab: Lab) -> str:
     return f"Lab total so far: {points:g} / {lab.points:g}"
 
 
-def find(name: str) -> list[Exercise]:
+def find(name: object) -> list[Exercise]:
     """The exercises meant by `slug.exercise`, `slug.function` or `slug`; UnknownExerciseError names the nearest."""
+    if not isinstance(name, str):
+        raise UnknownExerciseError(_in_quotes(name))
     slug, _, rest = name.partition(".")
     if slug in exercises.LABS:
         lab = exercises.load(slug)
@@ -62,10 +95,28 @@ def find(name: str) -> list[Exercise]:
             return list(lab.exercises.values())
         if exercise := lab.find(rest):
             return [exercise]
-    known = [e.id for s in exercises.LABS for e in exercises.load(s).exercises.values()]
-    near = difflib.get_close_matches(name, [*known, *exercises.LABS], n=3, cutoff=0.5)
+    raise UnknownExerciseError(_nearest(name, rest))
+
+
+def _in_quotes(name: object) -> str:
+    """What to write in place of something that is not text, such as the function itself."""
+    function = getattr(name, "__name__", "")
+    found = [exercise.id for exercise in _all_exercises() if function in exercise.functions]
+    return f'The name of an exercise stands in quotes: check("{found[0] if found else _all_exercises()[0].id}").'
+
+
+def _nearest(name: str, rest: str) -> str:
+    known = [exercise.id for exercise in _all_exercises()]
+    if not name:
+        return f'Say which exercise, with its lab: check("{known[0]}"). The cell below each exercise has this line.'
+    known_as = [exercise.id for exercise in _all_exercises() if name in (exercise.name, *exercise.functions)]
+    near = known_as or difflib.get_close_matches(name, [*known, *exercises.LABS], n=3, cutoff=0.5)
     near = near or [known_id for known_id in known if rest and rest in known_id] or list(exercises.LABS)
-    raise UnknownExerciseError(f"There is no exercise {name!r}. Did you mean {' or '.join(map(repr, near))}?")
+    return f"There is no exercise {name!r}. Did you mean {' or '.join(map(repr, near))}?"
+
+
+def _all_exercises() -> list[Exercise]:
+    return [exercise for slug in exercises.LABS for exercise in exercises.load(slug).exercises.values()]
 
 
 def _remember(result: ExerciseResult) -> str:
@@ -76,15 +127,13 @@ def _remember(result: ExerciseResult) -> str:
     return ""
 
 
-def _show(shown: Feedback) -> None:
-    with contextlib.suppress(ImportError):
-        from IPython import get_ipython
-        from IPython.display import display
+def _show(shown: Feedback | NotChecked) -> None:
+    if _shell() is None:
+        print(repr(shown))
+        return
+    from IPython.display import display
 
-        if get_ipython() is not None:
-            display(shown)
-            return
-    print(repr(shown))
+    display(shown, metadata={"hpcdl": shown.about()})
 
 
 class _Capped(io.StringIO):

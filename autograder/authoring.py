@@ -60,7 +60,8 @@ class Exercise:
     not make, as `("aten::convolution", "scipy.signal")`; `instead` is the sentence that says what to do in their place.
     hpcdl is closed to it in any case, but for what the reference solution uses and what its text `offers` besides.
     `uses` names earlier exercises whose functions an answer calls: where those are wrong, this one is graded with the
-    reference's. Raises TypeError where `forbid`, `offers` or `uses` is one string.
+    reference's. `meanings` says of errors that Python or torch raise in usual wrong answers, by words of theirs, what
+    they mean here. Raises TypeError where `forbid`, `offers` or `uses` is one string.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Exercise:
     instead: str = ""
     offers: tuple[str, ...] = ()  # names of hpcdl's, as "hpcdl.collectives.reduce.reduce"
     uses: tuple[str, ...] = ()  # see `grading.follow`
+    meanings: dict[str, str] = field(default_factory=dict)  # words of an error -> what it means here, and what to do
     lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
     checks: dict[str, Check] = field(default_factory=dict, init=False)
 
@@ -89,6 +91,10 @@ class Exercise:
     def opened(self) -> tuple[str, ...]:
         """What of hpcdl an answer may call: what its text offers, and what the reference uses."""
         return (*self.offers, *self.lab.used_by_reference.get(self.name, ()))
+
+    def meaning(self, message: str) -> str:
+        """What an error means in this exercise; empty where nobody has said."""
+        return next((sentence for words, sentence in self.meanings.items() if words in message), "")
 
     def check(self, *, points: float, needs: str | tuple[str, ...] = (), hidden: bool = False, seconds: float = 5.0):
         """Register the decorated function as a check of this exercise."""

@@ -1,8 +1,9 @@
 """A student's feedback: HTML for the notebook, in the colours of its theme, and the same as plain text."""
 
 from html import escape
+from typing import Any
 
-from .results import CheckResult, ExerciseResult
+from .results import CheckResult, ExerciseResult, Status
 
 MARK = {"passed": "✓", "failed": "✗", "skipped": "–", "not_done": "○"}
 LABEL = {"passed": "passed", "failed": "failed", "skipped": "skipped", "not_done": "not done yet"}
@@ -27,9 +28,34 @@ STYLE = """
   margin: 8px 0 4px; } .hpcdl-check .hpcdl-label { opacity: .8; }
 .hpcdl-check .hpcdl-value { font-family: var(--jp-code-font-family, ui-monospace, monospace); font-size: 13px;
   white-space: pre-wrap; overflow-wrap: anywhere; }
+.hpcdl-check .hpcdl-changed { display: none; font-weight: 600; margin: 6px 0 0; }
+.jp-CodeCell.jp-mod-dirty + .jp-CodeCell .hpcdl-changed { display: block; }
 .hpcdl-check .hpcdl-printed { margin-top: 8px; }
 .hpcdl-check pre { margin: 2px 0; max-height: 12em; overflow: auto; color: inherit; background: none; font-size: 13px; }
 """
+
+
+# Shown while JupyterLab marks the cell above as changed since it ran: a check sees the kernel, not the page.
+CHANGED = '<p class="hpcdl-changed">The cell above has changed since it ran: run it, then check again.</p>'
+
+
+class NotChecked:
+    """Why an exercise was not checked, where the kernel does not hold what stands in the notebook."""
+
+    def __init__(self, name: str, reason: str, total: str = ""):
+        self.name, self.reason, self.total = name, reason, total
+
+    def about(self) -> dict[str, Any]:
+        """What the output's metadata say: an exercise that was not checked has no points."""
+        return {"exercise": self.name, "points": 0.0, "verdict": "not checked"}
+
+    def _repr_html_(self) -> str:
+        return _card(
+            "not_done", f"{self.name}: not checked", self.total, CHANGED + f"<div>{_inline(self.reason)}</div>"
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join([_first_line("not_done", f"{self.name}: not checked", self.total), f"  {self.reason}"])
 
 
 class Feedback:
@@ -38,8 +64,13 @@ class Feedback:
     def __init__(self, result: ExerciseResult, total: str = "", printed: str = "", note: str = ""):
         self.result, self.total, self.printed, self.note = result, total, printed, note
 
+    def about(self) -> dict[str, Any]:
+        """What the output's metadata say, for `hpcdl submit`."""
+        verdict = headline(self.result).partition(": ")[2]
+        return {"exercise": self.result.name, "points": self.result.points, "verdict": verdict}
+
     def _repr_html_(self) -> str:
-        return html(self.result, self.total, self.printed, self.note)
+        return html(self.result, self.total, self.printed, self.note, live=True)
 
     def __repr__(self) -> str:
         return text(self.result, self.total, self.printed, self.note)
@@ -62,6 +93,8 @@ def facts(check: CheckResult) -> list[tuple[str, str]]:
     location = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
     if check.line and not check.source:
         location = f"line {check.line} of {check.function}"
+    if location and check.via:
+        location = f"{check.via}\n{location}"
     shown = [("call", check.call), ("got", check.got), ("expected", check.expected), ("where", location)]
     return [(label, value) for label, value in shown if value]
 
@@ -76,7 +109,7 @@ def sentences(check: CheckResult) -> list[str]:
 
 def text(result: ExerciseResult, total: str = "", printed: str = "", note: str = "") -> str:
     """The feedback for a place without a front end."""
-    lines = [f"{MARK[result.status]} {headline(result)}" + (f"    {total}" if total else "")]
+    lines = [_first_line(result.status, headline(result), total)]
     if result.status == "not_done":
         first = next(check for check in result.checks if check.status == "not_done")
         return "\n".join([*lines, f"  {first.message}"])
@@ -86,6 +119,10 @@ def text(result: ExerciseResult, total: str = "", printed: str = "", note: str =
     lines += [f"  {said}" for said in (result.note, note) if said]
     lines += ["  Your code printed:", *("    " + line for line in printed.splitlines())] if printed else []
     return "\n".join(lines)
+
+
+def _first_line(status: Status, title: str, total: str) -> str:
+    return f"{MARK[status]} {title}" + (f"    {total}" if total else "")
 
 
 def _text_check(check: CheckResult) -> list[str]:
@@ -104,17 +141,21 @@ def indented(value: str, by: int) -> str:
 # HTML
 
 
-def html(result: ExerciseResult, total: str = "", printed: str = "", note: str = "") -> str:
-    """The feedback as HTML without scripts; everything that came from the student is escaped."""
-    head = f'<b><span class="hpcdl-mark">{MARK[result.status]}</span>{escape(headline(result))}</b>'
-    if total:
-        head += f'<span class="hpcdl-total">{escape(total)}</span>'
+def html(result: ExerciseResult, total: str = "", printed: str = "", note: str = "", *, live: bool = False) -> str:
+    """The feedback as HTML without scripts, `live` in a notebook; everything that came from the student is escaped."""
     body = _html_body(result)
     body += "".join(f"<p>{_inline(said)}</p>" for said in (result.note, note) if said)
     if printed:
         body += '<details class="hpcdl-printed"><summary>Your code printed</summary>'
         body += f"<pre>{escape(printed)}</pre></details>"
-    return f'<style>{STYLE}</style><div class="hpcdl-check hpcdl-{result.status}"><header>{head}</header>{body}</div>'
+    return _card(result.status, headline(result), total, live * CHANGED + body)
+
+
+def _card(status: Status, title: str, total: str, body: str) -> str:
+    head = f'<b><span class="hpcdl-mark">{MARK[status]}</span>{escape(title)}</b>'
+    if total:
+        head += f'<span class="hpcdl-total">{escape(total)}</span>'
+    return f'<style>{STYLE}</style><div class="hpcdl-check hpcdl-{status}"><header>{head}</header>{body}</div>'
 
 
 def _html_body(result: ExerciseResult) -> str:

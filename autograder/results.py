@@ -27,6 +27,7 @@ class CheckResult:
     function: str = ""  # where in the student's code: function, line, source of the line
     line: int = 0
     source: str = ""
+    via: str = ""  # the line of the student's function that the check called, where it is another
     hidden: bool = False
     seed: int = 0
     seconds: float = 0.0  # that the student's code took

@@ -22,6 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# In a clone the file browser begins with `source`, the labs with their solutions; the rest is Jupyter's own list.
+HIDDEN = ("source", "__pycache__", "*.pyc", "*.pyo", ".DS_Store", "*~")
+
 
 def _version(show: bool) -> None:
     if show:
@@ -75,6 +78,7 @@ def lab(
         f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
         # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
+        *(f"--ContentsManager.hide_globs={pattern}" for pattern in HIDDEN if folder.resolve() == labs.CLONE),
         *([] if browser else ["--no-browser"]),
         *(["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []),  # in a container
     ]
@@ -151,6 +155,30 @@ def submit(
     out = out or notebook.with_suffix(".zip")
     submit.write(found, notebook, out)
     say(f"Wrote {out}: hand in this file. (SHA-256 of the notebook: {found.sha256[:12]})")
+
+
+@app.command()
+def reset(
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad.")],
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
+    ] = None,
+) -> None:
+    """Begin an exercise again: its cell is blank as at first, and what you wrote is kept in a file beside the notebook.
+
+    Save the notebook before, and load it anew after: in JupyterLab, File, Reload Notebook from Disk.
+    """
+    from hpcdl import reset as resetting
+
+    here = folder or labs.found(Path.cwd())
+    if here is None:
+        end("no labs here: say where they are, --folder my-labs")
+    begun = resetting.reset(exercise, here)
+    if begun.kept is None:
+        say(f"The cell of {begun.exercise} is blank already.")
+        return
+    say(f"The cell of {begun.exercise} in {begun.notebook} is blank again; what you had written is in {begun.kept}.")
+    say("Is the notebook open? In JupyterLab: File, Reload Notebook from Disk.")
 
 
 app.command()(train)

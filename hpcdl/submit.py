@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,8 @@ class OwnSubmission:
     notebook: str
     sha256: str
     open_exercises: list[str]
+    points: dict[str, float] = field(default_factory=dict)  # by exercise, as the notebook's checks saw them
+    verdicts: dict[str, str] = field(default_factory=dict)  # and in words
     error: str = ""  # of the first cell that failed when it ran top to bottom
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: dict[str, str] = field(default_factory=lambda: environment())
@@ -59,7 +61,9 @@ def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lam
         notebook.metadata["hpcdl"]["lab"], path.name, hashlib.sha256(raw).hexdigest(), open_exercises(notebook)
     )
     if run:
-        found.error = first_error(notebook, path.parent, step)
+        notebook, found.error = executed(notebook, path.parent, step)
+        for about in checked(notebook):
+            found.points[about["exercise"]], found.verdicts[about["exercise"]] = about["points"], about["verdict"]
     return found
 
 
@@ -83,8 +87,17 @@ def open_exercises(notebook: nbformat.NotebookNode) -> list[str]:
     return [name.partition(".")[2] for name, source in named if name and STUB in source]
 
 
-def first_error(notebook: nbformat.NotebookNode, folder: Path, step: Callable[[int, int], None]) -> str:
-    """Run all cells in a fresh kernel; the first failure that is no open exercise, or an empty string."""
+def checked(notebook: nbformat.NotebookNode) -> Iterator[dict]:
+    """What each check of an executed notebook says about its exercise, in its output's metadata."""
+    for out in (out for cell in notebook.cells for out in cell.get("outputs", [])):
+        if isinstance(about := out.get("metadata", {}).get("hpcdl"), dict):
+            yield about
+
+
+def executed(
+    notebook: nbformat.NotebookNode, folder: Path, step: Callable[[int, int], None]
+) -> tuple[nbformat.NotebookNode, str]:
+    """The notebook after all its cells in a fresh kernel; the first failure that is no open exercise, or nothing."""
     import nbclient
 
     notebook = nbformat.from_dict(notebook)  # outputs of this run are not the student's
@@ -102,11 +115,11 @@ def first_error(notebook: nbformat.NotebookNode, folder: Path, step: Callable[[i
     try:
         client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     except nbclient.exceptions.CellTimeoutError:
-        return f"a cell ran for more than {SECONDS_PER_CELL} s"
+        return notebook, f"a cell ran for more than {SECONDS_PER_CELL} s"
     except nbclient.exceptions.DeadKernelError:
-        return "the kernel died (out of memory?)"
+        return notebook, "the kernel died (out of memory?)"
     failures = [_failure(number, cell) for number, cell in enumerate(code, start=1)]
-    return next(filter(None, failures), "")
+    return notebook, next(filter(None, failures), "")
 
 
 def _failure(number: int, cell) -> str:
@@ -130,11 +143,17 @@ def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
 
 def say(submission: OwnSubmission) -> list[str]:
     """What the student should know before handing in."""
-    lines = []
+    lines = [f"{name}: {verdict}" for name, verdict in submission.verdicts.items()]
+    if submission.points:
+        lines.append(
+            f"{sum(submission.points.values()):g} points by the checks of the notebook; the grade asks the same with "
+            "other inputs."
+        )
     if submission.open_exercises:
         lines.append(f"Still open: {', '.join(submission.open_exercises)}.")
     if submission.error:
         lines.append(f"It does not run top to bottom: {submission.error}")
     if submission.ready:
-        lines.append("It runs top to bottom, and every exercise has an answer.")
+        right = "; the points say which are right" if submission.points else ""
+        lines.append(f"It runs top to bottom, and every exercise has an answer{right}.")
     return lines

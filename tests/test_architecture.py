@@ -14,7 +14,16 @@ ROOT = Path(__file__).resolve().parent.parent
 # A part may import from its own level's parts and from any level below it.
 LEVELS = [
     {"labs"},
-    {"autograder", "hpcdl.widgets", "hpcdl.jupyter", "hpcdl.cli", "hpcdl.doctor", "hpcdl.submit", "hpcdl.__main__"},
+    {
+        "autograder",
+        "hpcdl.widgets",
+        "hpcdl.jupyter",
+        "hpcdl.cli",
+        "hpcdl.doctor",
+        "hpcdl.submit",
+        "hpcdl.reset",
+        "hpcdl.__main__",
+    },
     {"hpcdl.training"},
     {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.sharding", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},

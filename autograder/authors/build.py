@@ -196,8 +196,9 @@ def _notebook(path: Path, keep_solutions: bool) -> nbformat.NotebookNode:
         cell.id = f"{slug}-{position:03d}"
         cell.metadata = nbformat.NotebookNode()
         if block.line in exercise_at:
-            cell.metadata["hpcdl"] = {"exercise": f"{slug}.{exercise_at[block.line]}"}
-            cell.source = _without_marks(cell.source) if keep_solutions else _without_solutions(cell.source)
+            blank = _without_solutions(cell.source)  # `hpcdl reset` puts it back
+            cell.metadata["hpcdl"] = {"exercise": f"{slug}.{exercise_at[block.line]}", "blank": blank}
+            cell.source = _without_marks(cell.source) if keep_solutions else blank
     notebook.metadata = nbformat.from_dict(
         {
             "hpcdl": {"lab": slug},

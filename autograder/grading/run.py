@@ -65,6 +65,8 @@ def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit
             continue
         seconds = min(grace, limit(exercise, check)) if late else limit(exercise, check)
         run_check(check, verdict, session, seconds)
+        if verdict.kind == "exception":
+            verdict.mistake = exercise.meaning(verdict.message)
         if verdict.kind == "forbidden":
             _record(exercise, verdict, session, result)
         if verdict.kind == "timeout" and seconds < check.seconds:
@@ -158,6 +160,7 @@ def _explain(verdict: CheckResult, error: StudentError, session: Session) -> Non
     """Put a student's problem into words."""
     verdict.kind = error.kind
     verdict.function, verdict.line, verdict.source = error.function, error.line, error.source
+    verdict.via = error.via
     if error.kind == "not_done":
         verdict.status = "not_done"
         verdict.message = f"`{error.function}` is not done yet: write it where it says `raise NotImplementedError`."

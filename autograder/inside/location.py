@@ -20,13 +20,28 @@ def current_line(namespace: dict) -> dict:
 
 
 def raised_at(error: BaseException, namespace: dict) -> dict:
-    """The same of the deepest frame in the student's own code that `error` went through."""
-    location, step = {}, error.__traceback__
+    """The same of the deepest frame in the student's own code that `error` went through.
+
+    Where that is in another function than the first, `via` is the line of the first.
+    """
+    steps, step = [], error.__traceback__
     while step is not None:
         if step.tb_frame.f_globals is namespace:
-            location = described(step.tb_frame.f_code, step.tb_lineno, namespace)
+            steps.append((step.tb_frame.f_code, step.tb_lineno))
         step = step.tb_next
-    return location
+    if not steps:
+        return {}
+    (first, line), (last, _) = steps[0], steps[-1]
+    return {
+        **described(*steps[-1], namespace),
+        **({"via": in_words(first, line, namespace)} if first is not last else {}),
+    }
+
+
+def in_words(code: CodeType, line: int, namespace: dict) -> str:
+    """`line 3 of mse_grad: return X.T @ error`"""
+    source = described(code, line, namespace)["source"]
+    return f"line {line} of {code.co_name}" + (f": {source}" if source else "")
 
 
 def described(code: CodeType, line: int, namespace: dict) -> dict:

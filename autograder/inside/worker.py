@@ -5,6 +5,7 @@ It holds no checks, no expected values and no verdicts.
 """
 
 import builtins
+import contextlib
 import difflib
 import functools
 import inspect
@@ -19,6 +20,7 @@ from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
 from . import fingerprint, source
+from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard
 from .harnesses import HARNESSES
 from .location import current_line, raised_at
@@ -49,6 +51,7 @@ KINDS = {
     TimeUp: "timeout",
     ForbiddenCallError: "forbidden",
     SystemExit: "exit",
+    AskedError: "asks",
 }
 
 
@@ -66,12 +69,18 @@ class Worker(Peer):
 
     def perform(self, frame: Frame) -> Frame:
         try:
-            with time_limit(frame.header[5]), self.guard.up():
+            with self.running(frame.header[5]):
                 return super().perform(frame)
         except BaseException as error:
             if type(error) is KeyboardInterrupt and self.stops_on_interrupt:
                 raise
             return Frame(["error", self.describe(error)])
+
+    @contextlib.contextmanager
+    def running(self, seconds: float | None):
+        """The student's code runs in the block: for `seconds`, under the guard's eyes, and with nobody to ask."""
+        with time_limit(seconds), self.guard.up(), nobody_there(self.namespace):
+            yield
 
     def forbid(self, patterns: tuple, opened: tuple | None) -> None:
         """From now on the student's code may not make the calls that `patterns` name, nor hpcdl's but for `opened`."""

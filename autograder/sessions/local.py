@@ -1,6 +1,6 @@
 """The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
 
-from autograder.boundary.limits import Stopwatch, TimeUp, time_limit
+from autograder.boundary.limits import Stopwatch, TimeUp
 from autograder.boundary.protocol import Frame
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, DeadlockError, RankError, Simulation, simulate
@@ -9,6 +9,8 @@ from .errors import StudentError
 from .grader import Grader
 from .ranks import RankCall, deadlock, misfit, of_rank
 from .session import Session
+
+SECONDS = 5.0  # of a call on ranks, where they are threads: many times what a right answer takes
 
 
 class LocalGrader(Grader):
@@ -51,17 +53,23 @@ class LocalSession(Session):
 
     def simulate(self, call: RankCall) -> Simulation:
         """The ranks are threads of this process."""
-        worker, watch = self.worker, Stopwatch()
+        worker, watch, stopped = self.worker, Stopwatch(), []
+
+        def rank(comm):
+            try:
+                return function(*call.arguments[comm.rank], comm, **call.kwargs)
+            except SystemExit as error:  # the simulation ends its ranks so, first the one that was running
+                stopped.append((comm.rank, worker.describe(error)))
+                raise
+
         try:
             function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
-            with time_limit(self.left), worker.guard.up():
-                return simulate(
-                    lambda comm: function(*call.arguments[comm.rank], comm, **call.kwargs), call.p, **call.machine
-                )
+            with worker.running(min(self.left, SECONDS)):
+                return simulate(rank, call.p, **call.machine)
         except (UndefinedError, SignatureError) as error:
             raise StudentError.of(worker.describe(error)) from None
         except TimeUp:
-            raise self.timeout() from None
+            raise self.stopped(call.p, *stopped[:1]) from None
         except RankError as error:
             raise of_rank(StudentError.of(worker.describe(error.__cause__)), error.rank, call.p) from None
         except DeadlockError as error:
@@ -70,3 +78,10 @@ class LocalSession(Session):
             raise misfit(call.p, error) from None
         finally:
             self.left -= watch.seconds()
+
+    def stopped(self, p: int, *ranks: tuple[int, dict]) -> StudentError:
+        """The ranks ran out of time; `ranks` says which one of them was running, and where."""
+        error = self.timeout(min(self.seconds, SECONDS))
+        for rank, problem in ranks:
+            error = of_rank(StudentError.of({**problem, "kind": "timeout", "text": error.text}), rank, p)
+        return error

@@ -164,8 +164,10 @@ class Session:
         """Counts the seconds of the process that runs the student's code."""
         return Stopwatch()
 
-    def timeout(self) -> StudentError:
-        return StudentError("timeout", f"Your code did not finish within {self.seconds:g} s, so it was stopped.")
+    def timeout(self, seconds: float | None = None) -> StudentError:
+        """What to say after the check's seconds, or those of one call."""
+        limit = self.seconds if seconds is None else seconds
+        return StudentError("timeout", f"Your code did not finish within {limit:g} s, so it was stopped.")
 
     def last_call(self) -> str:
         """The last call by name, as the student would write it; from the bytes that were sent, before any change."""

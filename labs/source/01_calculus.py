@@ -100,7 +100,8 @@ secant.explorable()
 def derivative(f, x, h=1e-5):
     """The slope of f at x by the central difference (f(x + h) - f(x - h)) / 2h.
 
-    f: function of a float or of a tensor, elementwise. x: float or tensor, not changed. Returns what f returns.
+    f: function of a float or of a tensor, elementwise. x: float or tensor, not changed.
+    Returns what f returns.
 
     >>> derivative(lambda x: x**3, 2.0, h=0.25)  # 3x² + h²
     12.0625
@@ -191,7 +192,8 @@ step_error.explorable()
 def best_step(f, x, dtype):
     """A good step h for the central difference of f at x, computed in dtype.
 
-    f: function of a tensor, elementwise, with f(x) and f'''(x) not zero. x: float, of any size and sign.
+    f: function of a tensor, elementwise, with f(x) and f'''(x) not zero. x: float, of any
+    size and sign.
     dtype: torch.float32 or torch.float64. Returns h > 0, a float.
 
     >>> best_step(torch.exp, 1.0, torch.float64)  # any number near it does as well
@@ -384,12 +386,15 @@ surface.explorable()
 
 # %%
 def gradient(f, x, h=1e-5):
-    """The gradient of f at x by central differences: 2 evaluations of f for each element of x.
+    """The gradient of f at x by central differences: 2 evaluations of f for each element
+    of x.
 
-    f: function of a tensor like x; returns a number or a 0-d tensor. x: float64 tensor of any shape, not changed.
+    f: function of a tensor like x; returns a number or a 0-d tensor. x: float64 tensor of
+    any shape, not changed.
     Returns a tensor of the shape of x.
 
-    >>> gradient(lambda x: x[0] ** 2 + x[0] * x[1] + x[1] ** 2, torch.tensor([1.0, 0.5]).double())
+    >>> gradient(lambda x: x[0] ** 2 + x[0] * x[1] + x[1] ** 2,
+    ...          torch.tensor([1.0, 0.5]).double())
     tensor([2.5000, 2.0000], dtype=torch.float64)
     """
     # BEGIN SOLUTION
@@ -457,7 +462,8 @@ check("calculus.gradient")
 
 # %%
 class Dual:
-    """A value and its slope, value + slope ε with ε² = 0, carried through + - * / ** exp log sin.
+    """A value and its slope, value + slope ε with ε² = 0, carried through + - * / ** exp
+    log sin.
 
     Operands may be Duals or plain numbers, on either side; every result is a new Dual.
 
@@ -609,9 +615,11 @@ with when_solved():
 def chain_gradient(df_dx, dx_ds):
     """The gradient of f(x(s)) with respect to s, by the chain rule.
 
-    df_dx: (n,), entry i is df/dx_i. dx_ds: (n, m), entry (i, j) is dx_i/ds_j. Returns (m,), entry j is df/ds_j.
+    df_dx: (n,), entry i is df/dx_i. dx_ds: (n, m), entry (i, j) is dx_i/ds_j. Returns (m,),
+    entry j is df/ds_j.
 
-    >>> chain_gradient(torch.tensor([1.0, 10.0]), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    >>> chain_gradient(torch.tensor([1.0, 10.0]),
+    ...                torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     tensor([41., 52., 63.])
     """
     # BEGIN SOLUTION
@@ -666,12 +674,14 @@ from hpcdl.numerics.derivatives import gradient as measured_gradient
 def grad_check(f, grad, x):
     """Compare grad(x) with the measured gradient of f at x.
 
-    f: function of a tensor like x that returns a number. grad: returns the gradient of f, of the shape of x.
-    x: float64 tensor of any shape. Returns (ok, worst_index): a bool, and a tuple of ints such that
-    x[worst_index] is the coordinate that disagrees most.
+    f: function of a tensor like x that returns a number. grad: returns the gradient of f,
+    of the shape of x.
+    x: float64 tensor of any shape. Returns (ok, worst_index): a bool, and a tuple of ints
+    such that x[worst_index] is the coordinate that disagrees most.
 
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double()
-    >>> grad_check(lambda x: (x**2).sum(), lambda x: 2 * x * torch.tensor([[1, 1], [1.1, 1]]), x)
+    >>> grad_check(lambda x: (x**2).sum(),
+    ...            lambda x: 2 * x * torch.tensor([[1, 1], [1.1, 1]]), x)
     (False, (1, 0))
     """
     # BEGIN SOLUTION

@@ -91,10 +91,16 @@ descent_path.explorable()
 
 
 # %%
-def gradient_descent(grad: Callable[[Tensor], Tensor], w0: Tensor, lr: float, steps: int) -> Tensor:
+def gradient_descent(
+    grad: Callable[[Tensor], Tensor],
+    w0: Tensor,
+    lr: float,
+    steps: int,
+) -> Tensor:
     """The path of gradient descent from `w0`.
 
-    grad: takes weights of shape (d,), returns the gradient there, shape (d,); call it once per step.
+    grad: takes weights of shape (d,), returns the gradient there, shape (d,); call it once
+    per step.
     w0: shape (d,); stays as it is.
     Returns the points, shape (steps + 1, d): `w0` first, then one row per step.
 
@@ -145,7 +151,8 @@ def mse_loss(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
     w: (d,), X: (n, d), y: (n,). Returns a 0-d tensor.
 
-    >>> mse_loss(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
+    >>> mse_loss(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]),
+    ...          torch.tensor([0.0, 4.0]))
     tensor(2.5000)                      # errors 1 and -2: (1 + 4) / 2
     """
     # BEGIN SOLUTION
@@ -158,7 +165,8 @@ def mse_grad(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
     w: (d,), X: (n, d), y: (n,). Returns shape (d,).
 
-    >>> mse_grad(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
+    >>> mse_grad(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]),
+    ...          torch.tensor([0.0, 4.0]))
     tensor([-3.])                       # 2/2 * (1 * 1 + 2 * (-2))
     """
     # BEGIN SOLUTION
@@ -216,9 +224,11 @@ learning_rates.explorable()
 
 # %%
 def max_stable_lr(hessian: Tensor) -> float:
-    """The learning rate below which gradient descent converges, and above which it diverges.
+    """The learning rate below which gradient descent converges, and above which it
+    diverges.
 
-    hessian: symmetric, shape (d, d), with at least one positive eigenvalue and none negative.
+    hessian: symmetric, shape (d, d), with at least one positive eigenvalue and none
+    negative.
     Returns a number.
 
     >>> max_stable_lr(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))      # eigenvalues 1 and 3
@@ -314,8 +324,9 @@ with when_solved():
 def minibatches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
     """The mini-batches of one epoch, as tensors of indices, in random order.
 
-    Yields 1-d int64 tensors of `batch_size` indices each; the last one has what is left and may be shorter.
-    Each index 0 .. n-1 comes exactly once. The order comes from `generator` alone; each call draws a new one.
+    Yields 1-d int64 tensors of `batch_size` indices each; the last one has what is left and
+    may be shorter. Each index 0 .. n-1 comes exactly once. The order comes from `generator`
+    alone; each call draws a new one.
 
     >>> list(minibatches(5, 2, torch.Generator().manual_seed(0)))
     [tensor([4, 0]), tensor([1, 3]), tensor([2])]
@@ -355,13 +366,15 @@ def sgd(
 ) -> Tensor:
     """The path of mini-batch stochastic gradient descent from `w0`.
 
-    grad: takes weights (d,) and the indices of a batch, returns the mean gradient over the batch, shape (d,).
+    grad: takes weights (d,) and the indices of a batch, returns the mean gradient over the
+    batch, shape (d,).
     n: the number of samples; w0: shape (d,), stays as it is.
     Returns shape (1 + epochs * ceil(n / batch_size), d): `w0`, then a row after each batch.
 
-    >>> centres = torch.tensor([[0.0], [4.0]])                              # the loss of sample i is (w - centre_i)^2
-    >>> sgd(lambda w, batch: 2 * (w - centres[batch]).mean(0), 2, torch.tensor([1.0]), 0.5, 2, 1, torch.Generator())
-    tensor([[1.], [2.]])                                                    # one batch: straight to the mean
+    >>> centres = torch.tensor([[0.0], [4.0]])  # the loss of sample i is (w - centre_i)^2
+    >>> sgd(lambda w, batch: 2 * (w - centres[batch]).mean(0), 2, torch.tensor([1.0]), 0.5,
+    ...     2, 1, torch.Generator())
+    tensor([[1.], [2.]])                        # one batch: straight to the mean
     """
     # BEGIN SOLUTION
     path = [w0]
@@ -478,13 +491,21 @@ if rows:
 
 
 # %%
-def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, beta: float) -> tuple[Tensor, Tensor]:
+def momentum_step(
+    w: Tensor,
+    g: Tensor,
+    v: Tensor,
+    lr: float,
+    beta: float,
+) -> tuple[Tensor, Tensor]:
     """One step of descent with momentum: `v <- beta v + g`, then `w <- w - lr v`.
 
-    w, g, v: weights, gradient and velocity, all of one shape; none is changed. The first velocity is zero.
+    w, g, v: weights, gradient and velocity, all of one shape; none is changed. The first
+    velocity is zero.
     Returns the new (w, v).
 
-    >>> momentum_step(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([10.0]), lr=0.1, beta=0.5)
+    >>> momentum_step(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([10.0]),
+    ...               lr=0.1, beta=0.5)
     (tensor([0.3000]), tensor([7.]))
     """
     # BEGIN SOLUTION
@@ -496,8 +517,9 @@ def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, beta: float) -> tu
 def adam_step(w: Tensor, g: Tensor, state: dict, lr: float) -> tuple[Tensor, dict]:
     """One step of Adam with betas 0.9 and 0.999 and epsilon 1e-8.
 
-    w, g: weights and gradient of one shape. state: {"t": steps so far, "m": mean gradient, "v": mean squared gradient};
-    at first t = 0 and m, v are zeros. Nothing that comes in is changed.
+    w, g: weights and gradient of one shape. state: {"t": steps so far, "m": mean gradient,
+    "v": mean squared gradient}; at first t = 0 and m, v are zeros. Nothing that comes in is
+    changed.
     Returns the new (w, state).
 
     >>> start = {"t": 0, "m": torch.zeros(2), "v": torch.zeros(2)}
@@ -557,11 +579,14 @@ shards.explorable()
 
 # %%
 def parallel_gradient(
-    grad: Callable[[Tensor, Tensor, Tensor], Tensor], w: Tensor, shards: list[tuple[Tensor, Tensor]]
+    grad: Callable[[Tensor, Tensor, Tensor], Tensor],
+    w: Tensor,
+    shards: list[tuple[Tensor, Tensor]],
 ) -> Tensor:
     """The gradient over all shards, from one gradient per shard.
 
-    grad: takes w (d,), X (n_k, d), y (n_k,), returns the MEAN gradient over these rows, shape (d,); call it once per shard.
+    grad: takes w (d,), X (n_k, d), y (n_k,), returns the MEAN gradient over these rows,
+    shape (d,); call it once per shard.
     shards: a list of (X, y), each with at least one row; sizes may differ.
     Returns the mean gradient over all rows, shape (d,).
 
@@ -626,7 +651,8 @@ with when_solved():
 def lr_schedule(step: int, warmup: int, total: int, peak: float) -> float:
     """The learning rate at `step`: linear warm-up, then half a cosine wave.
 
-    0 at step 0 (if warmup > 0), `peak` at step = warmup, 0 at step = total and after it; 0 <= warmup < total.
+    0 at step 0 (if warmup > 0), `peak` at step = warmup, 0 at step = total and after it;
+    0 <= warmup < total.
     Returns a float.
 
     >>> [lr_schedule(step, warmup=2, total=6, peak=1.0) for step in range(7)]

@@ -94,7 +94,8 @@ def predict(w, X):
     w: (n+1,), X: (m, n+1) with X[:, 0] = 1, or a single sample (n+1,).
     Returns (m,) of +1.0 and -1.0, or a single one, with sgn(0) = +1.
 
-    >>> predict(torch.tensor([-1.0, 2.0]), torch.tensor([[1.0, 3.0], [1.0, 0.25], [1.0, 0.5]]))
+    >>> predict(torch.tensor([-1.0, 2.0]),
+    ...         torch.tensor([[1.0, 3.0], [1.0, 0.25], [1.0, 0.5]]))
     tensor([ 1., -1.,  1.])
     """
     # BEGIN SOLUTION
@@ -133,12 +134,13 @@ check("perceptron.predict")
 
 # %%
 def update(w, x, y, lr):
-    """The weights after looking at one sample: w + lr (y - yhat) x, a new tensor; `w` itself stays as it is.
+    """The weights after looking at one sample: w + lr (y - yhat) x, a new tensor; `w`
+    itself stays as it is.
 
     w: (n+1,), x: (n+1,) with x[0] = 1, y: +1.0 or -1.0, lr: the rate r > 0.
 
-    >>> update(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), -1.0, lr=0.5)  # z = 3, so yhat = +1: wrong
-    tensor([-1., -2.])
+    >>> update(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), -1.0, lr=0.5)
+    tensor([-1., -2.])  # z = 3, so yhat = +1: wrong
     """
     # BEGIN SOLUTION
     yhat = 1.0 if w @ x >= 0 else -1.0
@@ -181,10 +183,12 @@ check("perceptron.update")
 
 # %%
 def fit(X, y, lr, max_epochs):
-    """Train a perceptron from w = 0: samples in the order given, until an epoch has no mistake or max_epochs are over.
+    """Train a perceptron from w = 0: samples in the order given, until an epoch has no
+    mistake or max_epochs are over.
 
     X: (m, n+1) with X[:, 0] = 1, y: (m,) of +1.0 and -1.0.
-    Returns (w, mistakes): w (n+1,), and a list with the number of updates in each epoch that was run.
+    Returns (w, mistakes): w (n+1,), and a list with the number of updates in each epoch
+    that was run.
 
     >>> X = torch.tensor([[1.0, 2.0], [1.0, -1.0], [1.0, 1.0]])
     >>> fit(X, torch.tensor([1.0, -1.0, 1.0]), lr=0.5, max_epochs=10)
@@ -259,11 +263,13 @@ with when_solved():
 
 # %%
 def margin(w, X, y):
-    """The distance of the nearest sample from the cut of w, negative where w gets a sample wrong; a number.
+    """The distance of the nearest sample from the cut of w, negative where w gets a sample
+    wrong; a number.
 
     w: (n+1,), not zero; X: (m, n+1) with X[:, 0] = 1; y: (m,) of +1.0 and -1.0.
 
-    >>> margin(torch.tensor([0.0, 3.0, 4.0]), torch.tensor([[1.0, 1.0, 3.0], [1.0, -2.0, -1.0]]), torch.tensor([1.0, -1.0]))
+    >>> margin(torch.tensor([0.0, 3.0, 4.0]),
+    ...     torch.tensor([[1.0, 1.0, 3.0], [1.0, -2.0, -1.0]]), torch.tensor([1.0, -1.0]))
     2.0
     """
     # BEGIN SOLUTION
@@ -338,12 +344,14 @@ with when_solved():
 
 # %%
 def novikoff_bound(X, y, w_star):
-    """(R / margin)^2: no perceptron that starts at 0 makes more mistakes on these samples; a number.
+    """(R / margin)^2: no perceptron that starts at 0 makes more mistakes on these samples;
+    a number.
 
     X: (m, n+1) with X[:, 0] = 1, y: (m,) of +1.0 and -1.0, w_star: (n+1,).
     Infinite (float("inf")) where w_star does not separate the samples.
 
-    >>> novikoff_bound(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([1.0, -1.0]), torch.tensor([0.0, 8.0]))
+    >>> novikoff_bound(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([1.0, -1.0]),
+    ...                torch.tensor([0.0, 8.0]))
     2.0
     """
     # BEGIN SOLUTION
@@ -428,7 +436,8 @@ perceptron_lift.explorable()
 
 # %%
 def lift(X):
-    """Every sample with one more coordinate: (1, x1, x2) becomes (1, x1, x2, x1 x2). X: (m, 3); returns (m, 4).
+    """Every sample with one more coordinate: (1, x1, x2) becomes (1, x1, x2, x1 x2).
+    X: (m, 3); returns (m, 4).
 
     >>> lift(torch.tensor([[1.0, 2.0, 3.0], [1.0, -1.0, 0.5]]))
     tensor([[ 1.0000,  2.0000,  3.0000,  6.0000],
@@ -493,11 +502,13 @@ perceptron_mlp.explorable()
 
 # %%
 def mlp_xor(X):
-    """XOR by two layers of step neurons, with weights chosen by hand: no if, no product of inputs.
+    """XOR by two layers of step neurons, with weights chosen by hand: no if, no product of
+    inputs.
 
     X: (m, 3) with rows (1, x1, x2), the corners x1, x2 = +1 or -1 in any order.
-    Returns (H, yhat): H (m, 2), what the two hidden neurons say; yhat (m,), what the output neuron makes of them. All
-    entries are +1.0 or -1.0, also for points between the corners: a neuron draws a line through the whole plane.
+    Returns (H, yhat): H (m, 2), what the two hidden neurons say; yhat (m,), what the output
+    neuron makes of them. All entries are +1.0 or -1.0, also for points between the corners:
+    a neuron draws a line through the whole plane.
 
     >>> H, yhat = mlp_xor(torch.tensor([[1.0, 1.0, -1.0], [1.0, 1.0, 1.0]]))
     >>> yhat

@@ -110,7 +110,8 @@ def feedforward(weights, biases, x):
     x: a sample (n,) or a batch (N, n), one sample per row.
     Returns (zs, activations): zs = [z^2, ..., z^L], activations = [x, a^2, ..., a^L].
 
-    >>> feedforward([torch.tensor([[2.0, -1.0]])], [torch.tensor([0.5])], torch.tensor([1.0, 2.5]))
+    >>> feedforward([torch.tensor([[2.0, -1.0]])], [torch.tensor([0.5])],
+    ...             torch.tensor([1.0, 2.5]))
     ([tensor([0.])], [tensor([1.0000, 2.5000]), tensor([0.5000])])
     """
     # BEGIN SOLUTION
@@ -160,11 +161,12 @@ check("backprop.feedforward")
 def output_error(a, y, z):
     """The error of the last layer, equation (1), for C = 1/2 |y - a|^2.
 
-    a, y, z: tensors of the same shape, (m,) or (N, m): activation, target and input of the last layer.
+    a, y, z: tensors of the same shape, (m,) or (N, m): activation, target and input of the
+    last layer.
     Returns delta, of that shape.
 
-    >>> output_error(torch.tensor([0.5]), torch.tensor([1.0]), torch.tensor([0.0]))  # (0.5 - 1) * 0.25
-    tensor([-0.1250])
+    >>> output_error(torch.tensor([0.5]), torch.tensor([1.0]), torch.tensor([0.0]))
+    tensor([-0.1250])  # (0.5 - 1) * 0.25
     """
     # BEGIN SOLUTION
     return (a - y) * sigma_prime(z)
@@ -206,11 +208,13 @@ check("backprop.output_error")
 def backpropagate_error(delta, w_next, z):
     """The error of a layer from the error of the next one, equation (2).
 
-    delta: (m,) or (N, m), the error of layer l + 1; w_next: (m, n), the weights W^(l+1) between them;
+    delta: (m,) or (N, m), the error of layer l + 1; w_next: (m, n), the weights W^(l+1)
+    between them;
     z: (n,) or (N, n), the z of layer l.
     Returns the error of layer l, of the shape of z.
 
-    >>> backpropagate_error(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 0.0], [1.0, -1.0]]), torch.tensor([0.0, 0.0]))
+    >>> backpropagate_error(torch.tensor([1.0, 2.0]),
+    ...     torch.tensor([[3.0, 0.0], [1.0, -1.0]]), torch.tensor([0.0, 0.0]))
     tensor([ 1.2500, -0.5000])
     """
     # BEGIN SOLUTION
@@ -253,10 +257,13 @@ check("backprop.backpropagate_error")
 def gradients(deltas, activations):
     """The gradients of one sample's cost, equations (3) and (4).
 
-    deltas: [delta^2, ..., delta^L], vectors; activations: [a^1, ..., a^L], vectors, one more.
-    Returns (weight_grads, bias_grads): two lists over the layers 2 to L, of the shapes of W and b.
+    deltas: [delta^2, ..., delta^L], vectors; activations: [a^1, ..., a^L], vectors, one
+    more.
+    Returns (weight_grads, bias_grads): two lists over the layers 2 to L, of the shapes of W
+    and b.
 
-    >>> gradients([torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 4.0, 5.0]), torch.tensor([0.5, 0.5])])
+    >>> gradients([torch.tensor([1.0, 2.0])],
+    ...           [torch.tensor([3.0, 4.0, 5.0]), torch.tensor([0.5, 0.5])])
     ([tensor([[ 3.,  4.,  5.], [ 6.,  8., 10.]])], [tensor([1., 2.])])
     """
     # BEGIN SOLUTION
@@ -313,12 +320,13 @@ check("backprop.gradients")
 def backprop(weights, biases, X, Y):
     """The gradients of the mean cost of a batch, without a loop over samples.
 
-    X: (N, n) inputs, Y: (N, m) targets, one sample per row; the cost is the mean over rows of 1/2 |y - a|^2.
+    X: (N, n) inputs, Y: (N, m) targets, one sample per row; the cost is the mean over rows
+    of 1/2 |y - a|^2.
     Returns (weight_grads, bias_grads): two lists of the shapes of weights and biases.
 
     >>> W, b = [torch.tensor([[2.0, -1.0]])], [torch.tensor([0.0])]
-    >>> backprop(W, b, torch.tensor([[1.0, 2.0], [2.0, 4.0]]), torch.tensor([[1.0], [0.0]]))  # deltas -0.125, 0.125
-    ([tensor([[0.0625, 0.1250]])], [tensor([0.])])
+    >>> backprop(W, b, torch.tensor([[1.0, 2.0], [2.0, 4.0]]), torch.tensor([[1.0], [0.0]]))
+    ([tensor([[0.0625, 0.1250]])], [tensor([0.])])  # deltas -0.125, 0.125
     """
     # BEGIN SOLUTION
     zs, activations = feedforward(weights, biases, X)
@@ -472,9 +480,11 @@ print("index", a.index, b.index, "->", product.index)
 
 # %%
 def backward(value):
-    """Set `grad` of `value` and of every node it was computed from to the derivative of `value` with respect to it.
+    """Set `grad` of `value` and of every node it was computed from to the derivative of
+    `value` with respect to it.
 
-    value: a `Value`. Every call starts from zero, so a second call gives the same. Returns nothing.
+    value: a `Value`. Every call starts from zero, so a second call gives the same. Returns
+    nothing.
 
     >>> x = Value(3.0)
     >>> backward(x * x + x)
@@ -558,7 +568,8 @@ with when_solved():
 def softmax_cross_entropy(logits, labels):
     """The mean cross-entropy of a batch, and its gradient with respect to the logits.
 
-    logits: (N, K) of any size, +-10,000 too; labels: (N,) int64, the right class of each row.
+    logits: (N, K) of any size, +-10,000 too; labels: (N,) int64, the right class of each
+    row.
     Returns (loss, dlogits): a number (or 0-d tensor), and (N, K).
 
     >>> softmax_cross_entropy(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
@@ -620,14 +631,17 @@ check("backprop.softmax_cross_entropy")
 
 # %%
 def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    """Mini-batch gradient descent on the cross-entropy of a network whose last layer gives logits.
+    """Mini-batch gradient descent on the cross-entropy of a network whose last layer gives
+    logits.
 
     X: (N, n), labels: (N,) int64; weights, biases: the start, which stays as it is.
-    Each epoch draws a new order of the samples from `generator`; the last batch may be shorter.
+    Each epoch draws a new order of the samples from `generator`; the last batch may be
+    shorter.
     Returns (weights, biases), the trained network.
 
     >>> start = [torch.zeros(2, 1)], [torch.zeros(2)]
-    >>> W, b = train(torch.tensor([[1.0]]), torch.tensor([0]), *start, 1.0, 1, 1, torch.Generator())
+    >>> W, b = train(torch.tensor([[1.0]]), torch.tensor([0]), *start, 1.0, 1, 1,
+    ...              torch.Generator())
     >>> W[0], b[0]
     (tensor([[ 0.5000], [-0.5000]]), tensor([ 0.5000, -0.5000]))
     """

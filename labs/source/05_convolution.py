@@ -107,7 +107,8 @@ sliding_window.explorable()
 def conv_direct(x, w, stride=1, padding=0):
     """The convolution by its formula.
 
-    x: (N, C, H, W), w: (K, C, R, S), of the same dtype. Returns y (N, K, P, Q), of that dtype.
+    x: (N, C, H, W), w: (K, C, R, S), of the same dtype. Returns y (N, K, P, Q), of that
+    dtype.
 
     >>> conv_direct(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -179,8 +180,8 @@ check("convolution.conv_direct")
 def im2col(x, r, s, stride=1, padding=0):
     """What a window of r x s sees at each of its places, as the columns of a matrix.
 
-    x: (N, C, H, W). Returns (N, C r s, P Q): row s (r c + i) + j, column Q p + q holds pixel
-    (p stride + i, q stride + j) of channel c of the padded image.
+    x: (N, C, H, W). Returns (N, C r s, P Q): row s (r c + i) + j, column Q p + q holds
+    pixel (p stride + i, q stride + j) of channel c of the padded image.
 
     >>> im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), 2, 2)[0]
     tensor([[1., 2., 4., 5.], [2., 3., 5., 6.], [4., 5., 7., 8.], [5., 6., 8., 9.]])
@@ -198,9 +199,11 @@ def im2col(x, r, s, stride=1, padding=0):
 
 
 def col2im(columns, shape, r, s, stride=1, padding=0):
-    """The adjoint of im2col: each number of the matrix is added to the pixel that im2col takes it from.
+    """The adjoint of im2col: each number of the matrix is added to the pixel that im2col
+    takes it from.
 
-    columns: (N, C r s, P Q); shape: (N, C, H, W), that of the image. Returns an image of that shape.
+    columns: (N, C r s, P Q); shape: (N, C, H, W), that of the image. Returns an image of
+    that shape.
 
     >>> col2im(torch.ones(1, 4, 4), (1, 1, 3, 3), 2, 2)[0, 0]
     tensor([[1., 2., 1.], [2., 4., 2.], [1., 2., 1.]])
@@ -241,7 +244,8 @@ check("convolution.im2col")
 def conv_im2col(x, w, stride=1, padding=0, matmul=torch.matmul):
     """The convolution as one matrix product, of the filters with the columns of im2col.
 
-    x: (N, C, H, W), w: (K, C, R, S). Returns y (N, K, P, Q). All multiplications are in one call of `matmul`.
+    x: (N, C, H, W), w: (K, C, R, S). Returns y (N, K, P, Q). All multiplications are in one
+    call of `matmul`.
 
     >>> conv_im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -291,9 +295,11 @@ check("convolution.conv_im2col")
 
 # %%
 def toeplitz(w, h, wd):
-    """The matrix T of a convolution: T @ x.ravel() are the outputs, for every image x (h, wd).
+    """The matrix T of a convolution: T @ x.ravel() are the outputs, for every image
+    x (h, wd).
 
-    w: (R, S), one filter for one channel. Returns T ((h - R + 1) (wd - S + 1), h wd), of the dtype of w.
+    w: (R, S), one filter for one channel. Returns T ((h - R + 1) (wd - S + 1), h wd), of
+    the dtype of w.
 
     >>> toeplitz(torch.tensor([[1.0, 2.0]]), 1, 4)
     tensor([[1., 2., 0., 0.], [0., 1., 2., 0.], [0., 0., 1., 2.]])
@@ -348,7 +354,8 @@ check("convolution.toeplitz")
 def conv_fft(x, w, padding=0):
     """The convolution as a product of spectra.
 
-    x: (N, C, H, W), w: (K, C, R, S), real. Returns y (N, K, P, Q), real, with P = H + 2 padding - R + 1.
+    x: (N, C, H, W), w: (K, C, R, S), real. Returns y (N, K, P, Q), real, with
+    P = H + 2 padding - R + 1.
 
     >>> conv_fft(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -454,9 +461,11 @@ def polynomial(roots):
 
 # %%
 def winograd_matrices(m, r):
-    """The matrices of F(m, r), exactly: A^T [(G g) * (B^T d)] are the m outputs of a filter g (r) on pixels d (m + r - 1).
+    """The matrices of F(m, r), exactly: A^T [(G g) * (B^T d)] are the m outputs of a filter
+    g (r) on pixels d (m + r - 1).
 
-    Returns (A_T, G, B_T), m x a, a x r and a x a with a = m + r - 1: lists of rows of fractions.Fraction.
+    Returns (A_T, G, B_T), m x a, a x r and a x a with a = m + r - 1: lists of rows of
+    fractions.Fraction.
 
     >>> A_T, G, B_T = winograd_matrices(2, 3)
     >>> G[1]
@@ -520,8 +529,9 @@ check("convolution.winograd_matrices")
 def conv_winograd(x, w, m=2, matmul=torch.matmul):
     """The convolution by Winograd's tiles of m x m outputs; stride 1, no padding.
 
-    x: (N, C, H, W), w: (K, C, r, r), of the same dtype. Returns y (N, K, H - r + 1, W - r + 1); sizes that are no
-    multiple of m too. `matmul` gets the transformed filters and tiles, and does all products of the two.
+    x: (N, C, H, W), w: (K, C, r, r), of the same dtype. Returns y (N, K, H - r + 1,
+    W - r + 1); sizes that are no multiple of m too. `matmul` gets the transformed filters
+    and tiles, and does all products of the two.
 
     >>> conv_winograd(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 3, 3))
     tensor([[[[45.]]]])
@@ -592,11 +602,12 @@ print(problem.P, problem.Q, problem.stride, problem.padding)
 def conv_cost(algorithm, problem):
     """The multiplications of an algorithm and the bytes it moves, (multiplications, bytes).
 
-    algorithm: "direct", "im2col", "toeplitz", "winograd_2x2", "winograd_4x4" or "fft"; problem: a `Problem` with N, C,
-    H, W, K, R, S, P, Q, stride and padding. Winograd's problems are 3x3 with stride 1.
+    algorithm: "direct", "im2col", "toeplitz", "winograd_2x2", "winograd_4x4" or "fft";
+    problem: a `Problem` with N, C, H, W, K, R, S, P, Q, stride and padding. Winograd's
+    problems are 3x3 with stride 1.
 
-    >>> conv_cost("direct", Problem(N=1, C=1, H=3, W=3, K=1, R=2, S=2))  # 4 outputs, 4 weights; 9 + 4 + 4 numbers
-    (16, 68)
+    >>> conv_cost("direct", Problem(N=1, C=1, H=3, W=3, K=1, R=2, S=2))
+    (16, 68)  # 4 outputs, 4 weights; 9 + 4 + 4 numbers
     """
     # BEGIN SOLUTION
     N, C, H, W, K, R, S = (getattr(problem, letter) for letter in "NCHWKRS")
@@ -741,10 +752,12 @@ def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
 # %%
 @triton.jit
 def conv_kernel(x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK: tl.constexpr):
-    """The convolution y (N, K, P, Q) of x (N, C, H, W) with w (K, C, R, S), as an implicit matrix product.
+    """The convolution y (N, K, P, Q) of x (N, C, H, W) with w (K, C, R, S), as an implicit
+    matrix product.
 
-    x, w and y are where the tensors begin; all are float32 and without gaps. This is one program of
-    ceil(N P Q / BLOCK) * ceil(K / BLOCK): it writes BLOCK output pixels of BLOCK filters, and nothing else.
+    x, w and y are where the tensors begin; all are float32 and without gaps. This is one
+    program of ceil(N P Q / BLOCK) * ceil(K / BLOCK): it writes BLOCK output pixels of BLOCK
+    filters, and nothing else.
     """
     # BEGIN SOLUTION
     blocks = tl.cdiv(K, BLOCK)

@@ -122,7 +122,8 @@ for fmt in formats:
 
 # %%
 def spacing(x, fmt):
-    """ε(x), the distance between the numbers of the format around each x: float64, of the shape of x (float64)."""
+    """ε(x), the distance between the numbers of the format around each x: float64, of the
+    shape of x (float64)."""
     # BEGIN SOLUTION
     if isinstance(fmt, Fixed):
         return torch.full_like(x, fmt.eps)
@@ -134,9 +135,10 @@ def spacing(x, fmt):
 def neighbours(x, fmt):
     """The numbers of the format on either side of x.
 
-    x: float32, any shape. fmt: a format. Returns (lower, upper), float32 of the shape of x: the largest number of the
-    format that is <= x and the smallest that is >= x, both x itself where the format has it. What lies beyond the ends of a
-    fixed-point format has the nearer end for both; NaN has NaN.
+    x: float32, any shape. fmt: a format. Returns (lower, upper), float32 of the shape of x:
+    the largest number of the format that is <= x and the smallest that is >= x, both x
+    itself where the format has it. What lies beyond the ends of a fixed-point format has
+    the nearer end for both; NaN has NaN.
 
     >>> neighbours(torch.tensor([0.30, -0.30, 0.25]), Fixed(4, 2))  # ε = 0.25
     (tensor([ 0.2500, -0.5000,  0.2500]), tensor([ 0.5000, -0.2500,  0.2500]))
@@ -172,12 +174,14 @@ check("stochastic_rounding.neighbours")
 
 # %%
 def round_nearest_even(x, fmt):
-    """Each x rounded to the nearest number of the format, ties to the one whose last bit is 0.
+    """Each x rounded to the nearest number of the format, ties to the one whose last bit
+    is 0.
 
-    x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the infinities of a format stay.
+    x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the
+    infinities of a format stay.
 
-    >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))  # 1.5 ε and 2.5 ε are ties
-    tensor([0.2500, 0.5000, 0.5000, 7.7500])
+    >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))
+    tensor([0.2500, 0.5000, 0.5000, 7.7500])  # 1.5 ε and 2.5 ε are ties
     """
     # BEGIN SOLUTION
     x = x.double()
@@ -247,8 +251,8 @@ running_mean.explorable()
 def stochastic_round(x, fmt, u):
     """Each x rounded to a neighbour at random: up where u < p, with p = (x - lower) / ε.
 
-    x: float32, any shape; u: float32 of that shape, uniform in [0, 1). Returns float32 of that shape. Fixed point saturates;
-    NaN and the infinities of a format stay.
+    x: float32, any shape; u: float32 of that shape, uniform in [0, 1). Returns float32 of
+    that shape. Fixed point saturates; NaN and the infinities of a format stay.
 
     >>> x = torch.tensor([0.3125, 0.3125, -0.3125])  # p is 1/4, 1/4 and 3/4
     >>> stochastic_round(x, Fixed(4, 2), torch.tensor([0.2, 0.3, 0.3]))
@@ -301,11 +305,14 @@ check("stochastic_rounding.stochastic_round")
 
 # %%
 def bf16_round_bits(x, rand16):
-    """Stochastic rounding to bfloat16 by one integer addition: add rand16 to the 32 bits of x and cut the low 16 off.
+    """Stochastic rounding to bfloat16 by one integer addition: add rand16 to the 32 bits of
+    x and cut the low 16 off.
 
-    x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns bfloat16. NaN stays NaN.
+    x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns
+    bfloat16. NaN stays NaN.
 
-    >>> bf16_round_bits(torch.tensor([1.00390625, 1.00390625]), torch.tensor([32767, 32768], dtype=torch.int32))
+    >>> bf16_round_bits(torch.tensor([1.00390625, 1.00390625]),
+    ...                 torch.tensor([32767, 32768], dtype=torch.int32))
     tensor([1.0000, 1.0078], dtype=torch.bfloat16)
     """
     # BEGIN SOLUTION
@@ -383,10 +390,11 @@ stalling_sum.explorable()
 def running_sum(xs, fmt, mode, generator):
     """The partial sums of xs, each rounded to the format before the next term is added.
 
-    xs: float32 (n,) or (n, columns); mode: "nearest" or "stochastic"; generator: a torch.Generator, from which all random
-    numbers come. Returns float32 of the shape of xs.
+    xs: float32 (n,) or (n, columns); mode: "nearest" or "stochastic"; generator: a
+    torch.Generator, from which all random numbers come. Returns float32 of the shape of xs.
 
-    >>> running_sum(torch.tensor([100.0, 100.0, 100.0, 1.0, 1.0]), BF16, "nearest", torch.Generator())  # ε(300) = 2
+    >>> running_sum(torch.tensor([100.0, 100.0, 100.0, 1.0, 1.0]), BF16, "nearest",
+    ...             torch.Generator())  # ε(300) = 2
     tensor([100., 200., 300., 300., 300.])
     """
     # BEGIN SOLUTION
@@ -442,12 +450,13 @@ with when_solved():
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     """The weights after one step of gradient descent, w - lr * grad rounded to the format.
 
-    w: float32, any shape, numbers of the format; grad: float32 of that shape; mode: "nearest" or "stochastic"; generator: a
-    torch.Generator, from which all random numbers come. Returns float32; w and grad stay as they are.
+    w: float32, any shape, numbers of the format; grad: float32 of that shape; mode:
+    "nearest" or "stochastic"; generator: a torch.Generator, from which all random numbers
+    come. Returns float32; w and grad stay as they are.
 
     >>> w, grad = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0])
-    >>> sgd_low_precision(w, grad, 0.1, Fixed(4, 2), "nearest", torch.Generator())  # 0.95 and -1.2, with ε = 0.25
-    tensor([ 1.0000, -1.2500])
+    >>> sgd_low_precision(w, grad, 0.1, Fixed(4, 2), "nearest", torch.Generator())
+    tensor([ 1.0000, -1.2500])  # 0.95 and -1.2, with ε = 0.25
     """
     # BEGIN SOLUTION
     new = w - lr * grad
@@ -634,7 +643,8 @@ low_precision_training.explorable()
 # %%
 @triton.jit
 def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
-    """Stochastic rounding to bfloat16: bits of float32 in (int32), bits of bfloat16 out (int16), for the elements i < n."""
+    """Stochastic rounding to bfloat16: bits of float32 in (int32), bits of bfloat16 out
+    (int16), for the elements i < n."""
     # BEGIN SOLUTION
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     bits = tl.load(bits_ptr + i, mask=i < n, other=0)
@@ -647,7 +657,8 @@ def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
 
 
 def launch(x, n, seed, block):
-    """Given: round the first n numbers of x with your kernel, `block` to a program; the rest of the result is 0."""
+    """Given: round the first n numbers of x with your kernel, `block` to a program; the
+    rest of the result is 0."""
     bits = x.to(DEVICE).view(torch.int32)
     out = torch.zeros(x.shape, dtype=torch.int16, device=DEVICE)
     run(rounding_kernel, -(-n // block), bits, out, n, seed, BLOCK=block)

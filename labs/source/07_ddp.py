@@ -109,12 +109,14 @@ ring_passing.explorable()
 
 # %%
 def shard_indices(n: int, rank: int, size: int, epoch: int, seed: int) -> Tensor:
-    """The samples of rank `rank` out of `size` in this epoch: indices, shape (about n / size,), int64.
+    """The samples of rank `rank` out of `size` in this epoch: indices, shape
+    (about n / size,), int64.
 
-    All ranks' shards together hold each of 0 to n-1 once; their lengths differ by one at most. Another epoch deals anew.
-    torch's global generator is left alone.
+    All ranks' shards together hold each of 0 to n-1 once; their lengths differ by one at
+    most. Another epoch deals anew. torch's global generator is left alone.
 
-    >>> sorted(torch.cat([shard_indices(5, rank, 2, epoch=0, seed=0) for rank in range(2)]).tolist())
+    >>> shards = [shard_indices(5, rank, 2, epoch=0, seed=0) for rank in range(2)]
+    >>> sorted(torch.cat(shards).tolist())
     [0, 1, 2, 3, 4]
     """
     # BEGIN SOLUTION
@@ -174,7 +176,8 @@ simulate(lambda comm: linear(seed=comm.rank).weight.tolist(), p=3).results
 def broadcast_parameters(params: Iterable[Tensor], comm, root: int = 0) -> None:
     """Overwrite the parameters on every rank with rank `root`'s, in place.
 
-    params: tensors of the same shapes on all ranks, e.g. model.parameters(): may be gone through once only.
+    params: tensors of the same shapes on all ranks, e.g. model.parameters(): may be gone
+    through once only.
     """
     # BEGIN SOLUTION
     for param in params:
@@ -251,9 +254,11 @@ except RuntimeError as error:
 
 # %%
 def ring_all_reduce(x: Tensor, comm) -> None:
-    """Sum `x` over the ranks, in place, by messages between neighbours: 2(p-1) steps of about n/p elements.
+    """Sum `x` over the ranks, in place, by messages between neighbours: 2(p-1) steps of
+    about n/p elements.
 
-    x: contiguous, any shape, n >= 1 elements. Sends go to rank + 1, receives come from rank - 1 (modulo p).
+    x: contiguous, any shape, n >= 1 elements. Sends go to rank + 1, receives come from
+    rank - 1 (modulo p).
     """
     # BEGIN SOLUTION
     p, rank = comm.size, comm.rank
@@ -309,12 +314,17 @@ ring_passing.explorable(ring_all_reduce)
 
 # %%
 def average_gradients(grads: list[Tensor], local_n: int, comm) -> None:
-    """Replace gradients, means over this rank's `local_n` samples, by the means over all ranks' samples, in place.
+    """Replace gradients, means over this rank's `local_n` samples, by the means over all
+    ranks' samples, in place.
 
-    grads: float32 tensors, of the same shapes on all ranks; local_n may be 0 on some. One all-reduce in all.
+    grads: float32 tensors, of the same shapes on all ranks; local_n may be 0 on some. One
+    all-reduce in all.
 
     >>> grads = lambda comm: [torch.tensor([1.0 - comm.rank])]  # 1 on rank 0, 0 on rank 1
-    >>> def f(comm): g = grads(comm); average_gradients(g, [3, 1][comm.rank], comm); return g
+    >>> def f(comm):
+    ...     g = grads(comm)
+    ...     average_gradients(g, [3, 1][comm.rank], comm)
+    ...     return g
     >>> simulate(f, p=2).results[1]
     [tensor([0.7500])]
     """
@@ -381,10 +391,11 @@ bucket_timeline.explorable()
 
 # %%
 def make_buckets(params: Iterable[Tensor], cap_bytes: int) -> list[list[Tensor]]:
-    """The parameters themselves in buckets, last parameter first, each as full as `cap_bytes` allows.
+    """The parameters themselves in buckets, last parameter first, each as full as
+    `cap_bytes` allows.
 
-    params: may be gone through once only, as model.parameters(). Exactly full is allowed. A parameter larger than the
-    cap has a bucket of its own. No bucket is empty.
+    params: may be gone through once only, as model.parameters(). Exactly full is allowed. A
+    parameter larger than the cap has a bucket of its own. No bucket is empty.
 
     >>> a, b, c = torch.zeros(2), torch.zeros(1), torch.zeros(1)  # 8, 4 and 4 bytes
     >>> [len(bucket) for bucket in make_buckets([a, b, c], cap_bytes=8)]  # [[c, b], [a]]
@@ -438,10 +449,18 @@ check("ddp.make_buckets")
 CAP = 25 * 2**20  # bytes in a bucket; PyTorch's default
 
 
-def train_step(model: nn.Module, batch: tuple[Tensor, Tensor], lr: float, comm, cap_bytes: int = CAP) -> float:
-    """One step of gradient descent on the global batch, of which `batch` is this rank's part; its own loss.
+def train_step(
+    model: nn.Module,
+    batch: tuple[Tensor, Tensor],
+    lr: float,
+    comm,
+    cap_bytes: int = CAP,
+) -> float:
+    """One step of gradient descent on the global batch, of which `batch` is this rank's
+    part; its own loss.
 
-    batch: x (n_r, ...), y (n_r,) labels for cross_entropy; n_r may differ from rank to rank. One all-reduce per bucket.
+    batch: x (n_r, ...), y (n_r,) labels for cross_entropy; n_r may differ from rank to
+    rank. One all-reduce per bucket.
     """
     # BEGIN SOLUTION
     x, y = batch
@@ -560,9 +579,11 @@ class InFlight:
 
 # %%
 class OverlappedDDP:
-    """A model whose gradients are averaged over the ranks of `comm` while the backward pass goes on.
+    """A model whose gradients are averaged over the ranks of `comm` while the backward pass
+    goes on.
 
-    Only parameters with requires_grad take part; all begin with rank 0's values. Buckets of up to `cap_bytes`.
+    Only parameters with requires_grad take part; all begin with rank 0's values. Buckets of
+    up to `cap_bytes`.
     """
 
     def __init__(self, model: nn.Module, comm, cap_bytes: int = CAP):
@@ -576,14 +597,16 @@ class OverlappedDDP:
         # END SOLUTION
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The model's output for this rank's samples x (n_r, ...); a new iteration begins."""
+        """The model's output for this rank's samples x (n_r, ...); a new iteration
+        begins."""
         # BEGIN SOLUTION
         self.n, self.ready, self.flights = len(x), set(), []
         return self.model(x)
         # END SOLUTION
 
     def hook(self, param: Tensor) -> None:
-        """Called by autograd when `param.grad` is there: launch what is complete, go on with what is under way."""
+        """Called by autograd when `param.grad` is there: launch what is complete, go on
+        with what is under way."""
         # BEGIN SOLUTION
         self.ready.add(param)
         while len(self.flights) < len(self.buckets) and self.ready.issuperset(self.buckets[len(self.flights)]):

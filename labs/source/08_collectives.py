@@ -175,7 +175,8 @@ except RuntimeError as error:
 def tree_reduce(x: Tensor, comm, root: int = 0) -> None:
     """Sum `x` over the ranks into rank `root`'s `x`, in ⌈log2 p⌉ rounds of a binomial tree.
 
-    x: any shape, changed in place; on other ranks it holds partial sums afterwards. Every rank but the root sends once.
+    x: any shape, changed in place; on other ranks it holds partial sums afterwards. Every
+    rank but the root sends once.
 
     >>> on_ranks(tree_reduce, p=3, n=1, root=2).results[2]
     [111]
@@ -262,7 +263,8 @@ with when_solved():
 
 # %%
 def recursive_doubling_all_reduce(x: Tensor, comm) -> None:
-    """Sum `x` over the ranks, in place: log2 p rounds for p a power of two, ⌊log2 p⌋ + 2 for any other p.
+    """Sum `x` over the ranks, in place: log2 p rounds for p a power of two, ⌊log2 p⌋ + 2
+    for any other p.
 
     x: any shape; every rank ends with the same bits.
 
@@ -348,9 +350,11 @@ topology.explorable(recursive_doubling_all_reduce)
 
 # %%
 def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
-    """Sum `x` over the ranks, in place: ranks 0 to servers-1 each sum one share of `x` and send it to all.
+    """Sum `x` over the ranks, in place: ranks 0 to servers-1 each sum one share of `x` and
+    send it to all.
 
-    x: shape (n,). servers: 1 to comm.size. k servers take 1/k of one server's time for the bytes.
+    x: shape (n,). servers: 1 to comm.size. k servers take 1/k of one server's time for the
+    bytes.
 
     >>> on_ranks(parameter_server_all_reduce, p=3, n=2, servers=2).results
     [[111, 111], [111, 111], [111, 111]]
@@ -409,9 +413,11 @@ check("collectives.parameter_server_all_reduce")
 
 # %%
 def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
-    """Sum `x` over the ranks, in place: inside each node, between one leader per node, inside again.
+    """Sum `x` over the ranks, in place: inside each node, between one leader per node,
+    inside again.
 
-    x: any shape. per_node: ranks of a node, 1 or more. Only the first rank of a node talks to other nodes.
+    x: any shape. per_node: ranks of a node, 1 or more. Only the first rank of a node talks
+    to other nodes.
 
     >>> on_ranks(hierarchical_all_reduce, p=3, n=1, per_node=2).results
     [[111], [111], [111]]
@@ -472,8 +478,9 @@ check("collectives.hierarchical_all_reduce")
 def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> float:
     """Seconds of an all-reduce of `nbytes` bytes over `p` ranks.
 
-    algorithm: "naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server" (one server) or
-    "hierarchical" (nodes of four). alpha: seconds per message, beta: seconds per byte. Adding costs nothing here.
+    algorithm: "naive", "ring", "tree", "recursive_doubling", "rabenseifner",
+    "parameter_server" (one server) or "hierarchical" (nodes of four). alpha: seconds per
+    message, beta: seconds per byte. Adding costs nothing here.
 
     >>> cost("ring", 4, 1000, alpha=10.0, beta=0.01)  # 6 messages, 250 bytes each
     75.0
@@ -600,12 +607,14 @@ message_cost.explorable({"one message": (nbytes, seconds)})
 
 # %%
 def fit_alpha_beta(nbytes: Tensor, seconds: Tensor) -> tuple[float, float]:
-    """Alpha (seconds per message) and beta (seconds per byte) from measured times of messages.
+    """Alpha (seconds per message) and beta (seconds per byte) from measured times of
+    messages.
 
-    nbytes, seconds: shape (m,), float64; each size occurs several times, in any order, and some times are far too long.
+    nbytes, seconds: shape (m,), float64; each size occurs several times, in any order, and
+    some times are far too long.
 
-    >>> fit_alpha_beta(torch.tensor([100.0, 100.0, 900.0]), torch.tensor([2.0, 2.0, 10.0]))  # 1 + 0.01 n
-    (1.0, 0.01)
+    >>> fit_alpha_beta(torch.tensor([100.0, 100.0, 900.0]), torch.tensor([2.0, 2.0, 10.0]))
+    (1.0, 0.01)  # 1 + 0.01 n
     """
     # BEGIN SOLUTION
     sizes = nbytes.unique()
@@ -722,10 +731,24 @@ cluster.stop()  # the engines have done their work: give back their memory
 # </details>
 
 # %%
-ALGORITHMS = ("naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server", "hierarchical")
+ALGORITHMS = (
+    "naive",
+    "ring",
+    "tree",
+    "recursive_doubling",
+    "rabenseifner",
+    "parameter_server",
+    "hierarchical",
+)
 
 
-def best_algorithm(p: int, nbytes: float, alpha: float, beta: float, cost: Callable = cost) -> str:
+def best_algorithm(
+    p: int,
+    nbytes: float,
+    alpha: float,
+    beta: float,
+    cost: Callable = cost,
+) -> str:
     """The name, out of ALGORITHMS, of the all-reduce that costs least; of equal ones any.
 
     >>> best_algorithm(2, 1000, alpha=1.0, beta=0.0)
@@ -736,8 +759,16 @@ def best_algorithm(p: int, nbytes: float, alpha: float, beta: float, cost: Calla
     # END SOLUTION
 
 
-def crossover(first: str, second: str, p: int, alpha: float, beta: float, cost: Callable = cost) -> float:
-    """The number of bytes, above 0, at which two algorithms cost the same; math.inf where there is none.
+def crossover(
+    first: str,
+    second: str,
+    p: int,
+    alpha: float,
+    beta: float,
+    cost: Callable = cost,
+) -> float:
+    """The number of bytes, above 0, at which two algorithms cost the same; math.inf where
+    there is none.
 
     >>> crossover("tree", "ring", 4, alpha=1.0, beta=0.001)  # 4 + 0.004 n = 6 + 0.0015 n
     800.0

@@ -131,7 +131,8 @@ cut_the_matrix.explorable()
 
 # %%
 def share(w: Tensor, dim: int, comm) -> Tensor:
-    """This rank's part of `w` along dimension `dim`, a tensor of its own: the parts' lengths differ by one at most.
+    """This rank's part of `w` along dimension `dim`, a tensor of its own: the parts'
+    lengths differ by one at most.
 
     >>> simulate(lambda comm: share(torch.arange(5), 0, comm).tolist(), p=2).results
     [[0, 1, 2], [3, 4]]
@@ -142,7 +143,8 @@ def share(w: Tensor, dim: int, comm) -> Tensor:
 
 
 class ColumnLinear:
-    """A layer of which each rank has some outputs: `weight` (about out / p, in) and `bias` are its part.
+    """A layer of which each rank has some outputs: `weight` (about out / p, in) and `bias`
+    are its part.
 
     weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
     """
@@ -153,14 +155,16 @@ class ColumnLinear:
         # END SOLUTION
 
     def forward(self, x: Tensor) -> Tensor:
-        """This rank's outputs (n, about out / p) of x (n, in), which is the same on all ranks. No message."""
+        """This rank's outputs (n, about out / p) of x (n, in), which is the same on all
+        ranks. No message."""
         # BEGIN SOLUTION
         self.x = x
         return x @ self.weight.T + self.bias
         # END SOLUTION
 
     def backward(self, dy: Tensor) -> Tensor:
-        """The gradient of x (n, in), the same on all ranks, from that of this rank's outputs: one all-reduce.
+        """The gradient of x (n, in), the same on all ranks, from that of this rank's
+        outputs: one all-reduce.
 
         Leaves the gradients of its own weights in `weight_grad` and `bias_grad`.
         """
@@ -173,7 +177,8 @@ class ColumnLinear:
 
 
 class RowLinear:
-    """A layer of which each rank has some inputs: `weight` (out, about in / p) is its part; `bias` is the whole one.
+    """A layer of which each rank has some inputs: `weight` (out, about in / p) is its part;
+    `bias` is the whole one.
 
     weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
     """
@@ -184,7 +189,8 @@ class RowLinear:
         # END SOLUTION
 
     def forward(self, x: Tensor) -> Tensor:
-        """The whole output (n, out), the same on all ranks, of this rank's part of x (n, about in / p): one all-reduce."""
+        """The whole output (n, out), the same on all ranks, of this rank's part of x (n,
+        about in / p): one all-reduce."""
         # BEGIN SOLUTION
         self.x = x
         y = x @ self.weight.T
@@ -193,7 +199,8 @@ class RowLinear:
         # END SOLUTION
 
     def backward(self, dy: Tensor) -> Tensor:
-        """The gradient of this rank's part of x from dy (n, out), which is the same on all ranks. No message.
+        """The gradient of this rank's part of x from dy (n, out), which is the same on all
+        ranks. No message.
 
         Leaves the gradients of its own weights in `weight_grad` and `bias_grad`.
         """
@@ -276,7 +283,8 @@ with when_solved():
 
 # %%
 def volume(weights: int, inputs: int, batch: int, p: int, how: str) -> float:
-    """Bytes that each of p ranks sends in a step for a layer that is cut by "data" or by "model".
+    """Bytes that each of p ranks sends in a step for a layer that is cut by "data" or by
+    "model".
 
     >>> volume(weights=100, inputs=1, batch=10, p=2, how="data")
     400.0
@@ -396,7 +404,8 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 
 # %%
 def gpipe(p: int, m: int) -> list[list[tuple[str, int, int]]]:
-    """For each of p stages its ops ("F" or "B", microbatch, chunk 0): all m forward passes, then all backward passes.
+    """For each of p stages its ops ("F" or "B", microbatch, chunk 0): all m forward passes,
+    then all backward passes.
 
     >>> gpipe(1, 2)
     [[('F', 0, 0), ('F', 1, 0), ('B', 0, 0), ('B', 1, 0)]]
@@ -408,7 +417,8 @@ def gpipe(p: int, m: int) -> list[list[tuple[str, int, int]]]:
 
 
 def one_f_one_b(p: int, m: int) -> list[list[tuple[str, int, int]]]:
-    """The same ops, where stage i warms up with p - i forward passes and never holds more microbatches.
+    """The same ops, where stage i warms up with p - i forward passes and never holds more
+    microbatches.
 
     >>> one_f_one_b(2, 2)[1]
     [('F', 0, 0), ('B', 0, 0), ('F', 1, 0), ('B', 1, 0)]
@@ -500,7 +510,8 @@ def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
 
 # %%
 def zb_h1(p: int, m: int) -> list[list[tuple[str, int, int]]]:
-    """For each stage its ops ("F", "B" or "W", microbatch, chunk 0): 1F1B, where on stage i up to i W wait.
+    """For each stage its ops ("F", "B" or "W", microbatch, chunk 0): 1F1B, where on stage i
+    up to i W wait.
 
     >>> zb_h1(1, 2)
     [[('F', 0, 0), ('B', 0, 0), ('W', 0, 0), ('F', 1, 0), ('B', 1, 0), ('W', 1, 0)]]
@@ -520,10 +531,18 @@ def zb_h1(p: int, m: int) -> list[list[tuple[str, int, int]]]:
     # END SOLUTION
 
 
-def bubble(orders: list[list[tuple[str, int, int]]], f: float, b: float, w: float, message: float = 0.0) -> float:
-    """The share of its time that the slowest stage idles; F, B, W and a message take f, b, w and `message` seconds.
+def bubble(
+    orders: list[list[tuple[str, int, int]]],
+    f: float,
+    b: float,
+    w: float,
+    message: float = 0.0,
+) -> float:
+    """The share of its time that the slowest stage idles; F, B, W and a message take f, b,
+    w and `message` seconds.
 
-    One chunk on each stage. In a schedule without W a B takes b + w. Raises ValueError where no stage can go on.
+    One chunk on each stage. In a schedule without W a B takes b + w. Raises ValueError
+    where no stage can go on.
 
     >>> bubble(gpipe(2, 1), 1.0, 0.5, 0.5)
     0.5
@@ -634,10 +653,12 @@ def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
 
 # %%
 def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -> float:
-    """Do the ops of `order` on this rank's stage; leaves the gradients of the batch's loss in the stage's weights.
+    """Do the ops of `order` on this rank's stage; leaves the gradients of the batch's loss
+    in the stage's weights.
 
-    rows: the number of rows of each microbatch. Returns the batch's loss, a mean over all rows, on the last stage; 0.0
-    on the others. Microbatches are known to both sides of a message by their number, its tag.
+    rows: the number of rows of each microbatch. Returns the batch's loss, a mean over all
+    rows, on the last stage; 0.0 on the others. Microbatches are known to both sides of a
+    message by their number, its tag.
     """
     # BEGIN SOLUTION
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
@@ -894,11 +915,19 @@ cluster.stop()  # the engines have done their work: give back their memory
 
 
 # %%
-def ring_attention(q: Tensor, k: Tensor, v: Tensor, positions: list[Tensor], comm) -> Tensor:
-    """softmax(q k^T / sqrt(d)) v over all ranks' tokens, those at later positions masked: this rank's rows (c, d).
+def ring_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: list[Tensor],
+    comm,
+) -> Tensor:
+    """softmax(q k^T / sqrt(d)) v over all ranks' tokens, those at later positions masked:
+    this rank's rows (c, d).
 
-    q, k, v: this rank's tokens, (c, d). positions: for each rank where its tokens stand in the sequence, int64; block r
-    has len(positions[r]) >= 1 tokens. Keys and values go round the ring: 2 blocks in each of p - 1 steps.
+    q, k, v: this rank's tokens, (c, d). positions: for each rank where its tokens stand in
+    the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go round
+    the ring: 2 blocks in each of p - 1 steps.
     """
     # BEGIN SOLUTION
     p, rank, d = comm.size, comm.rank, q.shape[1]
@@ -922,7 +951,8 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, positions: list[Tensor], com
 
 
 def stripes(n: int, p: int) -> list[Tensor]:
-    """For each of p ranks the positions of its tokens, int64, so that all see about as many tokens in every step.
+    """For each of p ranks the positions of its tokens, int64, so that all see about as many
+    tokens in every step.
 
     >>> stripes(4, 2)
     [tensor([0, 2]), tensor([1, 3])]
@@ -995,10 +1025,12 @@ def expert(x: Tensor, w: Tensor) -> Tensor:
 
 # %%
 def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor, int]:
-    """A layer of p experts, one on each rank: what comes of this rank's tokens, and how many of them were dropped.
+    """A layer of p experts, one on each rank: what comes of this rank's tokens, and how
+    many of them were dropped.
 
-    x: this rank's tokens (n, d); n may differ, and be 0. gate: (p, d), the same on all ranks. w: (d, d), the weights of
-    this rank's expert. An expert takes the first `capacity` tokens of each rank; the others are their own output.
+    x: this rank's tokens (n, d); n may differ, and be 0. gate: (p, d), the same on all
+    ranks. w: (d, d), the weights of this rank's expert. An expert takes the first
+    `capacity` tokens of each rank; the others are their own output.
     """
     # BEGIN SOLUTION
     probability, chosen = (x @ gate.T).softmax(1).max(1)

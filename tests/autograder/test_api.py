@@ -87,7 +87,7 @@ def test_the_total_follows_the_notebook_and_remembers_what_was_better(solution):
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("tiny.maen", "'tiny.mean'"), ("tinny", "'tiny'"), ("mean", "tiny"), ("", "tiny"), ("tiny.", None)],
+    [("tiny.maen", "'tiny.mean'"), ("tinny", "'tiny'"), ("mean", "tiny"), ("", "Say which exercise"), ("tiny.", None)],
 )
 def test_an_unknown_name_gets_the_nearest(name, nearest):
     if nearest is None:

@@ -97,3 +97,31 @@ def test_what_is_no_lab_is_refused(tmp_path, content, said):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(submit.SubmissionError, match="cannot be read: No such file"):
         submit.read(tmp_path / "none.ipynb")
+
+
+CHECKED = """
+from autograder import check
+
+def mse_loss(w, X, y):
+    return ((X @ w - y) ** 2).mean()
+
+def mse_grad(w, X, y):
+    return X.T @ (X @ w - y)
+
+def max_stable_lr(hessian):
+    raise NotImplementedError
+"""
+
+
+def test_the_points_of_each_exercise_are_those_of_the_notebooks_checks(lab):
+    below = 'check("gradient_descent.mse_grad")\ncheck("gradient_descent.max_stable_lr")\ncheck("calculus.derivative")'
+    path = lab(CHECKED, below.replace('check("calculus', 'derivative = max_stable_lr\ncheck("calculus'))
+    ended = run(path)
+    assert "mse_grad: 3 / 10 points" in ended.output
+    assert "max_stable_lr: not done yet" in ended.output
+    assert "3 points by the checks of the notebook" in ended.output
+    assert "the points say which are right" in ended.output
+    run(path, "--anyway")
+    with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
+        about = json.loads(archive.read("submission.json"))
+    assert about["points"] == {"mse_grad": 3.0, "max_stable_lr": 0.0, "derivative": 0.0}

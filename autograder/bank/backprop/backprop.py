@@ -112,3 +112,21 @@ def backprop(weights, biases, X, Y):
     a = feedforward(weights, biases, X)[1][-1]
     (0.5 * ((Y - a) ** 2).sum() / len(X)).backward()
     return [w.grad for w in weights], [b.grad for b in biases]
+
+
+@wrong(
+    "backprop.backprop",
+    "an error with the z of the layer after it",
+    fails=("one_row", *MEAN, "leaves_parameters_alone"),
+    says="the layer that weights[i] starts from has zs[i - 1]",
+)
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta = output_error(activations[-1], Y, zs[-1])
+    weight_grads, bias_grads = [], []
+    for i in range(len(weights) - 1, -1, -1):
+        weight_grads.insert(0, delta.T @ activations[i] / len(X))
+        bias_grads.insert(0, delta.mean(dim=0))
+        if i > 0:
+            delta = backpropagate_error(delta, weights[i], zs[i])
+    return weight_grads, bias_grads

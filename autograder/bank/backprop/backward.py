@@ -96,3 +96,32 @@ def backward(value):
     for node in sorted(nodes, key=lambda node: -node.index):
         for parent, slope in zip(node.parents, node.slopes):
             parent.grad += slope * node.grad
+
+
+@wrong(
+    "backprop.backward",
+    "from the smallest index to the largest",
+    fails=(
+        "the_chain_rule",
+        "a_reused_node_accumulates",
+        "the_root_and_what_lies_between",
+        "a_node_waits_for_its_children",
+        "each_node_once",
+        "a_second_sweep",
+        "a_long_chain",
+    ),
+    says="and x.grad is 0, expected 15",
+)
+def backward(value):
+    nodes, waiting = [value], [value]
+    while waiting:
+        for parent in waiting.pop().parents:
+            if parent not in nodes:
+                nodes.append(parent)
+                waiting.append(parent)
+    for node in nodes:
+        node.grad = 0.0
+    value.grad = 1.0
+    for node in sorted(nodes, key=lambda node: node.index):
+        for parent, slope in zip(node.parents, node.slopes, strict=True):
+            parent.grad += slope * node.grad

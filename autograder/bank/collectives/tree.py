@@ -111,3 +111,22 @@ def tree_broadcast(x, comm, root=0):
         comm.recv(x, (comm.rank - 1) % p)
     if place < p - 1:
         comm.send(x, (comm.rank + 1) % p)
+
+
+@wrong(
+    "collectives.tree_reduce",
+    "adds the root for subtracting it",
+    fails=AFTER_THE_SUM,
+    says="a rank's place is (rank - root) % p",
+)
+def tree_reduce(x, comm, root=0):
+    p, place = comm.size, (comm.rank + root) % comm.size
+    incoming = torch.empty_like(x)
+    distance = 1 << (p - 1).bit_length()
+    while distance > 1:
+        distance //= 2
+        if place < distance and place + distance < p:
+            comm.recv(incoming, (comm.rank + distance) % p)
+            x += incoming
+        elif distance <= place < 2 * distance:
+            comm.send(x, (comm.rank - distance) % p)

@@ -11,6 +11,12 @@ SIZE = "P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // str
 
 for mistake, changes, fails, says in (
     ("flips the kernel", ("w[:, :, i, j]", "w[:, :, R - 1 - i, S - 1 - j]"), DIRECT, "with a flipped kernel"),
+    (
+        "padding left and right only",
+        (PAD, "x = functional.pad(x, (padding, padding))\n", "(H + 2 * padding - R)", "(H - R)"),
+        MOVES,
+        "The padding is left and right only",
+    ),
     ("the window is transposed", ("w[:, :, i, j]", "w[:, :, j, i]"), DIRECT, "The window is transposed"),
     (
         "R and S swapped",

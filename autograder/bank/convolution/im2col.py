@@ -62,6 +62,31 @@ for mistake, changes, fails, says in (
         "the channel comes last",
     ),
     (
+        "col2im averages",
+        (
+            "    return x[:, :, padding : padding + H, padding : padding + W]",
+            "    counts = torch.zeros_like(x)\n"
+            "    for i in range(r):\n"
+            "        for j in range(s):\n"
+            f"            counts{SLICE[1:]} += 1\n"
+            "    x = x / counts.clamp(min=1)\n"
+            "    return x[:, :, padding : padding + H, padding : padding + W]",
+        ),
+        ADJOINT,
+        "This is the mean of the overlapping values",
+    ),
+    (
+        "padding left and right only",
+        (
+            "x = functional.pad(x, (padding,) * 4)",
+            "x = functional.pad(x, (padding, padding))",
+            "x.shape\n    P, Q = (H + 2 * padding - r)",
+            "x.shape\n    P, Q = (H - r)",
+        ),
+        "windows_with_stride_and_padding conv_im2col.any_stride_and_padding",
+        "The padding is left and right only",
+    ),
+    (
         "col2im keeps the padding",
         ("return x[:, :, padding : padding + H, padding : padding + W]", "return x"),
         ADJOINT,

@@ -206,3 +206,18 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
             average_gradients(grads, len(x), comm)
             for param, grad in zip(bucket, grads):
                 param -= lr * grad
+
+
+@wrong(STEP, "without no_grad", fails=ALL_OF_STEP, says="change the parameters inside")
+def train_step(model, batch, lr, comm, cap_bytes=CAP):
+    x, y = batch
+    model.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    params = [param for param in model.parameters() if param.requires_grad]
+    for bucket in make_buckets(params, cap_bytes):
+        grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
+        average_gradients(grads, len(x), comm)
+        for param, grad in zip(bucket, grads, strict=True):
+            param -= lr * grad
+    return loss.item()

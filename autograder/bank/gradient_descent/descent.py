@@ -58,3 +58,16 @@ def gradient_descent(grad, w0, lr, steps):
         if grad(path[-1]).norm() >= 0:
             path.append(path[-1] - lr * grad(path[-1]))
     return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.gradient_descent",
+    "all gradients at w0",
+    fails="follows_the_closed_form",
+    says="Every step has the gradient at w0",
+)
+def gradient_descent(grad, w0, lr, steps):
+    path = [w0]
+    for _ in range(steps):
+        path.append(path[-1] - lr * grad(w0))
+    return torch.stack(path)

@@ -47,3 +47,29 @@ def lr_schedule(step, warmup, total, peak):
     rising = peak * step / warmup
     progress = min((step - warmup) / (total - warmup), 1.0)
     return rising if step < warmup else peak / 2 * (1 + math.cos(math.pi * progress))
+
+
+@wrong(
+    "gradient_descent.lr_schedule",
+    "integer division in the warm-up",
+    fails=("warmup_is_linear", "ends_and_stays_at_zero", "up_then_down"),
+    says="It is 0 until the warm-up is over",
+)
+def lr_schedule(step, warmup, total, peak):
+    if step < warmup:
+        return peak * (step // warmup)
+    progress = min((step - warmup) / (total - warmup), 1.0)
+    return peak / 2 * (1 + math.cos(math.pi * progress))
+
+
+@wrong(
+    "gradient_descent.lr_schedule",
+    "integer division in the cosine",
+    fails=("cosine_after_it", "ends_and_stays_at_zero", "up_then_down"),
+    says="It stays at the peak until the end",
+)
+def lr_schedule(step, warmup, total, peak):
+    if step < warmup:
+        return peak * step / warmup
+    progress = min((step - warmup) // (total - warmup), 1.0)
+    return peak / 2 * (1 + math.cos(math.pi * progress))

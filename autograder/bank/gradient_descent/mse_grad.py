@@ -41,3 +41,8 @@ def mse_grad(w, X, y):
     w = w.clone().requires_grad_()
     mse_loss(w, X, y).backward()
     return w.grad
+
+
+@wrong("gradient_descent.mse_grad", "X is not transposed", fails=GRADIENT, says="The shapes do not fit")
+def mse_grad(w, X, y):
+    return 2 / len(y) * X @ (X @ w - y)

@@ -67,3 +67,37 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
         for batch in minibatches(n, batch_size, generator):
             path.append(path[-1] - lr * grad(start, batch))
     return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.sgd",
+    "all gradients at w0",
+    fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
+    says="You ask for every gradient at w0",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path = [w0]
+    for _ in range(epochs):
+        for batch in minibatches(n, batch_size, generator):
+            path.append(path[-1] - lr * grad(w0, batch))
+    return torch.stack(path)
+
+
+@wrong(
+    "gradient_descent.sgd",
+    "asks for the gradient without a batch",
+    fails=(
+        "one_row_per_step",
+        "each_step_follows_its_batch",
+        "every_sample_each_epoch",
+        "whole_batch_is_gradient_descent",
+        "batches_are_fair",
+    ),
+    says="sgd(grad, 12, tensor",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path = [w0]
+    for _ in range(epochs):
+        for batch in minibatches(n, batch_size, generator):
+            path.append(path[-1] - lr * grad(path[-1]))
+    return torch.stack(path)

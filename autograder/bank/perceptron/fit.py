@@ -128,3 +128,24 @@ def fit(X, y, lr, max_epochs):
 )
 def fit(X, y, lr, max_epochs):
     return torch.zeros(X.shape[1])
+
+
+@wrong(
+    "perceptron.fit",
+    "resets w in each epoch",
+    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
+    says="Every epoch begins with w = 0 again",
+)
+def fit(X, y, lr, max_epochs):
+    mistakes = []
+    for _ in range(max_epochs):
+        w = torch.zeros(X.shape[1])
+        mistakes.append(0)
+        for x, label in zip(X, y):
+            yhat = 1.0 if w @ x >= 0 else -1.0
+            if yhat != label:
+                w = w + lr * (label - yhat) * x
+                mistakes[-1] += 1
+        if mistakes[-1] == 0:
+            break
+    return w, mistakes

@@ -43,3 +43,8 @@ def margin(w, X, y):
 )
 def margin(w, X, y):
     return y * (X @ w) / w.norm()
+
+
+@wrong("perceptron.margin", "the cosine", fails=(NEAREST, WRONG_SIDE, LENGTH), says="This is a cosine")
+def margin(w, X, y):
+    return (y * (X @ w) / (w.norm() * X.norm(dim=1))).min().item()

@@ -65,3 +65,10 @@ def mlp_xor(X):
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
     return torch.where(H.sum(dim=1) > 1, 1.0, -1.0)
+
+
+@wrong("perceptron.mlp_xor", "no bias for the output", fails=ALL_OF_XOR, says="have its bias v_0")
+def mlp_xor(X):
+    W = torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]])
+    H = torch.where(X @ W.T >= 0, 1.0, -1.0)
+    return H, torch.where(H @ torch.tensor([1.0, 1.0]) >= 0, 1.0, -1.0)

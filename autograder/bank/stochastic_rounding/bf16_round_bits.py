@@ -66,3 +66,15 @@ def bf16_round_bits(x, rand16):
 @wrong(BITS, "adds 1 too much", fails=EVERY_BIT, says="This adds 1 more than rand16")
 def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) + rand16 + 1) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(BITS, "converts the number for its bits", fails=EVERY_BIT, says="x.view(torch.int32) reads its 32 bits")
+def bf16_round_bits(x, rand16):
+    rounded = (x.to(torch.int32) + rand16 >> 16).to(torch.int16).view(torch.bfloat16)
+    return rounded.masked_fill(x.isnan(), torch.nan)
+
+
+@wrong(BITS, "converts the bits for the number", fails=EVERY_BIT, says="These are the codes as numbers")
+def bf16_round_bits(x, rand16):
+    rounded = (x.view(torch.int32) + rand16 >> 16).to(torch.bfloat16)
+    return rounded.masked_fill(x.isnan(), torch.nan)

@@ -133,3 +133,28 @@ def stochastic_round(x, fmt, u):
     if isinstance(fmt, Fixed):
         rounded = (rounded - fmt.min) % (fmt.max - fmt.min + fmt.eps) + fmt.min
     return fmt.bounded(rounded).float()
+
+
+@wrong(
+    STOCHASTIC,
+    "p without / ε",
+    fails=(*ALL, *UNBIASED, "sgd_low_precision.no_global_generator", "sgd_low_precision.each_weight_its_own"),
+    says="ε is missing",
+)
+def stochastic_round(x, fmt, u):
+    lower, upper = neighbours(x, fmt)
+    up = u < x.double() - lower.double()
+    return torch.where(up, upper, lower)
+
+
+@wrong(
+    STOCHASTIC,
+    "draws its own random numbers",
+    fails=(*ALL, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
+    says="it rounds otherwise: u has the random numbers",
+)
+def stochastic_round(x, fmt, u):
+    lower, upper = neighbours(x, fmt)
+    eps = upper.double() - lower.double()
+    p = torch.where(eps > 0, (x.double() - lower.double()) / eps, 0.0)
+    return torch.where(torch.rand_like(x) < p, upper, lower)

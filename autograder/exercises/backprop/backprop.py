@@ -18,6 +18,10 @@ exercise = Exercise(
     uses=("output_error", "feedforward", "backpropagate_error", "gradients"),
     forbid=DERIVATIVES,
     instead="The backward pass is what you write here: the four equations, without autograd.",
+    meanings={
+        "must match the size": "Two layers of different widths meet: an error goes with the z of its own layer. zs "
+        "begins with that of layer 2, so the layer that weights[i] starts from has zs[i - 1]."
+    },
 )
 
 

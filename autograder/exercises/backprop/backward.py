@@ -48,9 +48,24 @@ def check_grads(got, expected, names: str, formula: str, mistakes=None) -> None:
         checks.close(grad, right, name=f"{x}.grad for {formula}", rtol=1e-9, mistakes=named)
 
 
+EARLY = "u passed on before all paths to it had arrived: visit the nodes from the largest index to the smallest."
+
+
+def arrives_before_it_goes_on(student) -> None:
+    """The order of a chain, which a wrong number alone does not tell."""
+    x = student.Value(2.0)
+    u = x * 3
+    student.backward(u * 5)
+    checks.that(
+        not (checks.same(u.grad, 5.0) and checks.same(x.grad, 0.0)),
+        f"For u = 3 x, y = 5 u: u.grad is 5, as it should be, and x.grad is 0, expected 15. {EARLY}",
+    )
+
+
 @exercise.check(points=4)
 def the_chain_rule(student, rng):
     "Without reuse, every gradient is the product of the slopes along the path."
+    arrives_before_it_goes_on(student)
     a, b, c = some(rng, 3)
     cases = (
         ("y = a", lambda a: a * 1.0, "a", [a]),
@@ -77,6 +92,7 @@ def the_root_and_what_lies_between(student, rng):
 @exercise.check(points=3)
 def a_reused_node_accumulates(student, rng):
     "A node that is used twice sums what comes back on both paths."
+    arrives_before_it_goes_on(student)
     a, b = some(rng, 2)
     overwritten = "The last path overwrote the others: a gradient accumulates, parent.grad += slope * node.grad."
     got, expected = swept(student, lambda a: a * a, [a])
@@ -95,12 +111,9 @@ def a_node_waits_for_its_children(student, rng):
         (0.7, "u = 2 x, y = u + tanh(exp(u))", lambda u: u + u.exp().tanh()),
     ):
         got, expected = swept(student, lambda x, f=f: f(x * 2), [x])
-        early = (
-            "u passed on before all paths to it had arrived: visit the nodes from the largest index to the smallest."
-        )
         checks.that(
             abs(got[0] - expected[0]) <= 1e-9 * abs(expected[0]),
-            f"x.grad for {formula} at x = {x} is {show.number(got[0])}, expected {show.number(expected[0])}. {early}",
+            f"x.grad for {formula} at x = {x} is {show.number(got[0])}, expected {show.number(expected[0])} {EARLY}",
         )
 
 

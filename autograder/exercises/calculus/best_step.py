@@ -9,16 +9,24 @@ from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
 
-exercise = Exercise("best_step", points=15, minutes=12)
+ASKED_IN_FLOAT32 = (
+    "You compute f in float32, where rounding drowns its third derivative: find the step in float64. dtype is what the "
+    "difference will be computed in; only its eps counts here."
+)
+
+exercise = Exercise("best_step", points=15, minutes=12, meanings={"division by zero": ASKED_IN_FLOAT32})
 
 
 def wide(f):
-    """`f` for tensors, which also takes a plain number and then computes in float64."""
+    """`f` for tensors, which also takes a plain number and then computes in float64; `asked` are tensors' dtypes."""
+    asked = []
 
     def function(x):
+        asked.extend([x.dtype] if isinstance(x, torch.Tensor) else [])
         return f(x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64))
 
     function.__name__ = getattr(f, "__name__", "f")
+    function.asked = asked
     return function
 
 
@@ -65,7 +73,8 @@ def typical_error(f, x: float, h: torch.Tensor, dtype) -> torch.Tensor:
 def step_is_good(student, f, x: float, dtype, advice: str = "") -> None:
     """The student's step gives at most ten times the error of the best step of a sweep."""
     call = f"best_step({f.__name__}, {x}, torch.{show.dtype(dtype)})"
-    h = student.best_step(wide(f), x, dtype)
+    f_of_theirs = wide(f)
+    h = student.best_step(f_of_theirs, x, dtype)
     if type(h) is torch.Tensor and h.dim() == 0:
         h = h.item()
     checks.that(type(h) in (int, float), f"{call} is {show.an(show.type_name(h))}, expected a number.", got=h)
@@ -75,9 +84,12 @@ def step_is_good(student, f, x: float, dtype, advice: str = "") -> None:
     sweep = typical_error(f, x, SWEEP, dtype)
     least, best = sweep.min().item(), SWEEP[sweep.argmin()].item()
     side = "small: rounding drowns the difference" if h < best else "large: the curve bends within it"
+    advice = " " + advice if advice else step_mistake(h, dtype)
+    if torch.float32 in f_of_theirs.asked:
+        advice = f" {ASKED_IN_FLOAT32}"
     checks.that(
         error <= 10 * least,
-        f"{call}: your h is too {side}.{' ' + advice if advice else step_mistake(h, dtype)}",
+        f"{call}: your h is too {side}.{advice}",
         got=f"h = {h:.2g}, typical error {error:.2g}",
         expected=f"at most 10 times {least:.2g}, which h near {best:.1g} gives",
     )

@@ -34,6 +34,12 @@ def sum_on_the_root(student, rng):
             total = (10**p - 1) // 9
             at_zero = lambda run=run, total=total: bool((run.arguments[0][0] == total).all())  # noqa: E731
             mistakes = {"The sum is on rank 0, whatever root is: count ranks from the root.": at_zero} if root else {}
+            other = (-root) % p  # whose place is 0 where that is (rank + root) % p
+            if other != root:
+                there = lambda run=run, total=total, r=other: bool((run.arguments[r][0] == total).all())  # noqa: E731
+                mistakes[
+                    f"The sum is on rank {other}: a rank's place is (rank - root) % p, and not (rank + root) % p."
+                ] = there
             has_sum(run, root, p, f"p = {p}, root = {root}", mistakes)
 
 

@@ -12,6 +12,7 @@ from autograder.exercises.convolution.calls import check_leaves_alone
 from autograder.exercises.convolution.drawing import whole
 from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import columns, output
+from autograder.exercises.convolution.outputs import TWO_SIDES
 from autograder.exercises.drawing import F64
 
 exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2im"), **COLUMNS)
@@ -41,6 +42,7 @@ def windows_with_stride_and_padding(student, rng):
         check_columns(student.im2col(x.clone(), 3, 2, stride, padding), x, 3, 2, stride, padding)
 
 
+MEAN = "This is the mean of the overlapping values: the adjoint adds them up."
 WINDOWS = ((1, 1, 3, 3, 2, 2, 1, 0), (2, 2, 5, 4, 3, 2, 1, 0), (2, 1, 7, 6, 3, 3, 2, 1), (1, 3, 5, 5, 2, 2, 3, 0))
 
 
@@ -58,10 +60,21 @@ def overlaps_are_counted(student, rng):
             name=f"col2im(ones, ({n}, {c}, {h}, {w}), {r}, {s}, stride={stride}, padding={padding})",
             why="A pixel that several windows see gets the sum of what stands for it in all of them.",
             mistakes={
-                "The last window overwrote the others: add, out[...] += columns[...].": (expected > 0).double(),
+                one_window(student, (n, c, h, w), r, s, stride, padding): (expected > 0).double(),
                 "Pixels that no window sees stay 0: start from zeros, not from ones.": expected + 1,
             },
         )
+
+
+def one_window(student, shape, r: int, s: int, stride: int, padding: int) -> str:
+    """What is wrong where each pixel has the number of one window: with other numbers, a mean shows itself."""
+    cols = torch.arange(1.0, 1.0 + columns(torch.zeros(shape, dtype=F64), r, s, stride, padding).numel(), dtype=F64)
+    cols = cols.view(columns(torch.zeros(shape, dtype=F64), r, s, stride, padding).shape)
+    got = student.col2im(cols.clone(), tuple(shape), r, s, stride, padding)
+    means = adjoint_mistakes(cols, shape, r, s, stride, padding)[MEAN]()
+    if type(got) is torch.Tensor and got.shape == means.shape and torch.allclose(got, means):
+        return MEAN
+    return "The last window overwrote the others: add, out[...] += columns[...]."
 
 
 def folded(cols, shape, r, s, stride=1, padding=0):
@@ -82,9 +95,7 @@ def adjoint_mistakes(cols, shape, r: int, s: int, stride: int, padding: int) -> 
         "Rows of the matrix run over c first: here the channel comes last.": lambda: folded(
             channel_last, shape, r, s, stride, padding
         ),
-        "This is the mean of the overlapping values: the adjoint adds them up.": lambda: (
-            folded(cols, shape, r, s, stride, padding) / seen
-        ),
+        MEAN: lambda: folded(cols, shape, r, s, stride, padding) / seen,
     }
 
 
@@ -136,6 +147,7 @@ def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> 
     if padding:
         wrapped = functional.pad(x, (padding,) * 4, mode="circular")
         mistakes["The window meets the other side of the image: padding is zeros."] = columns(wrapped, r, s, stride)
+        mistakes[TWO_SIDES] = lambda: columns(functional.pad(x, (padding, padding)), r, s, stride)
         mistakes["padding is not used."] = lambda: columns(x, r, s, stride)
     if stride > 1:
         mistakes["stride is not used."] = lambda: columns(x, r, s, 1, padding)

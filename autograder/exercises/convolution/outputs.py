@@ -8,6 +8,8 @@ from torch.nn import functional
 from autograder import checks
 from autograder.exercises.convolution.oracles import conv, output
 
+TWO_SIDES = "The padding is left and right only: functional.pad(x, (padding,) * 4) puts zeros on all four sides."
+
 
 def check_output(got, x, w, stride: int = 1, padding: int = 0, *, name: str, extra: dict | None = None) -> None:
     """`got` is the convolution of x with w; known mistakes are named by their values, else by their shape."""
@@ -144,6 +146,7 @@ def wrong_shapes(x, w, stride: int, padding: int) -> dict:
         ): "Outputs where the window sticks out: without padding it must fit into the image.",
     }
     if padding:
+        found[shaped((h - r) // stride + 1, size(wd, s))] = TWO_SIDES
         found[shaped((h - r) // stride + 1, (wd - s) // stride + 1)] = "padding is not used."
         found[shaped((h - r) // stride + 1 + 2 * padding, (wd - s) // stride + 1 + 2 * padding)] = (
             "Padding comes after stride here: zeros go round the image, P = (H + 2·padding − R) // stride + 1."

@@ -23,6 +23,10 @@ exercise = Exercise(
     minutes=20,
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
     instead="Write it with messages between neighbours: send, recv, isend, irecv, sendrecv.",
+    meanings={
+        "index out of range": "There are fewer pieces than ranks, as `chunk` and `split` give them where n is small: "
+        "tensor_split(p) gives p pieces of any x, some of them empty."
+    },
 )
 
 RING = "ring_all_reduce"

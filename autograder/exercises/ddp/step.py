@@ -18,6 +18,10 @@ exercise = Exercise(
     uses=("average_gradients", "make_buckets"),
     forbid=RANKS,
     instead="What torch.distributed does is what you write here, with `comm`.",
+    meanings={
+        "a leaf Variable that requires grad": "The step itself needs no gradient: change the parameters inside "
+        "`with torch.no_grad():`."
+    },
 )
 
 PLENTY = 1 << 20  # a cap that no network here reaches

@@ -46,7 +46,11 @@ def quadratic_path(H, c, w0, lr, steps):
 
 def descent_mistakes(H, c, w0, lr, steps):
     right = quadratic_path(H, c, w0, lr, steps)
+    k = torch.arange(steps + 1, dtype=F64)[:, None]
     return {
+        "Every step has the gradient at w0: ask for it at the last point, grad(path[-1]).": (
+            w0.double() - k * lr * (H.double() @ (w0 - c).double())
+        ),
         "You climb: the gradient points uphill, so subtract it, w - lr * grad(w).": quadratic_path(
             H, c, w0, -lr, steps
         ),

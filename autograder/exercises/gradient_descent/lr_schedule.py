@@ -19,6 +19,9 @@ exercise = Exercise(
 )
 
 
+WHOLE = "Does `//` cut a fraction off to a whole number? `/` keeps it."
+
+
 def lrs(student, warmup, total, peak, steps):
     values = [student.lr_schedule(step, warmup, total, peak) for step in steps]
     for step, value in zip(steps, values, strict=True):
@@ -44,6 +47,7 @@ def warmup_is_linear(student, rng):
             "You are one step ahead: at step 0 the learning rate is 0, at step = warmup it is the peak.": tensor(
                 [peak * (step + 1) / warmup for step in steps]
             ),
+            f"It is 0 until the warm-up is over. {WHOLE}": tensor([0.0 for _ in steps]),
             "There is no warm-up: below step = warmup the learning rate is peak * step / warmup.": tensor(
                 [peak for _ in steps]
             ),
@@ -69,6 +73,7 @@ def cosine_after_it(student, rng):
             "You measure from step 0: the cosine begins at step = warmup and lasts total - warmup steps.": fall(
                 lambda step: peak / 2 * (1 + math.cos(math.pi * step / total))
             ),
+            f"It stays at the peak until the end. {WHOLE}": fall(lambda step: peak if step < total else 0.0),
             "The cosine lasts total steps here: it should last total - warmup, so that it ends at 0.": fall(
                 lambda step: peak / 2 * (1 + math.cos(math.pi * (step - warmup) / total))
             ),

@@ -8,6 +8,8 @@ from autograder.exercises.drawing import F32, F64, normal
 from autograder.exercises.frameworks import DERIVATIVES
 from autograder.exercises.gradient_descent.drawing import small
 
+SHAPES = "The shapes do not fit: X is (n, d), w is (d,) and the error is (n,), so X @ w is right, and X.T @ error."
+
 exercise = Exercise(
     "mse_grad",
     points=10,
@@ -15,6 +17,7 @@ exercise = Exercise(
     functions=("mse_loss", "mse_grad"),
     forbid=(*DERIVATIVES, "aten::mse_loss"),
     instead="Write the formulas, for the loss and for its gradient.",
+    meanings=dict.fromkeys(("size mismatch", "cannot be multiplied", "inconsistent"), SHAPES),
 )
 
 
@@ -47,7 +50,7 @@ def loss_is_the_mean(student, rng):
 
 
 def autograd(w, X, y):
-    w = w.double().requires_grad_()
+    w = w.detach().double().requires_grad_()  # its own: the student is handed w
     loss = torch.nn.functional.mse_loss(X.double() @ w, y.double())
     return torch.autograd.grad(loss, w)[0].detach()
 

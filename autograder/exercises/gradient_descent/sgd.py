@@ -20,6 +20,7 @@ exercise = Exercise(
     instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
 )
 
+AT_W0 = "You ask for every gradient at w0: ask at the last point, grad(path[-1], batch)."
 FALSE_ALARM = 1e-9  # of each statistical check
 
 
@@ -79,7 +80,8 @@ def each_step_follows_its_batch(student, rng):
     path = student.sgd(grad, 11, w0, lr, 4, 2, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
     checks.equal(len(grad.asked), len(path) - 1, name="calls of grad", why="One gradient for each step.")
     asked = torch.stack([w for w, _ in grad.asked])
-    checks.close(asked, path[:-1], name="the points at which you asked for a gradient")
+    at_w0 = {AT_W0: before.expand(asked.shape)}
+    checks.close(asked, path[:-1], name="the points at which you asked for a gradient", mistakes=at_w0)
     gradients = torch.stack([grad.full(w, batch) for w, batch in grad.asked])
     checks.close(
         path[1:],
@@ -123,7 +125,8 @@ def whole_batch_is_gradient_descent(student, rng):
     path = student.sgd(grad, n, w0.clone(), lr, n, epochs, torch.Generator().manual_seed(3))
     mean = grad.centres.mean(dim=0)
     exact = torch.stack([mean + (1 - 2 * lr) ** k * (w0 - mean) for k in range(epochs + 1)])
-    checks.close(path, exact, name="path")
+    k = torch.arange(epochs + 1, dtype=w0.dtype)[:, None]
+    checks.close(path, exact, name="path", mistakes={AT_W0: w0 - k * 2 * lr * (w0 - mean)})
 
 
 @exercise.check(points=3, needs="one_row_per_step")

@@ -141,8 +141,8 @@ MOST = 18  # blocks: q, k, v; keys and values on their way in and out; the outpu
 def measured(student, rng, message: float, price: float):
     """A run over many ranks whose matrix products take time; by rank the output and the peak of memory."""
     parts = [[torch.randn(C, WIDE, generator=rng).double() for _ in range(3)] for _ in range(MANY)]
-    zeros = [torch.zeros(C, dtype=torch.int64)] * MANY
-    arguments = lambda rank: (price, *(part.clone() for part in parts[rank]), list(zeros))  # noqa: E731
+    zeros = lambda: [torch.zeros(C, dtype=torch.int64) for _ in range(MANY)]  # noqa: E731
+    arguments = lambda rank: (price, *(part.clone() for part in parts[rank]), zeros())  # noqa: E731
     return student.ranks("ring_attention", MANY, arguments, harness="measured", alpha=message)
 
 

@@ -9,6 +9,9 @@ from hpcdl.nn import perceptron as oracle
 
 exercise = Exercise("fit", points=20, minutes=12, uses=("predict", "update"))
 
+FORGETS = "Every epoch begins with w = 0 again and forgets the one before: set w once, before the loop over epochs."
+ONE_EPOCH = "This is w after the first epoch. Go on until an epoch passes without an update."
+
 
 def slow_set(rng: torch.Generator, epochs: int):
     """A separable set on which the perceptron takes more than `epochs` epochs to settle, and its history (lr = 1/2)."""
@@ -44,7 +47,7 @@ def one_move_per_epoch(X, y, lr: float, max_epochs: int) -> torch.Tensor:
 def weights(student, rng):
     "Starting from w = 0, sample by sample in the order given, w ends where the rule leads."
     X, y, history = slow_set(rng, epochs=3)
-    w, _ = fitted(student, X, y, 0.5, 200)
+    w, mistakes = fitted(student, X, y, 0.5, 200)
     backwards = oracle.train(X.flip(0), y.flip(0), 0.5, 200).weights[-1]
     first = oracle.train(X, y, 0.5, 1).weights[-1]
     if (oracle.predict(w, X) == y).all():
@@ -58,7 +61,7 @@ def weights(student, rng):
         why=why,
         mistakes={
             "You went through the samples backwards.": backwards,
-            "This is w after the first epoch. Go on until an epoch passes without an update.": first,
+            FORGETS if len(mistakes) > 1 else ONE_EPOCH: first,
             "You judged all samples of an epoch by one w and moved once. Use the new w for the very next sample.": (
                 one_move_per_epoch(X, y, 0.5, 200)
             ),
@@ -80,6 +83,7 @@ def counts(student, rng):
         mistakes={
             "These are running totals. Begin each epoch's count at 0.": [sum(expected[: e + 1]) for e in range(3)],
             "You went on after max_epochs epochs.": history.mistakes,
+            FORGETS: expected[:1] * 3,
         },
     )
 
@@ -95,6 +99,7 @@ def stops_when_settled(student, rng):
         counts,
         name="mistakes",
         mistakes={
+            FORGETS: counts[:1] * 60,
             "You never stop: after an epoch without an update nothing can change any more.": (
                 counts + [0] * (60 - len(counts))
             ),

@@ -7,6 +7,13 @@ from hpcdl.nn import perceptron as oracle
 
 exercise = Exercise("margin", points=10, minutes=6)
 
+COSINE = "This is a cosine: you divided by |x| too, and a distance is y z / |w|."
+
+
+def cosines(X, y, w):
+    """The mistake: of the angles between w and the samples."""
+    return y * (X @ w) / (w.norm() * X.norm(dim=1))
+
 
 @exercise.check(points=5)
 def the_nearest_sample(student, rng):
@@ -23,6 +30,7 @@ def the_nearest_sample(student, rng):
                 "You did not divide by |w|: a w twice as long would have twice the margin.": nearest,
                 "These are the distances of all samples. The margin is one number, the smallest.": y * z / length,
                 "Divide by the length of the whole w, w_0 included: x has its x_0 too.": nearest / w[1:].norm(),
+                COSINE: cosines(X, y, w).min(),
                 "You divided by |w| squared: the distance is y z / |w|.": nearest / length**2,
                 "This is the mean. The margin is that of the nearest sample: the minimum.": (y * z).mean() / length,
                 "This is the farthest sample. The margin is that of the nearest: the minimum.": (y * z).max() / length,
@@ -44,6 +52,7 @@ def negative_when_wrong(student, rng):
         name="margin(w, X, y)",
         why=f"Here w gets sample {k} wrong, so that its y z is negative.",
         mistakes={
+            COSINE: cosines(X, y, w).min(),
             "You took absolute values. The sign matters: it says whether the sample is on its right side.": (
                 z.abs().min() / w.norm()
             ).item(),

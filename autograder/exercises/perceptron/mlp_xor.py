@@ -38,6 +38,8 @@ def four_corners(student, rng):
         mistakes={
             "This is the opposite of XOR: +1 where the signs agree. Turn the output's weights round.": -XOR_LABELS,
             "This is OR. One line does OR; for XOR the corner (+1, +1) must be -1 as well.": rows[0],
+            "It is +1 everywhere. Does the output neuron have its bias v_0? With h1 and h2 alone, h1 = -h2 gives "
+            "z = 0, and that counts as +1.": torch.ones(4),
             "This is AND: +1 only at (+1, +1).": rows[1],
             "This is NAND. For XOR the corner (-1, -1) must be -1 as well.": -rows[1],
         },

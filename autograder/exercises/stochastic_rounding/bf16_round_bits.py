@@ -26,6 +26,9 @@ def ask_bits(student, x, rand16, expected, *, why: str = "", mistakes=None) -> N
     checks.that(type(got) is not torch.Tensor or got.is_floating_point(), f"{name} holds integers. {wrapped}", got=got)
     if type(got) is torch.Tensor and got.dtype == torch.bfloat16:
         named = {sentence: from_code(value).float() for sentence, value in (mistakes or {}).items()}
+        named["These are the codes as numbers: .to converts, .view reads the bits."] = expected.to(
+            torch.int16
+        ).bfloat16()
         exact(got.float(), from_code(expected).double(), x, name=name, why=why, mistakes=named)
     else:  # the type is wrong, and no mistake is named: at bfloat16's tolerance right values look like wrong ones
         checks.close(got, from_code(expected), name=name, why=why)
@@ -36,6 +39,9 @@ def bit_mistakes(x, rand16) -> dict:
     return {
         "The low half is cut off, and no carry arrives: add rand16 to all 32 bits, then shift.": c >> 16,
         "This rounds half up, the same every time: add rand16 in place of 0x8000.": (c + 0x8000) >> 16,
+        "x.to(torch.int32) cuts the number off, 1.004 to 1: x.view(torch.int32) reads its 32 bits.": (
+            (x.clamp(-(2.0**30), 2.0**30).long() + r) >> 16
+        ),
         "This adds rand16 twice.": (c + 2 * r) >> 16,
         "This adds 1 more than rand16: add rand16 alone, or the odds of a carry are too high.": ((c + r + 1) >> 16),
         "rand16 was added to the upper half: add it to all 32 bits, before the shift.": (c >> 16) + r,

@@ -23,6 +23,7 @@ def ask_stochastic(student, x, fmt, u, *, why: str = "", mistakes=None) -> None:
     inside, p = (x != lower) & (x != upper), formats.odds(x, fmt)
     named = {
         "One random number decides for all: each element has its own u.": formats.stochastic(x, fmt, u.flatten()[:1]),
+        "ε is missing: p is a share of the way, (x − ⌊x⌋)/ε.": torch.where(u < x - lower, upper, lower),
         "This counts u twice: up where u < p, and nothing else is random.": torch.where(2 * u < p, upper, lower),
         "The odds are turned round: x near the upper neighbour should seldom go down. Up where u < p.": torch.where(
             u < 1 - p, upper, lower
@@ -36,7 +37,12 @@ def ask_stochastic(student, x, fmt, u, *, why: str = "", mistakes=None) -> None:
     if type(fmt) is Fixed:
         twice = "This adds u twice: floor(x / ε + u + u). Up where u < p, by one ε and no more."
         named[twice] = by_spacing(x + 2 * u * fmt.eps, fmt.eps)[0].clamp(fmt.min, fmt.max)
-    exact(got, right, x, name=f"stochastic_round(x, {fmt}, u)", why=why, mistakes=(mistakes or {}) | named)
+    try:
+        exact(got, right, x, name=f"stochastic_round(x, {fmt}, u)", why=why, mistakes=(mistakes or {}) | named)
+    except checks.CheckFailure as failure:
+        if not checks.same(got, student.stochastic_round(x.clone(), fmt, u.clone())):
+            failure.mistake = "Called again with the same u it rounds otherwise: u has the random numbers, draw none."
+        raise
 
 
 def grid_of_odds(x, fmt, parts: int = PARTS):
@@ -48,13 +54,13 @@ def grid_of_odds(x, fmt, parts: int = PARTS):
 @exercise.check(points=6)
 def up_where_u_is_below_p(student, rng):
     "Up where u < p with p = (x − ⌊x⌋)/ε, down elsewhere, each element by its own u."
-    x = torch.tensor([0.25, 0.25, 0.25, 0.25])
+    x = torch.full((5,), 0.125)
     ask_stochastic(  # p = 1/2
         student,
         x,
-        Fixed(4, 1),
-        torch.tensor([0.0, 0.49, 0.51, 0.99]),
-        why="p = (0.25 − 0)/0.5 = 0.5 for each of these.",
+        Fixed(4, 2),
+        torch.tensor([0.0, 0.2, 0.49, 0.51, 0.99]),
+        why="p = (0.125 − 0)/0.25 = 0.5 for each of these.",
     )
     for fmt in (*FIXED, BF16, FP8_E4M3):
         x = between(rng, fmt, 80).abs()

@@ -226,3 +226,11 @@ def test_in_a_harness_too_what_a_rank_raises_names_the_line(session):
             "train_step", 2, lambda _: ("tied", weights, batch, 1.0, 64), harness="steps"
         )
     assert (error.value.type, error.value.line) == ("AttributeError", 2)
+
+
+def test_ranks_that_do_not_end_are_told_where_they_stood(session):
+    running = start(session, "def f(x, comm):\n    while comm.rank == 0:\n        x += 0\n", seconds=0.5)
+    with pytest.raises(StudentError, match=r"within 0.5 s, so it was stopped\. \(rank 0 of 2\)") as caught:
+        running.student.ranks("f", 2, lambda rank: (torch.ones(2),))
+    assert (caught.value.kind, caught.value.function) == ("timeout", "f")
+    assert caught.value.line in (2, 3)

@@ -236,3 +236,20 @@ def test_a_handle_of_an_earlier_check_cannot_be_called(session):
     running.student.keep(lambda x: x)
     running.start_check(5)
     assert "never given out" in problem(running.student.use).text
+
+
+def test_where_an_earlier_function_fails_the_line_that_led_there_is_named_too(session):
+    code = "def right(a, b):\n    return a + b\n\ndef wrong(a):\n    return right(a, 'b')\n"
+    running = session(code)
+    running.start_check(5)
+    error = problem(running.student.wrong, 1)
+    assert (error.function, error.line) == ("right", 2)
+    assert error.via.startswith("line 5 of wrong")
+    assert problem(running.student.right, 1, "b").via == ""
+
+
+def test_an_object_of_a_check_that_stands_for_a_function_is_shown_by_its_name(session):
+    running = session(CODE)
+    running.start_check(5)
+    running.student.descend(checks.counted(lambda w: w), torch.ones(1), 0)
+    assert "<lambda>" in running.last_call()

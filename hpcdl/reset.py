@@ -1,0 +1,82 @@
+"""An exercise begun again: its cell is what it was when the lab came, and what stood there is kept in a file beside."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from hpcdl import labs
+from hpcdl.files import write_whole
+
+
+class ResetError(ValueError):
+    """The exercise cannot be reset: there is none of that name, or nothing to put in its place."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An exercise that was reset: its name, its notebook, and the file with the student's code, if any."""
+
+    exercise: str
+    notebook: Path
+    kept: Path | None
+
+
+def reset(exercise: str, folder: Path) -> Begun:
+    """Put the cell of `exercise` ("mse_grad" or "gradient_descent.mse_grad") back, in the labs of `folder`.
+
+    The student's code goes to a new file beside the notebook first. Raises ResetError where that exercise is not there,
+    is there twice, or came with a notebook that does not know its blank cell.
+    """
+    found = [(path, name) for path, name in exercises(folder) if exercise in (name, name.partition(".")[2])]
+    if len(found) != 1:
+        raise ResetError(_which(exercise, found, folder))
+    ((path, name),) = found
+    notebook = nbformat.read(path, as_version=4)
+    (cell, *_) = [cell for cell in notebook.cells if _about(cell).get("exercise") == name]
+    blank = _about(cell).get("blank")
+    if not isinstance(blank, str):
+        raise ResetError(f"{path} does not know the blank cell of {name}: take one from a new copy of the lab")
+    short = name.partition(".")[2]
+    if cell.source == blank:
+        return Begun(short, path, None)
+    kept = _keep(cell.source, path, short)
+    cell.source, cell.outputs, cell.execution_count = blank, [], None
+    write_whole(path, nbformat.writes(notebook) + "\n")
+    return Begun(short, path, kept)
+
+
+def exercises(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The exercises of the labs in a folder, as (notebook, "slug.name"); a file that is no notebook has none."""
+    for path in labs.notebooks(folder):
+        try:
+            cells = nbformat.read(path, as_version=4).cells
+        except Exception:  # nbformat raises many kinds
+            continue
+        yield from ((path, name) for cell in cells if isinstance(name := _about(cell).get("exercise"), str))
+
+
+def _about(cell: nbformat.NotebookNode) -> dict:
+    about = cell.metadata.get("hpcdl", {})
+    return about if isinstance(about, dict) else {}
+
+
+def _which(exercise: str, found: list, folder: Path) -> str:
+    if found:
+        return f"{exercise} is there more than once: say which, {' or '.join(name for _, name in found)}"
+    known = ", ".join(name.partition(".")[2] for _, name in exercises(folder))
+    return f"there is no exercise {exercise!r} in {folder}; " + (f"there are {known}" if known else "there is no lab")
+
+
+def _keep(code: str, notebook: Path, exercise: str) -> Path:
+    """A new file with the student's code; one that is there already is kept as well."""
+    number = 1
+    while True:
+        path = notebook.with_name(f"{notebook.stem}.{exercise}.{number}.py")
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(code + "\n")
+            return path
+        except FileExistsError:
+            number += 1
