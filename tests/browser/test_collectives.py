@@ -46,7 +46,7 @@ def test_lab_08_runs_its_pictures_move_and_a_deadlock_is_explained(open_lab):
     check = 'check("collectives.recursive_doubling_all_reduce")'
     wrong = lab.run_new_cell(f"{mistake}; {check}").locator(".jp-OutputArea-output").first
     wrong.wait_for()
-    assert "a deadlock" in wrong.text_content()
+    assert "a deadlock" in wrong.text_content(), wrong.text_content()[-2000:]
     assert "rank 1 waits in send(dest=0)" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
     lab.page.wait_for_timeout(300)
