@@ -153,6 +153,67 @@ def stages(
     return returned, [linear.weight.grad for linear in layers], done, stage.most
 
 
+def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: Communicator):
+    """Steps of the student's optimizer, which finds each step's gradients in its parameters.
+
+    The weights afterwards, the bytes that it keeps beside them, and how many parameters still have a gradient.
+    """
+    params = [nn.Parameter(weight.clone()) for weight in weights]
+    given = [[gradient.clone() for gradient in step] for step in gradients]
+    with meter(*params) as memory:
+        optimizer = make(params, comm, lr)
+        for step in given:
+            for param in params:
+                param.grad = step.pop(0)
+            optimizer.step()
+        left = sum(param.grad is not None for param in params)
+        kept = memory.live.total - sum(param.nbytes for param in params)
+    return [param.detach() for param in params], kept, left
+
+
+class DenseLayer:
+    """y = tanh(x W^T), whose weights come as a flat vector in each pass, which takes so many virtual seconds."""
+
+    def __init__(self, inputs: int, outputs: int, work: Callable[[], None] = lambda: None):
+        self.shape, self.work, self.kept = (outputs, inputs), work, list[tuple]()
+
+    def forward(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        self.work()
+        y = torch.tanh(x @ w.view(self.shape).T)
+        self.kept.append((x, y))
+        return y
+
+    def backward(self, w: torch.Tensor, dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.work()
+        x, y = self.kept.pop()
+        ds = dy * (1 - y * y)
+        return ds @ w.view(self.shape), (ds.T @ x).flatten()
+
+
+def gathered(
+    make: Callable, widths: list, weights: list, x: torch.Tensor, dy: torch.Tensor, order: list, seconds: float,
+    measured: bool, comm: Communicator,
+):  # fmt: skip
+    """One step of the student's sharded layers: output, gradients and shares.
+
+    With `measured` also the bytes that it keeps when it is made, the peaks of both passes and their virtual seconds.
+    """
+    layers = [DenseLayer(*pair, lambda: comm.compute(seconds)) for pair in widths]
+    whole = [weight.clone() for weight in weights]
+    with meter(*whole) as memory:
+        model = make(layers, whole, comm)
+        whole.clear()
+        kept, begin = memory.live.total, comm.clock()
+        memory.reset_peak()
+        y = model.forward(x, list(order))
+        forward, middle = memory.peak.total, comm.clock()
+        memory.reset_peak()
+        dx = model.backward(dy, list(order))
+        backward, end = memory.peak.total, comm.clock()
+    figures = (kept, forward, backward, middle - begin, end - middle)
+    return y, dx, model.grads, model.shares, figures if measured else None
+
+
 def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (y - target).square().sum(1).mean()
 
@@ -198,5 +259,7 @@ HARNESSES = {
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "stages": Harness(stages, ("stage", "order", "rows", "comm")),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
+    "optimizing": Harness(optimizing, ("params", "comm", "lr")),
+    "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "layer": Harness(layer, ("weight", "bias", "comm")),
 }

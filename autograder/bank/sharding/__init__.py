@@ -1,0 +1,3 @@
+"""Wrong answers to lab 11, sharding."""
+
+from autograder.bank.sharding import clip, memory, sharded, sharded_adam
