@@ -214,6 +214,84 @@ def gathered(
     return y, dx, model.grads, model.shares, figures if measured else None
 
 
+def block(weights: list, x: torch.Tensor, z: torch.Tensor, dropout: float) -> torch.Tensor:
+    """What `recomputed` recomputes: two products with a random mask between them."""
+    h = torch.nn.functional.dropout(torch.tanh(x @ weights[0].T), dropout)
+    return (h * z) @ weights[1].T
+
+
+def recomputed(function: Callable, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
+    seed: int, comm: Communicator,
+):  # fmt: skip
+    """One pass through `block` by the student's autograd function.
+
+    The output, the gradients of x, z and the weights, the calls of `block` after the forward pass and after all, the
+    bytes kept between the passes, and what torch's generator draws after each pass.
+    """
+    params, calls = [nn.Parameter(weight.clone()) for weight in weights], [0]
+    x, z, dy, before = x.clone().requires_grad_(), z.clone(), dy.clone(), torch.get_rng_state()
+
+    def f(*inputs):
+        calls[0] += 1
+        return block(params, *inputs, dropout)
+
+    torch.manual_seed(seed)
+    with meter(x, z, *params) as memory:
+        known = memory.live.total
+        y = function.apply(f, x, z)
+        once, kept = calls[0], memory.live.total - known - y.nbytes
+    drawn = [torch.rand(3)]
+    y.backward(dy)
+    drawn.append(torch.rand(3))
+    torch.set_rng_state(before)
+    return y.detach(), [x.grad, z.grad, *(param.grad for param in params)], (once, calls[0]), kept, drawn
+
+
+class Disk:
+    """Files as dicts, those of `files` to begin with; it writes down what is done, with its virtual time."""
+
+    def __init__(self, files: dict, comm: Communicator, seconds: float):
+        self._files, self._comm, self._seconds = dict(files), comm, seconds
+        self._log: list[tuple] = []
+
+    def write(self, name: str, content: dict) -> None:
+        copy = {key: x.detach().clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+        begin = self._comm.clock()
+        self._comm.compute(self._seconds)
+        self._files[name] = copy
+        self._log.append(("write", name, copy, begin, self._comm.clock()))
+
+    def rename(self, old: str, new: str) -> None:
+        if old not in self._files:
+            raise FileNotFoundError(f"there is no file {old!r} to rename")
+        self._files[new] = self._files.pop(old)
+        self._log.append(("rename", old, new, self._comm.clock(), self._comm.clock()))
+
+    def read(self, name: str) -> dict:
+        if name not in self._files:
+            raise FileNotFoundError(f"there is no file {name!r}")
+        content = self._files[name]
+        if content is None:
+            raise OSError(f"{name!r} is half a file: who wrote it was killed")
+        self._log.append(("read", name, None, self._comm.clock(), self._comm.clock()))
+        return {key: x.clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+
+
+def saving(save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator):
+    """What the student's `save` does to the disk: ("write", name, content, begin, end), ("rename", old, new, ...)."""
+    disk = Disk(files, comm, seconds)
+    save(disk, step, state, n, comm)
+    return disk._log
+
+
+def loading(load: Callable, files: dict, measured: bool, comm: Communicator):
+    """What the student's `load` returns; with `measured` also the files that it reads, and its peak of memory."""
+    disk = Disk(files, comm, 0.0)
+    with meter() as memory:
+        found = load(disk, comm)
+    return found, ([name for op, name, *_ in disk._log if op == "read"], memory.peak.total) if measured else None
+
+
 def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (y - target).square().sum(1).mean()
 
@@ -261,5 +339,8 @@ HARNESSES = {
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
+    "recomputed": Harness(recomputed, ("f", "x", "z")),
+    "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
+    "loading": Harness(loading, ("disk", "comm")),
     "layer": Harness(layer, ("weight", "bias", "comm")),
 }

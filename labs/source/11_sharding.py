@@ -27,6 +27,8 @@
 
 # %%
 import itertools
+import os
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -380,3 +382,237 @@ def clip(shares: list[Tensor], comm, max_norm: float) -> float:
 
 # %%
 check("sharding.clip")
+
+# %% [markdown]
+# ## Once more, instead of keeping it
+#
+# No stage of ZeRO divides the activations. They can be *forgotten*: keep a layer's input, drop all that its forward pass left behind, and when its backward pass
+# comes do the forward pass once more. That costs a third more work, and the memory of one layer in place of all (Chen et al. 2016).
+#
+# The second time has to be the first time again. **Dropout** draws random numbers: with other ones the gradient is that of another function. So the generator is
+# set back, and afterwards forward again, as if nothing had been.
+#
+# `torch.autograd.Function` is where one tells autograd what to keep: `forward` runs without recording, `ctx.save_for_backward(*tensors)` keeps tensors,
+# anything else is an attribute of `ctx`, and `backward` returns a gradient for each argument of `forward`, None for what is no tensor.
+
+# %% [markdown]
+# {{exercise checkpointed}}
+#
+# **Which layers?** Not all layers are alike: attention's scores take much memory and little time. `plan` finds the cheapest choice; with a dozen layers you can
+# try all of them.
+#
+# <details><summary>Hint 1: forward</summary>
+#
+# `ctx.f = f`, `ctx.state = torch.get_rng_state()`, `ctx.save_for_backward(*inputs)`, and return `f(*inputs)`.
+# </details>
+# <details><summary>Hint 2: backward</summary>
+#
+# The inputs once more as leaves: `x.detach().requires_grad_(x.requires_grad)` for each of `ctx.saved_tensors`. Then `with torch.enable_grad():` the second
+# forward pass, with the generator set back, and `torch.autograd.backward(y, dy)`: it adds to the gradients of the weights that `f` uses, and each input then has
+# its own in `x.grad`.
+# </details>
+# <details><summary>Hint 3: the generator</summary>
+#
+# Three lines: keep its state of now, `torch.set_rng_state(ctx.state)` before the second pass, and set it to what it was after.
+# </details>
+# <details><summary>Hint 4: the plan</summary>
+#
+# `itertools.combinations(range(n), k)` for all k gives all sets. Of those that fit, `min(..., key=...)`.
+# </details>
+
+
+# %%
+class Checkpointed(torch.autograd.Function):
+    """f(*inputs), of whose forward pass only the inputs are kept; backward calls f once more, with the same random numbers."""
+
+    @staticmethod
+    def forward(ctx, f, *inputs: Tensor) -> Tensor:
+        """The tensor that f returns."""
+        # BEGIN SOLUTION
+        ctx.f, ctx.state = f, torch.get_rng_state()
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+        # END SOLUTION
+
+    @staticmethod
+    def backward(ctx, dy: Tensor) -> tuple:
+        """None for f, and the gradients of the inputs; adds to those of the weights that f uses."""
+        # BEGIN SOLUTION
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            y = ctx.f(*inputs)
+        torch.set_rng_state(now)
+        torch.autograd.backward(y, dy)
+        return None, *(x.grad for x in inputs)
+        # END SOLUTION
+
+
+def plan(nbytes: list[int], seconds: list[float], budget: int) -> set[int]:
+    """The layers to recompute so that the others keep at most `budget` bytes, in the fewest seconds.
+
+    Layer i keeps nbytes[i], or takes seconds[i] more. At most 12 layers.
+
+    >>> plan([10, 10, 30], [1.0, 2.0, 2.5], budget=25)
+    {2}
+    """
+    # BEGIN SOLUTION
+    layers = range(len(nbytes))
+    sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
+    fit = [again for again in sets if sum(nbytes[i] for i in layers if i not in again) <= budget]
+    return min(fit, key=lambda again: sum(seconds[i] for i in again))
+    # END SOLUTION
+
+
+# %%
+check("sharding.checkpointed")
+
+# %% [markdown]
+# ## What survives
+#
+# With a thousand machines one of them fails every few hours. Training goes on from the last **checkpoint**, and perhaps with one machine less. Nobody has the
+# whole state, so every rank writes its own share; and whoever reads has another share.
+#
+# **A checkpoint is whole or it is none.** A rank may be killed at any moment, in the middle of a file, too. So nothing that is good may be overwritten. Write
+# the new state beside the old one, and let a small file, the **manifest**, say which one is the state. A file can be written for some time, but it is *renamed*
+# at once: on every moment before, the old manifest is there, on every moment after, the new one.
+#
+# A disk here can do three things. (In the checks, others write down what you do, and kill you at each moment.)
+
+
+# %%
+class Disk:
+    """Files in a folder that all ranks reach. A file holds a dict of tensors and numbers."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def write(self, name: str, content: dict) -> None:
+        """Takes its time: who is killed meanwhile leaves half a file."""
+        torch.save(content, self.folder / name)
+
+    def rename(self, old: str, new: str) -> None:
+        """At once; a file that had the new name is gone."""
+        os.replace(self.folder / old, self.folder / new)
+
+    def read(self, name: str) -> dict:
+        """What was written; FileNotFoundError where there is no such file, an error where it is half a file."""
+        return torch.load(self.folder / name)
+
+
+def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
+    """The elements start to stop of n that are this rank's, as `tensor_split` has it.
+
+    >>> [bounds(5, 2, rank) for rank in range(2)]
+    [(0, 3), (3, 5)]
+    """
+    return rank * (n // p) + min(rank, n % p), (rank + 1) * (n // p) + min(rank + 1, n % p)
+
+
+# %% [markdown]
+# {{exercise save_load}}
+#
+# `state` is a dict of flat tensors, this rank's shares of vectors that are all n elements long: weights, momentum, variance. The step is part of the state: Adam's
+# correction of its first steps depends on it.
+#
+# No rank ever holds the whole: a rank that loads opens only the files in which some of its elements are, one after another.
+#
+# <details><summary>Hint 1: save</summary>
+#
+# Each rank writes its own file, whose name has the step in it. `comm.barrier()`: now all of them are written. Rank 0 writes `{"step": step, "p": comm.size, "n":
+# n}` under another name and renames it to `"manifest"`. Another barrier, so that nobody goes on before.
+# </details>
+# <details><summary>Hint 2: load</summary>
+#
+# Read the manifest. `start, stop = bounds(n, comm.size, comm.rank)` is what this rank needs. For each old rank: `first, last = bounds(n, old_p, old_rank)`; both
+# have the elements from `max(start, first)` to `min(stop, last)`, if that is any.
+# </details>
+# <details><summary>Hint 3: a piece</summary>
+#
+# Elements a to b of the vector are `x[a - first : b - first]` of an old share. In the order of the old ranks the pieces follow one another: collect them in a
+# list for each name, and `torch.cat` them at the end.
+# </details>
+
+
+# %%
+def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
+    """Make all ranks' shares the state of `step`; until all of it is written, the state is what it was.
+
+    state: by name this rank's share, `bounds(n, comm.size, comm.rank)`, of a vector of n elements.
+    """
+    # BEGIN SOLUTION
+    disk.write(f"step-{step}-rank-{comm.rank}", state)
+    comm.barrier()
+    if comm.rank == 0:
+        disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
+        disk.rename("manifest-to-be", "manifest")
+    comm.barrier()
+    # END SOLUTION
+
+
+def load(disk, comm) -> tuple[int, dict[str, Tensor]]:
+    """The step of the last whole state, and by name this rank's shares, on any number of ranks up to n.
+
+    Raises FileNotFoundError where the manifest or a file with elements of this rank's is missing.
+    """
+    # BEGIN SOLUTION
+    manifest, pieces = disk.read("manifest"), {}
+    start, stop = bounds(manifest["n"], comm.size, comm.rank)
+    for rank in range(manifest["p"]):
+        first, last = bounds(manifest["n"], manifest["p"], rank)
+        a, b = max(start, first), min(stop, last)
+        if a < b:
+            for name, x in disk.read(f"step-{manifest['step']}-rank-{rank}").items():
+                pieces.setdefault(name, []).append(x[a - first : b - first].clone())
+    return manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()}
+    # END SOLUTION
+
+
+# %%
+check("sharding.save_load")
+
+# %% [markdown]
+# ## What does not fit at all
+#
+# Where nothing is left to divide, weights can wait elsewhere: in the memory of the host, or on a disk (Rajbhandari et al. 2021, "ZeRO-Infinity"). They come over a
+# **link** that is much slower than the device's own memory, layer after layer, while earlier layers compute. The device has room for some layers' weights at a
+# time.
+#
+#     room for 2      link      0000 1111 2222      3333
+#                     compute        000000 111111 222222 333333      layer 2 comes when layer 0 has gone
+#
+# The link brings one layer at a time, in order. A layer computes when it is there and the one before is done. A layer can begin to come when there is room: with
+# room for $k$ layers, layer $i$ when layer $i - k$ is done.
+
+# %% [markdown]
+# {{exercise offload}}
+#
+# <details><summary>Hint</summary>
+#
+# Two lists, `there` and `done`, of when each layer is there and done. `there[i]` is `nbytes[i] / link` after the later of `there[i-1]` and `done[i-room]`;
+# `done[i]` is `compute[i]` after the later of `there[i]` and `done[i-1]`.
+# </details>
+
+
+# %%
+def offload(compute: list[float], nbytes: list[int], link: float, room: int) -> float:
+    """Seconds until the last layer is done; the link brings `link` bytes per second, the device has room for `room` layers.
+
+    Layer i computes for compute[i] seconds and has nbytes[i] bytes.
+
+    >>> offload([1.0, 1.0], [10, 10], link=10.0, room=2)
+    3.0
+    """
+    # BEGIN SOLUTION
+    there, done = [], []
+    for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
+        free = max(there[-1] if there else 0.0, done[i - room] if i >= room else 0.0)
+        there.append(free + size / link)
+        done.append(max(there[-1], done[-1] if done else 0.0) + seconds)
+    return done[-1]
+    # END SOLUTION
+
+
+# %%
+check("sharding.offload")

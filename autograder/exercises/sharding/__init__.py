@@ -6,7 +6,15 @@ tried.
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.sharding import clip, memory, sharded, sharded_adam
+from autograder.exercises.sharding import (
+    checkpointed,
+    clip,
+    memory,
+    offload,
+    save_load,
+    sharded,
+    sharded_adam,
+)
 
 lab = Lab(
     "sharding",
@@ -17,5 +25,8 @@ lab = Lab(
         sharded_adam.exercise,
         sharded.exercise,
         clip.exercise,
+        checkpointed.exercise,
+        save_load.exercise,
+        offload.exercise,
     ),
 )

@@ -1,5 +1,7 @@
 """Weights that are whole while a layer uses them. Oracle: the whole layers in float64, the trace, memory and time."""
 
+import itertools
+
 import torch
 
 from autograder import checks
@@ -25,7 +27,7 @@ class Network:
     """Layers with their weights, each rank's samples, and where the backward pass begins."""
 
     def __init__(self, p: int, widths, rng, order: list[int] | None = None):
-        self.p, self.widths = p, [tuple(pair) for pair in zip(widths, widths[1:], strict=False)]
+        self.p, self.widths = p, list(itertools.pairwise(widths))
         self.order = list(range(len(self.widths))) if order is None else order
         self.weights = [torch.randn(a * b, generator=rng).double() / a**0.5 for a, b in self.widths]
         first, last = self.widths[self.order[0]][0], self.widths[self.order[-1]][1]

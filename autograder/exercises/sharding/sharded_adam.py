@@ -62,9 +62,7 @@ class Training:
                 "This is what the rank's own gradients give: the mean over the ranks is needed.": self.serial(
                     ranks=[rank]
                 ),
-                "This is the sum over the ranks: take the mean, once. (Adam hides it but for its epsilon.)": self.serial(
-                    float(self.p)
-                ),
+                "This is the sum over the ranks: take the mean, once.": self.serial(float(self.p)),
                 "The mean is taken twice: 1/p once is enough.": self.serial(1 / self.p),
                 "t does not count the steps: the first one is t = 1, the next one t = 2.": lambda: self.serial(
                     forgets=True
@@ -155,8 +153,8 @@ def states_of_the_share_alone(student, rng):
                     else ""
                 )
                 raise checks.CheckFailure(
-                    f"{training.setting}: between two steps rank {rank} keeps {kept} bytes beside the weights; momentum "
-                    f"and variance of its {owns} elements have {right}.",
+                    f"{training.setting}: between two steps rank {rank} keeps {kept} bytes beside the weights; "
+                    f"momentum and variance of its {owns} elements have {right}.",
                     got=f"{kept} bytes",
                     expected=f"{right} bytes",
                     mistake=mistake,
