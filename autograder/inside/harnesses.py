@@ -284,12 +284,11 @@ def saving(save: Callable, files: dict, step: int, state: dict, n: int, seconds:
     return disk._log
 
 
-def loading(load: Callable, files: dict, measured: bool, comm: Communicator):
-    """What the student's `load` returns; with `measured` also the files that it reads, and its peak of memory."""
+def loading(load: Callable, files: dict, comm: Communicator):
+    """What the student's `load` returns, and the names of the files that it reads."""
     disk = Disk(files, comm, 0.0)
-    with meter() as memory:
-        found = load(disk, comm)
-    return found, ([name for op, name, *_ in disk._log if op == "read"], memory.peak.total) if measured else None
+    found = load(disk, comm)
+    return found, [name for op, name, *_ in disk._log if op == "read"]
 
 
 def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
