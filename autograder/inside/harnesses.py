@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcdl.comm.base import Communicator
-from hpcdl.memory import meter
+from hpcdl.memory import Bytes, meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
@@ -153,21 +153,25 @@ def stages(
     return returned, [linear.weight.grad for linear in layers], done, stage.most
 
 
+def of_its_own(nbytes: Bytes) -> int:
+    """Without what this rank only read: where ranks are threads, a message is copied from the other rank's tensor."""
+    return nbytes.total - nbytes["others"]
+
+
 def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: Communicator):
     """Steps of the student's optimizer, which finds each step's gradients in its parameters.
 
     The weights afterwards, the bytes that it keeps beside them, and how many parameters still have a gradient.
     """
     params = [nn.Parameter(weight.clone()) for weight in weights]
-    given = [[gradient.clone() for gradient in step] for step in gradients]
     with meter(*params) as memory:
         optimizer = make(params, comm, lr)
-        for step in given:
-            for param in params:
-                param.grad = step.pop(0)
+        for step in gradients:
+            for param, gradient in zip(params, step, strict=True):
+                param.grad = gradient.clone()
             optimizer.step()
         left = sum(param.grad is not None for param in params)
-        kept = memory.live.total - sum(param.nbytes for param in params)
+        kept = of_its_own(memory.live) - sum(param.nbytes for param in params)
     return [param.detach() for param in params], kept, left
 
 
@@ -200,16 +204,17 @@ def gathered(
     """
     layers = [DenseLayer(*pair, lambda: comm.compute(seconds)) for pair in widths]
     whole = [weight.clone() for weight in weights]
-    with meter(*whole) as memory:
+    with meter() as memory:
+        memory.mark("parameters", *whole)
         model = make(layers, whole, comm)
         whole.clear()
-        kept, begin = memory.live.total, comm.clock()
+        kept, begin = of_its_own(memory.live), comm.clock()
         memory.reset_peak()
         y = model.forward(x, list(order))
-        forward, middle = memory.peak.total, comm.clock()
+        forward, middle = of_its_own(memory.highest), comm.clock()
         memory.reset_peak()
         dx = model.backward(dy, list(order))
-        backward, end = memory.peak.total, comm.clock()
+        backward, end = of_its_own(memory.highest), comm.clock()
     figures = (kept, forward, backward, middle - begin, end - middle)
     return y, dx, model.grads, model.shares, figures if measured else None
 

@@ -40,7 +40,6 @@ class Checkpointed(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
         with torch.enable_grad():
             y = ctx.f(*inputs)
         torch.autograd.backward(y, dy)
@@ -58,7 +57,6 @@ class Checkpointed(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
         torch.set_rng_state(ctx.state)
         with torch.enable_grad():
             y = ctx.f(*inputs)
@@ -182,21 +180,18 @@ def plan(nbytes, seconds, budget):
 def plan(nbytes, seconds, budget):
     layers = range(len(nbytes))
     sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
-    fit = [again for again in sets if sum((nbytes[i] for i in layers if i not in again)) <= budget]
-    return set(layers) - min(fit, key=lambda again: sum((seconds[i] for i in again)))
+    fit = [again for again in sets if sum(nbytes[i] for i in layers if i not in again) <= budget]
+    return set(layers) - min(fit, key=lambda again: sum(seconds[i] for i in again))
 
 
 @wrong(HERE, "recomputes everything", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
 def plan(nbytes, seconds, budget):
-    layers = range(len(nbytes))
-    sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
-    fit = [again for again in sets if sum((nbytes[i] for i in layers if i not in again)) <= budget]
-    return set(layers)
+    return set(range(len(nbytes)))
 
 
 @wrong(HERE, "the fewest layers", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
 def plan(nbytes, seconds, budget):
     layers = range(len(nbytes))
     sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
-    fit = [again for again in sets if sum((nbytes[i] for i in layers if i not in again)) <= budget]
+    fit = [again for again in sets if sum(nbytes[i] for i in layers if i not in again) <= budget]
     return min(fit, key=len)

@@ -80,8 +80,8 @@ class Pass:
                 ),
             )
             mistakes = {
-                "The second pass draws other random numbers: its dropout mask is not the first one's. Set the generator "
-                "back to where it was.": other,
+                "The second pass draws other random numbers: its dropout mask is not the first one's. Set the "
+                "generator back to where it was.": other,
                 "It is in it twice.": 2 * expected,
             }
             if not self.dropout:
@@ -129,8 +129,8 @@ def chance_goes_on(student, rng):
     *_, drawn, draws = Pass(rng, 0.5).agrees(student)
     for when, got, expected in zip(("forward", "backward"), drawn, draws, strict=True):
         mistakes = {
-            "The same numbers as after the forward pass: chance was set back and left there. The next layers would have "
-            "the masks of earlier ones.": draws[0]
+            "The same numbers as after the forward pass: chance was set back and left there. The next layers would "
+            "have the masks of earlier ones.": draws[0]
         }
         mistakes = mistakes if when == "backward" else {}
         checks.close(got, expected, name=f"what torch.rand gives after {when}", mistakes=mistakes)

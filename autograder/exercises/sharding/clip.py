@@ -1,5 +1,6 @@
 """Clipping a gradient of which each rank has a share. Oracle: torch's clip_grad_norm_ on the whole, and the trace."""
 
+import itertools
 import math
 
 import torch
@@ -40,9 +41,9 @@ class Gradient:
 
     def clipped(self, max_norm: float) -> list[list[torch.Tensor]]:
         params = [[nn.Parameter(torch.zeros_like(x)) for x in mine] for mine in self.shares]
-        for param, x in zip(sum(params, []), sum(self.shares, []), strict=True):
+        for param, x in zip(list(itertools.chain(*params)), itertools.chain(*self.shares), strict=True):
             param.grad = x.clone()
-        torch.nn.utils.clip_grad_norm_(sum(params, []), max_norm, foreach=False)
+        torch.nn.utils.clip_grad_norm_(list(itertools.chain(*params)), max_norm, foreach=False)
         return [[param.grad for param in mine] for mine in params]
 
     def has_norm(self, run, max_norm: float) -> None:

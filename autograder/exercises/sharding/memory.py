@@ -34,7 +34,7 @@ def memory_is(student, parameters: int, p: int, stage: int) -> float:
     }
     mistakes |= {
         "That is what stage 0 has: from stage 1 on something is divided by p.": cost.zero(parameters, p, 0),
-        "That is one stage too far: stage 1 divides the optimizer's states alone, stage 2 the gradients, too.": cost.zero(
+        "That is one stage too far: stage 1 divides states alone, stage 2 gradients, too.": cost.zero(
             parameters, p, min(3, stage + 1)
         ),
         "That is one stage too few: stage 3 divides all three.": cost.zero(parameters, p, max(0, stage - 1)),

@@ -1,11 +1,11 @@
-"""Checkpoints of shards. Oracle: the state itself, bit by bit, and a disk at each moment at which a rank may be killed."""
+"""Checkpoints of shards. Oracle: the state itself, to the bit, and a disk at each moment of a kill."""
 
 import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks import CheckFailure
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS
 from autograder.exercises.frameworks import SHARDING
 from autograder.sessions.errors import StudentError
 
