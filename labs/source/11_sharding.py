@@ -28,16 +28,49 @@
 # %%
 import itertools
 import os
+import signal
+import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from autograder import check
 from hpcdl.collectives import all_gather, reduce_scatter
 from hpcdl.comm import simulate
+from hpcdl.memory import saved
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import does_it_fit
 
 torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# A model of 7.5 billion parameters is to be trained on GPUs of 80 GB. Each bar is what one rank holds: the strong one at the stage of ZeRO that is chosen, the
+# pale ones at the others. The red line is where its memory ends. At the right: what is paid for it, in bytes sent and in work done twice.
+#
+# Guess first: of 16 bytes for each parameter, which part is the largest? How many ranks does it take until it fits? Then:
+# 1. Move the **stage** from 0 to 3. What goes, what stays, and from which stage on does it cost something?
+# 2. At stage 3, move the number of **ranks** and then the **microbatch**. What limits you now?
+# 3. Choose 175 B, as Korthikanti and others trained it, and make it fit. Which of your moves cost what?
+
+# %%
+does_it_fit.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. The optimizer's states are three quarters of it, and the first to go. Stages 1 and 2 send what plain data parallelism sends: they are free. Stage 3 sends
+#    half as much again.
+# 2. With many ranks the model all but vanishes, and what is left are the activations, which no stage divides. They grow with the microbatch; computing them
+#    again makes them small, for a third more work, or the scores alone for almost nothing.
+# 3. There are several ways. Stage 3 alone does it on some hundred ranks if activations are computed again; tensor parallelism divides the activations too, and
+#    sends a lot within each layer, so it stays where links are fast.
+# </details>
 
 # %% [markdown]
 # ## What a rank holds
@@ -128,6 +161,20 @@ def activations(
 # %%
 check("sharding.memory")
 
+# %%
+with when_solved():
+    print("GB per rank of 7.5 billion parameters on 64 ranks, by stage (printed: 120, 31.4, 16.6, 1.9)")
+    print("  ".join(f"{memory(7.5e9, 64, stage) / 1e9:.1f}" for stage in range(4)))
+    print("\nbillions of parameters that fit into 80 GB beside nothing else")
+    print(f"{'ranks':>8}" + "".join(f"   stage {stage}" for stage in range(4)))
+    for p in (1, 8, 64, 1024):
+        print(f"{p:8}" + "".join(f"{largest(80e9, p, stage) / 1e9:10.1f}" for stage in range(4)))
+    print("\nGB of activations of one microbatch of a 175 B model (96 layers, 8 ranks of tensor parallelism)")
+    for cut in (False, True):
+        for how in ("nothing", "selective", "full"):
+            kept = 96 * activations(2048, 1, 12288, 96, how, t=8, cut=cut)
+            print(f"   {'sequence cut' if cut else 'sequence whole':16}recomputing {how:10}{kept / 1e9:8.1f}")
+
 # %% [markdown]
 # ## The optimizer's share
 #
@@ -198,7 +245,8 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None
 class ShardedAdam:
     """AdamW on the mean of all ranks' gradients; each rank keeps momentum and variance of its share alone.
 
-    params: the same weights on all ranks, of one dtype. Rank r's share is that of `flat(params)`.
+    params: the same weights on all ranks, of one dtype. Rank r's share is that of `flat(params)`. The momentum is `m`,
+    the variance `v`; t steps have been done.
     """
 
     def __init__(self, params: list[Tensor], comm, lr: float = 1e-3):
@@ -225,6 +273,27 @@ class ShardedAdam:
 
 # %%
 check("sharding.sharded_adam")
+
+
+# %%
+def regression(comm, steps: int):
+    """Fit a line on all ranks' samples; the mean loss of each step, and the bytes that this rank sends in one."""
+    g = torch.Generator().manual_seed(comm.rank)
+    w = nn.Parameter(torch.zeros(8))
+    optimizer, losses = ShardedAdam([w], comm, lr=0.1), []
+    for _ in range(steps):
+        x = torch.randn(16, 8, generator=g)
+        loss = ((x @ w - x.sum(1)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+with when_solved():
+    run = simulate(regression, 4, 60)
+    print("loss on rank 0:", ", ".join(f"{run.results[0][step]:.3f}" for step in (0, 20, 40, 59)))
+    print(f"bytes sent by rank 0 in a step: {run.bytes_sent[0] // 60}, and 2 · 3/4 · 32 = {2 * 3 * 32 // 4}")
 
 # %% [markdown]
 # ## The weights' share
@@ -342,6 +411,41 @@ class Sharded:
 
 # %%
 check("sharding.sharded")
+
+
+# %%
+def a_step(comm, seconds: float):
+    """Forward and backward through eight layers on a machine where messages take a while; when each was done."""
+
+    class Slow(Layer):
+        def forward(self, w, x):
+            comm.compute(seconds)
+            return super().forward(w, x)
+
+        def backward(self, w, dy):
+            comm.compute(2 * seconds)
+            return super().backward(w, dy)
+
+    layers, order = [Slow(16, 16) for _ in range(8)], list(range(8))
+    model = Sharded(layers, [torch.ones(256) / 16 for _ in layers], comm)
+    y = model.forward(torch.ones(2, 16), order)
+    middle = comm.clock()
+    model.backward(torch.ones_like(y), order)
+    return middle, comm.clock() - middle
+
+
+with when_solved():
+    print("A gather takes 1 s. Seconds of the two passes of 8 layers, and what their work alone would take:")
+    for seconds in (0.5, 1.0, 2.0, 4.0):
+        forward, backward = simulate(a_step, 4, seconds, alpha=1 / 3).results[0]
+        print(f"F takes {seconds:3} s:  {forward:5.1f} ({8 * seconds:4.1f})   {backward:5.1f} ({16 * seconds:4.1f})")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# As soon as a layer's work takes longer than the next one's gather, only the first gather is seen. Large microbatches hide messages; small ones do not. In the
+# backward pass the reduce-scatter is not hidden here: `hpcdl.sharding` starts it in the background, too.
+# </details>
 
 # %% [markdown]
 # ## One norm
@@ -467,6 +571,44 @@ def plan(nbytes: list[int], seconds: list[float], budget: int) -> set[int]:
 
 # %%
 check("sharding.checkpointed")
+
+
+# %%
+def kept_and_calls(segment: int, length: int = 16):
+    """A chain of `length` layers, checkpointed by segments (0: not at all): bytes kept for backward, and layers run."""
+    weights = [nn.Parameter(torch.randn(64, 64) / 8) for _ in range(length)]
+    runs = [0]
+
+    def layers(x: Tensor, some: list) -> Tensor:
+        for w in some:
+            runs[0] += 1
+            x = torch.tanh(x @ w)
+        return x
+
+    x = torch.randn(256, 64, requires_grad=True)
+    with saved(x, *weights) as kept:
+        if not segment:
+            y = layers(x, weights)
+        else:
+            y = x
+            for first in range(0, length, segment):
+                y = Checkpointed.apply(lambda x, some=weights[first : first + segment]: layers(x, some), y)
+    y.sum().backward()
+    return kept.bytes, runs[0]
+
+
+with when_solved():
+    print("16 layers    KB kept between the passes   layers run")
+    for segment in (0, 1, 2, 4, 8, 16):
+        kept, runs = kept_and_calls(segment)
+        print(f"{f'segments of {segment}' if segment else 'all kept':14}{kept / 1024:14.0f}{runs:25}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Each segment keeps its input alone, and each layer runs twice. Long segments keep less, but while a segment's backward pass is under way, all that is inside it
+# is there again: segments of $\sqrt L$ layers keep about $2\sqrt L$ layers' bytes at the worst moment, and that is the least (Chen et al. 2016).
+# </details>
 
 # %% [markdown]
 # ## What survives
@@ -616,3 +758,216 @@ def offload(compute: list[float], nbytes: list[int], link: float, room: int) -> 
 
 # %%
 check("sharding.offload")
+
+# %%
+with when_solved():
+    print("24 layers of 10 ms and 200 MB each; seconds with room for 1, 2, 3 layers, by GB/s of the link")
+    for link in (5, 10, 20, 40):
+        took = [offload([0.01] * 24, [200_000_000] * 24, link * 1e9, room) for room in (1, 2, 3)]
+        print(f"{link:4} GB/s" + "".join(f"{seconds:9.3f}" for seconds in took))
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Room for two is all it takes: while one layer computes the next one comes. If the link keeps up, at 20 GB/s here, waiting is over; if it does not, no room in
+# the world helps layers of equal size, because it is the link that sets the pace.
+# </details>
+
+# %% [markdown]
+# ## Live: four ways to keep one network
+#
+# Four engines, MPI processes beside this kernel. The same network, the same data, Adam; trained as in lab 07, and with each stage of ZeRO by `hpcdl.sharding`,
+# which does what you wrote, and in the background. The meter counts each rank's bytes, the trace its messages. Beside them the formulas, with 4 bytes for each
+# weight and gradient and 8 for Adam's two numbers: not nearly the same, *the same*.
+#
+# Guess first: which of the four has the shortest step on this machine?
+
+# %%
+import time
+
+from hpcdl.cluster import Cluster, ClusterError
+from hpcdl.comm import TracingComm
+from hpcdl.cost.memory import zero
+from hpcdl.ddp import DistributedDataParallel
+from hpcdl.memory import meter
+from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
+
+WIDE, DEEP, ROWS = 512, 4, 16
+WAYS = ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+
+
+def network() -> nn.Module:
+    """The same on all ranks."""
+    torch.manual_seed(0)
+    return nn.Sequential(*[layer for _ in range(DEEP) for layer in (nn.Linear(WIDE, WIDE, bias=False), nn.Tanh())])
+
+
+def train_one_way(comm, way: str, steps: int = 6):
+    """This rank's bytes by kind, those that it sends in a step (beside numbers to agree on), and the step's seconds."""
+    torch.set_num_threads(1)
+    comm, model = TracingComm(comm), network()
+    wrapped, adam, synchronize = model, None, lambda: None
+    if way in ("ZeRO-1", "ZeRO-2"):
+        sharded = ShardedOptimizer(model.parameters(), comm, torch.optim.Adam, stage=int(way[-1]))
+        adam, synchronize, update = sharded.optimizer, sharded.reduce, sharded.step
+    else:
+        kind = FullyShardedDataParallel if way == "ZeRO-3" else DistributedDataParallel
+        wrapped = kind(model, comm)
+        adam = torch.optim.Adam(wrapped.parameters())
+        synchronize, update = wrapped.synchronize, adam.step
+    pieces = [piece for group in adam.param_groups for piece in group["params"]]
+    g, took, x = torch.Generator().manual_seed(comm.rank), [], None
+    with meter(model, adam, *pieces) as memory:
+        for _ in range(steps):
+            x = torch.randn(ROWS, WIDE, generator=g)
+            comm.barrier()
+            begin, since = time.perf_counter(), len(comm.trace)
+            loss = mse_loss(wrapped(x), x.flip(1))
+            loss.backward()
+            synchronize()
+            gradients = memory.live["gradients"]
+            update()
+            took.append(time.perf_counter() - begin)
+            adam.zero_grad()
+    counters = 4 * len(adam.state)  # Adam counts its steps, a number for each piece
+    held = memory.live["parameters"], gradients, memory.live["optimizer states"] - counters
+    sent = sum(e.nbytes for e in comm.trace[since:] if e.op == "send" and e.nbytes > 1000)
+    return held, sent, min(took), loss.item()
+
+
+cluster = Cluster(n=4).start()
+
+# %%
+psi, found = DEEP * WIDE * WIDE, {way: cluster.run(train_one_way, way, timeout=60) for way in WAYS}
+print(f"{psi:,} weights on 4 ranks; KB on rank 0, and summed over the ranks beside the formula")
+print(
+    f"{'':14}{'weights':>9}{'gradients':>11}{'states':>8}{'all ranks':>12}{'formula':>9}{'sent':>8}{'formula':>9}{'step':>9}"
+)
+for stage, (way, ranks) in enumerate(found.items()):
+    held = sum(sum(held) for held, *_ in ranks)
+    sent = sum(sent for _, sent, *_ in ranks)
+    right = 4 * zero(psi, 4, stage, optimizer=8, gradient=4, weight=4), (3 if stage == 3 else 2) * 3 * 4 * psi
+    kinds = "".join(f"{nbytes / 1024:{width}.0f}" for nbytes, width in zip(ranks[0][0], (9, 11, 8), strict=True))
+    totals = f"{held / 1024:12.0f}{right[0] / 1024:9.0f}{sent / 1024:8.0f}{right[1] / 1024:9.0f}"
+    print(f"{way:14}{kinds}{totals}{1e3 * max(took for *_, took, _ in ranks):6.1f} ms")
+    print(f"{'':14}{'equal' if (held, sent) == right else 'not equal'}; loss {ranks[0][-1]:.6f}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - Bytes are the formulas', to the last one, and the loss is the same in all four ways: where a number is kept does not change it.
+# - With so small a network on one machine nobody saves time: each stage cuts the work of the update, which is short, and adds messages or waits. ZeRO is what one
+#   does *because of memory*.
+# - What is held is counted between backward and update. At its highest, ZeRO-3 has two layers whole beside this, and the others a bucket of gradients.
+# </details>
+#
+# ## Live: one rank is killed
+#
+# Now *your* `ShardedAdam`, your `save` and your `load`. Four engines train and save every five steps; in the middle of the second checkpoint, with half a file
+# written, rank 2's process is killed. Three engines go on. Every step has the same 12 samples in all, four ranks with 3 each or three with 4, so that the losses
+# must be those of a training that nobody disturbed.
+
+
+# %%
+class DeadlyDisk(Disk):
+    """A disk whose writer is killed, in the middle of its second file."""
+
+    files = 0
+
+    def write(self, name, content):
+        self.files += 1
+        if self.files == 2:
+            (self.folder / name).write_bytes(b"half a file")
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().write(name, content)
+
+
+def train_with_checkpoints(comm, folder: str, steps: int, killed: int = -1) -> dict[int, float]:
+    """Train to step `steps` from the checkpoint in `folder`, if there is one; the loss before each step. Saves every 5."""
+    torch.set_num_threads(1)
+    disk = DeadlyDisk(folder) if comm.rank == killed else Disk(folder)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2)).double()
+    params = list(model.parameters())
+    optimizer, n = ShardedAdam(params, comm, lr=0.02), len(flat(params))
+    if (disk.folder / "manifest").exists():
+        optimizer.t, state = load(disk, comm)
+        optimizer.m, optimizer.v = state["momentum"], state["variance"]
+        w = flat(params)
+        share(w, comm).copy_(state["weights"])
+        all_gather(w, comm)
+        fill(params, w)
+    losses = {}
+    for step in range(optimizer.t, steps):
+        x = torch.randn(12, 6, generator=torch.Generator().manual_seed(step)).double()
+        mine = x.tensor_split(comm.size)[comm.rank]
+        loss = mse_loss(model(mine), mine[:, :2] * mine[:, 2:4])
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach() / comm.size
+        comm.all_reduce(mean)
+        losses[step] = mean.item()
+        if (step + 1) % 5 == 0:
+            state = {"weights": share(flat(params), comm).clone(), "momentum": optimizer.m, "variance": optimizer.v}
+            save(disk, step + 1, state, n, comm)
+    return losses
+
+
+# %%
+undisturbed, before, resumed = {}, {}, {}
+with when_solved():
+    with tempfile.TemporaryDirectory() as folder:
+        undisturbed = simulate(train_with_checkpoints, 4, folder, 20).results[0]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            cluster.run(train_with_checkpoints, folder, 20, 2, timeout=60)
+        except ClusterError as error:
+            print(error)
+        print("\nin the folder:", ", ".join(sorted(os.listdir(folder))), "\n")
+        cluster.stop()
+        cluster = Cluster(n=3).start()
+        resumed = cluster.run(train_with_checkpoints, folder, 20, timeout=60)[0]
+    print(
+        f"goes on at step {min(resumed)} on three engines; the largest difference of a loss from the undisturbed run is"
+    )
+    print(f"{max(abs(resumed[step] - undisturbed[step]) for step in resumed):.1e}")
+
+# %%
+if resumed:
+    figure, axes = plt.subplots(figsize=(9.6, 3.2), layout="constrained")
+    axes.plot(
+        undisturbed.keys(),
+        undisturbed.values(),
+        color=style.GREY,
+        linewidth=6,
+        alpha=0.4,
+        label="four ranks, undisturbed",
+    )
+    axes.plot(resumed.keys(), resumed.values(), "o-", color=style.BLUE, label="three ranks, from the checkpoint")
+    axes.axvline(10, color=style.VERMILLION, linestyle=":")
+    axes.annotate("rank 2 is killed", (10, max(undisturbed.values())), xytext=(6, -8), textcoords="offset points")
+    axes.set(xlabel="step", ylabel="loss", title="Killed while it saved, and on with three")
+    axes.legend()
+    plt.show()
+
+# %%
+cluster.stop()  # the engines have done their work: give back their memory
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# The checkpoint of step 10 was never finished: files of it are there, one of them is half a file, and the manifest does not know of them. So training goes on from
+# step 5, and does steps 5 to 9 once more, with the same losses to the last digits. The momentum and the variance of what were four shares are three now; and the
+# number of steps came along, so that Adam's correction goes on where it was.
+# </details>
+
+# %% [markdown]
+# ## Further reading
+#
+# - S. Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training trillion parameter models"; 2021, "ZeRO-Infinity: Breaking the GPU memory wall for
+#   extreme scale deep learning".
+# - Y. Zhao et al. 2023, "PyTorch FSDP: Experiences on scaling fully sharded data parallel".
+# - T. Chen et al. 2016, "Training deep nets with sublinear memory cost"; V. Korthikanti et al. 2022, "Reducing activation recomputation in large transformer
+#   models".
+# - T. Pillai et al. 2014, "All file systems are not created equal: On the complexity of crafting crash-consistent applications": why a rename, and what else
+#   it takes on a real disk.

@@ -55,10 +55,14 @@ def one_link_each(compute, transfer, room) -> float:
     return done[-1]
 
 
+UNEVEN = ([20, 1, 1, 1, 1, 20, 1, 1, 1, 1], [2, 3, 3, 3, 3, 3, 3, 3, 3, 3])  # one layer's room more or less shows
+
+
 @exercise.check(points=3)
 def moment_by_moment(student, rng):
     "Layers of any size, and room for one to four: what a simulation says."
-    for room in (3, 2, 1, 4):
+    offload_is(student, UNEVEN[0], UNEVEN[1], 3)
+    for room in (2, 3, 1, 4):
         for n in (9, 5):
             compute, transfer = (torch.randint(1, 9, (n,), generator=rng).tolist() for _ in range(2))
             offload_is(student, compute, transfer, room)
