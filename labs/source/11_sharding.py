@@ -24,6 +24,8 @@
 # | $\Psi$ | the number of parameters, and of bytes where it is said so (ZeRO's letter) |
 # | $n$ | elements of a vector; rank $r$'s share of it is `x.tensor_split(p)[r]` |
 # | $s, b, h, a, t$ | a transformer's sequence length, microbatch, hidden size, heads; ranks that share its layers (lab 10's tensor parallelism) |
+#
+# (In `adamw` `t` counts steps.)
 
 # %%
 import itertools
@@ -117,7 +119,7 @@ does_it_fit.explorable()
 
 # %%
 def memory(parameters: float, p: int, stage: int) -> float:
-    """Bytes of weights, gradients and optimizer states on each of p ranks, at ZeRO stage 0 to 3.
+    """Bytes of weights, gradients and states on each of p ranks, at ZeRO stage 0 to 3.
 
     >>> memory(1000, p=4, stage=1)
     7000.0
@@ -140,11 +142,17 @@ def largest(nbytes: float, p: int, stage: int) -> float:
 
 
 def activations(
-    sequence: int, batch: int, hidden: int, heads: int, recompute: str = "nothing", t: int = 1, cut: bool = False
+    sequence: int,
+    batch: int,
+    hidden: int,
+    heads: int,
+    recompute: str = "nothing",
+    t: int = 1,
+    cut: bool = False,
 ) -> float:
-    """Bytes that one layer keeps of a microbatch on each of t ranks; `cut`: their sequence is cut, too.
+    """Bytes that one layer keeps of a microbatch on each of t ranks.
 
-    recompute: "nothing", "selective" or "full".
+    recompute: "nothing", "selective" or "full". cut: their sequence is cut, too.
 
     >>> activations(sequence=10, batch=1, hidden=8, heads=2)
     3720.0
@@ -243,10 +251,10 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None
 
 # %%
 class ShardedAdam:
-    """AdamW on the mean of all ranks' gradients; each rank keeps momentum and variance of its share alone.
+    """AdamW on the mean of all ranks' gradients, of which each rank does its share.
 
-    params: the same weights on all ranks, of one dtype. Rank r's share is that of `flat(params)`. The momentum is `m`,
-    the variance `v`; t steps have been done.
+    params: the same weights on all ranks, of one dtype. m, v: momentum and variance of this
+    rank's share of `flat(params)`. t: the steps so far.
     """
 
     def __init__(self, params: list[Tensor], comm, lr: float = 1e-3):
@@ -257,7 +265,7 @@ class ShardedAdam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update all weights on every rank from the ranks' `param.grad`, and leave no gradient behind."""
+        """Update all weights from the ranks' `param.grad`; leaves no gradient behind."""
         # BEGIN SOLUTION
         self.t += 1
         gradients = flat([param.grad for param in self.params])
@@ -358,29 +366,30 @@ class Layer:
 
 # %%
 class Sharded:
-    """Layers of whose weights each rank keeps its share alone: `shares[i]`, of `weights[i]` as `share` has it.
+    """Layers of whose weights each rank keeps its share alone: shares[i] of weights[i].
 
     weights[i]: those of layers[i], flat and the same on all ranks.
     """
 
     def __init__(self, layers: list, weights: list[Tensor], comm):
         # BEGIN SOLUTION
-        self.layers, self.comm = layers, comm
-        self.sizes, self.shares = [len(w) for w in weights], [share(w, comm).clone() for w in weights]
+        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]
+        self.shares = [share(w, comm).clone() for w in weights]
         # END SOLUTION
 
     def begin(self, i: int) -> tuple[Tensor, list]:
-        """Begin to gather the weights of layer i: the vector in which they will be, and the requests to wait for."""
+        """Begin to gather the weights of layer i: where they will be, what to wait for."""
         # BEGIN SOLUTION
-        whole, rank = self.shares[i].new_empty(self.sizes[i]), self.comm.rank
-        parts, others = whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank]
+        p, rank = self.comm.size, self.comm.rank
+        whole = self.shares[i].new_empty(self.sizes[i])
+        parts, others = whole.tensor_split(p), [r for r in range(p) if r != rank]
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others]
         # END SOLUTION
 
     def forward(self, x: Tensor, order: list[int]) -> Tensor:
-        """The output of this rank's samples x through layers[order[0]], layers[order[1]], ..."""
+        """The output of this rank's samples x through the layers in that order."""
         # BEGIN SOLUTION
         coming = self.begin(order[0])
         for now, after in itertools.zip_longest(order, order[1:]):
@@ -393,7 +402,7 @@ class Sharded:
         # END SOLUTION
 
     def backward(self, dy: Tensor, order: list[int]) -> Tensor:
-        """The gradient of x; leaves in `grads[i]` this rank's share of the ranks' mean gradient of weights[i]."""
+        """The gradient of x; leaves in grads[i] its share of all ranks' mean gradient."""
         # BEGIN SOLUTION
         self.grads = [torch.zeros_like(mine) for mine in self.shares]
         back = order[::-1]
@@ -467,9 +476,10 @@ with when_solved():
 
 # %%
 def clip(shares: list[Tensor], comm, max_norm: float) -> float:
-    """Scale all ranks' shares, in place, to a norm of at most `max_norm`: by max_norm / norm if the norm is larger.
+    """Scale all ranks' shares, in place, by max_norm / norm if their norm is larger.
 
-    shares: this rank's flat pieces of the gradient; there may be none. Returns the norm before, the same on all ranks.
+    shares: this rank's flat pieces of the gradient; there may be none. Returns the norm
+    before, the same on all ranks.
     """
     # BEGIN SOLUTION
     squares = torch.zeros(1, dtype=torch.float64)
@@ -527,7 +537,7 @@ check("sharding.clip")
 
 # %%
 class Checkpointed(torch.autograd.Function):
-    """f(*inputs), of whose forward pass only the inputs are kept; backward calls f once more, with the same random numbers."""
+    """f(*inputs), of which only the inputs are kept; backward calls f once more."""
 
     @staticmethod
     def forward(ctx, f, *inputs: Tensor) -> Tensor:
@@ -540,7 +550,7 @@ class Checkpointed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy: Tensor) -> tuple:
-        """None for f, and the gradients of the inputs; adds to those of the weights that f uses."""
+        """None, and the gradients of the inputs; adds to those of f's weights."""
         # BEGIN SOLUTION
         inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
         now = torch.get_rng_state()
@@ -554,7 +564,7 @@ class Checkpointed(torch.autograd.Function):
 
 
 def plan(nbytes: list[int], seconds: list[float], budget: int) -> set[int]:
-    """The layers to recompute so that the others keep at most `budget` bytes, in the fewest seconds.
+    """Which layers to recompute, in the fewest seconds: the others keep at most budget bytes.
 
     Layer i keeps nbytes[i], or takes seconds[i] more. At most 12 layers.
 
@@ -562,9 +572,9 @@ def plan(nbytes: list[int], seconds: list[float], budget: int) -> set[int]:
     {2}
     """
     # BEGIN SOLUTION
-    layers = range(len(nbytes))
-    sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
-    fit = [again for again in sets if sum(nbytes[i] for i in layers if i not in again) <= budget]
+    n = len(nbytes)
+    sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
+    fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
     return min(fit, key=lambda again: sum(seconds[i] for i in again))
     # END SOLUTION
 
@@ -679,9 +689,9 @@ def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
 
 # %%
 def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
-    """Make all ranks' shares the state of `step`; until all of it is written, the state is what it was.
+    """Make all ranks' shares the state of `step`; until all is written, it is what it was.
 
-    state: by name this rank's share, `bounds(n, comm.size, comm.rank)`, of a vector of n elements.
+    state: by name this rank's share, as `bounds` has it, of a vector of n elements.
     """
     # BEGIN SOLUTION
     disk.write(f"step-{step}-rank-{comm.rank}", state)
@@ -694,9 +704,9 @@ def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
 
 
 def load(disk, comm) -> tuple[int, dict[str, Tensor]]:
-    """The step of the last whole state, and by name this rank's shares, on any number of ranks up to n.
+    """The step of the last whole state, and by name this rank's shares; on up to n ranks.
 
-    Raises FileNotFoundError where the manifest or a file with elements of this rank's is missing.
+    Raises FileNotFoundError where the manifest or a file that it needs is missing.
     """
     # BEGIN SOLUTION
     manifest, pieces = disk.read("manifest"), {}
@@ -739,7 +749,7 @@ check("sharding.save_load")
 
 # %%
 def offload(compute: list[float], nbytes: list[int], link: float, room: int) -> float:
-    """Seconds until the last layer is done; the link brings `link` bytes per second, the device has room for `room` layers.
+    """Seconds until the last layer is done; link: bytes per second; room: in layers.
 
     Layer i computes for compute[i] seconds and has nbytes[i] bytes.
 

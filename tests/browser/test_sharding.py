@@ -1,4 +1,4 @@
-"""Lab 11 as a student meets it: the picture moves, engines are killed and go on, a save that a kill ruins is explained."""
+"""Lab 11 as a student meets it: the picture moves, an engine is killed, a save that a kill ruins is explained."""
 
 import pytest
 

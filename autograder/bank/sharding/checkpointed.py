@@ -178,9 +178,9 @@ def plan(nbytes, seconds, budget):
 
 @wrong(HERE, "the layers to keep", fails="cheapest_plan", says="These are the layers to keep")
 def plan(nbytes, seconds, budget):
-    layers = range(len(nbytes))
-    sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
-    fit = [again for again in sets if sum(nbytes[i] for i in layers if i not in again) <= budget]
+    n = len(nbytes)
+    sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
+    fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
     return set(layers) - min(fit, key=lambda again: sum(seconds[i] for i in again))
 
 
@@ -191,7 +191,7 @@ def plan(nbytes, seconds, budget):
 
 @wrong(HERE, "the fewest layers", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
 def plan(nbytes, seconds, budget):
-    layers = range(len(nbytes))
-    sets = [set(chosen) for k in range(len(nbytes) + 1) for chosen in itertools.combinations(layers, k)]
-    fit = [again for again in sets if sum(nbytes[i] for i in layers if i not in again) <= budget]
+    n = len(nbytes)
+    sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
+    fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
     return min(fit, key=len)

@@ -32,12 +32,12 @@ class Sharded:
 @wrong(HERE, "everything is gathered at once", fails=(MEMORY, TIME), says="All layers are whole at once")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -69,12 +69,13 @@ class Sharded:
 @wrong(HERE, "gathered and never freed", fails=MEMORY, says="All layers are whole at once")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm, self.whole = (layers, comm, {})
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.whole = {}
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -108,12 +109,12 @@ class Sharded:
 @wrong(HERE, "nothing is gathered ahead", fails=TIME, says="gather, 0.6 s, is waited for")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -141,12 +142,12 @@ class Sharded:
 @wrong(HERE, "nothing is gathered ahead in backward", fails=TIME, says="the next layer is the one before")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -176,12 +177,12 @@ class Sharded:
 @wrong(HERE, "gathered ahead in the wrong direction", fails=(BYTES, TIME), says="the next layer is the one before")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -216,12 +217,12 @@ class Sharded:
 @wrong(HERE, "a view keeps the whole", fails=MEMORY, says="A part of a vector is a view")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm) for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm) for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -253,12 +254,12 @@ class Sharded:
 @wrong(HERE, "the sum in place of the mean", fails=ALL, says="This is the sum over the ranks")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -290,12 +291,12 @@ class Sharded:
 @wrong(HERE, "averaged over p twice", fails=ALL, says="The mean is taken twice")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -327,12 +328,12 @@ class Sharded:
 @wrong(HERE, "the rank's own gradients", fails=ALL, says="own samples: sum them over")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -364,12 +365,12 @@ class Sharded:
 @wrong(HERE, "a tied layer has one use's gradient", fails=("tied_layers", MEMORY), says="only one use is in it")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])
@@ -401,12 +402,12 @@ class Sharded:
 @wrong(HERE, "all-reduce for reduce-scatter", fails=BYTES, says="each needs the sum of its own share")
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm = (layers, comm)
-        self.sizes, self.shares = ([len(w) for w in weights], [share(w, comm).clone() for w in weights])
+        self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
+        self.shares = [share(w, comm).clone() for w in weights]
 
     def begin(self, i):
-        whole, rank = (self.shares[i].new_empty(self.sizes[i]), self.comm.rank)
-        parts, others = (whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != rank])
+        p, rank, whole = (self.comm.size, self.comm.rank, self.shares[i].new_empty(self.sizes[i]))
+        parts, others = (whole.tensor_split(p), [r for r in range(p) if r != rank])
         parts[rank].copy_(self.shares[i])
         sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
         return (whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others])

@@ -6,7 +6,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
 from autograder.exercises.frameworks import RECOMPUTATION
-from autograder.inside.harnesses import block
+from autograder.inside.shard_harnesses import block
 from autograder.sessions.errors import StudentError
 
 exercise = Exercise(

@@ -40,11 +40,12 @@ class Gradient:
         return math.sqrt(sum(float((x * x).sum()) for mine in self.shares for x in mine))
 
     def clipped(self, max_norm: float) -> list[list[torch.Tensor]]:
-        params = [[nn.Parameter(torch.zeros_like(x)) for x in mine] for mine in self.shares]
-        for param, x in zip(list(itertools.chain(*params)), itertools.chain(*self.shares), strict=True):
-            param.grad = x.clone()
-        torch.nn.utils.clip_grad_norm_(list(itertools.chain(*params)), max_norm, foreach=False)
-        return [[param.grad for param in mine] for mine in params]
+        params = [nn.Parameter(torch.zeros_like(x)) for x in itertools.chain(*self.shares)]
+        grads = [[x.clone() for x in mine] for mine in self.shares]
+        for param, grad in zip(params, itertools.chain(*grads), strict=True):
+            param.grad = grad
+        torch.nn.utils.clip_grad_norm_(params, max_norm, foreach=False)  # in place
+        return grads
 
     def has_norm(self, run, max_norm: float) -> None:
         for rank, got in enumerate(run.results):

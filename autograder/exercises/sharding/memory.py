@@ -55,7 +55,8 @@ def states_gradients_weights(student, rng):
     for stage, printed in enumerate(PRINTED):
         got = memory_is(student, 7_500_000_000, 64, stage)
         checks.equal(round(got / 1e9, 1), printed, name=f"GB at stage {stage}, as ZeRO's authors printed them")
-        memory_is(student, *torch.randint(2, 1000, (2,), generator=rng).tolist(), stage)
+        parameters, p = torch.randint(2, 1000, (2,), generator=rng).tolist()
+        memory_is(student, parameters, p, stage)
         memory_is(student, 1000, 1, stage)
 
 
@@ -82,8 +83,8 @@ def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
     call = f'activations({s}, {b}, {h}, {a}, "{recompute}", t={t}, cut={cut})'
     got = student.activations(s, b, h, a, recompute, t=t, cut=cut)
     a_number(got, call)
-    options = {"tensor": t, "sequence_parallel": cut, "recompute": recompute}
-    expected, tokens, scores = cost.activations(s, b, h, a, **options), s * b * h, 5 * a * b * s * s
+    expected = cost.activations(s, b, h, a, tensor=t, sequence_parallel=cut, recompute=recompute)
+    tokens, scores = s * b * h, 5 * a * b * s * s
     whole = tokens * 10 / (t if cut else 1)
     mistakes = {
         "The scores are dropped by selective recomputation: they are not kept.": whole + (24 * tokens + scores) / t,

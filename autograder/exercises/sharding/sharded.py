@@ -8,7 +8,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
 from autograder.exercises.frameworks import SHARDING
-from autograder.inside.harnesses import DenseLayer
+from autograder.inside.shard_harnesses import DenseLayer
 
 exercise = Exercise(
     "sharded",
