@@ -82,7 +82,7 @@ def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dro
     return (h * z) @ weights[1].T
 
 
-def recomputed(function: Callable, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
+def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
     seed: int, comm: Communicator,
 ):  # fmt: skip
     """One pass through `block` by the student's autograd function.

@@ -181,7 +181,7 @@ def plan(nbytes, seconds, budget):
     n = len(nbytes)
     sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
     fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
-    return set(layers) - min(fit, key=lambda again: sum(seconds[i] for i in again))
+    return set(range(n)) - min(fit, key=lambda again: sum(seconds[i] for i in again))
 
 
 @wrong(HERE, "recomputes everything", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
