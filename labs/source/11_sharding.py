@@ -907,10 +907,9 @@ def train_with_checkpoints(comm, folder: str, steps: int, killed: int = -1) -> d
         share(w, comm).copy_(state["weights"])
         all_gather(w, comm)
         fill(params, w)
+    mine = torch.randn(12, 6, generator=torch.Generator().manual_seed(1)).double().tensor_split(comm.size)[comm.rank]
     losses = {}
     for step in range(optimizer.t, steps):
-        x = torch.randn(12, 6, generator=torch.Generator().manual_seed(step)).double()
-        mine = x.tensor_split(comm.size)[comm.rank]
         loss = mse_loss(model(mine), mine[:, :2] * mine[:, 2:4])
         loss.backward()
         optimizer.step()
@@ -957,7 +956,7 @@ if resumed:
     axes.axvline(10, color=style.VERMILLION, linestyle=":")
     axes.annotate("rank 2 is killed", (10, max(undisturbed.values())), xytext=(6, -8), textcoords="offset points")
     axes.set(xlabel="step", ylabel="loss", title="Killed while it saved, and on with three")
-    axes.legend()
+    axes.legend(loc="lower left")
     plt.show()
 
 # %%
