@@ -812,7 +812,7 @@ def network() -> nn.Module:
     return nn.Sequential(*[layer for _ in range(DEEP) for layer in (nn.Linear(WIDE, WIDE, bias=False), nn.Tanh())])
 
 
-def train_one_way(comm, way: str, steps: int = 6):
+def train_one_way(comm, way: str, steps: int = 4):
     """This rank's bytes by kind, those that it sends in a step (beside numbers to agree on), and the step's seconds."""
     torch.set_num_threads(1)
     comm, model = TracingComm(comm), network()
