@@ -184,7 +184,8 @@ def _source(definition) -> str:
     """The text of a function or class without its decorators. `inspect.getsource` finds a class by its name alone,
     and a bank has many of one name: a class is found by the line of its first method."""
     is_class = isinstance(definition, type)
-    functions = filter(inspect.isfunction, vars(definition).values()) if is_class else [definition]
+    methods = [getattr(value, "__func__", value) for value in vars(definition).values()]  # also static ones
+    functions = filter(inspect.isfunction, methods) if is_class else [definition]
     line = next(iter(functions)).__code__.co_firstlineno
     lines, _ = inspect.findsource(sys.modules[definition.__module__])
     nodes = [node for node in ast.parse("".join(lines)).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]

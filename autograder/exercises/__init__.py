@@ -12,6 +12,7 @@ LABS: tuple[str, ...] = (
     "ddp",
     "collectives",
     "model_parallel",
+    "sharding",
 )  # in the order of the course
 
 

@@ -20,6 +20,8 @@ from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
+from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
+
 
 def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
     """The network of that name with these weights; with `seconds`, what each layer's backward pass takes."""
@@ -198,5 +200,10 @@ HARNESSES = {
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "stages": Harness(stages, ("stage", "order", "rows", "comm")),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
+    "optimizing": Harness(optimizing, ("params", "comm", "lr")),
+    "gathered": Harness(gathered, ("layers", "weights", "comm")),
+    "recomputed": Harness(recomputed, ("f", "x", "z")),
+    "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
+    "loading": Harness(loading, ("disk", "comm")),
     "layer": Harness(layer, ("weight", "bias", "comm")),
 }

@@ -49,6 +49,11 @@ def test_each_of_many_classes_of_one_name_keeps_its_own_source():
     assert len({answer.source for answer in duals}) == len(duals)
 
 
+def test_so_does_a_class_whose_methods_are_static():
+    answers = [answer for answer in selfcheck.bank("sharding") if answer.source.startswith("class Checkpointed")]
+    assert len({answer.source for answer in answers}) == len(answers) > 5
+
+
 def test_a_wrong_answers_source_is_its_definition_without_our_decorator():
     answers = [answer for slug in exercises.LABS for answer in selfcheck.bank(slug)]
     assert all(answer.source.startswith(("def ", "class ", "@triton.jit\ndef ")) for answer in answers)

@@ -1,0 +1,197 @@
+"""Wrong answers to `Checkpointed` and `plan`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "sharding.checkpointed"
+AFTER = ("keeps_its_inputs_alone", "the_same_dropout", "chance_goes_on")
+ALL = ("as_if_it_were_kept", *AFTER)
+
+
+@wrong(
+    HERE,
+    "right, and keeps everything",
+    fails="keeps_its_inputs_alone",
+    says="What lies between input and output is kept",
+)
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.inputs = [x.detach().requires_grad_(x.requires_grad) for x in inputs]
+        with torch.enable_grad():
+            ctx.y = f(*ctx.inputs)
+        return ctx.y.detach()
+
+    @staticmethod
+    def backward(ctx, dy):
+        torch.autograd.backward(ctx.y, dy)
+        return None, *(x.grad for x in ctx.inputs)
+
+
+@wrong(HERE, "another dropout mask", fails=("the_same_dropout", "chance_goes_on"), says="Set the generator back")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            y = ctx.f(*inputs)
+        torch.autograd.backward(y, dy)
+        return (None, *(x.grad for x in inputs))
+
+
+@wrong(HERE, "chance is set back and left there", fails="chance_goes_on", says="set back and left there")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            y = ctx.f(*inputs)
+        torch.autograd.backward(y, dy)
+        return (None, *(x.grad for x in inputs))
+
+
+@wrong(HERE, "recomputed without recording", fails=ALL, says="The second forward pass is not recorded")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        y = ctx.f(*inputs)
+        torch.set_rng_state(now)
+        torch.autograd.backward(y, dy)
+        return (None, *(x.grad for x in inputs))
+
+
+@wrong(HERE, "gradients of the inputs alone", fails=ALL, says="torch.autograd.grad does not")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            y = ctx.f(*inputs)
+        torch.set_rng_state(now)
+        wanted = [x for x in inputs if x.requires_grad]
+        found = iter(torch.autograd.grad(y, wanted, dy))
+        return (None, *(next(found) if x.requires_grad else None for x in inputs))
+
+
+@wrong(HERE, "the inputs themselves, not detached", fails=ALL, says="It is in it twice")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = ctx.saved_tensors
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            y = ctx.f(*inputs)
+        torch.set_rng_state(now)
+        torch.autograd.backward(y, dy)
+        return (None, *(x.grad for x in inputs))
+
+
+@wrong(HERE, "computed three times", fails="keeps_its_inputs_alone", says="times in the forward pass and 3 in all")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            ctx.f(*inputs)
+            torch.set_rng_state(ctx.state)
+            y = ctx.f(*inputs)
+        torch.set_rng_state(now)
+        torch.autograd.backward(y, dy)
+        return (None, *(x.grad for x in inputs))
+
+
+@wrong(HERE, "no gradient is returned", fails=ALL, says="x has no gradient")
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, *inputs):
+        ctx.f, ctx.state = (f, torch.get_rng_state())
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            y = ctx.f(*inputs)
+        torch.set_rng_state(now)
+        torch.autograd.backward(y, dy)
+        return (None, *(None for x in inputs))
+
+
+@wrong(HERE, "the best layer first", fails="cheapest_plan", says="is not the best set")
+def plan(nbytes, seconds, budget):
+    again, kept = set(), sum(nbytes)
+    for i in sorted(range(len(nbytes)), key=lambda i: seconds[i] / nbytes[i]):
+        if kept > budget:
+            again.add(i)
+            kept -= nbytes[i]
+    return again
+
+
+@wrong(HERE, "the layers to keep", fails="cheapest_plan", says="These are the layers to keep")
+def plan(nbytes, seconds, budget):
+    n = len(nbytes)
+    sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
+    fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
+    return set(range(n)) - min(fit, key=lambda again: sum(seconds[i] for i in again))
+
+
+@wrong(HERE, "recomputes everything", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
+def plan(nbytes, seconds, budget):
+    return set(range(len(nbytes)))
+
+
+@wrong(HERE, "the fewest layers", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
+def plan(nbytes, seconds, budget):
+    n = len(nbytes)
+    sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
+    fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
+    return min(fit, key=len)

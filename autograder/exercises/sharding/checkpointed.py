@@ -1,0 +1,199 @@
+"""A layer that is computed twice in place of being kept. Oracle: autograd on what keeps all; a search of all plans."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks import RECOMPUTATION
+from autograder.inside.shard_harnesses import block
+from autograder.sessions.errors import StudentError
+
+exercise = Exercise(
+    "checkpointed",
+    points=15,
+    minutes=20,
+    functions=("Checkpointed", "plan"),
+    forbid=RECOMPUTATION,
+    instead="The second forward pass is what you write here.",
+)
+
+ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs and outputs
+
+
+class Pass:
+    """x and z through two products with dropout between them, and where the backward pass begins."""
+
+    def __init__(self, rng, dropout: float):
+        self.weights = [torch.randn(s, generator=rng).double() / 4 for s in ((HIDDEN, WIDE), (WIDE, HIDDEN))]
+        self.x, self.dy = (torch.randn(ROWS, WIDE, generator=rng).double() for _ in range(2))
+        self.z = torch.randn(ROWS, HIDDEN, generator=rng).double()
+        self.dropout, self.seed = dropout, int(torch.randint(1 << 30, (), generator=rng))
+
+    def run(self, student):
+        """y, gradients, calls, kept bytes and draws."""
+        arguments = (self.weights, self.x, self.z, self.dy, self.dropout, self.seed)
+        try:
+            return student.ranks("Checkpointed", 1, lambda rank: arguments, harness="recomputed").results[0]
+        except StudentError as error:
+            if "does not require grad" not in error.text:
+                raise
+            raise checks.CheckFailure(
+                f"In the backward pass: {error.text}",
+                why="torch.autograd.backward(y, dy) goes back through what was recorded on the way to y.",
+                mistake="The second forward pass is not recorded. Inside backward nothing is, until you say so: with "
+                "torch.enable_grad(), and with inputs that require a gradient.",
+            ) from None
+
+    def whole(self, second: bool = False):
+        """y and the gradients with everything kept, and what is drawn afterwards; `second`: with the masks after it."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            if second:
+                block(self.weights, self.x, self.z, self.dropout)
+                torch.rand(3)
+            x, *weights = (t.clone().requires_grad_() for t in (self.x, *self.weights))
+            y = block(weights, x, self.z, self.dropout)
+            drawn = [torch.rand(3), torch.rand(3)]
+            y.backward(self.dy)
+        return y.detach(), [x.grad, None, *(w.grad for w in weights)], drawn
+
+    def agrees(self, student):
+        got_y, grads, calls, kept, drawn = self.run(student)
+        y, right, draws = self.whole()
+        again = self.whole(second=True)[1]
+        setting = f"dropout {self.dropout:g}"
+        checks.close(got_y, y, name=f"{setting}: the output", why="f itself gives this.")
+        for name, got, expected, other in zip(
+            ("x", "z", "the first weights", "the second weights"), grads, right, again, strict=True
+        ):
+            if expected is None:
+                continue  # nobody needs it; whoever computes it may
+            checks.that(
+                got is not None,
+                f"{setting}: {name} {'have' if 'weights' in name else 'has'} no gradient. "
+                + (
+                    "torch.autograd.backward(y, dy) adds to the gradients of the weights that f uses, too; "
+                    "torch.autograd.grad does not."
+                    if "weights" in name
+                    else "Return one for each input, after the None for f."
+                ),
+            )
+            mistakes = {
+                "The second pass draws other random numbers: its dropout mask is not the first one's. Set the "
+                "generator back to where it was.": other,
+                "It is in it twice.": 2 * expected,
+            }
+            if not self.dropout:
+                mistakes.pop(next(iter(mistakes)))
+            checks.close(got, expected, name=f"{setting}: the gradient of {name}", mistakes=mistakes, rtol=1e-12)
+        return calls, kept, drawn, draws
+
+
+@exercise.check(points=5, seconds=SECONDS)
+def as_if_it_were_kept(student, rng):
+    "Output and gradients, of the inputs and of the weights that f uses, as if all were kept."
+    for _ in range(3):
+        Pass(rng, 0.0).agrees(student)
+
+
+@exercise.check(points=3, needs="as_if_it_were_kept", seconds=SECONDS)
+def keeps_its_inputs_alone(student, rng):
+    "Between the passes nothing is kept but the inputs; f is called once in each pass."
+    calls, kept, *_ = Pass(rng, 0.0).agrees(student)
+    inner = ROWS * HIDDEN * 8
+    if type(kept) is not int or kept > inner // 2:
+        raise checks.CheckFailure(
+            f"Between the passes {kept} bytes are kept beside inputs and output.",
+            got=f"{kept} bytes",
+            expected="0: the inputs are there anyway",
+            mistake="What lies between input and output is kept: forward is to return f(*inputs) without recording it.",
+        )
+    checks.that(
+        calls == (1, 2),
+        f"f is called {show.show(calls[0])} times in the forward pass and {show.show(calls[1])} in all, expected 1 and "
+        "2.",
+    )
+
+
+@exercise.check(points=2, needs="as_if_it_were_kept", seconds=SECONDS)
+def the_same_dropout(student, rng):
+    "The second pass has the dropout mask of the first."
+    for dropout in (0.5, 0.2):
+        Pass(rng, dropout).agrees(student)
+
+
+@exercise.check(points=2, needs="the_same_dropout", seconds=SECONDS)
+def chance_goes_on(student, rng):
+    "After both passes the generator stands where it would without a second one."
+    *_, drawn, draws = Pass(rng, 0.5).agrees(student)
+    for when, got, expected in zip(("forward", "backward"), drawn, draws, strict=True):
+        mistakes = {
+            "The same numbers as after the forward pass: chance was set back and left there. The next layers would "
+            "have the masks of earlier ones.": draws[0]
+        }
+        mistakes = mistakes if when == "backward" else {}
+        checks.close(got, expected, name=f"what torch.rand gives after {when}", mistakes=mistakes)
+
+
+def cost(chosen, seconds) -> float:
+    return sum(seconds[i] for i in chosen)
+
+
+def fewest_seconds(nbytes, seconds, budget) -> float:
+    """Of all 2^L sets."""
+    sizes, times = torch.tensor(nbytes), torch.tensor(seconds, dtype=torch.float64)
+    again = (torch.arange(2 ** len(nbytes))[:, None] >> torch.arange(len(nbytes))) & 1
+    fits = ((1 - again) * sizes).sum(1) <= budget
+    return float((again * times).sum(1)[fits].min())
+
+
+def greedy(nbytes, seconds, budget, key) -> set[int]:
+    chosen: set[int] = set()
+    for i in sorted(range(len(nbytes)), key=key):
+        if sum(nbytes) - sum(nbytes[j] for j in chosen) > budget:
+            chosen.add(i)
+    return chosen
+
+
+TRAP = ([60, 50, 50], [3.0, 2.6, 2.6], 100)  # one layer is cheaper than the two with more bytes for their time
+
+
+@exercise.check(points=3)
+def cheapest_plan(student, rng):
+    "plan: of all sets of layers that bring what is kept below the budget, the one that costs the fewest seconds."
+    cases = [([10, 60], [5.0, 1.0], 12), TRAP, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
+    for n in (3, 5, 7, 8):
+        nbytes = torch.randint(1, 60, (n,), generator=rng).tolist()
+        seconds = (torch.randint(1, 40, (n,), generator=rng) / 4).tolist()
+        cases.append((nbytes, seconds, int(sum(nbytes) * float(torch.rand((), generator=rng)))))
+    for nbytes, seconds, budget in cases:
+        got, call = student.plan(list(nbytes), list(seconds), budget), f"plan({nbytes}, {seconds}, {budget})"
+        checks.that(
+            type(got) is set and got <= set(range(len(nbytes))),
+            f"{call} is {show.show(got, 80)}, expected a set of numbers of layers.",
+        )
+        kept = sum(size for i, size in enumerate(nbytes) if i not in got)
+        best = fewest_seconds(nbytes, seconds, budget)
+        inverse = set(range(len(nbytes))) - got
+        checks.that(
+            kept <= budget,
+            f"{call} recomputes {got or 'nothing'}, and the others keep {kept} bytes."
+            + (
+                " These are the layers to keep: the others are to be returned."
+                if sum(nbytes[i] for i in got) <= budget and abs(cost(inverse, seconds) - best) < 1e-9
+                else ""
+            ),
+        )
+        if cost(got, seconds) > best + 1e-9:
+            ways = (lambda i, n=nbytes, s=seconds: s[i] / n[i], lambda i, n=nbytes: -n[i], lambda i, s=seconds: s[i])
+            is_greedy = any(got == greedy(nbytes, seconds, budget, key) for key in ways)
+            raise checks.CheckFailure(
+                f"{call} recomputes {got} in {cost(got, seconds):g} s.",
+                got=f"{cost(got, seconds):g} s",
+                expected=f"{best:g} s",
+                why="Of all sets that fit, the cheapest.",
+                mistake="One layer after another, the best one first, is not the best set: try all sets."
+                if is_greedy
+                else "",
+            )

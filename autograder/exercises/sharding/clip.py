@@ -1,0 +1,137 @@
+"""Clipping a gradient of which each rank has a share. Oracle: torch's clip_grad_norm_ on the whole, and the trace."""
+
+import itertools
+import math
+
+import torch
+from torch import nn
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks import CLIPPING, SHARDING
+
+exercise = Exercise(
+    "clip",
+    points=10,
+    minutes=10,
+    forbid=(*CLIPPING, *SHARDING),
+    instead="The norm over all ranks is what you write here: squares, and one all_reduce.",
+)
+
+PIECES = ((3, 4), (5, 4, 3), (4,), (2, 0, 3))  # elements of each rank's shares
+
+
+class Gradient:
+    """The shares of all ranks, and what torch makes of the whole."""
+
+    def __init__(self, pieces, rng, scale: float = 1.0):
+        self.p = len(pieces)
+        self.shares = [[scale * torch.randn(n, generator=rng).double() for n in sizes] for sizes in pieces]
+        self.setting = f"p = {self.p}, shares of {', '.join(str(sum(sizes)) for sizes in pieces)} elements"
+
+    def run(self, student, max_norm: float):
+        return student.ranks(
+            "clip", self.p, lambda rank: ([x.clone() for x in self.shares[rank]],), {"max_norm": max_norm}
+        )
+
+    @property
+    def norm(self) -> float:
+        return math.sqrt(sum(float((x * x).sum()) for mine in self.shares for x in mine))
+
+    def clipped(self, max_norm: float) -> list[list[torch.Tensor]]:
+        params = [nn.Parameter(torch.zeros_like(x)) for x in itertools.chain(*self.shares)]
+        grads = [[x.clone() for x in mine] for mine in self.shares]
+        for param, grad in zip(params, itertools.chain(*grads), strict=True):
+            param.grad = grad
+        torch.nn.utils.clip_grad_norm_(params, max_norm, foreach=False)  # in place
+        return grads
+
+    def has_norm(self, run, max_norm: float) -> None:
+        for rank, got in enumerate(run.results):
+            own = math.sqrt(sum(float((x * x).sum()) for x in self.shares[rank]))
+            norms = [math.sqrt(sum(float((x * x).sum()) for x in mine)) for mine in self.shares]
+            mistakes = {
+                "This is the norm of the rank's own shares: sum the squares over the ranks.": own,
+                "These are the ranks' norms added up: it is their squares that add up.": sum(norms),
+                "The root is missing.": self.norm**2,
+                "The norm is a root of a sum, not of a mean over the ranks.": self.norm / math.sqrt(self.p),
+                "This is the norm after clipping: return the one before.": min(self.norm, max_norm),
+            }
+            mistakes = {s: v for s, v in mistakes.items() if abs(v - self.norm) > 1e-4 * self.norm}
+            checks.that(
+                type(got) is float, f"{self.setting}: clip returns {show.an(show.type_name(got))}, expected a float."
+            )
+            checks.close(got, self.norm, name=f"{self.setting}: the norm on rank {rank}", mistakes=mistakes)
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def the_norm_of_all(student, rng):
+    "The norm of the whole gradient, the same on every rank, for p = 1 to 4."
+    for p in (2, 1, 3, 4):
+        gradient = Gradient(PIECES[:p], rng)
+        run = gradient.run(student, 0.5)
+        gradient.has_norm(run, 0.5)
+        checks.that(len(set(run.results)) == 1, f"{gradient.setting}: the ranks return different numbers.")
+
+
+@exercise.check(points=3, needs="the_norm_of_all", seconds=SECONDS)
+def scaled_by_the_same(student, rng):
+    "A norm above the limit is scaled down to it, in place, on every rank; one below it is left alone."
+    for pieces in (PIECES[:2], PIECES):
+        gradient = Gradient(pieces, rng)
+        for max_norm in (0.25 * gradient.norm, 4 * gradient.norm):
+            run, right = gradient.run(student, max_norm), gradient.clipped(max_norm)
+            for rank, (mine, *_) in enumerate(run.arguments):
+                for i, got in enumerate(mine):
+                    before, name = gradient.shares[rank][i], f"{gradient.setting}: share {i} on rank {rank}"
+                    own = math.sqrt(sum(float((x * x).sum()) for x in gradient.shares[rank]))
+                    mistakes = {
+                        "It is unchanged: scale each share in place, x.mul_(...).": before,
+                        "A norm below max_norm is left as it is: only ever scale down.": max_norm
+                        / gradient.norm
+                        * before,
+                        "Each rank scales by its own norm: all take the norm of the whole.": before
+                        * min(1.0, max_norm / own),
+                    }
+                    if max_norm > gradient.norm:
+                        mistakes.pop(next(iter(mistakes)))
+                    else:
+                        mistakes.pop(list(mistakes)[1])
+                    checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=1e-5, why="clip_grad_norm_.")
+
+
+@exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
+def a_rank_that_owns_nothing(student, rng):
+    "A rank without shares takes part, and has the norm."
+    for pieces in (((3,), ()), ((), (2, 2), ())):
+        gradient = Gradient(pieces, rng)
+        gradient.has_norm(gradient.run(student, 1.0), 1.0)
+
+
+@exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
+def all_see_a_bad_number(student, rng):
+    "Where one rank has an infinite number or NaN, every rank's norm says so."
+    for bad, holds, word in ((math.inf, math.isinf, "infinite"), (math.nan, math.isnan, "NaN")):
+        gradient = Gradient(PIECES[:3], rng)
+        gradient.shares[1][0][0] = bad
+        for rank, got in enumerate(gradient.run(student, 1.0).results):
+            checks.that(
+                type(got) is float and holds(got),
+                f"A gradient on rank 1 of 3 is {word}, and clip returns {show.show(got)} on rank {rank}, expected "
+                f"{bad}: else some ranks take the step and others do not.",
+            )
+
+
+@exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
+def one_number_travels(student, rng):
+    "One number travels, not the gradient."
+    gradient = Gradient(((50,), (60,), (40,), (50,)), rng)
+    run = gradient.run(student, 1.0)
+    for rank in range(gradient.p):
+        sent = [event.nbytes for event in run.trace if event.rank == rank and event.op not in ("recv", "compute")]
+        checks.that(
+            sum(sent) <= 64,
+            f"{gradient.setting}: rank {rank}'s messages have {sum(sent)} bytes. The sum of its squares is one number "
+            "of 8 bytes.",
+        )

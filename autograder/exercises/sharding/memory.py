@@ -1,0 +1,124 @@
+"""What training holds on each rank. Oracle: the library's cost model, and what ZeRO's authors printed."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from hpcdl.cost import memory as cost
+
+exercise = Exercise("memory", points=10, minutes=12, functions=("memory", "largest", "activations"))
+
+PRINTED = (120.0, 31.4, 16.6, 1.9)  # GB of 7.5 billion parameters on 64 ranks, by stage (Rajbhandari et al. 2020)
+WRONG_BYTES = {  # of states, a gradient and a weight
+    "The optimizer has 12 bytes for each parameter: momentum, variance, and the weight once more in float32.": (
+        8,
+        2,
+        2,
+    ),
+    "Weights and gradients have 16 bits here, 2 bytes each.": (12, 4, 4),
+    "The gradient is missing: 2 bytes for each parameter.": (12, 0, 2),
+    "The weights are missing: 2 bytes for each parameter.": (12, 2, 0),
+}
+
+
+def a_number(got, call: str) -> None:
+    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+
+
+def memory_is(student, parameters: int, p: int, stage: int) -> float:
+    got, call = student.memory(parameters, p, stage), f"memory({parameters}, {p}, {stage})"
+    a_number(got, call)
+    expected = cost.zero(parameters, p, stage)
+    mistakes = {
+        s: cost.zero(parameters, p, stage, optimizer=o, gradient=g, weight=w) for s, (o, g, w) in WRONG_BYTES.items()
+    }
+    mistakes |= {
+        "That is what stage 0 has: from stage 1 on something is divided by p.": cost.zero(parameters, p, 0),
+        "That is one stage too far: stage 1 divides states alone, stage 2 gradients, too.": cost.zero(
+            parameters, p, min(3, stage + 1)
+        ),
+        "That is one stage too few: stage 3 divides all three.": cost.zero(parameters, p, max(0, stage - 1)),
+        "That is what all ranks hold together.": p * expected,
+        "Everything is divided here, whatever the stage.": cost.zero(parameters, p, 3),
+    }
+    mistakes = {s: v for s, v in mistakes.items() if v != expected}
+    why = f"12 bytes of states, 2 of gradient, 2 of weight; divided by {p}: {', '.join(cost.STAGES[1 : stage + 1])}."
+    checks.close(
+        got, expected, name=call, why=why if stage else "Nothing is divided.", mistakes=mistakes, rtol=1e-9, atol=0.0
+    )
+    return got
+
+
+@exercise.check(points=4)
+def states_gradients_weights(student, rng):
+    "memory: what the stages of ZeRO leave on each rank; 120, 31.4, 16.6, 1.9 GB for 7.5 billion parameters."
+    for stage, printed in enumerate(PRINTED):
+        got = memory_is(student, 7_500_000_000, 64, stage)
+        checks.equal(round(got / 1e9, 1), printed, name=f"GB at stage {stage}, as ZeRO's authors printed them")
+        parameters, p = torch.randint(2, 1000, (2,), generator=rng).tolist()
+        memory_is(student, parameters, p, stage)
+        memory_is(student, 1000, 1, stage)
+
+
+@exercise.check(points=1, needs="states_gradients_weights")
+def the_largest_that_fits(student, rng):
+    "largest: the model whose weights, gradients and states just fit."
+    for stage in range(4):
+        p, gigabytes = int(torch.randint(2, 500, (), generator=rng)), int(torch.randint(8, 200, (), generator=rng))
+        got, call = student.largest(gigabytes * 1e9, p, stage), f"largest({gigabytes}e9, {p}, {stage})"
+        a_number(got, call)
+        expected = gigabytes * 1e9 / cost.zero(1, p, stage)
+        mistakes = {
+            "All ranks' memory together counts only as far as the stage divides.": p * gigabytes * 1e9 / 16,
+            "The stage is left out.": gigabytes * 1e9 / 16,
+            "These are bytes: how many parameters have so many?": gigabytes * 1e9 * cost.zero(1, p, stage),
+        }
+        mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-6 * expected}
+        checks.close(got, expected, name=call, mistakes=mistakes, why="memory(largest(...), p, stage) is nbytes again.")
+
+
+def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
+    s, b, a = (int(torch.randint(2, 50, (), generator=rng)) for _ in range(3))
+    h = a * int(torch.randint(2, 50, (), generator=rng))
+    call = f'activations({s}, {b}, {h}, {a}, "{recompute}", t={t}, cut={cut})'
+    got = student.activations(s, b, h, a, recompute, t=t, cut=cut)
+    a_number(got, call)
+    expected = cost.activations(s, b, h, a, tensor=t, sequence_parallel=cut, recompute=recompute)
+    tokens, scores = s * b * h, 5 * a * b * s * s
+    whole = tokens * 10 / (t if cut else 1)
+    mistakes = {
+        "The scores are dropped by selective recomputation: they are not kept.": whole + (24 * tokens + scores) / t,
+        "The scores of attention are missing: 5 a b s^2.": whole + 24 * tokens / t,
+        "The scores of attention are missing, which tensor parallelism divides.": whole + 24 * tokens / t + scores,
+        "Only the layer's input is kept, 2 s b h bytes.": 34 * tokens,
+        "The input has 2 bytes for each number.": expected / 2,
+        "Every head has its own scores, for every sample: 5 a b s^2.": whole + (24 * tokens + scores / a) / t,
+        "The scores are between all pairs of tokens: s^2.": whole + (24 * tokens + scores / s) / t,
+        "The 10 s b h around normalizations and dropouts are whole on every rank unless the sequence is cut.": expected
+        - whole
+        + tokens * 10 / t,
+        "With the sequence cut, the 10 s b h are divided by t, too.": expected - whole + tokens * 10,
+        "That is one rank's without tensor parallelism: divide by t what is divided.": cost.activations(
+            s, b, h, a, recompute=recompute
+        ),
+        "Everything is divided by t here.": cost.activations(s, b, h, a, recompute=recompute) / t,
+    }
+    mistakes = {sentence: value for sentence, value in mistakes.items() if abs(value - expected) > 1e-6 * expected}
+    checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-9, atol=0.0, why="Korthikanti's table 2.")
+
+
+@exercise.check(points=3)
+def what_a_layer_keeps(student, rng):
+    "activations: s b h (34 + 5 a s / h); without the scores; the input alone."
+    for recompute in ("nothing", "selective", "full"):
+        for _ in range(3):
+            activations_are(student, rng, recompute, 1, False)
+
+
+@exercise.check(points=2, needs="what_a_layer_keeps")
+def over_ranks(student, rng):
+    "activations: what t ranks of tensor parallelism divide, and what they divide if the sequence is cut, too."
+    for recompute in ("nothing", "selective", "full"):
+        for t in (2, 8):
+            for cut in (False, True):
+                activations_are(student, rng, recompute, t, cut)

@@ -1,0 +1,208 @@
+"""Checkpoints of shards. Oracle: the state itself, to the bit, and a disk at each moment of a kill."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks import CheckFailure
+from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks import SHARDING
+from autograder.sessions.errors import StudentError
+
+exercise = Exercise(
+    "save_load",
+    points=15,
+    minutes=25,
+    functions=("save", "load"),
+    forbid=SHARDING,
+    instead="Which rank writes what, and when it counts, is what you write here.",
+)
+
+NAMES = {"weights": torch.float32, "momentum": torch.float64}
+Files = dict[str, dict | None]  # None: half a file
+
+
+class State:
+    """Vectors of n elements, of which every rank has its share, at some step."""
+
+    def __init__(self, n: int, step: int, rng):
+        self.n, self.step = n, step
+        self.vectors = {name: torch.randn(n, generator=rng, dtype=dtype) for name, dtype in NAMES.items()}
+
+    def share(self, rank: int, p: int) -> dict[str, torch.Tensor]:
+        return {name: x.tensor_split(p)[rank].clone() for name, x in self.vectors.items()}
+
+    def save(self, student, p: int, files: Files):
+        """What each rank does to the disk, in which `files` are; later ranks take longer to write."""
+
+        def arguments(rank):
+            return files, self.step, self.share(rank, p), self.n, 1.0 + 3.0 * rank
+
+        return student.ranks("save", p, arguments, harness="saving")
+
+    def by_file_names(self, name: str, rank: int, p: int, old: int) -> torch.Tensor:
+        """The rank's share, its pieces in the order of their old ranks' names: "10" comes before "2"."""
+        owner = torch.cat([torch.full_like(part, r) for r, part in enumerate(torch.arange(self.n).tensor_split(old))])
+        mine, owners = self.vectors[name].tensor_split(p)[rank], owner.tensor_split(p)[rank]
+        return torch.cat([mine[owners == r] for r in sorted(range(old), key=str)])
+
+    def is_loaded(self, found, p: int, setting: str, other: "State | None" = None, old: int = 1) -> None:
+        """Each rank has its share of this state, to the bit; it was saved on `old` ranks."""
+        for rank, (result, _) in enumerate(found):
+            checks.that(
+                type(result) is tuple and len(result) == 2 and type(result[1]) is dict,
+                f"{setting}: load returns {show.show(result, 80)} on rank {rank}, expected (step, a dict of tensors).",
+            )
+            step, state = result
+            checks.equal(
+                step,
+                self.step,
+                name=f"{setting}: the step on rank {rank}",
+                mistakes={"That is the state before: the new one was whole.": other.step} if other else None,
+            )
+            checks.equal(sorted(state), sorted(NAMES), name=f"{setting}: the names on rank {rank}")
+            for name, expected in self.share(rank, p).items():
+                checks.tensor(state[name], name=f"{setting}: {name} on rank {rank}", dtype=NAMES[name])
+                whole = state[name].shape == self.vectors[name].shape != expected.shape
+                checks.that(not whole, f"{setting}: {name} on rank {rank} is the whole vector, not the rank's share.")
+                mistakes = {
+                    "The pieces are in the order of the files' names, in which rank 10 comes before rank 2. Go by the "
+                    "number.": self.by_file_names(name, rank, p, old)
+                }
+                checks.close(
+                    state[name],
+                    expected,
+                    name=f"{setting}: {name} on rank {rank}",
+                    rtol=0.0,
+                    atol=0.0,
+                    mistakes=mistakes if old > 10 else None,
+                )
+
+
+def after(run, files: Files, moment: float = float("inf")) -> Files:
+    """The disk at a moment of virtual time, if all ranks are killed then: what was being written is half a file."""
+    events = [(event[-1], rank, i, event) for rank, log in enumerate(run.results) for i, event in enumerate(log)]
+    files = dict(files)
+    for end, _, _, (op, name, what, begin, _) in sorted(events, key=lambda event: event[:3]):
+        if op == "write" and begin < moment:
+            files[name] = what if end <= moment else None
+        elif op == "rename" and end <= moment and name in files:
+            files[what] = files.pop(name)
+    return files
+
+
+def moments(run) -> list[float]:
+    """One in the middle of every write, one after every event."""
+    times = {time for log in run.results for *_, begin, end in log for time in ((begin + end) / 2, end)}
+    return sorted(times)
+
+
+def load(student, p: int, files: Files):
+    return student.ranks("load", p, lambda rank: (files,), harness="loading").results
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def there_and_back(student, rng):
+    "What p ranks have saved p ranks load, to the bit, with its step; the last one saved counts."
+    for p, n in ((4, 10), (1, 3), (5, 5)):
+        first, second = State(n, 3, rng), State(n, 7, rng)
+        files = after(first.save(student, p, {}), {})
+        first.is_loaded(load(student, p, files), p, f"p = {p}, n = {n}")
+        files = after(second.save(student, p, files), files)
+        second.is_loaded(load(student, p, files), p, f"p = {p}, n = {n}, saved for the second time", first)
+
+
+@exercise.check(points=3, needs="there_and_back", seconds=SECONDS)
+def onto_other_numbers(student, rng):
+    "Saved on 4 ranks, loaded on 3, on 5, on 1; and from 12 ranks on 2."
+    for n, old, numbers in ((11, 4, (3, 5, 1)), (30, 12, (2,))):
+        state = State(n, 4, rng)
+        files = after(state.save(student, old, {}), {})
+        for p in numbers:
+            state.is_loaded(load(student, p, files), p, f"saved on {old} ranks, loaded on {p}, n = {n}", old=old)
+
+
+@exercise.check(points=5, needs="there_and_back", seconds=SECONDS)
+def killed_at_any_moment(student, rng):
+    "Whenever the ranks are killed, load finds a whole state: the new one, or the one before."
+    p, before, now = 4, State(9, 5, rng), State(9, 6, rng)
+    files = after(before.save(student, p, {}), {})
+    run = now.save(student, p, files)
+    for moment in moments(run):
+        left = after(run, files, moment)
+        torn = [name for name, content in left.items() if content is None]
+        where = f"All ranks are killed {moment:g} s into save (step 6 over step 5)"
+        where += f", in the middle of {' and '.join(map(repr, torn))}" if torn else ""
+        try:
+            found = load(student, 1, left)
+            step = found[0][0][0] if type(found[0][0]) is tuple else None
+            (now if step == now.step else before).is_loaded(found, 1, where)
+        except (StudentError, CheckFailure) as error:
+            if isinstance(error, StudentError) and error.kind != "exception":
+                raise
+            raise CheckFailure(
+                f"{where}: load finds no whole state.",
+                got=str(error).splitlines()[0],
+                expected="step 5 or step 6, whole",
+                why="Write the new state beside the old one; when every rank's file is there, rename the manifest.",
+                mistake="A file that the state before needs is written over. Write under a name that is new; the "
+                "manifest under another name, and then rename it."
+                if any(name in files for name in torn)
+                else "The manifest names the new state before all ranks' files are there: comm.barrier() before it.",
+            ) from None
+
+
+@exercise.check(points=2, needs="there_and_back", seconds=SECONDS)
+def nobody_has_the_whole(student, rng):
+    "No state travels, and a rank that loads opens only the files with elements of its own."
+    p, state = 8, State(2048, 2, rng)
+    run = state.save(student, p, {})
+    sent = sum(event.nbytes for event in run.trace if event.op not in ("recv", "compute", "barrier"))
+    own = sum(x.nbytes for x in state.share(0, p).values())
+    checks.that(
+        sent <= own and all(bytes_of(log) <= own for log in run.results),
+        f"p = {p}: {sent} bytes travel between the ranks in save, and rank 0 writes {bytes_of(run.results[0])}; its "
+        f"share has {own}. Each rank writes its own file, and sends nothing.",
+    )
+    writers = {name: rank for rank, log in enumerate(run.results) for name in shares_in(log)}
+    files = after(run, {})
+    for new in (8, 4):
+        found = load(student, new, files)
+        state.is_loaded(found, new, f"saved on {p} ranks, loaded on {new}")
+        for rank, (_, names) in enumerate(found):
+            opened = sorted({writers[name] for name in names if name in writers})
+            needed = [old for old in range(p) if old * new // p == rank]
+            checks.that(
+                opened == needed,
+                f"Saved on {p} ranks, loaded on {new}: rank {rank} opens the files of ranks {opened}, and has elements "
+                f"in those of {needed} alone.",
+            )
+
+
+def shares_in(log) -> list[str]:
+    """The files with tensors that a rank has written."""
+    return [name for op, name, what, *_ in log if op == "write" and any(type(x) is torch.Tensor for x in what.values())]
+
+
+def bytes_of(log) -> int:
+    """Bytes of tensors that are written."""
+    return sum(x.nbytes for op, _, what, *_ in log if op == "write" for x in what.values() if type(x) is torch.Tensor)
+
+
+@exercise.check(points=1, needs="there_and_back", seconds=SECONDS)
+def a_missing_file(student, rng):
+    "Where a rank's file is missing, load says so, and does not make up its elements."
+    state = State(8, 2, rng)
+    run = state.save(student, 4, {})
+    gone = shares_in(run.results[0])[0]
+    files = {name: content for name, content in after(run, {}).items() if name != gone}
+    try:
+        found = load(student, 1, files)
+    except StudentError as error:
+        if error.kind == "exception" and error.type == "FileNotFoundError" and gone in error.text:
+            return
+        raise
+    checks.fail(
+        f"The file {gone!r} is missing, and load returns {show.show(found[0][0], 80)}. disk.read raises "
+        "FileNotFoundError, which names the file: let it."
+    )

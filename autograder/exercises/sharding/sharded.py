@@ -1,0 +1,199 @@
+"""Weights that are whole while a layer uses them. Oracle: the whole layers in float64, the trace, memory and time."""
+
+import itertools
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.frameworks import SHARDING
+from autograder.inside.shard_harnesses import DenseLayer
+
+exercise = Exercise(
+    "sharded",
+    points=25,
+    minutes=30,
+    functions=("Sharded",),
+    forbid=SHARDING,
+    instead="What FSDP does is what you write here: gather, use, free.",
+)
+
+ROWS = 2  # samples of each rank
+NUMBER = 8  # bytes
+
+
+class Network:
+    """Layers with their weights, each rank's samples, and where the backward pass begins."""
+
+    def __init__(self, p: int, widths, rng, order: list[int] | None = None):
+        self.p, self.widths = p, list(itertools.pairwise(widths))
+        self.order = list(range(len(self.widths))) if order is None else order
+        self.weights = [torch.randn(a * b, generator=rng).double() / a**0.5 for a, b in self.widths]
+        first, last = self.widths[self.order[0]][0], self.widths[self.order[-1]][1]
+        self.x = [torch.randn(ROWS, first, generator=rng).double() for _ in range(p)]
+        self.dy = [torch.randn(ROWS, last, generator=rng).double() for _ in range(p)]
+        self.numel = sum(map(len, self.weights))
+        self.setting = f"p = {p}, layers {self.order}"
+
+    def run(self, student, seconds: float = 0.0, measured: bool = False, **machine):
+        def arguments(rank):
+            weights = [w.clone() for w in self.weights]
+            return self.widths, weights, self.x[rank], self.dy[rank], list(self.order), seconds, measured
+
+        return student.ranks("Sharded", self.p, arguments, harness="gathered", **machine)
+
+    def whole(self, rank: int, order: list[int] | None = None):
+        """y, dx and the gradients of one rank's samples, with whole weights; `order` counts those uses alone."""
+        layers = [DenseLayer(*widths) for widths in self.widths]
+        x, dy = self.x[rank], self.dy[rank]
+        for i in self.order:
+            x = layers[i].forward(self.weights[i], x)
+        grads = [torch.zeros_like(w) for w in self.weights]
+        for use in reversed(range(len(self.order))):
+            i = self.order[use]
+            dy, dw = layers[i].backward(self.weights[i], dy)
+            if order is None or use in order:
+                grads[i] += dw
+        return x, dy, grads
+
+    def agrees(self, student, **options):
+        run = self.run(student, **options)
+        each = [self.whole(rank) for rank in range(self.p)]
+        last = [self.order.index(i) if i in self.order else 0 for i in range(len(self.weights))]  # backward's last use
+        lone = [self.whole(rank, last)[2] for rank in range(self.p)]
+        for rank, (y, dx, grads, shares, *_) in enumerate(run.results):
+            right_y, right_dx, _ = each[rank]
+            where = f"{self.setting}: %s on rank {rank}"
+            checks.close(y, right_y, name=where % "forward(x)", why="The whole layers give this for its samples.")
+            checks.close(dx, right_dx, name=where % "backward(dy)", why="The whole layers give this for its samples.")
+            checks.that(
+                type(grads) is list and len(grads) == len(self.weights),
+                f"{where % 'grads'} has to be a list with a tensor for each layer.",
+            )
+            for i, grad in enumerate(grads):
+
+                def mine(values):
+                    return values.tensor_split(self.p)[rank]  # noqa: B023 - called in this turn
+
+                total = sum(one[2][i] for one in each)
+                mistakes = {
+                    "This is the sum over the ranks: the mean is wanted, with weight 1 / comm.size.": mine(total),
+                    "The mean is taken twice: 1/p once is enough.": mine(total) / self.p**2,
+                    "These are the gradients of the rank's own samples: sum them over the ranks.": mine(
+                        each[rank][2][i]
+                    ),
+                    "The layer is used twice, and only one use is in it: add the gradients of both.": mine(
+                        sum(one[i] for one in lone)
+                    )
+                    / self.p,
+                }
+                expected = mine(total) / self.p
+                mistakes = {s: v for s, v in mistakes.items() if v.numel() and (v - expected).abs().max() > 1e-12}
+                name = where % f"grads[{i}]"
+                whole = type(grad) is torch.Tensor and len(grad) == len(total) > len(expected)
+                checks.that(not whole, f"{name} has all {len(total)} elements: a rank keeps its share alone.")
+                checks.close(grad, expected, name=name, why="The mean of all ranks' gradients.", mistakes=mistakes)
+                checks.close(shares[i], mine(self.weights[i]), name=where % f"shares[{i}]")
+        return run
+
+
+@exercise.check(points=7, seconds=SECONDS)
+def as_with_whole_layers(student, rng):
+    "Forward and backward as with whole layers, and the mean of the gradients in shares, for p = 1 to 4."
+    for p, widths in ((2, (3, 4, 2)), (1, (3, 2)), (3, (2, 5, 3, 2)), (4, (3, 1, 2))):
+        Network(p, widths, rng).agrees(student)
+
+
+@exercise.check(points=3, needs="as_with_whole_layers", seconds=SECONDS)
+def tied_layers(student, rng):
+    "A layer that is used twice has one share, and the gradients of both uses."
+    Network(2, (3, 3, 3, 3), rng, [0, 1, 2, 1]).agrees(student)
+    Network(3, (4, 4), rng, [0, 0]).agrees(student)
+
+
+@exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
+def three_times_the_weights(student, rng):
+    "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: gathered twice, their gradients scattered once."
+    for p in (2, 4):
+        network = Network(p, (4, 4, 8, 4), rng)
+        run = network.agrees(student)
+        once = (p - 1) * network.numel * NUMBER // p
+        whole = next((e.op for e in run.trace if e.op in ("all_reduce", "broadcast")), "")
+        for rank in range(p):
+            sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
+            if whole or sent > 3 * once:
+                mistake = "The gradients go to every rank: each needs the sum of its own share." if whole else ""
+                raise checks.CheckFailure(
+                    f"{network.setting}: rank {rank} sends {sent} bytes"
+                    + (f" and calls comm.{whole}." if whole else "."),
+                    got=f"{sent} bytes",
+                    expected=f"3 · {once} = {3 * once} bytes",
+                    mistake=mistake,
+                )
+
+
+LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
+
+
+@exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
+def two_layers_at_a_time(student, rng):
+    "At rest a rank keeps its share alone, and never has more than two layers whole."
+    network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
+    run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
+    shares = LAYERS * layer // MANY
+    for rank, (*_, (kept, forward, backward, *_)) in enumerate(run.results):
+        at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
+        checks.that(
+            type(kept) is int and kept <= shares + 1024,
+            f"{at_rest}keeps {kept} bytes when it is made, and its shares have {shares}. "
+            + (
+                "A part of a vector is a view, and keeps all of it in memory: .clone() it."
+                if kept >= LAYERS * layer
+                else "Keep nothing but your share."
+            ),
+            got=f"{kept} bytes",
+            expected=f"{shares} bytes",
+        )
+        # Two whole layers, their message on its way, and what a layer's products need; backward also the gradient, its
+        # product before it is flat, and the shares of all gradients.
+        for name, peak, room in (("forward", forward, 4.0), ("backward", backward, 6.0 + LAYERS / MANY)):
+            most = shares + room * layer
+            if type(peak) is not int or peak > most:
+                raise checks.CheckFailure(
+                    f"{at_rest}holds {peak / layer:.1f} layers' bytes at a time in {name}, its shares included.",
+                    got=f"{peak} bytes",
+                    expected=f"{most:.0f} at most: its shares, and two layers whole, with what they need",
+                    why="When the next layer is gathered, the last one has to be gone: no name may stand for it.",
+                    mistake="All layers are whole at once: gather each one when it is the next, and let go of it."
+                    if peak >= LAYERS * layer
+                    else "",
+                )
+
+
+@exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
+def gathers_are_hidden(student, rng):
+    "The next layer's weights travel while this one computes: forward, and backward in the other direction."
+    layers, work, alpha = 6, 1.0, 0.2
+    network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
+    run = network.run(student, work, True, alpha=alpha)
+    right = {
+        "forward": layers * work + gather,
+        "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter
+    }
+    hint = {
+        "forward": "begin(after) comes before layer.forward(...), and its requests are waited for in the next turn.",
+        "backward": "begin(after) comes before layer.backward(...), and the next layer is the one before.",
+    }
+    for rank, (*_, measured) in enumerate(run.results):
+        for way, seconds in zip(right, measured[-2:], strict=True):
+            late = type(seconds) is not float or seconds > right[way] + gather + 1e-6
+            if late:
+                raise checks.CheckFailure(
+                    f"{way} takes {seconds:g} s on rank {rank} of {MANY}: {layers} layers of {work:g} s each, and each "
+                    f"gather, {gather:g} s, is waited for.",
+                    got=f"{seconds:g} s",
+                    expected=f"about {right[way]:g} s: only the first gather is waited for"
+                    + (", and the reduce-scatters" if way == "backward" else ""),
+                    why=hint[way],
+                )

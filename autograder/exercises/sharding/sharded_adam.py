@@ -1,0 +1,175 @@
+"""An optimizer of which each rank does its share. Oracle: torch's AdamW on one machine, the trace, the memory meter."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.frameworks import SHARDING, UPDATES
+
+exercise = Exercise(
+    "sharded_adam",
+    points=20,
+    minutes=25,
+    functions=("ShardedAdam",),
+    forbid=(*SHARDING, *UPDATES),
+    instead="The sharded optimizer is what you write here, with reduce_scatter, adamw and all_gather.",
+)
+
+SHAPES = ((3, 4), (5,), (2, 2))  # 21 elements, which 2 and 4 do not divide
+NUMBER = 8  # bytes
+
+
+class Training:
+    """Weights, and each rank's gradients for some steps."""
+
+    def __init__(self, p: int, rng, shapes=SHAPES, steps: int = 2):
+        self.p, self.lr = p, 0.05
+        self.weights = [torch.randn(shape, generator=rng).double() for shape in shapes]
+        self.gradients = [
+            [[torch.randn(shape, generator=rng).double() for shape in shapes] for _ in range(steps)] for _ in range(p)
+        ]
+        self.numel = sum(w.numel() for w in self.weights)
+        self.setting = f"p = {p}, {self.numel} elements"
+
+    def run(self, student):
+        def arguments(rank):
+            steps = [[g.clone() for g in step] for step in self.gradients[rank]]
+            return [w.clone() for w in self.weights], steps, self.lr
+
+        return student.ranks("ShardedAdam", self.p, arguments, harness="optimizing")
+
+    def serial(self, factor: float = 1.0, ranks=None, decay: float = 0.01, forgets: bool = False) -> list[torch.Tensor]:
+        """The weights after all steps of torch's AdamW on factor times the mean gradient; variants are mistakes."""
+        ranks = range(self.p) if ranks is None else ranks
+        params = [nn.Parameter(w.clone()) for w in self.weights]
+        optimizer = torch.optim.AdamW(params, self.lr, weight_decay=decay, foreach=False)
+        for step in range(len(self.gradients[0])):
+            for i, param in enumerate(params):
+                param.grad = factor * sum(self.gradients[r][step][i] for r in ranks) / len(ranks)
+            if forgets:
+                for state in optimizer.state.values():
+                    state["step"].zero_()
+            optimizer.step()
+        return [param.detach() for param in params]
+
+    def not_gathered(self, rank: int) -> list[torch.Tensor]:
+        """The weights where the rank's share alone is new."""
+        flat, new = (torch.cat([w.flatten() for w in weights]) for weights in (self.weights, self.serial()))
+        flat.tensor_split(self.p)[rank].copy_(new.tensor_split(self.p)[rank])
+        parts = flat.split([w.numel() for w in self.weights])
+        return [part.view_as(w) for part, w in zip(parts, self.weights, strict=True)]
+
+    def agrees(self, student):
+        run, right = self.run(student), self.serial()
+        for rank, (weights, *_) in enumerate(run.results):
+            variants: dict[str, Callable[[], list[torch.Tensor]]] = {
+                "This is what the rank's own gradients give: the mean over the ranks is needed.": partial(
+                    self.serial, ranks=[rank]
+                ),
+                "This is the sum over the ranks: take the mean, once.": partial(self.serial, float(self.p)),
+                "The mean is taken twice: 1/p once is enough.": partial(self.serial, 1 / self.p),
+                "t does not count the steps: the first one is t = 1, the next one t = 2.": partial(
+                    self.serial, forgets=True
+                ),
+                "Weight decay is in it twice.": partial(self.serial, decay=0.02),
+                "Only the rank's own share is new: gather the others'.": partial(self.not_gathered, rank),
+            }
+            for i, expected in enumerate(right):
+                checks.close(
+                    weights[i],
+                    expected,
+                    name=f"{self.setting}: weight {i} on rank {rank}, after {len(self.gradients[0])} steps",
+                    why="torch's AdamW on one machine has this, with the mean of all ranks' gradients.",
+                    mistakes={sentence: lambda of=of, i=i: of()[i] for sentence, of in variants.items()},
+                    rtol=1e-9,
+                    atol=1e-10,
+                )
+        return run
+
+
+@exercise.check(points=6, seconds=SECONDS)
+def as_one_machine(student, rng):
+    "After each step all ranks have the weights of AdamW on the mean gradient, for p = 1 to 4."
+    for p in (2, 1, 3, 4):
+        Training(p, rng).agrees(student)
+    Training(2, rng, steps=5).agrees(student)
+
+
+@exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
+def a_rank_without_a_share(student, rng):
+    "Three elements over five ranks: two of them own nothing, and have all weights all the same."
+    Training(5, rng, ((3,),)).agrees(student)
+    Training(4, rng, ((1,), (1, 1))).agrees(student)
+
+
+@exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
+def no_more_bytes(student, rng):
+    "Each rank sends 2 (p - 1)/p of the weights' bytes in a step, as an all-reduce would."
+    for p in (2, 4, 5):
+        training = Training(p, rng, ((p, 4), (3 * p,)), steps=1)
+        run = training.agrees(student)
+        whole = [e.op for e in run.trace if e.op in ("all_reduce", "broadcast")]
+        once = (p - 1) * training.numel * NUMBER // p
+        for rank in range(p):
+            sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
+            mistake = (
+                f"comm.{whole[0]} gives every rank the whole sum. A rank needs the sum of its own share: "
+                "reduce_scatter, and all_gather for the new weights."
+                if whole
+                else "An all-reduce, and a gather on top of it: the sum of the own share is enough."
+                if sent >= 3 * once
+                else ""
+            )
+            if whole or sent > 2 * once:
+                raise checks.CheckFailure(
+                    f"{training.setting}: rank {rank} sends {sent} bytes in a step"
+                    + (f", and calls comm.{whole[0]} {len(whole) // p} times." if whole else "."),
+                    got=f"{sent} bytes" + (f" and comm.{whole[0]}" if whole else ""),
+                    expected=f"{2 * once} bytes: {once} to sum the shares, {once} to gather the new weights",
+                    mistake=mistake,
+                )
+
+
+@exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
+def states_of_the_share_alone(student, rng):
+    "A rank keeps two numbers for each element of its share, and no more: momentum and variance."
+    for p, shapes in ((4, ((32, 32), (64,))), (5, ((30, 31),))):
+        training = Training(p, rng, shapes)
+        run = training.agrees(student)
+        for rank, (_, kept, _) in enumerate(run.results):
+            owns = len(torch.empty(training.numel).tensor_split(p)[rank])
+            right, everything = 2 * owns * NUMBER, 2 * training.numel * NUMBER
+            if type(kept) is not int or kept > right + 256:
+                mistake = (
+                    "That is as much as without sharding: momentum and variance of all elements."
+                    if kept >= everything
+                    else "A view keeps the whole vector in memory: let go of it, or copy your share (.clone())."
+                    if kept >= training.numel * NUMBER
+                    else ""
+                )
+                raise checks.CheckFailure(
+                    f"{training.setting}: between two steps rank {rank} keeps {kept} bytes beside the weights; "
+                    f"momentum and variance of its {owns} elements have {right}.",
+                    got=f"{kept} bytes",
+                    expected=f"{right} bytes",
+                    mistake=mistake,
+                )
+
+
+@exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
+def gradients_are_gone(student, rng):
+    "After a step no parameter has a gradient."
+    for p in (4, 1):
+        training = Training(p, rng, steps=1)
+        for rank, (*_, left) in enumerate(training.run(student).results):
+            checks.that(
+                left == 0,
+                f"{training.setting}: after a step {show.show(left)} of {len(training.weights)} parameters have a "
+                f"gradient on rank {rank}. Once they are summed nobody needs them, and the next backward pass would "
+                "add to them: param.grad = None.",
+            )

@@ -1,0 +1,153 @@
+"""Harnesses (see `harnesses`) of what keeps shares alone: optimizers, layers and checkpoints; and of recomputation."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from hpcdl.comm.base import Communicator
+from hpcdl.memory import Bytes, meter
+
+
+def of_its_own(nbytes: Bytes) -> int:
+    """Without what this rank only read: where ranks are threads, a message is copied from the other rank's tensor."""
+    return nbytes.total - nbytes["others"]
+
+
+def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: Communicator):
+    """Steps of the student's optimizer, which finds each step's gradients in its parameters.
+
+    The weights afterwards, the bytes that it keeps beside them, and how many parameters still have a gradient.
+    """
+    params = [nn.Parameter(weight.clone()) for weight in weights]
+    with meter(*params) as memory:
+        optimizer = make(params, comm, lr)
+        for step in gradients:
+            for param, gradient in zip(params, step, strict=True):
+                param.grad = gradient.clone()
+            optimizer.step()
+        left = sum(param.grad is not None for param in params)
+        kept = of_its_own(memory.live) - sum(param.nbytes for param in params)
+    return [param.detach() for param in params], kept, left
+
+
+class DenseLayer:
+    """y = tanh(x W^T), whose weights come as a flat vector in each pass, which takes so many virtual seconds."""
+
+    def __init__(self, inputs: int, outputs: int, work: Callable[[], None] = lambda: None):
+        self.shape, self.work, self.kept = (outputs, inputs), work, list[tuple]()
+
+    def forward(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        self.work()
+        y = torch.tanh(x @ w.view(self.shape).T)
+        self.kept.append((x, y))
+        return y
+
+    def backward(self, w: torch.Tensor, dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.work()
+        x, y = self.kept.pop()
+        ds = dy * (1 - y * y)
+        return ds @ w.view(self.shape), (ds.T @ x).flatten()
+
+
+def gathered(
+    make: Callable, widths: list, weights: list, x: torch.Tensor, dy: torch.Tensor, order: list, seconds: float,
+    measured: bool, comm: Communicator,
+):  # fmt: skip
+    """One step of the student's sharded layers: output, gradients and shares.
+
+    With `measured` also the bytes that it keeps when it is made, the peaks of both passes and their virtual seconds.
+    """
+    layers = [DenseLayer(a, b, lambda: comm.compute(seconds)) for a, b in widths]
+    whole = [weight.clone() for weight in weights]
+    with meter() as memory:
+        memory.mark("parameters", *whole)
+        model = make(layers, whole, comm)
+        whole.clear()
+        kept, begin = of_its_own(memory.live), comm.clock()
+        memory.reset_peak()
+        y = model.forward(x, list(order))
+        forward, middle = of_its_own(memory.highest), comm.clock()
+        memory.reset_peak()
+        dx = model.backward(dy, list(order))
+        backward, end = of_its_own(memory.highest), comm.clock()
+    figures = (kept, forward, backward, middle - begin, end - middle)
+    return y, dx, model.grads, model.shares, figures if measured else None
+
+
+def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dropout: float) -> torch.Tensor:
+    """What `recomputed` recomputes: two products with a random mask between them."""
+    h = torch.nn.functional.dropout(torch.tanh(x @ weights[0].T), dropout)
+    return (h * z) @ weights[1].T
+
+
+def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
+    seed: int, comm: Communicator,
+):  # fmt: skip
+    """One pass through `block` by the student's autograd function.
+
+    The output, the gradients of x, z and the weights, the calls of `block` after the forward pass and after all, the
+    bytes kept between the passes, and what torch's generator draws after each pass.
+    """
+    params, calls = [nn.Parameter(weight.clone()) for weight in weights], [0]
+    x, z, dy, before = x.clone().requires_grad_(), z.clone(), dy.clone(), torch.get_rng_state()
+
+    def f(x, z):
+        calls[0] += 1
+        return block(params, x, z, dropout)
+
+    torch.manual_seed(seed)
+    with meter(x, z, *params) as memory:
+        known = memory.live.total
+        y = function.apply(f, x, z)
+        once, kept = calls[0], memory.live.total - known - y.nbytes
+    drawn = [torch.rand(3)]
+    y.backward(dy)
+    drawn.append(torch.rand(3))
+    torch.set_rng_state(before)
+    return y.detach(), [x.grad, z.grad, *(param.grad for param in params)], (once, calls[0]), kept, drawn
+
+
+class Disk:
+    """Files as dicts, those of `files` to begin with; it writes down what is done, with its virtual time."""
+
+    def __init__(self, files: dict, comm: Communicator, seconds: float):
+        self._files, self._comm, self._seconds = dict(files), comm, seconds
+        self._log: list[tuple] = []
+
+    def write(self, name: str, content: dict) -> None:
+        copy = {key: x.detach().clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+        begin = self._comm.clock()
+        self._comm.compute(self._seconds)
+        self._files[name] = copy
+        self._log.append(("write", name, copy, begin, self._comm.clock()))
+
+    def rename(self, old: str, new: str) -> None:
+        if old not in self._files:
+            raise FileNotFoundError(f"there is no file {old!r} to rename")
+        self._files[new] = self._files.pop(old)
+        self._log.append(("rename", old, new, self._comm.clock(), self._comm.clock()))
+
+    def read(self, name: str) -> dict:
+        if name not in self._files:
+            raise FileNotFoundError(f"there is no file {name!r}")
+        content = self._files[name]
+        if content is None:
+            raise OSError(f"{name!r} is half a file: who wrote it was killed")
+        self._log.append(("read", name, None, self._comm.clock(), self._comm.clock()))
+        return {key: x.clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+
+
+def saving(save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator):
+    """What the student's `save` does to the disk: ("write", name, content, begin, end), ("rename", old, new, ...)."""
+    disk = Disk(files, comm, seconds)
+    save(disk, step, state, n, comm)
+    return disk._log
+
+
+def loading(load: Callable, files: dict, comm: Communicator):
+    """What the student's `load` returns, and the names of the files that it reads."""
+    disk = Disk(files, comm, 0.0)
+    found = load(disk, comm)
+    return found, [name for op, name, *_ in disk._log if op == "read"]
