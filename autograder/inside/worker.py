@@ -144,7 +144,7 @@ class Worker(Peer):
         comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
         return self.function_of_rank(name, (*args, comm), kwargs, harness)(*args, comm, **kwargs)
 
-    def function_of_rank(self, name: str, args: tuple, kwargs: dict, harness: str | None):
+    def function_of_rank(self, name: str, args: tuple, kwargs: dict, harness: str | None) -> Callable:
         """The function itself, or the harness that builds what it needs and calls it."""
         if harness is None:
             return self.function(name, args, kwargs)

@@ -57,13 +57,15 @@ class LocalSession(Session):
 
         def rank(comm):
             try:
-                return function(*call.arguments[comm.rank], comm, **call.kwargs)
+                return called(*call.arguments[comm.rank], comm, **call.kwargs)
             except SystemExit as error:  # the simulation ends its ranks so, first the one that was running
                 stopped.append((comm.rank, worker.describe(error)))
                 raise
 
         try:
-            function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
+            called = worker.function_of_rank(
+                call.name, (*call.arguments[0], None), call.kwargs, call.harness
+            )
             with worker.running(min(self.left, SECONDS)):
                 return simulate(rank, call.p, **call.machine)
         except (UndefinedError, SignatureError) as error:

@@ -26,7 +26,7 @@ def wide(f):
         return f(x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64))
 
     function.__name__ = getattr(f, "__name__", "f")
-    function.asked = asked
+    vars(function)["asked"] = asked
     return function
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder import exercises
 from autograder.authors import new
 
 GUIDE = (Path(__file__).resolve().parents[3] / "autograder" / "README.md").read_text(encoding="utf-8")
@@ -31,3 +32,10 @@ def test_the_guide_shows_what_is_written():
 def test_a_name_or_number_that_does_not_do_is_refused(slug, number, said):
     with pytest.raises(new.NewLabError, match=said):
         new.files(slug, number, "x")
+
+
+def test_a_new_lab_is_listed_behind_the_others():
+    text, before, after = Path(exercises.__file__).read_text(encoding="utf-8"), {}, {}
+    exec(text, before)
+    exec(new.with_lab(text, "averages"), after)
+    assert after["LABS"] == (*before["LABS"], "averages")
