@@ -63,9 +63,7 @@ class LocalSession(Session):
                 raise
 
         try:
-            called = worker.function_of_rank(
-                call.name, (*call.arguments[0], None), call.kwargs, call.harness
-            )
+            called = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
             with worker.running(min(self.left, SECONDS)):
                 return simulate(rank, call.p, **call.machine)
         except (UndefinedError, SignatureError) as error:
