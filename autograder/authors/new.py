@@ -12,7 +12,7 @@ from . import build
 
 PACKAGE = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
-LISTED = re.compile(r"^LABS = \((.*?),?\s*\)", re.MULTILINE | re.DOTALL)
+LISTED = re.compile(r"^(LABS\b[^=]*) = \((.*?),?\s*\)", re.MULTILINE | re.DOTALL)
 
 
 class NewLabError(ValueError):
@@ -55,5 +55,10 @@ def write(slug: str, number: int, title: str) -> list[Path]:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     text = listed.read_text(encoding="utf-8")
-    listed.write_text(LISTED.sub(lambda labs: f'LABS = ({labs[1]}, "{slug}")', text, count=1), encoding="utf-8")
+    listed.write_text(with_lab(text, slug), encoding="utf-8")
     return [*made, listed]
+
+
+def with_lab(text: str, slug: str) -> str:
+    """The text of `exercises/__init__.py` with one lab more."""
+    return LISTED.sub(lambda labs: f'{labs[1]} = ({labs[2]}, "{slug}")', text, count=1)

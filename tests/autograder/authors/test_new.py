@@ -31,3 +31,11 @@ def test_the_guide_shows_what_is_written():
 def test_a_name_or_number_that_does_not_do_is_refused(slug, number, said):
     with pytest.raises(new.NewLabError, match=said):
         new.files(slug, number, "x")
+
+
+def test_the_new_lab_is_the_last_of_the_list():
+    text = (new.PACKAGE / "exercises" / "__init__.py").read_text(encoding="utf-8")
+    before, after = {}, {}
+    exec(text, before)
+    exec(new.with_lab(text, "averages"), after)
+    assert after["LABS"] == (*before["LABS"], "averages")
