@@ -1,9 +1,11 @@
 """The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
 
+from typing import Any
+
 from autograder.boundary.limits import Stopwatch, TimeUp
 from autograder.boundary.protocol import Frame
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
-from hpcdl.comm import CommError, DeadlockError, RankError, Simulation, simulate
+from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
 
 from .errors import StudentError
 from .grader import Grader
@@ -53,17 +55,19 @@ class LocalSession(Session):
 
     def simulate(self, call: RankCall) -> Simulation:
         """The ranks are threads of this process."""
-        worker, watch, stopped = self.worker, Stopwatch(), []
-
-        def rank(comm):
-            try:
-                return called(*call.arguments[comm.rank], comm, **call.kwargs)
-            except SystemExit as error:  # the simulation ends its ranks so, first the one that was running
-                stopped.append((comm.rank, worker.describe(error)))
-                raise
+        worker, watch = self.worker, Stopwatch()
+        stopped: list[tuple[int, dict]] = []
 
         try:
-            called = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
+            function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
+
+            def rank(comm: Communicator) -> Any:
+                try:
+                    return function(*call.arguments[comm.rank], comm, **call.kwargs)
+                except SystemExit as error:  # the simulation ends its ranks so, first the one that was running
+                    stopped.append((comm.rank, worker.describe(error)))
+                    raise
+
             with worker.running(min(self.left, SECONDS)):
                 return simulate(rank, call.p, **call.machine)
         except (UndefinedError, SignatureError) as error:

@@ -17,17 +17,16 @@ ASKED_IN_FLOAT32 = (
 exercise = Exercise("best_step", points=15, minutes=12, meanings={"division by zero": ASKED_IN_FLOAT32})
 
 
-def wide(f):
+class wide:  # noqa: N801 (reads as a function)
     """`f` for tensors, which also takes a plain number and then computes in float64; `asked` are tensors' dtypes."""
-    asked = []
 
-    def function(x):
-        asked.extend([x.dtype] if isinstance(x, torch.Tensor) else [])
-        return f(x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64))
+    def __init__(self, f):
+        self.f, self.asked, self.__name__ = f, set(), getattr(f, "__name__", "f")
 
-    function.__name__ = getattr(f, "__name__", "f")
-    vars(function)["asked"] = asked
-    return function
+    def __call__(self, x):
+        if isinstance(x, torch.Tensor):
+            self.asked.add(x.dtype)
+        return self.f(x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64))
 
 
 def sin(x):
