@@ -30,7 +30,7 @@ class Client(NotebookClient):
         cell.metadata["name"] = name
         self.nb.cells.append(cell)
         self.execute_cell(cell, len(self.nb.cells) - 1)
-        return "\n".join(map(shown, cell.outputs))
+        return "".join(map(shown, cell.outputs))  # a print may come in several messages
 
 
 def shown(output) -> str:
