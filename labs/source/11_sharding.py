@@ -564,7 +564,7 @@ class Checkpointed(torch.autograd.Function):
 
 
 def plan(nbytes: list[int], seconds: list[float], budget: int) -> set[int]:
-    """Which layers to recompute, in the fewest seconds: the others keep at most budget bytes.
+    """The layers to recompute, in the fewest seconds; the others keep at most budget bytes.
 
     Layer i keeps nbytes[i], or takes seconds[i] more. At most 12 layers.
 

@@ -116,7 +116,7 @@ def test_what_is_right_passes_there_too_and_leaves_nothing(graded):
         ("passed", TITLE, "passed")
     ] * 2
     assert [result.points for result in results] == [50, 50]
-    assert all(0 < last(result).seconds < real_ranks.SECONDS for result in results)
+    assert all(0 <= last(result).seconds < real_ranks.SECONDS for result in results)
     assert notes == []
     assert children() == before
 
