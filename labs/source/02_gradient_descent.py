@@ -151,9 +151,10 @@ def mse_loss(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
     w: (d,), X: (n, d), y: (n,). Returns a 0-d tensor.
 
+    >>> # errors 1 and -2: (1 + 4) / 2
     >>> mse_loss(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]),
     ...          torch.tensor([0.0, 4.0]))
-    tensor(2.5000)                      # errors 1 and -2: (1 + 4) / 2
+    tensor(2.5000)
     """
     # BEGIN SOLUTION
     return ((X @ w - y) ** 2).mean()
@@ -165,9 +166,10 @@ def mse_grad(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
     w: (d,), X: (n, d), y: (n,). Returns shape (d,).
 
+    >>> # 2/2 * (1 * 1 + 2 * (-2))
     >>> mse_grad(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]),
     ...          torch.tensor([0.0, 4.0]))
-    tensor([-3.])                       # 2/2 * (1 * 1 + 2 * (-2))
+    tensor([-3.])
     """
     # BEGIN SOLUTION
     return 2 / len(y) * X.T @ (X @ w - y)
@@ -372,9 +374,10 @@ def sgd(
     Returns shape (1 + epochs * ceil(n / batch_size), d): `w0`, then a row after each batch.
 
     >>> centres = torch.tensor([[0.0], [4.0]])  # the loss of sample i is (w - centre_i)^2
+    >>> # one batch: straight to the mean
     >>> sgd(lambda w, batch: 2 * (w - centres[batch]).mean(0), 2, torch.tensor([1.0]), 0.5,
     ...     2, 1, torch.Generator())
-    tensor([[1.], [2.]])                        # one batch: straight to the mean
+    tensor([[1.], [2.]])
     """
     # BEGIN SOLUTION
     path = [w0]
@@ -591,8 +594,9 @@ def parallel_gradient(
     Returns the mean gradient over all rows, shape (d,).
 
     >>> X, y = torch.tensor([[1.0], [1.0], [1.0]]), torch.tensor([0.0, 0.0, 6.0])
+    >>> # shards of 2 and 1 rows: (2 * 2 + 1 * (-10)) / 3
     >>> parallel_gradient(mse_grad, torch.tensor([1.0]), [(X[:2], y[:2]), (X[2:], y[2:])])
-    tensor([-2.])                       # shards of 2 and 1 rows: (2 * 2 + 1 * (-10)) / 3
+    tensor([-2.])
     """
     # BEGIN SOLUTION
     n = sum(len(y) for _, y in shards)

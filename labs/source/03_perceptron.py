@@ -139,8 +139,9 @@ def update(w, x, y, lr):
 
     w: (n+1,), x: (n+1,) with x[0] = 1, y: +1.0 or -1.0, lr: the rate r > 0.
 
+    >>> # z = 3, so yhat = +1: wrong
     >>> update(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), -1.0, lr=0.5)
-    tensor([-1., -2.])  # z = 3, so yhat = +1: wrong
+    tensor([-1., -2.])
     """
     # BEGIN SOLUTION
     yhat = 1.0 if w @ x >= 0 else -1.0

@@ -165,8 +165,9 @@ def output_error(a, y, z):
     last layer.
     Returns delta, of that shape.
 
+    >>> # (0.5 - 1) * 0.25
     >>> output_error(torch.tensor([0.5]), torch.tensor([1.0]), torch.tensor([0.0]))
-    tensor([-0.1250])  # (0.5 - 1) * 0.25
+    tensor([-0.1250])
     """
     # BEGIN SOLUTION
     return (a - y) * sigma_prime(z)
@@ -325,8 +326,9 @@ def backprop(weights, biases, X, Y):
     Returns (weight_grads, bias_grads): two lists of the shapes of weights and biases.
 
     >>> W, b = [torch.tensor([[2.0, -1.0]])], [torch.tensor([0.0])]
+    >>> # deltas -0.125, 0.125
     >>> backprop(W, b, torch.tensor([[1.0, 2.0], [2.0, 4.0]]), torch.tensor([[1.0], [0.0]]))
-    ([tensor([[0.0625, 0.1250]])], [tensor([0.])])  # deltas -0.125, 0.125
+    ([tensor([[0.0625, 0.1250]])], [tensor([0.])])
     """
     # BEGIN SOLUTION
     zs, activations = feedforward(weights, biases, X)

@@ -606,8 +606,9 @@ def conv_cost(algorithm, problem):
     problem: a `Problem` with N, C, H, W, K, R, S, P, Q, stride and padding. Winograd's
     problems are 3x3 with stride 1.
 
+    >>> # 4 outputs, 4 weights; 9 + 4 + 4 numbers
     >>> conv_cost("direct", Problem(N=1, C=1, H=3, W=3, K=1, R=2, S=2))
-    (16, 68)  # 4 outputs, 4 weights; 9 + 4 + 4 numbers
+    (16, 68)
     """
     # BEGIN SOLUTION
     N, C, H, W, K, R, S = (getattr(problem, letter) for letter in "NCHWKRS")

@@ -180,8 +180,9 @@ def round_nearest_even(x, fmt):
     x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the
     infinities of a format stay.
 
+    >>> # 1.5 ε and 2.5 ε are ties
     >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))
-    tensor([0.2500, 0.5000, 0.5000, 7.7500])  # 1.5 ε and 2.5 ε are ties
+    tensor([0.2500, 0.5000, 0.5000, 7.7500])
     """
     # BEGIN SOLUTION
     x = x.double()
@@ -455,8 +456,9 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     come. Returns float32; w and grad stay as they are.
 
     >>> w, grad = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0])
+    >>> # 0.95 and -1.2, with ε = 0.25
     >>> sgd_low_precision(w, grad, 0.1, Fixed(4, 2), "nearest", torch.Generator())
-    tensor([ 1.0000, -1.2500])  # 0.95 and -1.2, with ε = 0.25
+    tensor([ 1.0000, -1.2500])
     """
     # BEGIN SOLUTION
     new = w - lr * grad

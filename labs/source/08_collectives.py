@@ -613,8 +613,9 @@ def fit_alpha_beta(nbytes: Tensor, seconds: Tensor) -> tuple[float, float]:
     nbytes, seconds: shape (m,), float64; each size occurs several times, in any order, and
     some times are far too long.
 
+    >>> # 1 + 0.01 n
     >>> fit_alpha_beta(torch.tensor([100.0, 100.0, 900.0]), torch.tensor([2.0, 2.0, 10.0]))
-    (1.0, 0.01)  # 1 + 0.01 n
+    (1.0, 0.01)
     """
     # BEGIN SOLUTION
     sizes = nbytes.unique()

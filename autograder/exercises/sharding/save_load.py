@@ -1,5 +1,7 @@
 """Checkpoints of shards. Oracle: the state itself, to the bit, and a disk at each moment of a kill."""
 
+import copy
+
 import torch
 
 from autograder import checks, show
@@ -36,7 +38,7 @@ class State:
         """What each rank does to the disk, in which `files` are; later ranks take longer to write."""
 
         def arguments(rank):
-            return files, self.step, self.share(rank, p), self.n, 1.0 + 3.0 * rank
+            return copy.deepcopy(files), self.step, self.share(rank, p), self.n, 1.0 + 3.0 * rank
 
         return student.ranks("save", p, arguments, harness="saving")
 
@@ -98,7 +100,7 @@ def moments(run) -> list[float]:
 
 
 def load(student, p: int, files: Files):
-    return student.ranks("load", p, lambda rank: (files,), harness="loading").results
+    return student.ranks("load", p, lambda rank: (copy.deepcopy(files),), harness="loading").results
 
 
 @exercise.check(points=4, seconds=SECONDS)
