@@ -22,6 +22,7 @@ import inspect
 import re
 import sys
 import types
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -212,7 +213,8 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
     """The patterns that forbid nothing, for the author to mend."""
     for pattern in (pattern for pattern in patterns if "::" not in pattern):
         for module in (pattern, pattern.rpartition(".")[0], pattern.rpartition(".")[0].rpartition(".")[0]):
-            with contextlib.suppress(ImportError, ValueError):
+            with contextlib.suppress(ImportError, ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what a framework says of its own modules is no business of ours
                 importlib.import_module(module)
     return [
         pattern for pattern in patterns if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))

@@ -5,8 +5,11 @@ of the receiver's memory, and the receiver adds from there at once, while the pr
 `hpcdl.comm.mpi.shared` is not copied at all: the receiver adds from the tensor, and the sender waits until it has.
 """
 
+import atexit
+import contextlib
 import ctypes
 import struct
+import weakref
 from typing import Any
 
 import torch
@@ -32,6 +35,7 @@ _UNASKED, _ASKED, _YES, _NO = range(4)
 _PROBE = slice(_ANSWER + 1, _ANSWER + 1 + HANDLE_BYTES)
 
 _KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cells
+_all: "weakref.WeakSet[Cells]" = weakref.WeakSet()
 
 
 class InMemory:
@@ -84,6 +88,14 @@ def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
     return known[-1] if own else known[0]
 
 
+@atexit.register
+def _leave_nothing_behind() -> None:
+    """MPICH's Finalize fails where a message was never received, and its mpiexec then kills the other ranks."""
+    for cells in () if MPI.Is_finalized() else tuple(_all):
+        with contextlib.suppress(MPI.Exception):  # a communicator that was freed, or that lost a rank
+            cells.take_in_invitations()
+
+
 def _largest_tag(mpi: MPI.Comm) -> int:
     tag = mpi.Get_attr(MPI.TAG_UB)
     assert tag is not None  # the standard has every implementation set it
@@ -103,6 +115,7 @@ class Cells:
         self._mpi, self._tag = mpi, tag
         self._from: dict[int, Memory | None] = {}  # by source: this rank's memory for it
         self._to: dict[int, Memory | None] = {}  # by destination: its memory for this rank
+        _all.add(self)
 
     def invite(self, source: int) -> None:
         """Let `source` put its long messages into cells from now on."""
@@ -111,6 +124,11 @@ class Cells:
         memory = self._from[source] = create(CELLS * LONGEST)
         if memory is not None:  # the handle outlives its message, for which nobody waits: `_from` has it
             self._mpi.Isend(memory.handle, source, self._tag).Free()
+
+    def take_in_invitations(self) -> None:
+        """Receive those that nobody needed: a message may be long gone when the invitation for it comes."""
+        while self._mpi.Iprobe(MPI.ANY_SOURCE, self._tag):
+            self._mpi.Recv(bytearray(HANDLE_BYTES), MPI.ANY_SOURCE, self._tag)
 
     def may_borrow(self, source: int) -> bool:
         """Whether `source` may lend its messages to this rank by now."""
