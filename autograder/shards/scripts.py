@@ -42,9 +42,14 @@ def slurm(job: Job) -> str:
 #SBATCH --mem=4G
 #SBATCH --time=04:00:00
 #SBATCH --requeue
-#SBATCH --output={job.out}/shard-%a.log
+#SBATCH --output={_directive(f"{job.out}/".replace("%", "%%") + "shard-%a.log")}
 exec {job.grade("$SLURM_ARRAY_TASK_ID")}
 """
+
+
+def _directive(value: str) -> str:
+    """What sbatch reads as one value: it knows double quotes and backslashes, and no other of the shell's."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def torchrun(job: Job) -> str:

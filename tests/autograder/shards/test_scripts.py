@@ -94,9 +94,9 @@ def test_slurm_grades_everyone_although_shards_are_killed(slurm, script, student
     assert whole == "#!/bin/bash"
     # What a small machine and a test's patience allow, in place of what the script asks for: memory, cores, minutes.
     submit = ["sbatch", "--wait", "--mem=0", "--cpus-per-task=1", "--time=5", file]
-    job = subprocess.Popen(submit, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    kill_one(students[0])
-    job.communicate(timeout=240)
+    with subprocess.Popen(submit, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+        kill_one(students[0], job)
+        job.communicate(timeout=240)
     again = subprocess.run(submit, capture_output=True, text=True, timeout=240)
     logs = "".join(path.read_text() for path in students[1].glob("shard-*.log"))
     assert again.returncode == 0, again.stdout + again.stderr + logs
@@ -106,7 +106,7 @@ def test_slurm_grades_everyone_although_shards_are_killed(slurm, script, student
     assert everyone_has_a_row(students[1])
 
 
-def kill_one(submissions: Path) -> None:
+def kill_one(submissions: Path, job: subprocess.Popen) -> None:
     """SIGKILL to one of the processes that grade this folder, as soon as there is one and a moment later."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
@@ -117,5 +117,8 @@ def kill_one(submissions: Path) -> None:
             time.sleep(random.Random(0).uniform(0.5, 3))
             random.Random(1).choice(graders).send_signal(signal.SIGKILL)
             return
+        if job.poll():
+            pytest.fail(job.stdout.read())
         time.sleep(0.05)
+    job.kill()
     pytest.fail("no shard began")
