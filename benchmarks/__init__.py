@@ -24,6 +24,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "parallel": "benchmarks.parallel",
     "pictures": "benchmarks.pictures",
     "rounding": "benchmarks.rounding",
+    "scaling": "benchmarks.scaling",
     "schedules": "benchmarks.schedules",
     "sharding": "benchmarks.sharding",
 }

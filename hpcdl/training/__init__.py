@@ -3,7 +3,8 @@
 `train` is LeNet-5 data-parallel, from start to accuracy, with its pieces `momentum`, `checkpoint` and `devices`;
 `program` is the same as a program: `mpiexec -n 4 hpcdl train`, `torchrun -m hpcdl.training`. `live` is a training that
 obeys while it runs: pause, slow down or kill a rank; `scaling` measures it on 1, 2, 4, ... ranks beside what the cost
-model predicts. `low_precision_runs` trains LeNet in fixed-point formats, and keeps the runs made before.
+model predicts. `large_batch` holds LARS, LAMB and learning rates that grow with the batch; `mixed_precision` a loss
+scale that ranks agree on, and float32 masters. `low_precision_runs` trains LeNet in fixed-point formats, and keeps the runs made before.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +12,20 @@ from typing import TYPE_CHECKING
 from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.training.large_batch import LAMB, LARS
+    from hpcdl.training.mixed_precision import LossScaler, MasterWeights
     from hpcdl.training.momentum import Momentum
     from hpcdl.training.train import train_on_devices
 
 # Imported when first used: the command line knows the program's options without torch.
-__all__, __getattr__, __dir__ = exports(__name__, {"train_on_devices": "train", "Momentum": "momentum"})
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "train_on_devices": "train",
+        "Momentum": "momentum",
+        "LAMB": "large_batch",
+        "LARS": "large_batch",
+        "LossScaler": "mixed_precision",
+        "MasterWeights": "mixed_precision",
+    },
+)

@@ -206,6 +206,15 @@ def test_sharded_steps_are_measured_beside_torchs(quick):
     assert "Promises" in said
 
 
+@pytest.mark.labs
+def test_optimizers_of_large_batches_are_measured_and_no_buckets_are_better_than_the_best(quick):
+    found, _ = quick("scaling")
+    assert {"LARS", "LAMB", "torch SGD foreach", "torch AdamW foreach"} <= set(found["seconds"])
+    for of in found["predicted"].values():
+        assert all(seconds >= of["best"] for seconds in of.values())
+    assert found["promises"][-1]["measured"] < found["promises"][-1]["promised"]
+
+
 @pytest.mark.long
 def test_stochastic_rounding_is_measured_beside_a_copy_and_its_peers(quick):
     found, _ = quick("rounding")

@@ -1,0 +1,127 @@
+"""LARS, LAMB, linear scaling and warm-up against the papers' formulas in NumPy, and against Adam and SGD of torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from hpcdl.training.large_batch import LAMB, LARS, linear_scaling, warm_up
+
+SHAPES = [(5, 7), (4, 3, 3, 3), (6,), ()]
+
+
+def parameters(seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in SHAPES]
+
+
+def run(optimizer, params, steps=5, seed=1, factor=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        for param in params:
+            param.grad = factor * torch.randn(param.shape, generator=generator, dtype=param.dtype)
+        optimizer.step()
+    return [param.detach().clone() for param in params]
+
+
+def gradients(steps=5, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [[torch.randn(s, generator=generator, dtype=torch.float64).numpy() for s in SHAPES] for _ in range(steps)]
+
+
+def lars_by_hand(lr=0.3, momentum=0.9, weight_decay=0.01, eta=0.02):
+    w = [param.detach().numpy().copy() for param in parameters()]
+    v = [np.zeros_like(x) for x in w]
+    for grads in gradients():
+        for i, g in enumerate(grads):
+            matrix = w[i].ndim > 1
+            decay = weight_decay if matrix else 0.0
+            size = np.sqrt((w[i] ** 2).sum())
+            trust = eta * size / (np.sqrt((g**2).sum()) + decay * size) if matrix else 1.0
+            v[i] = momentum * v[i] + lr * trust * (g + decay * w[i])
+            w[i] = w[i] - v[i]
+    return w
+
+
+def lamb_by_hand(lr=0.02, b1=0.8, b2=0.99, eps=1e-6, weight_decay=0.05):
+    w = [param.detach().numpy().copy() for param in parameters()]
+    m, v = [np.zeros_like(x) for x in w], [np.zeros_like(x) for x in w]
+    for t, grads in enumerate(gradients(), 1):
+        for i, g in enumerate(grads):
+            matrix = w[i].ndim > 1
+            m[i] = b1 * m[i] + (1 - b1) * g
+            v[i] = b2 * v[i] + (1 - b2) * g * g
+            u = m[i] / (1 - b1**t) / (np.sqrt(v[i] / (1 - b2**t)) + eps) + (weight_decay * w[i] if matrix else 0.0)
+            w[i] = w[i] - lr * (np.linalg.norm(w[i]) / np.linalg.norm(u) if matrix else 1.0) * u
+    return w
+
+
+def test_lars_is_the_papers():
+    params = parameters()
+    result = run(LARS(params, 0.3, weight_decay=0.01, eta=0.02), params)
+    for x, expected in zip(result, lars_by_hand(), strict=True):
+        np.testing.assert_allclose(x.numpy(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_lamb_is_the_papers():
+    params = parameters()
+    result = run(LAMB(params, 0.02, betas=(0.8, 0.99), weight_decay=0.05), params)
+    for x, expected in zip(result, lamb_by_hand(), strict=True):
+        np.testing.assert_allclose(x.numpy(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_for_tensors_of_one_axis_they_are_sgd_and_adam():
+    for ours, theirs in (
+        (lambda p: LARS(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
+        (lambda p: LAMB(p, 0.1, eps=1e-8), lambda p: torch.optim.Adam(p, 0.1)),
+    ):
+        mine, peers = parameters()[2:], parameters()[2:]
+        for x, expected in zip(run(ours(mine), mine), run(theirs(peers), peers), strict=True):
+            torch.testing.assert_close(x, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda p: LARS(p, 0.1, weight_decay=0.0), lambda p: LAMB(p, 0.1, eps=0.0)])
+def test_a_matrix_moves_as_far_however_long_its_gradient_is(make):
+    mine, others = parameters()[:2], parameters()[:2]
+    for x, other in zip(run(make(mine), mine), run(make(others), others, factor=1024.0), strict=True):
+        torch.testing.assert_close(x, other, rtol=1e-12, atol=1e-14)
+
+
+def test_lamb_changes_a_matrix_by_the_share_lr_of_itself():
+    (w,) = parameters()[:1]
+    before = w.detach().clone()
+    (after,) = run(LAMB([w], 0.03), [w], steps=1)
+    assert (after - before).norm() == pytest.approx(0.03 * before.norm().item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [LARS, LAMB])
+def test_norms_of_zero_and_absent_gradients_do_no_harm(make):
+    zero = torch.zeros(3, 3, requires_grad=True)
+    still, absent = torch.ones(3, 3, requires_grad=True), torch.ones(3, 3, requires_grad=True)
+    zero.grad, still.grad = torch.ones(3, 3), torch.zeros(3, 3)
+    optimizer = make([zero, still, absent], 0.1)
+    optimizer.step()
+    assert zero.isfinite().all() and (zero != 0).all(), "weights that start at zero get away from it"
+    assert still.isfinite().all()
+    assert (absent == 1).all()
+    optimizer.zero_grad()
+    assert zero.grad is None
+
+
+def test_lr_may_change_between_steps():
+    (w,) = parameters()[:1]
+    before, optimizer = w.detach().clone(), LARS([w], 0.1)
+    optimizer.lr = 0.0
+    assert torch.equal(run(optimizer, [w])[0], before)
+
+
+def test_linear_scaling_and_warm_up_are_goyals():
+    assert linear_scaling(0.1, 8192) == pytest.approx(3.2)
+    lrs = [warm_up(step, 3.2, 5, start=0.1) for step in range(8)]
+    assert lrs[0] == 0.1
+    assert lrs[5:] == [3.2] * 3
+    assert np.diff(lrs[:6]) == pytest.approx([0.62] * 5)
+    assert warm_up(0, 0.1, 0) == 0.1
+    with pytest.raises(ValueError, match="batch is 0 and base is 256"):
+        linear_scaling(0.1, 0)
+    with pytest.raises(ValueError, match="step is -1 and steps is 5"):
+        warm_up(-1, 0.1, 5)

@@ -1,0 +1,123 @@
+"""Loss scaling against torch's GradScaler and over ranks; masters keep updates that 16 bits lose."""
+
+import math
+
+import pytest
+import torch
+from torch.amp import GradScaler
+
+from hpcdl.comm import simulate
+from hpcdl.training import Momentum
+from hpcdl.training.mixed_precision import LossScaler, MasterWeights
+
+INF = math.inf
+
+
+def step(scaler, grad: float, weight=1.0):
+    """One step of descent from `weight` with a gradient that is `grad` after backward."""
+    w = torch.tensor([weight], requires_grad=True)
+    w.grad = torch.tensor([grad])
+    taken = scaler.step(Momentum([w], lr=1.0, beta=0.0), [w])
+    return taken, w.item()
+
+
+def test_gradients_are_divided_by_the_scale_before_the_step():
+    w = torch.tensor([3.0], requires_grad=True)
+    scaler = LossScaler(scale=1024.0)
+    scaler.scale(w.square().sum()).backward()
+    assert w.grad.item() == 1024 * 6
+    assert scaler.step(Momentum([w], lr=0.5, beta=0.0), [w])
+    assert w.grad.item() == 6
+    assert w.item() == 0
+
+
+@pytest.mark.parametrize("bad", [INF, -INF, math.nan])
+def test_an_overflow_leaves_the_step_out_and_halves_the_scale(bad):
+    scaler = LossScaler(scale=8.0)
+    assert step(scaler, bad) == (False, 1.0)
+    assert scaler.value == 4.0
+
+
+def test_large_numbers_whose_sum_overflows_are_no_overflow():
+    w = torch.ones(8, requires_grad=True)
+    w.grad = torch.full((8,), 3e38)
+    assert LossScaler(scale=1.0).unscale([w])
+
+
+def test_the_scale_goes_the_way_of_torchs_grad_scaler():
+    log = [1.0, 1.0, INF, 1.0, 1.0, 1.0, math.nan, 1.0, 1.0, 1.0, 1.0, 1.0, INF, INF, 1.0]
+    ours = LossScaler(scale=64.0, interval=3)
+    theirs = GradScaler("cpu", init_scale=64.0, growth_interval=3)
+    for grad in log:
+        w = torch.tensor([1.0], requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=1.0)
+        theirs.scale(w.sum())
+        w.grad = torch.tensor([grad])
+        theirs.step(optimizer)
+        theirs.update()
+        _, mine = step(ours, grad)
+        assert mine == w.item()
+        assert ours.value == theirs.get_scale()
+
+
+def test_all_ranks_take_a_step_or_none_for_one_small_message():
+    def rank(comm):
+        scaler = LossScaler(comm, scale=8.0)
+        steps = [step(scaler, INF if comm.rank == bad else 8.0) for bad in (None, 2, None)]
+        return steps, scaler.value
+
+    simulation = simulate(rank, 5)
+    assert simulation.results == [([(True, 0.0), (False, 1.0), (True, -1.0)], 4.0)] * 5
+    sent = [event for event in simulation.trace if event.op in ("send", "isend", "sendrecv")]
+    assert sent
+    assert all(event.nbytes <= 8 for event in sent)
+
+
+def test_state_goes_on_where_it_was():
+    scaler, other = LossScaler(scale=64.0, interval=3), LossScaler(interval=3)
+    step(scaler, 1.0), step(scaler, 1.0)
+    other.load_state_dict(scaler.state_dict())
+    step(other, 1.0)
+    assert other.value == 128.0
+
+
+@pytest.mark.parametrize("wrong", [{"scale": 0}, {"growth": 1}, {"backoff": 1.0}, {"interval": 0}])
+def test_numbers_that_would_not_move_the_scale_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"scale is .* growth .* backoff .* interval"):
+        LossScaler(**wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_masters_take_in_updates_that_16_bits_lose(dtype):
+    update = 2.0**-12  # less than half a gap of either format at 1
+    alone = torch.ones(1, dtype=dtype)
+    low = torch.ones(1, dtype=dtype, requires_grad=True)
+    masters = MasterWeights([low])
+    optimizer = Momentum(masters.params, lr=update, beta=0.0)
+    for _ in range(2**11):
+        alone.sub_(update)
+        low.grad = torch.ones(1, dtype=dtype)
+        masters.take_gradients()
+        optimizer.step()
+        masters.give_weights()
+    assert alone.item() == 1.0
+    assert low.item() == 0.5
+
+
+def test_a_float32_parameter_is_its_own_master():
+    param, frozen = torch.ones(2, requires_grad=True), torch.ones(2)
+    masters = MasterWeights([param, frozen])
+    assert masters.params[0] is param
+    assert len(masters.params) == 1
+    param.grad = torch.ones(2)
+    masters.take_gradients()
+    masters.give_weights()
+    assert param.grad is not None
+
+
+def test_a_parameter_without_a_gradient_gets_none():
+    low = torch.ones(2, dtype=torch.float16, requires_grad=True)
+    masters = MasterWeights([low])
+    masters.params[0].grad = torch.ones(2)
+    masters.take_gradients()
+    assert masters.params[0].grad is None
