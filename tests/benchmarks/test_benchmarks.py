@@ -212,7 +212,7 @@ def test_optimizers_of_large_batches_are_measured_and_no_buckets_are_better_than
     assert {"LARS", "LAMB", "torch SGD foreach", "torch AdamW foreach"} <= set(found["seconds"])
     for of in found["predicted"].values():
         assert all(seconds >= of["best"] for seconds in of.values())
-    assert found["promises"][-1]["measured"] < found["promises"][-1]["promised"]
+    assert 0 < found["promises"][-1]["measured"] < 1, "seconds to find the best buckets of 200 layers"
 
 
 @pytest.mark.long
