@@ -52,6 +52,7 @@ class ExerciseResult:
     max_points: float
     checks: list[CheckResult] = field(default_factory=list)
     fingerprint: str = ""  # of the code without names and layout; for instructors
+    shapes: list[str] = field(default_factory=list)  # of the code's parts, in the same way
     note: str = ""  # how the result came about, where that needs saying
     forbidden: list[str] = field(default_factory=list)  # calls that were made although the exercise forbids them
 

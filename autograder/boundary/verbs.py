@@ -13,7 +13,7 @@ WORKER = EITHER | {
     "forbid": "from now on the student's code may not make the calls that these patterns name",
     "count": "count the calls of these operators from now on; the counts so far",
     "parse": "the parts of a notebook file: cells, notes, the lab's slug, the names that are bound",
-    "needed": "the statements that exercises' functions need, notes, and each exercise's fingerprint",
+    "needed": "the statements that exercises' functions need, notes, each exercise's fingerprint and shapes",
 }
 
 GRADER = EITHER | {"forbidden": "a forbidden call was made, of that name, in that line"}

@@ -51,7 +51,7 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         content = session.read(data)
         lab = only or lab_of(content, path)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
-        cells, notes, prints = session.needed(content.cells, exercises)
+        cells, notes, code = session.needed(content.cells, exercises)
         session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         later = functools.partial(pace.limit, zygote)
@@ -60,8 +60,8 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
-    for exercise, fingerprint in zip(result.exercises, prints, strict=True):
-        exercise.fingerprint = fingerprint
+    for exercise, (fingerprint, shapes) in zip(result.exercises, code, strict=True):
+        exercise.fingerprint, exercise.shapes = fingerprint, shapes
     return result
 
 

@@ -1,6 +1,8 @@
-"""What stays of a student's code when names, comments, docstrings and layout are taken away, as a hash.
+"""What stays of a student's code when names, comments, docstrings and layout are taken away: as one hash, and in parts.
 
-Equal hashes are a reason for a person to look, no more. A short function, which has few ways to be written, has none.
+Equal hashes are a reason for a person to look, no more. `shapes` are hashes of all parts, from an expression to the
+whole function: code that was reordered, or changed in one place, keeps most of them (Baxter et al. 1998, "Clone
+detection using abstract syntax trees"). A short function, which has few ways to be written, has none of either.
 """
 
 import ast
@@ -11,6 +13,8 @@ from typing import Any
 from .source import PARSE_ERRORS, parse
 
 SHORT = 60  # nodes of the syntax tree; a loop of three or four lines has more
+SMALLEST = 6  # nodes of a part that is worth comparing
+MOST = 2000  # parts that are kept of an exercise
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAMED = {**dict.fromkeys(_DEFINITIONS, "name"), ast.arg: "arg", ast.Name: "id"}
@@ -20,15 +24,60 @@ _LEFT_OUT = {ast.FunctionDef: "returns", ast.AsyncFunctionDef: "returns", ast.ar
 def of(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> str:
     """The fingerprint of the definitions of `functions` in (label, source) cells; "" where they are short or broken."""
     try:
-        nodes = (node for _, source in cells for node in parse(source).body)
-        found = [node for node in nodes if isinstance(node, _DEFINITIONS) and node.name in functions]
-        found.sort(key=lambda node: functions.index(node.name))
-        plain = [_Plain(node) for node in found]
+        plain = [_Plain(node) for node in _definitions(cells, functions)]
     except PARSE_ERRORS:
         return ""
     text = "\n".join(" ".join(each.parts) for each in plain)
     long = sum(each.nodes for each in plain) > SHORT
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if long else ""
+
+
+def shapes(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> list[str]:
+    """Hashes of the parts of the definitions of `functions`, names left out, each as often as it is there; [] where
+    they are short or broken."""
+    try:
+        return shapes_of(_definitions(cells, functions))
+    except PARSE_ERRORS:
+        return []
+
+
+def shapes_of(definitions: list) -> list[str]:
+    """The same of syntax trees."""
+    found: list[str] = []
+    nodes = sum(_shape(node, found)[1] for node in definitions)
+    return sorted(found)[:MOST] if nodes > SHORT else []
+
+
+def _definitions(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> list:
+    """The definitions of `functions`, in that order."""
+    nodes = (node for _, source in cells for node in parse(source).body)
+    found = [node for node in nodes if isinstance(node, _DEFINITIONS) and node.name in functions]
+    return sorted(found, key=lambda node: functions.index(node.name))
+
+
+def _shape(node: ast.AST, found: list[str]) -> tuple[str, int]:
+    """A hash of the tree under `node` without names, and its nodes; those of its parts are added to `found`."""
+    parts, nodes = [type(node).__name__], 1
+    for field in node._fields:
+        value = _without_words(node, field)
+        for item in value if isinstance(value, list) else [value]:
+            part, size = _shape(item, found) if isinstance(item, ast.AST) else (repr(item), 0)
+            parts.append(part)
+            nodes += size
+    digest = hashlib.blake2b("|".join(parts).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    if nodes >= SMALLEST:
+        found.append(digest)
+    return digest, nodes
+
+
+def _without_words(node: ast.AST, field: str):
+    """A field's value, None in place of a name and of an annotation; a body begins after its docstring."""
+    value: Any = getattr(node, field, None)
+    if _NAMED.get(type(node)) == field:
+        return value if hasattr(builtins, value) else None
+    if field == "body" and isinstance(node, _DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
+        return value[1:]
+    return None if _LEFT_OUT.get(type(node)) == field else value
 
 
 class _Plain:
@@ -57,14 +106,7 @@ class _Plain:
         self.nodes += 1
         self.parts.append(kind.__name__)
         for field in node._fields:
-            value: Any = getattr(node, field, None)
-            if _NAMED.get(kind) == field:
-                value = self.number(value)
-            elif (
-                field == "body" and isinstance(node, _DEFINITIONS) and ast.get_docstring(node, clean=False) is not None
-            ):
-                value = value[1:]
-            self.add(None if _LEFT_OUT.get(kind) == field else value)
+            self.add(self.number(getattr(node, field)) if _NAMED.get(kind) == field else _without_words(node, field))
 
     def number(self, name: str) -> str:
         return name if hasattr(builtins, name) else self.numbers.setdefault(name, f"_{len(self.numbers)}")

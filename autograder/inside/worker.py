@@ -133,9 +133,10 @@ class Worker(Peer):
         return [found.cells, found.notes, found.slug, sorted(found.names)]
 
     def needed(self, cells: list, exercises: list) -> tuple:
-        """The statements that the exercises' functions need, notes for the student, and each one's fingerprint."""
+        """The statements that the exercises' functions need, notes for the student, their fingerprints and shapes."""
         statements, notes = source.needed(cells, [name for names in exercises for name in names])
-        return statements, notes, [fingerprint.of(cells, tuple(names)) for names in exercises]
+        prints = [fingerprint.of(cells, tuple(names)) for names in exercises]
+        return statements, notes, prints, [" ".join(fingerprint.shapes(cells, tuple(names))) for names in exercises]
 
     def run_rank(
         self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate: Callable | None, harness: str | None

@@ -22,13 +22,20 @@ File = Annotated[Path, typer.Option(help="The file to write.")]
 
 
 @app.command()
-def html(folder: Results, out: Folder = None, lab: Lab = None) -> None:
+def html(
+    folder: Results,
+    out: Folder = None,
+    lab: Lab = None,
+    alike: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Show code from this share on that stands elsewhere, too.")
+    ] = 0.8,
+) -> None:
     """A page of feedback for each student, and `instructor.html` in RESULTS for you."""
     from . import html
 
     found, out = _results(folder, lab), out or folder / "feedback"
     paths = html.write(found, out)
-    html.write_text(folder / "instructor.html", html.instructor_page(found))
+    html.write_text(folder / "instructor.html", html.instructor_page(found, alike))
     _said(f"Wrote {len(paths)} pages in {out} for students, and {folder / 'instructor.html'} for you.")
 
 

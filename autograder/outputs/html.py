@@ -12,6 +12,7 @@ from autograder.grading.store import write_text
 from autograder.results import LabResult
 
 from .instructor import Overview
+from .likeness import THRESHOLD
 from .load import for_student
 
 _TEMPLATES = jinja2.Environment(
@@ -31,9 +32,9 @@ def page(result: LabResult) -> str:
     return _TEMPLATES.get_template("feedback.html").render(result=shown, bodies=bodies, style=Markup(feedback.STYLE))
 
 
-def instructor_page(found: list[LabResult]) -> str:
+def instructor_page(found: list[LabResult], alike: float = THRESHOLD) -> str:
     """The instructor's page: scores, difficulty of each check, what went wrong most, and what to look at."""
-    return _TEMPLATES.get_template("instructor.html").render(overview=Overview(found))
+    return _TEMPLATES.get_template("instructor.html").render(overview=Overview(found, alike))
 
 
 def write(found: list[LabResult], out: Path) -> list[Path]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from autograder import feedback
 from autograder.results import CheckResult, LabResult
 
+from . import likeness
+
 COMMON = 3  # of each check, this many of the most common mistakes are shown
 
 
@@ -44,15 +46,17 @@ class CheckOverview:
 
 
 class Overview:
-    """A class at a glance."""
+    """A class at a glance; code is shown from a share `alike` on that stands elsewhere, too."""
 
-    def __init__(self, found: list[LabResult]):
+    def __init__(self, found: list[LabResult], alike: float = likeness.THRESHOLD):
         self.results = found
         self.graded = [result for result in found if result.status == "graded"]
         self.ungradable = [result for result in found if result.status != "graded"]
         self.isolation = sorted({result.isolation for result in self.graded if result.isolation})
         self.checks = sorted(_checks(self.graded), key=lambda check: (check.lab, check.share))
         self.flags = flags(self.graded)
+        self.alike = likeness.grouped(likeness.alike(self.graded, alike))
+        self.threshold = alike
 
     @property
     def medians(self) -> list[tuple[str, int, float, float]]:

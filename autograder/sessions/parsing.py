@@ -25,12 +25,14 @@ class ParsingSession(RemoteSession):
         cells, notes, slug, names = self.parsed("parse", data)
         return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)))
 
-    def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[str]]:
-        """The statements that the exercises' functions need, notes for the student, and each exercise's fingerprint,
-        to find code that is the same but for its names."""
-        statements, notes, prints = self.parsed("needed", cells, exercises)
-        prints = _texts(prints) + [""] * len(exercises)
-        return _pairs(statements), _texts(notes), prints[: len(exercises)]
+    def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[tuple[str, list[str]]]]:
+        """The statements that the exercises' functions need, notes for the student, and each exercise's fingerprint
+        and shapes, to find code that is the same but for its names, or nearly so."""
+        statements, notes, prints, shapes = self.parsed("needed", cells, exercises)
+        blank = [""] * len(exercises)
+        pairs = zip(_texts(prints) + blank, _texts(shapes) + blank, strict=False)
+        code = [(fingerprint, shapes.split()) for fingerprint, shapes in pairs]
+        return _pairs(statements), _texts(notes), code[: len(exercises)]
 
     def parsed(self, what: str, *args: Any):
         self.allot(SECONDS)  # no code of the student's has run here: it is in step
