@@ -15,6 +15,7 @@ from hpcdl.commands import Commands, end, printable, say
 
 from . import exercises
 from .options import AsLab, Mpi, SecretFile, lab_named
+from .outputs import corrections
 from .shards import cli as shards
 
 app = typer.Typer(
@@ -25,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(outputs.app, name="export")
+app.command()(corrections.regrade)
+app.command()(corrections.late)
 app.command()(shards.merge)
 app.command()(shards.engine)
 console = Console(highlight=False)

@@ -77,6 +77,14 @@ class ExerciseResult:
 
 
 @dataclass
+class Adjustment:
+    """Points that an instructor adds to a result, or takes away, and why."""
+
+    points: float
+    reason: str
+
+
+@dataclass
 class LabResult:
     """A submission's result: `status` is graded, or ungradable with the reason as `message`."""
 
@@ -90,10 +98,14 @@ class LabResult:
     isolation: str = ""
     seconds: float = 0.0
     retry: bool = False  # the grader itself failed: another run tries again
+    adjustments: list[Adjustment] = field(default_factory=list)  # an instructor's; they stand in no result file
 
     @property
     def score(self) -> float:
-        return sum(exercise.points for exercise in self.exercises)
+        points = sum(exercise.points for exercise in self.exercises)
+        if not self.adjustments:
+            return points
+        return min(max(points + sum(adjustment.points for adjustment in self.adjustments), 0.0), self.max_score)
 
     def summary(self) -> str:
         """One line for the grade sheet: the reason, or which exercises are not complete."""

@@ -52,7 +52,13 @@ def _age(submission: Submission) -> tuple[float, bytes]:
 
 # Writing
 
-OWN = ("grades.csv", "instructor.html", "feedback")  # what commands write among the students' folders
+OWN = (
+    "grades.csv",
+    "adjustments.csv",
+    "groups.csv",
+    "instructor.html",
+    "feedback",
+)  # what commands write among the students' folders
 MOST_BYTES = 200  # of a folder's name; systems take 255, and files in it have names too
 MARKED = re.compile(r"-[0-9a-f]{8}$")
 
@@ -66,12 +72,17 @@ def write(results: Iterable[LabResult], out: Path) -> None:
         rows.writerow(_row(result))
         if result.status == "graded":
             try:
-                write_json(result, out / safe_name(result.student) / f"{result.lab}.json")
+                write_json(result, result_file(result, out))
             except OSError as error:
                 problems.append(error)
     write_text(out / "grades.csv", table.getvalue())
     if problems:
         raise problems[0]
+
+
+def result_file(result: LabResult, out: Path) -> Path:
+    """Where the result stands under `out`."""
+    return out / safe_name(result.student) / f"{result.lab}.json"
 
 
 def _row(result: LabResult) -> list[str]:

@@ -121,8 +121,9 @@ def nbgrader(
     """Enter scores and comments into the gradebook of a course of nbgrader."""
     from . import nbgrader
 
+    found = _results(folder, lab)
     try:
-        count = nbgrader.to_gradebook(load.results(folder, lab), course)
+        count = nbgrader.to_gradebook(found, course)
     except load.ResultError as error:
         _refuse(error)
     _said(f"Entered {count} submissions into {course / 'gradebook.db'}.")
@@ -135,15 +136,19 @@ def _lab(slug: str) -> str:
 
 
 def _results(folder: Path, lab: str | None):
+    """What the folder holds, with what the instructor's sheets in it add."""
+    from . import adjustments
+
     try:
-        return load.results(folder, lab)
+        return adjustments.adjusted(load.results(folder, lab), folder)
     except load.ResultError as error:
         _refuse(error)
 
 
 def _filled(fill, folder: Path, lab: str | None, out: Path) -> None:
+    found = _results(folder, lab)
     try:
-        filled = fill(load.results(folder, lab))
+        filled = fill(found)
     except load.ResultError as error:
         _refuse(error)
     _said(f"Filled in {filled.rows} grades: {out}.")

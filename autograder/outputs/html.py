@@ -8,11 +8,11 @@ from markupsafe import Markup
 
 from autograder import feedback
 from autograder.grading.grades import safe_name
+from autograder.grading.likeness import THRESHOLD
 from autograder.grading.store import write_text
 from autograder.results import LabResult
 
 from .instructor import Overview
-from .likeness import THRESHOLD
 from .load import for_student
 
 _TEMPLATES = jinja2.Environment(

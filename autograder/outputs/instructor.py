@@ -5,9 +5,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from autograder import feedback
+from autograder.grading import likeness
 from autograder.results import CheckResult, LabResult
-
-from . import likeness
 
 COMMON = 3  # of each check, this many of the most common mistakes are shown
 
@@ -45,6 +44,46 @@ class CheckOverview:
             self.examples.setdefault(said, feedback.facts(check))
 
 
+@dataclass
+class ExerciseOverview:
+    """One exercise over the class: the mean share of its points, how it tells students apart, and its seconds.
+
+    `discrimination` is the correlation of its points with those of the student's other exercises (the item-rest
+    correlation of test theory): near 0, it measures something else than the rest, or nothing. None where all have the
+    same. `seconds` is the median of what the checks took of those who wrote it.
+    """
+
+    id: str
+    points: float
+    mean: float
+    discrimination: float | None
+    seconds: float
+
+
+def exercise_overviews(found: list[LabResult]) -> list[ExerciseOverview]:
+    """Each exercise of each lab, in the order of the lab."""
+    columns = defaultdict(list)
+    for result in found:
+        total = sum(exercise.points for exercise in result.exercises)
+        for exercise in result.exercises:
+            columns[exercise.id].append((exercise, total - exercise.points))
+    return [_exercise_overview(name, column) for name, column in columns.items()]
+
+
+def _exercise_overview(name: str, column: list) -> ExerciseOverview:
+    points, rest = [exercise.points for exercise, _ in column], [others for _, others in column]
+    varied = len(column) > 1 and min(points) < max(points) and min(rest) < max(rest)
+    seconds = [sum(c.seconds for c in exercise.checks) for exercise, _ in column if exercise.status != "not_done"]
+    most = column[0][0].max_points
+    return ExerciseOverview(
+        name,
+        most,
+        statistics.mean(points) / most if most else 0.0,
+        statistics.correlation(points, rest) if varied else None,
+        statistics.median(seconds) if seconds else 0.0,
+    )
+
+
 class Overview:
     """A class at a glance; code is shown from a share `alike` on that stands elsewhere, too."""
 
@@ -53,6 +92,7 @@ class Overview:
         self.graded = [result for result in found if result.status == "graded"]
         self.ungradable = [result for result in found if result.status != "graded"]
         self.isolation = sorted({result.isolation for result in self.graded if result.isolation})
+        self.exercises = exercise_overviews(self.graded)
         self.checks = sorted(_checks(self.graded), key=lambda check: (check.lab, check.share))
         self.flags = flags(self.graded)
         self.alike = likeness.grouped(likeness.alike(self.graded, alike))

@@ -90,13 +90,13 @@ def _rows(path: Path) -> list[LabResult]:
         rows = [row for row in csv.DictReader(file) if row.get("status") == "ungradable"]
     return [
         LabResult(
-            _plain(row["student"]), row["lab"], float(row["max_score"]), status="ungradable", message=row["message"]
+            plain(row["student"]), row["lab"], float(row["max_score"]), status="ungradable", message=row["message"]
         )
         for row in rows
     ]
 
 
-def _plain(cell: str) -> str:
+def plain(cell: str) -> str:
     """A cell without the quote that keeps spreadsheets from reading a formula."""
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@", "\t", "\r") else cell
 

@@ -19,6 +19,8 @@ def page(result: LabResult) -> str:
     if shown.status != "graded":
         return "\n".join([*lines, f"It could not be graded: {_text(shown.message)}.", ""])
     lines += [f"**{shown.score:g} / {shown.max_score:g}** points", ""]
+    lines += [f"- {each.points:+g} points: {_text(each.reason)}" for each in shown.adjustments]
+    lines += [""] if shown.adjustments else []
     for exercise in shown.exercises:
         lines += _exercise(exercise)
     notes = [note for note in (shown.message, *shown.notes) if note]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from autograder import exercises
-from autograder.grading import reference
+from autograder.grading import likeness, reference
 from autograder.inside import fingerprint
-from autograder.outputs import html, likeness
+from autograder.outputs import html
 from autograder.results import ExerciseResult, LabResult
 
 EXERCISE = "collectives.recursive_doubling_all_reduce"

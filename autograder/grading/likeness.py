@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import hpcdl
 from autograder import exercises
-from autograder.grading import reference
 from autograder.inside import fingerprint
 from autograder.results import LabResult
+
+from . import reference
 
 THRESHOLD = 0.8  # the share of an answer that is like another's, from which on it is shown
 RARE = 50  # answers are compared where they share a part that at most so many have

@@ -1,0 +1,90 @@
+"""Commands for after the first grading: `regrade` some students or one exercise, `late` for late days."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.options import AsLab, Mpi, SecretFile, lab_named
+from hpcdl import machine
+from hpcdl.commands import end, say
+
+from . import load
+
+Submissions = Annotated[Path, typer.Argument(exists=True, help="What `autograder grade` was given.")]
+
+
+def regrade(
+    submissions: Submissions,
+    out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The results of before.")],
+    student: Annotated[list[str] | None, typer.Option(help="Only this student; may be given again.")] = None,
+    exercise: Annotated[str, typer.Option(help="Only this exercise, as ddp.ring_all_reduce.")] = "",
+    lab: AsLab = None,
+    lanes: Annotated[int | None, typer.Option(min=1, help="Submissions at a time (default: a lane a core).")] = None,
+    secret_file: SecretFile = None,
+    mpi: Mpi = True,
+) -> None:
+    """Grade again on the same inputs, all or some, and show whose points have changed.
+
+    Exit code 0: done; 1: there is nothing to regrade; 3: another grader is at work on the same folder; 4: the walls
+    have a hole.
+    """
+    from autograder.grading import grades, layouts, regrade, seeds, store
+    from autograder.sessions.canaries import WallError
+
+    todo = [each for each in layouts.submissions(submissions) if not student or each.student in student]
+    try:
+        before = load.results(out)
+        if unknown := {*(student or ())} - {each.student for each in todo}:
+            end(f"There is no submission of {min(unknown)!r} in {submissions}.", 1)
+        if exercise and exercise not in {each.id for result in before for each in result.exercises}:
+            end(f"There is no exercise {exercise!r} in the results of {out}; write it as lab.exercise.", 1)
+        with store.locked(out):
+            secret = seeds.course_secret(out, secret_file)
+            lanes = lanes or machine.cores()
+            changed = list(regrade.regrade(todo, before, out, secret, exercise, lab_named(lab), lanes, mpi))
+            grades.write(load.results(out), out)
+    except load.ResultError as error:
+        end(str(error), 1)
+    except store.BusyError as error:
+        end(str(error), 3)
+    except WallError as error:
+        end(str(error), 4)
+    for each in changed:
+        say(f"{each.student}: {each.exercise} {each.before:g} -> {each.now:g}")
+    say(f"{counted(len(changed), 'change')}; {out / 'grades.csv'} is up to date.")
+
+
+def late(
+    submissions: Submissions,
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The results.")],
+    deadline: Annotated[str, typer.Option(help="As 2026-11-20 23:59.")],
+    per_day: Annotated[
+        float, typer.Option(min=0.0, help="Points that each day costs; one that has begun counts.")
+    ] = 10.0,
+    free: Annotated[int, typer.Option(min=0, help="Days that cost nothing.")] = 0,
+    times: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A sheet of student, time (default: the files' times)."),
+    ] = None,
+    lab: Annotated[str | None, typer.Option(help="The results of this lab alone.")] = None,
+) -> None:
+    """Take points away for late days: rows in RESULTS/adjustments.csv, which all exports follow."""
+    from autograder.grading import layouts
+
+    from . import late
+
+    try:
+        found = load.one_lab(load.results(folder, lab))
+        when = late.times_of_sheet(times) if times else late.times_of_files(layouts.submissions(submissions))
+        rows = late.enter(found, when, folder, late.moment(deadline), per_day, free)
+    except load.ResultError as error:
+        end(str(error))
+    for row in rows:
+        say(f"{row.student}: {row.points:g}, {row.reason}")
+    say(f"Wrote {counted(len(rows), 'row')} into {folder / 'adjustments.csv'}: read them, and change what you must.")
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {thing}{'s' * (number != 1)}"
