@@ -1,0 +1,15 @@
+"""Lab 09, consistency: its seven exercises.
+
+Oracles: events played one after the other, serial runs in float64, the roots of a recurrence, every pair of edges, the
+trace of the simulated machine and its virtual seconds. None of them is the library's `hpcdl.consistency`.
+"""
+
+from autograder.authoring import Lab
+from autograder.exercises.consistency import clocks
+
+lab = Lab(
+    "consistency",
+    number=9,
+    title="How late may a gradient be?",
+    exercises=(clocks.exercise,),
+)
