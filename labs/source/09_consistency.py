@@ -96,3 +96,91 @@ def clocks(seconds: list[list[float]], staleness: float) -> list[list[tuple[floa
 
 # %%
 check("consistency.clocks")
+
+# %% [markdown]
+# ## A parameter server
+#
+# Now a program that keeps this rule. Rank 0 is the **server**: it has the weights. All other ranks are **workers**. In each step a worker computes a gradient,
+# sends it to the server and receives $w$. That is all that a worker does; the rule is kept by the server, by *when it answers*:
+#
+#     worker 1    grad ──g──▶        ◀──w── grad ──g──▶      ...
+#     server            w -= lr g ─────▶           ...            answers at once, or when the slowest is near enough
+#     worker 2         grad        ──g──▶       ◀──w──
+#
+# - It applies each gradient as it comes, $w \leftarrow w - \eta\, g$: over a round that is $\eta$ times the *sum* over the workers, as in the lecture's SSP
+#   formula. (Its BSP formula takes the mean: then $\eta$ is $N$ times as large.)
+# - A worker that has sent $c$ gradients receives $w$ when every worker has sent at least $c - s$.
+# - What it receives then has its own gradients, all of them: it **reads its own writes**.
+#
+# With `recv` the server would have to know who comes next. `comm.wait_any(requests)` waits for whichever message comes first, and returns its index in the
+# list; the requests that have been waited for do not count any more until you put a new one in their place.
+
+# %% [markdown]
+# {{exercise server}}
+#
+# `train` is given: it says who is who.
+#
+# <details><summary>Hint 1: the server's loop</summary>
+#
+# One buffer and one `comm.irecv(buffer, worker)` for each worker. Then, `steps` times the number of workers: `i = comm.wait_any(requests)`; apply buffer i; count
+# it; worker i + 1 now waits for an answer.
+# </details>
+# <details><summary>Hint 2: who is answered</summary>
+#
+# Keep a list of the workers that wait. One gradient can set several of them free: after each, go through the list and answer everyone whose count is at most
+# `min(counts) + staleness`.
+# </details>
+# <details><summary>Hint 3: an answer</summary>
+#
+# `comm.send(w, i + 1)`, and, if more will come from this worker, a new `requests[i] = comm.irecv(buffers[i], i + 1)`.
+# </details>
+
+
+# %%
+def serve(comm, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
+    """Apply `steps` gradients of each worker, ranks 1 to comm.size - 1; the weights at the end.
+
+    w: the first weights, not to be changed. Answers each gradient with the weights, when
+    the worker is at most `staleness` gradients ahead of the slowest.
+    """
+    # BEGIN SOLUTION
+    w, counts, held = w.clone(), [0] * (comm.size - 1), []
+    buffers = [torch.empty_like(w) for _ in counts]
+    requests = [comm.irecv(buffer, i + 1) for i, buffer in enumerate(buffers)]
+    for _ in range(steps * len(counts)):
+        i = comm.wait_any(requests)
+        w -= lr * buffers[i]
+        counts[i] += 1
+        held.append(i)
+        for j in [j for j in held if counts[j] <= min(counts) + staleness]:
+            held.remove(j)
+            comm.send(w, j + 1)
+            if counts[j] < steps:
+                requests[j] = comm.irecv(buffers[j], j + 1)
+    return w
+    # END SOLUTION
+
+
+def work(comm, grad, w: Tensor, steps: int) -> Tensor:
+    """Send grad(w, k) for k = 0 to steps - 1, each for the w received last; the last w.
+
+    w: the first weights, not to be changed.
+    """
+    # BEGIN SOLUTION
+    w = w.clone()
+    for k in range(steps):
+        comm.send(grad(w, k), 0)
+        comm.recv(w, 0)
+    return w
+    # END SOLUTION
+
+
+def train(comm, grad, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
+    """Rank 0 serves, all others work."""
+    if comm.rank == 0:
+        return serve(comm, w, staleness, steps, lr)
+    return work(comm, grad, w, steps)
+
+
+# %%
+check("consistency.server")

@@ -5,11 +5,11 @@ trace of the simulated machine and its virtual seconds. None of them is the libr
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.consistency import clocks
+from autograder.exercises.consistency import clocks, server
 
 lab = Lab(
     "consistency",
     number=9,
     title="How late may a gradient be?",
-    exercises=(clocks.exercise,),
+    exercises=(clocks.exercise, server.exercise),
 )
