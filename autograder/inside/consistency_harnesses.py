@@ -30,9 +30,16 @@ def asynchronous(
 
 
 def downpour(
-    train: Callable, a: float, c: torch.Tensor, seconds: list, w: torch.Tensor, servers: int, rest: list, comm: Communicator
+    train: Callable, a: float, c: torch.Tensor, seconds: list, w: torch.Tensor, servers: int, rest: list,
+    comm: Communicator,
 ):  # fmt: skip
     """The same for a function whose servers are several."""
     gradient = Gradient(a, c, seconds, comm)
     returned = train(comm, servers, gradient, w, *rest)
     return returned, gradient.seen
+
+
+def comm_first(function: Callable, *args):
+    """For a function whose first argument is the communicator, as the server's is."""
+    *rest, comm = args
+    return function(comm, *rest)

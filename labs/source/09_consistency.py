@@ -184,3 +184,394 @@ def train(comm, grad, w: Tensor, staleness: float, steps: int, lr: float) -> Ten
 
 # %%
 check("consistency.server")
+
+# %% [markdown]
+# ## What a late gradient does
+#
+# A worker that is ahead has an old gradient in its hand: the one at the weights of $\tau$ steps ago. Take it all the same:
+#
+# $$w_{t+1} = w_t - \eta\, \nabla L(w_{t-\tau})$$
+#
+# Near a minimum, along a direction of curvature $\lambda$, the gradient is $\lambda w$. Put $w_t = z^t$ into the formula: $z^{\tau+1} - z^\tau + \eta\lambda = 0$. All is
+# well while every root $z$ is smaller than 1 in absolute value. The first one to reach the unit circle is $z = e^{i\varphi}$, and then
+# $\eta\lambda = e^{i\tau\varphi}(1 - e^{i\varphi})$ has to be a real number. Since $1 - e^{i\varphi} = -2i \sin(\varphi/2)\, e^{i\varphi/2}$, that is so when
+# $(\tau + \frac12)\varphi = \frac{\pi}{2}$, and what is left is
+#
+# $$\eta\lambda < 2 \sin\frac{\pi}{4\tau + 2}$$
+#
+# Without delay that is 2, as in lab 02; with $\tau = 1$ it is 1. Guess: and with $\tau = 10$?
+
+# %% [markdown]
+# {{exercise delay}}
+#
+# <details><summary>Hint</summary>
+#
+# Collect all weights in a list `ws` that begins with w. The gradient of step t is taken at `ws[max(0, t - delay)]`, and the step starts at `ws[-1]`. Make a new
+# tensor in each step.
+# </details>
+
+
+# %%
+def delayed_sgd(w: Tensor, grad, lr: float, delay: int, steps: int) -> list[Tensor]:
+    """The weights w_0 = w, w_1, ..., w_steps of SGD whose gradients are `delay` steps late.
+
+    As long as there is nothing older, the gradient is taken at w_0.
+    """
+    # BEGIN SOLUTION
+    ws = [w]
+    for t in range(steps):
+        ws.append(ws[-1] - lr * grad(ws[max(0, t - delay)]))
+    return ws
+    # END SOLUTION
+
+
+def largest_stable_lr(curvature: float, delay: int) -> float:
+    """The learning rate below which that converges on L(w) = curvature w^2 / 2.
+
+    >>> largest_stable_lr(4.0, delay=1)
+    0.25
+    """
+    # BEGIN SOLUTION
+    return 2 * math.sin(math.pi / (4 * delay + 2)) / curvature
+    # END SOLUTION
+
+
+# %%
+check("consistency.delay")
+
+# %% [markdown]
+# ## Without locks
+#
+# On one machine threads can share the weights themselves. With a lock around each update they stand in a queue. **HOGWILD!** (Niu et al. 2011) takes the lock
+# away, and lets them write over each other. That goes well if they seldom meet: if each sample touches few components, its **hyperedge** $e$, and the edges
+# overlap little. Three numbers say how much, $E$ being all edges:
+#
+# $$\Omega = \max_{e} |e| \qquad \Delta = \max_v \frac{|\{e \in E : v \in e\}|}{|E|} \qquad \rho = \max_e \frac{|\{e' \in E : e' \cap e \ne \emptyset\}|}{|E|}$$
+#
+# the largest edge, the most used component, the edge that meets the most edges (itself among them).
+#
+# What can go wrong when two threads meet? Algorithm 1 of the lecture, $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$, is for a processor three kinds of events:
+#
+# | event | |
+# |---|---|
+# | `("read", k, v)` | update k reads component v, for its gradient |
+# | `("load", k, v)` | it takes component v into a register |
+# | `("store", k, v)` | what is in the register, minus the step in component v, is written back |
+#
+# A gradient is *late* when another store falls between its read and its store. Worse: when another store falls between *load* and *store* of one component, that
+# other update is **lost**.
+
+# %% [markdown]
+# {{exercise hogwild}}
+#
+# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them. The events of all updates come in one list, the
+# `schedule`, in which updates may be mixed. `gradient(k, x)` is the gradient of sample k, x being what update k has read, in the order of `edges[k]`; a tensor as
+# long as the edge.
+#
+# <details><summary>Hint 1: overlap</summary>
+#
+# Sets help: `set(a) & set(b)` is what two edges share. Two of the three numbers are shares of `len(edges)`.
+# </details>
+# <details><summary>Hint 2: replay</summary>
+#
+# Two dicts with the key `(k, v)`: what has been read, what has been loaded. Mind that `w[v]` is a view: `.clone()` it, or it changes when w does.
+# </details>
+# <details><summary>Hint 3: the step</summary>
+#
+# At the first store of update k compute its step, `lr * gradient(k, torch.stack([read[k, u] for u in edges[k]]))`, and keep it for the others. Component v has the
+# place `edges[k].index(v)` in it.
+# </details>
+
+
+# %%
+def overlap(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
+    """Omega, Delta and rho of edges over the components 0 to n - 1.
+
+    >>> overlap([(0, 1), (1, 2), (3,), (3, 4, 5)], n=6)
+    (3, 0.5, 0.5)
+    """
+    # BEGIN SOLUTION
+    omega = max(len(edge) for edge in edges)
+    delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
+    meets = [sum(bool(set(a) & set(b)) for b in edges) for a in edges]
+    return omega, delta, max(meets) / len(edges)
+    # END SOLUTION
+
+
+def hogwild(w: Tensor, edges: list[tuple[int, ...]], gradient, lr: float, schedule) -> Tensor:
+    """The weights after all events of the schedule; w itself is not changed."""
+    # BEGIN SOLUTION
+    w, read, loaded, steps = w.clone(), {}, {}, {}
+    for op, k, v in schedule:
+        if op == "read":
+            read[k, v] = w[v].clone()
+        elif op == "load":
+            loaded[k, v] = w[v].clone()
+        else:
+            if k not in steps:
+                x = torch.stack([read[k, u] for u in edges[k]])
+                steps[k] = lr * gradient(k, x)
+            w[v] = loaded[k, v] - steps[k][edges[k].index(v)]
+    return w
+    # END SOLUTION
+
+
+# %%
+check("consistency.hogwild")
+
+# %% [markdown]
+# ## Downpour: several servers
+#
+# **DistBelief** (Dean et al. 2012) had a model too large for one server, so each of several servers has a shard of it, `w.tensor_split(servers)[rank]`. And
+# messages too slow to send in every step, so a replica
+#
+# - **fetches** the weights before steps 0, `n_fetch`, 2 `n_fetch`, ..., and keeps computing with what it has in between;
+# - **adds up** its gradients, and **pushes** the sum after every `n_push` steps, and what is left after the last.
+#
+# A server applies what comes when it comes, without a word to the other servers: so a replica may fetch one shard from before another's push, and the next one
+# from after it. And each server does **Adagrad** on its shard, which calms components that move a lot. It keeps a sum of squares $G$ of its own:
+#
+# $$G \leftarrow G + g^2 \qquad w \leftarrow w - \frac{\eta\, g}{\sqrt{G} + 10^{-8}}$$
+#
+# (In the paper a replica also takes plain steps on its own copy between two fetches. We leave that out.)
+#
+# How does a server know what comes next from a replica? Both go through the same list:
+
+
+# %%
+def plan(n_fetch: int, n_push: int, steps: int) -> list[str]:
+    """What a replica does, in order: "fetch", "compute" and "push".
+
+    >>> plan(n_fetch=2, n_push=3, steps=4)
+    ['fetch', 'compute', 'compute', 'fetch', 'compute', 'push', 'compute', 'push']
+    """
+    ops = []
+    for step in range(steps):
+        ops += ["fetch"] * (step % n_fetch == 0) + ["compute"]
+        ops += ["push"] * ((step + 1) % n_push == 0 or step == steps - 1)
+    return ops
+
+
+# %% [markdown]
+# {{exercise downpour}}
+#
+# Ranks 0 to `servers` - 1 are servers, the others replicas. A fetch is an empty message to each server, `w.new_empty(0)`, and its shard back. A push is the shard
+# of the sum to each server. So a server always knows how long the next message of a replica is.
+#
+# <details><summary>Hint 1: a replica</summary>
+#
+# `parts = w.tensor_split(servers)` are views of its copy of w: receive into them. After a push the sum starts at 0 again. `compute`, number k, is
+# `total += grad(w, k)`.
+# </details>
+# <details><summary>Hint 2: a server</summary>
+#
+# For each replica an iterator over its ops, without those that are "compute". A function that takes the next op of replica i and posts the `irecv` for it, into
+# an empty tensor or a buffer as long as the shard. Where there is no next op, it leaves the request that is done: `wait_any` does not count it.
+# </details>
+# <details><summary>Hint 3: which came</summary>
+#
+# Keep for each replica the op that you have posted. After `i = comm.wait_any(requests)` it is a fetch (send the shard) or a push (Adagrad with the buffer). The
+# number of messages is known: loop so often.
+# </details>
+
+
+# %%
+def downpour(comm, servers: int, grad, w: Tensor, n_fetch: int, n_push: int, steps: int, lr: float) -> Tensor:
+    """Train by Downpour SGD; on a server its shard at the end, on a replica its last copy.
+
+    w: the first weights, the same on all ranks. grad(w, k): a replica's gradient in step k.
+    """
+    if comm.rank < servers:
+        return shard_server(comm, servers, w, n_fetch, n_push, steps, lr)
+    return replica(comm, servers, grad, w, n_fetch, n_push, steps)
+
+
+def replica(comm, servers: int, grad, w: Tensor, n_fetch: int, n_push: int, steps: int) -> Tensor:
+    """Fetch, compute and push as `plan` says; the copy of w at the end."""
+    # BEGIN SOLUTION
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        parts = (w if op == "fetch" else total).tensor_split(servers)
+        for server, part in enumerate(parts):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+        if op == "push":
+            total.zero_()
+    return w
+    # END SOLUTION
+
+
+def shard_server(comm, servers: int, w: Tensor, n_fetch: int, n_push: int, steps: int, lr: float) -> Tensor:
+    """Answer every fetch, and do Adagrad with every push, of whichever replica comes first."""
+    # BEGIN SOLUTION
+    mine = w.tensor_split(servers)[comm.rank].clone()
+    squares, buffers = torch.zeros_like(mine), {}
+    ops = [op for op in plan(n_fetch, n_push, steps) if op != "compute"]
+    replicas = range(servers, comm.size)
+    left, now = {r: list(ops) for r in replicas}, {}
+
+    def post(r: int):
+        now[r] = left[r].pop(0)
+        buffers[r] = torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)
+        return comm.irecv(buffers[r], r)
+
+    requests = [post(r) for r in replicas]
+    for _ in range(len(ops) * len(replicas)):
+        i = comm.wait_any(requests)
+        r = replicas[i]
+        if now[r] == "fetch":
+            comm.send(mine, r)
+        else:
+            squares += buffers[r] ** 2
+            mine -= lr * buffers[r] / (squares.sqrt() + 1e-8)
+        if left[r]:
+            requests[i] = post(r)
+    return mine
+    # END SOLUTION
+
+
+# %%
+check("consistency.downpour")
+
+# %% [markdown]
+# ## Sandblaster: only numbers travel
+#
+# The other half of DistBelief is a batch method, **L-BFGS**: it uses the last $m$ differences of weights $s_i = w_{i+1} - w_i$ and of gradients
+# $y_i = g_{i+1} - g_i$ to bend the gradient into a better direction. Two loops do it (Nocedal 1980), with $\rho_i = 1 / (y_i \cdot s_i)$:
+#
+#     q = g
+#     for i = newest to oldest:    a_i = rho_i (s_i · q);   q = q - a_i y_i
+#     r = (s · y) / (y · y) q      of the newest s and y
+#     for i = oldest to newest:    b = rho_i (y_i · r);     r = r + (a_i - b) s_i
+#     direction = -r
+#
+# All of that are dot products and sums of vectors. If every rank has its shard of all the vectors, the sums stay at home, and of each dot product *one number*
+# from each rank travels: "coordinator messages are small". In Sandblaster a coordinator adds those up; here `comm.all_reduce` does.
+#
+# The batch itself is cut into many small tasks, more than there are nodes. Who is done takes the next one. At the end, when no task is left, nodes that are
+# idle do those again that are still under way on a slow node, and whoever is first counts: **backup tasks**, as MapReduce has them.
+
+# %% [markdown]
+# {{exercise sandblaster}}
+#
+# Tasks are taken in order, each by the node that is free first (of several the first one in the list). A node i of speed `speeds[i]` does `work / speeds[i]` seconds
+# on a task. With backups: when all tasks are taken, every node, in the order in which they become free, looks once at the task that would be done *last* now,
+# and if it can do it sooner it does it, too.
+#
+# <details><summary>Hint 1: a dot product</summary>
+#
+# `x = (a * b).sum().reshape(1)`, then `comm.all_reduce(x)`. The same on all ranks.
+# </details>
+# <details><summary>Hint 2: no history</summary>
+#
+# Without any s and y the direction is `-g`.
+# </details>
+# <details><summary>Hint 3: finish</summary>
+#
+# A list `free` of when each node is free, and a list `ends` of when each task is done. The node that is free first is
+# `min(range(len(free)), key=free.__getitem__)`.
+# </details>
+
+
+# %%
+def lbfgs_direction(comm, s: list[Tensor], y: list[Tensor], g: Tensor) -> Tensor:
+    """This rank's shard of the L-BFGS direction; s, y: shards of the last differences,
+    the oldest first; g: its shard of the gradient.
+    """
+
+    # BEGIN SOLUTION
+    def dot(a, b):
+        x = (a * b).sum().reshape(1)
+        comm.all_reduce(x)
+        return x
+
+    q, kept = g.clone(), []
+    for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
+        rho = 1 / dot(y_i, s_i)
+        a = rho * dot(s_i, q)
+        q -= a * y_i
+        kept.append((s_i, y_i, rho, a))
+    if s:
+        q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])
+    for s_i, y_i, rho, a in reversed(kept):
+        q += (a - rho * dot(y_i, q)) * s_i
+    return -q
+    # END SOLUTION
+
+
+def finish(tasks: list[float], speeds: list[float], backups: bool = False) -> float:
+    """Seconds until all tasks are done, each by the node that is free first.
+
+    >>> finish([4.0, 4.0, 4.0], speeds=[2.0, 1.0])
+    4.0
+    >>> finish([4.0, 4.0], speeds=[4.0, 1.0]), finish([4.0, 4.0], [4.0, 1.0], backups=True)
+    (4.0, 2.0)
+    """
+    # BEGIN SOLUTION
+    free, ends = [0.0] * len(speeds), []
+    for work in tasks:
+        i = min(range(len(free)), key=free.__getitem__)
+        free[i] += work / speeds[i]
+        ends.append(free[i])
+    for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:
+        last = max(range(len(ends)), key=ends.__getitem__)
+        ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])
+    return max(ends)
+    # END SOLUTION
+
+
+# %%
+check("consistency.sandblaster")
+
+# %% [markdown]
+# ## Project Adam: send what it is made of
+#
+# The gradient of a fully connected layer with $m$ inputs and $n$ outputs has $mn$ numbers. But it is a product, $x^T \delta$: of the layer's inputs $x$, $B \times m$ for a
+# batch of $B$ samples, and the errors $\delta$ of its outputs, $B \times n$. **Project Adam** (Chilimbi et al. 2014) sends those to the server, $B(m + n)$ numbers, and the
+# server multiplies. Which is less depends on the batch.
+
+# %% [markdown]
+# {{exercise adam}}
+#
+# <details><summary>Hint</summary>
+#
+# They are equal at $B = \frac{mn}{m + n}$.
+# </details>
+
+
+# %%
+def from_factors(x: Tensor, delta: Tensor) -> Tensor:
+    """The gradient (m, n) of a layer y = x W from its inputs x (B, m) and errors delta (B, n)."""
+    # BEGIN SOLUTION
+    return x.T @ delta
+    # END SOLUTION
+
+
+def fc_bytes(batch: int, m: int, n: int, how: str) -> int:
+    """Bytes in float32 that a worker sends for a layer of m inputs and n outputs.
+
+    how: "gradient" or "factors".
+
+    >>> fc_bytes(32, 1000, 100, "gradient"), fc_bytes(32, 1000, 100, "factors")
+    (400000, 140800)
+    """
+    # BEGIN SOLUTION
+    return 4 * (m * n if how == "gradient" else batch * (m + n))
+    # END SOLUTION
+
+
+def cheaper(batch: int, m: int, n: int) -> str:
+    """Which of the two sends fewer bytes; "gradient" where they are equal."""
+    # BEGIN SOLUTION
+    factors, gradient = (fc_bytes(batch, m, n, how) for how in ("factors", "gradient"))
+    return "factors" if factors < gradient else "gradient"
+    # END SOLUTION
+
+
+# %%
+check("consistency.adam")

@@ -103,7 +103,7 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "answers before it applies", fails=(VALUES, BEHIND), says="apply its gradient, then send w")
+@wrong(HERE, "answers before it applies", fails=(VALUES, BEHIND), says="apply the gradient first, then send w")
 def serve(comm, w, staleness, steps, lr):
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
     buffers = [torch.empty_like(w) for _ in counts]

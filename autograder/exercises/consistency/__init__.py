@@ -5,11 +5,19 @@ trace of the simulated machine and its virtual seconds. None of them is the libr
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.consistency import clocks, server
+from autograder.exercises.consistency import adam, clocks, delay, downpour, hogwild, sandblaster, server
 
 lab = Lab(
     "consistency",
     number=9,
     title="How late may a gradient be?",
-    exercises=(clocks.exercise, server.exercise),
+    exercises=(
+        clocks.exercise,
+        server.exercise,
+        delay.exercise,
+        hogwild.exercise,
+        downpour.exercise,
+        sandblaster.exercise,
+        adam.exercise,
+    ),
 )
