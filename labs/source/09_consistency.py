@@ -26,8 +26,6 @@
 # (In the exercise on L-BFGS $s_k$ and $y_k$ are differences of weights and of gradients, as everywhere.)
 
 # %%
-import heapq
-import itertools
 import math
 import time
 
@@ -38,9 +36,34 @@ from torch import Tensor
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import how_late, who_waits
 
 torch.set_num_threads(1)
 style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# Four workers compute gradients for one server. Worker 3 is slower than the others, and it has samples like nobody else's. A worker may be $s$ iterations ahead of
+# the slowest, and then it waits (grey). Below: the loss that the server's weights have meanwhile.
+#
+# Guess first: with which $s$ is the loss small the soonest? Why is it not 0, and why is it not infinity? Then:
+# 1. Move the **staleness**. What becomes of the grey, and what of the loss?
+# 2. Loss over **updates** in place of time: which $s$ is the best now?
+# 3. Make all workers equally fast on average (1.0) with much **jitter**. Who is it that waits, and how much staleness does it take?
+
+# %%
+who_waits.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. With $s = 0$ the fast workers wait for most of the time. With $s = \infty$ nobody waits, and the loss stops falling: the server hears three times as much from the
+#    fast workers as from the slow one, and of its samples it learns too little and too late. A few iterations of staleness have most of the speed, and no bias:
+#    in the long run all workers do equally many iterations.
+# 2. Counted in updates, waiting costs nothing, and old gradients are only worse: $s = 0$ is among the best. Whether staleness pays is a question of time.
+# 3. Whoever happens to be late. With $s = 0$ every iteration is as long as the longest of four, with two or three of slack most of that evens out.
+# </details>
 
 # %% [markdown]
 # ## Three ways to wait
@@ -96,6 +119,30 @@ def clocks(seconds: list[list[float]], staleness: float) -> list[list[tuple[floa
 
 # %%
 check("consistency.clocks")
+
+# %%
+with when_solved():
+    chance = torch.Generator().manual_seed(0)
+    seconds = (0.5 + torch.rand(4, 200, generator=chance)).tolist()
+    print("four workers, 0.5 to 1.5 s for an iteration: iterations per second and share of waiting")
+    for staleness in (0, 1, 2, 4, 8, math.inf):
+        spans = clocks(seconds, staleness)
+        end = max(mine[-1][1] for mine in spans)
+        busy = sum(map(sum, seconds)) / sum(mine[-1][1] for mine in spans)
+        print(f"   s = {staleness:3}: {4 * 200 / end:5.2f} per second, {1 - busy:5.1%} waiting")
+
+# %% [markdown]
+# **A question to read by.** The lecture writes for SSP, $N$ workers and worker $n$'s weights at $t + 1$:
+#
+# $$w_{n,t+1} = w_0 - \eta \sum_{i=1}^{t-s} \sum_{j=1}^{N} g_{j,i} - \eta \sum_{i=t-s}^{t} g_{n,i} - \eta \sum_{(j,i) \in S_{n,t+1}} g_{j,i}$$
+#
+# all gradients that must have come; the worker's own since; and those of others that happen to have come. Something is in it twice. What?
+#
+# <details><summary>Found it?</summary>
+#
+# Worker $n$'s own gradient of iteration $i = t - s$: the first sum goes up to $t - s$, over all workers, and the second one begins there. Let the second begin at
+# $t - s + 1$. A server that counts, as yours will, does not make this mistake: it applies what comes, once.
+# </details>
 
 # %% [markdown]
 # ## A parameter server
@@ -240,6 +287,22 @@ def largest_stable_lr(curvature: float, delay: int) -> float:
 check("consistency.delay")
 
 # %% [markdown]
+# **How late before it explodes.** At the left the bound, at the right a run of *your* `delayed_sgd` on $L = w^2/2$, which is the dot. Find the largest learning rate for
+# a delay of 10. What does the run look like just below the bound, and how is that different from $\tau = 0$?
+
+# %%
+how_late.explorable(delayed_sgd)
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# It is 0.15: a delay of ten steps takes a learning rate 13 times smaller. The bound is about $\frac{\pi}{2\tau}$ for long delays. Near it the weight swings like a
+# pendulum, slowly, since it hears too late that it has gone too far; without delay it jumps from one side to the other in each step.
+#
+# That is what asynchronous training pays: with $p$ workers of equal speed a gradient is about $p - 1$ updates late.
+# </details>
+
+# %% [markdown]
 # ## Without locks
 #
 # On one machine threads can share the weights themselves. With a lock around each update they stand in a queue. **HOGWILD!** (Niu et al. 2011) takes the lock
@@ -320,6 +383,45 @@ def hogwild(w: Tensor, edges: list[tuple[int, ...]], gradient, lr: float, schedu
 check("consistency.hogwild")
 
 # %% [markdown]
+# Niu and others tried three data sets on 10 cores, 20 epochs, against threads that take turns with locks (their figure 2). Which of them is *not* sparse, and how does
+# that show?
+
+# %%
+print("                 rho   Delta     HOGWILD!, s   with locks, s")
+for name, rho, delta, free, locked in (
+    ("RCV1", 0.44, 1.0, 9.5, 61.8),
+    ("Netflix", 2.5e-3, 2.3e-3, 301.0, 2569.1),
+    ("DBLife", 8.6e-3, 4.3e-3, 230.0, 413.5),
+):
+    print(f"{name:12}{rho:8.4f}{delta:8.4f}{free:16.1f}{locked:16.1f}")
+
+
+def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
+    """Share of stores that write over another's, of updates of 3 out of n components, so many at a time."""
+    chance = torch.Generator().manual_seed(0)
+    edges = [tuple(torch.randperm(n, generator=chance)[:3].tolist()) for _ in range(samples)]
+    queues, loaded, stored, lost = [], {}, {}, 0
+    todo = [[(op, k, v) for v in edge for op in ("load", "store")] for k, edge in enumerate(edges)]
+    for now in range(6 * samples):
+        while todo and len(queues) < at_once:
+            queues.append(todo.pop())
+        queue = queues[int(torch.randint(len(queues), (), generator=chance))]
+        op, k, v = queue.pop(0)
+        queues = [queue for queue in queues if queue]
+        if op == "load":
+            loaded[k, v] = now
+        else:
+            lost += stored.get(v, -1) > loaded[k, v]
+            stored[v] = now
+    return lost / (3 * samples)
+
+
+print("\nshare of updates that get lost, by how many threads and components there are")
+print("components" + "".join(f"{p:4} threads" for p in (1, 2, 4, 8)))
+for n in (10, 100, 1000):
+    print(f"{n:10}" + "".join(f"{lost_updates(n, p):12.2%}" for p in (1, 2, 4, 8)))
+
+# %% [markdown]
 # ## Downpour: several servers
 #
 # **DistBelief** (Dean et al. 2012) had a model too large for one server, so each of several servers has a shard of it, `w.tensor_split(servers)[rank]`. And
@@ -329,9 +431,9 @@ check("consistency.hogwild")
 # - **adds up** its gradients, and **pushes** the sum after every `n_push` steps, and what is left after the last.
 #
 # A server applies what comes when it comes, without a word to the other servers: so a replica may fetch one shard from before another's push, and the next one
-# from after it. And each server does **Adagrad** on its shard, which calms components that move a lot. It keeps a sum of squares $G$ of its own:
+# from after it. And each server does **Adagrad** on its shard, which calms components that move a lot. It keeps a sum of squares $G$ of its own, 1 at first:
 #
-# $$G \leftarrow G + g^2 \qquad w \leftarrow w - \frac{\eta\, g}{\sqrt{G} + 10^{-8}}$$
+# $$G \leftarrow G + g^2 \qquad w \leftarrow w - \frac{\eta\, g}{\sqrt{G}}$$
 #
 # (In the paper a replica also takes plain steps on its own copy between two fetches. We leave that out.)
 #
@@ -410,7 +512,7 @@ def shard_server(comm, servers: int, w: Tensor, n_fetch: int, n_push: int, steps
     """Answer every fetch, and do Adagrad with every push, of whichever replica comes first."""
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
-    squares, buffers = torch.zeros_like(mine), {}
+    squares, buffers = torch.ones_like(mine), {}
     ops = [op for op in plan(n_fetch, n_push, steps) if op != "compute"]
     replicas = range(servers, comm.size)
     left, now = {r: list(ops) for r in replicas}, {}
@@ -428,7 +530,7 @@ def shard_server(comm, servers: int, w: Tensor, n_fetch: int, n_push: int, steps
             comm.send(mine, r)
         else:
             squares += buffers[r] ** 2
-            mine -= lr * buffers[r] / (squares.sqrt() + 1e-8)
+            mine -= lr * buffers[r] / squares.sqrt()
         if left[r]:
             requests[i] = post(r)
     return mine
@@ -528,6 +630,39 @@ def finish(tasks: list[float], speeds: list[float], backups: bool = False) -> fl
 # %%
 check("consistency.sandblaster")
 
+
+# %%
+def minimize(comm, n: int, memory: int, steps: int) -> list[float]:
+    """The norm of the gradient in each step of L-BFGS on a narrow valley of n dimensions, of which a rank has a shard."""
+    curvature = torch.logspace(0, 3, n, dtype=torch.float64).tensor_split(comm.size)[comm.rank]
+    w, s, y, norms = torch.ones_like(curvature), [], [], []
+    g = curvature * w
+    for _ in range(steps):
+        squares = (g * g).sum().reshape(1)
+        comm.all_reduce(squares)
+        norms.append(squares.sqrt().item())
+        d = lbfgs_direction(comm, s, y, g)
+        along = torch.stack([(g * d).sum(), (curvature * d * d).sum()])
+        comm.all_reduce(along)
+        step = -along[0] / along[1] * d  # the best length of step: the loss is a quadratic
+        s, y = [*s, step][-memory:], [*y, curvature * step][-memory:]
+        w += step
+        g = curvature * w
+    return norms
+
+
+with when_solved():
+    figure, axes = plt.subplots(figsize=(9.6, 3.2), layout="constrained")
+    for memory, colour in ((1, style.GREY), (4, style.BLUE), (10, style.GREEN)):
+        run = simulate(minimize, 4, 100, memory, 120)
+        axes.semilogy(run.results[0], color=colour, label=f"the last {memory}")
+    axes.set(xlabel="step", ylabel="norm of the gradient", title="L-BFGS over four ranks, by pairs that it remembers")
+    axes.legend()
+    plt.show()
+    print("seconds of a batch of 60 tasks on 12 nodes, one of them 20 times slower")
+    nodes = [1.0] * 11 + [0.05]
+    print(f"   without backups {finish([1.0] * 60, nodes):.1f}, with {finish([1.0] * 60, nodes, True):.1f}")
+
 # %% [markdown]
 # ## Project Adam: send what it is made of
 #
@@ -575,3 +710,107 @@ def cheaper(batch: int, m: int, n: int) -> str:
 
 # %%
 check("consistency.adam")
+
+# %%
+with when_solved():
+    print("VGG-16's fully connected layers, MB that a worker sends (and the batch at which both are equal)")
+    for name, m, n in (("fc6", 25088, 4096), ("fc7", 4096, 4096), ("fc8", 4096, 1000)):
+        sent = [fc_bytes(32, m, n, how) / 1e6 for how in ("gradient", "factors")]
+        print(f"   {name}: gradient {sent[0]:6.1f}, factors of 32 samples {sent[1]:5.1f}   ({m * n / (m + n):.0f})")
+
+# %% [markdown]
+# ## Live: three rules on four engines
+#
+# Four engines, MPI processes beside this kernel: a server and three workers, with *your* `train`. Worker 3 is three times slower than the others. A gradient is that of a
+# small regression; that it takes a while is done by sleeping, so that even two cores have room for everybody. First with all three rules for the same number of
+# steps; then what `clocks` foretells from the seconds that were measured.
+#
+# Guess first: how many steps per second does each rule make, if a gradient takes 20 ms and worker 3's takes 60?
+
+# %%
+from hpcdl.cluster import Cluster
+
+STEPS, TAKES, SLOWER = 40, 0.02, 3
+RULES = {"BSP": 0, "SSP(3)": 3, "ASP": math.inf}
+
+
+def train_live(comm, staleness: float):
+    """This rank's begin and end of each gradient, and of every other worker how many gradients were in the w it saw."""
+    torch.set_num_threads(1)
+    n, workers, spans, ahead = 10, comm.size - 1, [], []
+    chance = torch.Generator().manual_seed(comm.rank)
+    x = torch.randn(STEPS, 8, n, generator=chance)
+    y = x @ torch.arange(n).float()
+
+    def grad(w, k):
+        begin = time.perf_counter()
+        ahead.append(k - min(round(count) for count in w[n:].tolist()))
+        g = torch.zeros_like(w)  # the last components count: each worker's own is -1
+        g[:n] = x[k].T @ (x[k] @ w[:n] - y[k]) / 8 * 0.1
+        g[n + comm.rank - 1] = -1.0
+        time.sleep(TAKES * (SLOWER if comm.rank == workers else 1))
+        spans.append((begin, time.perf_counter()))
+        return g
+
+    comm.barrier()
+    w = train(comm, grad, torch.zeros(n + workers), staleness, STEPS, 1.0)
+    return spans, ahead, (w[:n] - torch.arange(n)).norm().item()
+
+
+cluster = Cluster(n=4).start()
+
+# %%
+live = {}
+with when_solved():
+    simulate(lambda comm: train_live(comm, 1) and None, 4)  # a mistake is easier to read here
+    for rule, staleness in RULES.items():
+        live[rule] = cluster.run(train_live, staleness, timeout=60)[1:]
+
+
+# %%
+def rates(spans) -> tuple[float, float]:
+    """Gradients per second until the first worker has done all of its own, and the workers' share of waiting until then."""
+    zero, end = min(mine[0][0] for mine in spans), min(mine[-1][1] for mine in spans)
+    inside = [(a, min(b, end)) for mine in spans for a, b in mine if a < end]
+    done = sum(b <= end for mine in spans for _, b in mine)
+    return done / (end - zero), 1 - sum(b - a for a, b in inside) / (len(spans) * (end - zero))
+
+
+if live:
+    figure, panels = plt.subplots(1, 3, figsize=(9.6, 2.6), layout="constrained", sharey=True)
+    print(f"{'':8}{'steps/s':>9}{'foretold':>10}{'waiting':>9}{'foretold':>10}{'distance':>10}")
+    for (rule, workers), axes in zip(live.items(), panels, strict=True):
+        spans = [mine for mine, *_ in workers]
+        measured = [[b - a for a, b in mine] for mine in spans]
+        rate, waits = rates(spans)
+        foretold, idle = rates(clocks(measured, RULES[rule]))
+        print(f"{rule:8}{rate:9.1f}{foretold:10.1f}{waits:9.1%}{idle:10.1%}{workers[0][-1]:10.3f}")
+        seen = [late for _, ahead, _ in workers for late in ahead]
+        axes.hist(seen, bins=torch.arange(-0.5, max(12, *seen) + 1).tolist(), color=style.BLUE)
+        axes.set(title=f"{rule}, s = {RULES[rule]}", xlabel="ahead of the slowest, iterations")
+    panels[0].set_ylabel("gradients")
+    plt.show()
+
+# %%
+cluster.stop()  # the engines have done their work: give back their memory
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - BSP goes at the pace of the slowest: three gradients in 60 ms. ASP lets everyone go at their own: 50 + 50 + 17 in a second. SSP is as fast as ASP until the fast
+#   are three ahead, and then as slow as BSP: against a worker that is *always* slow, staleness gives a head start, no more. It is chance that it evens out.
+# - `clocks` says it nearly exactly. What it leaves out is what the messages and the server take, a fraction of a millisecond for each gradient here.
+# - No worker is ever more than $s$ ahead. With ASP there is no limit: here the fast workers end some 25 iterations ahead.
+# </details>
+
+# %% [markdown]
+# ## Further reading
+#
+# - Q. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server"; M. Li et al. 2014, "Scaling distributed machine learning with
+#   the parameter server".
+# - F. Niu et al. 2011, "HOGWILD!: A lock-free approach to parallelizing stochastic gradient descent"; C. De Sa et al. 2015, "Taming the wild: A unified analysis of
+#   HOGWILD!-style algorithms".
+# - J. Dean et al. 2012, "Large scale distributed deep networks": Downpour SGD and Sandblaster L-BFGS. J. Nocedal 1980, "Updating quasi-Newton matrices with limited
+#   storage". J. Dean, S. Ghemawat 2004, "MapReduce: Simplified data processing on large clusters": backup tasks.
+# - T. Chilimbi et al. 2014, "Project Adam: Building an efficient and scalable deep learning training system".
+# - J. Chen et al. 2016, "Revisiting distributed synchronous SGD": why many went back to BSP, with backup workers.

@@ -102,7 +102,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
 @wrong(HERE, "divides before it adds the square", fails=ALL, says="Add the square of the push first")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
-    squares = torch.zeros_like(mine)
+    squares = torch.ones_like(mine)
     ops, buffers, now = [op for op in plan(n_fetch, n_push, steps) if op != "compute"], {}, {}
     replicas = range(servers, comm.size)
     left = {r: list(ops) for r in replicas}
@@ -119,7 +119,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
         if now[r] == "fetch":
             comm.send(mine, r)
         else:
-            mine -= lr * buffers[r] / (squares.sqrt() + 1e-8)
+            mine -= lr * buffers[r] / squares.sqrt()
             squares += buffers[r] ** 2
         if left[r]:
             requests[i] = post(r)
@@ -131,7 +131,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
     ops, buffers, now = [op for op in plan(n_fetch, n_push, steps) if op != "compute"], {}, {}
     replicas = range(servers, comm.size)
-    left, squares = {r: list(ops) for r in replicas}, {r: torch.zeros_like(mine) for r in replicas}
+    left, squares = {r: list(ops) for r in replicas}, {r: torch.ones_like(mine) for r in replicas}
 
     def post(r):
         now[r] = left[r].pop(0)
@@ -146,7 +146,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
             comm.send(mine, r)
         else:
             squares[r] += buffers[r] ** 2
-            mine -= lr * buffers[r] / (squares[r].sqrt() + 1e-8)
+            mine -= lr * buffers[r] / squares[r].sqrt()
         if left[r]:
             requests[i] = post(r)
     return mine
@@ -155,7 +155,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
 @wrong(HERE, "replicas in turn", fails=TIME, says="Nobody waits in Downpour")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
-    squares = torch.zeros_like(mine)
+    squares = torch.ones_like(mine)
     for op in plan(n_fetch, n_push, steps):
         for r in range(servers, comm.size) if op != "compute" else ():
             if op == "fetch":
@@ -165,5 +165,24 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
                 g = torch.empty_like(mine)
                 comm.recv(g, r)
                 squares += g**2
-                mine -= lr * g / (squares.sqrt() + 1e-8)
+                mine -= lr * g / squares.sqrt()
     return mine
+
+
+@wrong(HERE, "what is left is not pushed", fails=SUMS, says="a deadlock")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        if op == "push" and k % n_push:
+            break
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+        if op == "push":
+            total.zero_()
+    return w

@@ -22,9 +22,22 @@ NUMBER = 8  # bytes
 A = 2.0  # gradients are A w + c
 
 
+SENTENCES = {
+    "last": "A push is the sum of all gradients since the last push, not the last one alone.",
+    "mean": "A push is the sum of the gradients, not their mean.",
+    "never zero": "After a push the sum starts at 0 again.",
+    "rest lost": "What is left after the last step has to be pushed, too.",
+    "never fetches": "The replica goes on with its first weights: fetch before steps 0, n_fetch, 2 n_fetch, ...",
+    "zero": "The sum of squares starts at 1 here, not at 0.",
+    "sgd": "That is SGD: Adagrad divides by the root of the sum of squares.",
+    "forgets": "The server keeps its sum of squares from one push to the next.",
+    "after": "Add the square of the push first, then divide by the root.",
+}
+
+
 def adagrad(w: torch.Tensor, squares: torch.Tensor, g: torch.Tensor, lr: float) -> tuple[torch.Tensor, torch.Tensor]:
     squares = squares + g * g
-    return w - lr * g / (squares.sqrt() + 1e-8), squares
+    return w - lr * g / squares.sqrt(), squares
 
 
 class Training:
@@ -53,7 +66,8 @@ class Training:
     def serial(self, mistake: str = "") -> tuple[list[torch.Tensor], torch.Tensor]:
         """One replica without servers: the w that its gradients see, and the weights at the end."""
         here, there = self.w, self.w
-        squares, total, seen = torch.zeros_like(self.w), torch.zeros_like(self.w), []
+        first = torch.zeros_like(self.w) if mistake == "zero" else torch.ones_like(self.w)
+        squares, total, seen = first, torch.zeros_like(self.w), []
         for k in range(self.steps):
             if k % self.n_fetch == 0 and (mistake != "never fetches" or k == 0):
                 here = there
@@ -66,9 +80,9 @@ class Training:
                 elif mistake == "mean":
                     there, squares = adagrad(there, squares, total / self.n_push, self.lr)
                 elif mistake == "forgets":
-                    there, squares = adagrad(there, torch.zeros_like(squares), total, self.lr)
+                    there, squares = adagrad(there, torch.ones_like(squares), total, self.lr)
                 elif mistake == "after":
-                    there = there - self.lr * total / (squares.sqrt() + 1e-8)
+                    there = there - self.lr * total / squares.sqrt()
                     squares = squares + total * total
                 else:
                     there, squares = adagrad(there, squares, total, self.lr)
@@ -76,27 +90,20 @@ class Training:
                     total = torch.zeros_like(total)
         return seen, there
 
-    SENTENCES = {
-        "last": "A push is the sum of all gradients since the last push, not the last one alone.",
-        "mean": "A push is the sum of the gradients, not their mean.",
-        "never zero": "After a push the sum starts at 0 again.",
-        "rest lost": "What is left after the last step has to be pushed, too.",
-        "never fetches": "The replica goes on with its first weights: fetch before steps 0, n_fetch, 2 n_fetch, ...",
-        "sgd": "That is SGD: Adagrad divides by the root of the sum of squares.",
-        "forgets": "The server keeps its sum of squares from one push to the next.",
-        "after": "Add the square of the push first, then divide by the root.",
-    }
-
     def agrees_with_serial(self, student) -> None:
         run, (right_seen, right) = self.run(student), self.serial()
-        wrong = {sentence: self.serial(kind) for kind, sentence in self.SENTENCES.items()}
+        wrong = {sentence: self.serial(kind) for kind, sentence in SENTENCES.items()}
         seen = run.results[self.servers][1]
         checks.that(
             len(seen) == self.steps, f"{self.setting}: the replica computes {len(seen)} gradients, not {self.steps}."
         )
-        for k, expected in enumerate(right_seen):
-            named = {s: path[k] for s, (path, _) in wrong.items() if not torch.allclose(path[k], expected)}
-            checks.close(seen[k], expected, name=f"{self.setting}: the w of gradient {k}", mistakes=named)
+        name = f"{self.setting}: the w of gradient"
+        for k, w in enumerate(seen):
+            checks.tensor(w, name=f"{name} {k}", shape=(self.n,), dtype=torch.float64)
+        expected = torch.stack(right_seen)
+        named = {s: torch.stack(path) for s, (path, _) in wrong.items()}
+        named = {s: path for s, path in named.items() if not torch.allclose(path, expected)}
+        checks.close(torch.stack(seen), expected, name=f"{name}s 0 to {self.steps - 1}, row by row", mistakes=named)
         for rank, expected in enumerate(right.tensor_split(self.servers)):
             named = {s: w.tensor_split(self.servers)[rank] for s, (_, w) in wrong.items()}
             named = {s: w for s, w in named.items() if not torch.allclose(w, expected)}
@@ -111,7 +118,7 @@ class Training:
         shards = []
         for server in range(self.servers):
             mine = self.w.tensor_split(self.servers)[server]
-            squares, done = torch.zeros_like(mine), [0] * self.replicas
+            squares, done = torch.ones_like(mine), [0] * self.replicas
             for event in run.trace:
                 if event.op != "recv" or event.rank != server or not event.nbytes:
                     continue
@@ -168,8 +175,8 @@ def bytes_by_n_fetch_and_n_push(student, rng):
                 op = "push" if what == "sends" else "fetch"
                 checks.that(
                     got == count * whole,
-                    f"{training.setting}: replica {rank} {what} {got} bytes; expected {count * whole}, {whole} for each "
-                    f"{op}. Each server has its shard alone.",
+                    f"{training.setting}: replica {rank} {what} {got} bytes; expected {count * whole}, {whole} for "
+                    f"each {op}. Each server has its shard alone.",
                 )
 
 
@@ -185,6 +192,6 @@ def a_slow_replica_stops_nobody(student, rng):
             expected = sum(training.seconds[j])
             checks.that(
                 last <= expected + 1e-6,
-                f"{training.setting}, replica {2 + slow} is slow: replica {2 + j} computes for {expected:.2f} s, and is "
-                f"done at {last:.2f} s. Nobody waits in Downpour: a server deals with whoever comes first (wait_any).",
+                f"{training.setting}, replica {2 + slow} is slow: replica {2 + j} computes for {expected:.2f} s, and "
+                f"is done at {last:.2f} s. Nobody waits in Downpour: a server deals with who comes first (wait_any).",
             )

@@ -25,13 +25,13 @@ def by_pairs(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
     return int(table.sum(1).max()), float(table.mean(0).max()), float(meets.mean(1).max())
 
 
-EDGES = [(0, 1), (1, 2), (3,), (3, 4, 5)]  # for messages: small enough to see
+EDGES = [(0, 1), (1, 2), (3,), (3, 4, 5, 6)]  # for messages: small enough to see
 
 
 @exercise.check(points=5)
 def how_much_edges_overlap(student, rng):
     "overlap: the largest edge, the most used component's share of the edges, the most overlapped edge's."
-    cases = [(EDGES, 6), ([(0,), (1,)], 5), ([(0, 1, 2)] * 3, 3), ([(7,)], 8)]
+    cases = [(EDGES, 7), ([(0,), (1,)], 5), ([(0, 1, 2)] * 3, 3), ([(7,)], 8)]
     cases += [(edges_of(rng, 12, n, 3), n) for n in (6, 15)]
     for edges, n in cases:
         got, call = student.overlap(list(edges), n), f"overlap({show.show(edges)}, {n})"
@@ -77,7 +77,7 @@ def mixed(rng: torch.Generator, edges: list[tuple[int, ...]], at_once: int) -> l
 
 
 class Problem:
-    """f_e(w) has the gradient scale[e] * (w_e - target[e])."""
+    """f_e(w) has the gradient scale[e] * (w_e - target[e]) + sum(w_e) / 2."""
 
     def __init__(self, edges: list[tuple[int, ...]], n: int, rng: torch.Generator):
         self.edges, self.n = edges, n
@@ -88,7 +88,7 @@ class Problem:
 
     def gradient(self, k: int, x: torch.Tensor) -> torch.Tensor:
         self.asked.append(k)
-        return self.scale[k] * (x - self.target[k])
+        return self.scale[k] * (x - self.target[k]) + x.sum() / 2
 
     def replay(self, schedule: list, lr: float, mistake: str = "") -> torch.Tensor:
         """Event by event, in NumPy."""
@@ -105,7 +105,7 @@ class Problem:
                 if mistake == "late":
                     seen[k] = {u: w[u] for u in edge}
                 x = np.array([seen[k][u] for u in edge])
-                g = float(self.scale[k]) * (x - self.target[k].numpy())
+                g = float(self.scale[k]) * (x - self.target[k].numpy()) + x.sum() / 2
                 step = lr_of * g[edge.index(v)]
                 if mistake == "atomic":
                     w[v] -= step
@@ -166,6 +166,9 @@ def disjoint_edges_in_any_order(student, rng):
 @exercise.check(points=5, needs="alone")
 def updates_get_lost(student, rng):
     "hogwild: an update is lost where another's store falls between its load and its store, and only there."
+    undone = [("read", 0, 0), ("read", 0, 1), ("load", 0, 1), ("store", 0, 1), *events_of(1, (1,))]
+    undone += [("load", 0, 0), ("store", 0, 0)]
+    Problem([(0, 1), (1,)], 2, rng).run(student, undone, 0.25, "update 1 between the two stores of update 0")
     edges = [(0,), (0,)]
     between = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("load", 1, 0), ("store", 0, 0), ("store", 1, 0)]
     apart = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("store", 0, 0), ("load", 1, 0), ("store", 1, 0)]

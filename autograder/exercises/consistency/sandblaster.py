@@ -121,18 +121,16 @@ def on_a_clock(tasks: list[float], speeds: list[float], backups: bool) -> float:
 
 
 def finishes(student, tasks, speeds, backups: bool) -> float:
-    got, call = (
-        student.finish(list(tasks), list(speeds), backups),
-        f"finish({show.show(tasks)}, {show.show(speeds)}, {backups})",
-    )
+    got = student.finish(list(tasks), list(speeds), backups)
+    call = f"finish({show.show(tasks)}, {show.show(speeds)}, {backups})"
     checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number of seconds.")
     right, p = on_a_clock(tasks, speeds, backups), len(speeds)
     by_turns = max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
     mistakes = {
+        "Nobody does a task again here: backups are left out.": on_a_clock(tasks, speeds, False),
         "Tasks are dealt out in turn here: the node that is free first takes the next one.": by_turns,
         "work / speed: a fast node takes fewer seconds.": on_a_clock(tasks, [1 / s for s in speeds], backups),
         "That is as if the work could be cut anywhere: tasks are whole.": sum(tasks) / sum(speeds),
-        "Nobody does a task again here: backups are left out.": on_a_clock(tasks, speeds, False),
         "A task is done when the first of its copies is, not when both are.": slowest_copy(tasks, speeds)
         if backups
         else -1.0,
