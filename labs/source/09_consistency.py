@@ -645,7 +645,8 @@ def minimize(comm, n: int, memory: int, steps: int) -> list[float]:
         along = torch.stack([(g * d).sum(), (curvature * d * d).sum()])
         comm.all_reduce(along)
         step = -along[0] / along[1] * d  # the best length of step: the loss is a quadratic
-        s, y = [*s, step][-memory:], [*y, curvature * step][-memory:]
+        old = max(0, len(s) + 1 - memory)  # pairs to forget
+        s, y = [*s, step][old:], [*y, curvature * step][old:]
         w += step
         g = curvature * w
     return norms
@@ -653,15 +654,24 @@ def minimize(comm, n: int, memory: int, steps: int) -> list[float]:
 
 with when_solved():
     figure, axes = plt.subplots(figsize=(9.6, 3.2), layout="constrained")
-    for memory, colour in ((1, style.GREY), (4, style.BLUE), (10, style.GREEN)):
+    for memory, colour in ((0, style.GREY), (1, style.BLUE), (10, style.GREEN)):
         run = simulate(minimize, 4, 100, memory, 120)
-        axes.semilogy(run.results[0], color=colour, label=f"the last {memory}")
-    axes.set(xlabel="step", ylabel="norm of the gradient", title="L-BFGS over four ranks, by pairs that it remembers")
+        axes.semilogy(run.results[0], color=colour, label=f"{memory} pairs")
+    axes.set(xlabel="step", ylabel="norm of gradient", title="L-BFGS over four ranks, by the pairs that it remembers")
     axes.legend()
     plt.show()
     print("seconds of a batch of 60 tasks on 12 nodes, one of them 20 times slower")
     nodes = [1.0] * 11 + [0.05]
     print(f"   without backups {finish([1.0] * 60, nodes):.1f}, with {finish([1.0] * 60, nodes, True):.1f}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Without memory it is gradient descent with the best step, and hopeless in a narrow valley. One pair is enough here, and ten do no better: on a quadratic, with the best
+# length of every step, all of them are conjugate gradients. On a network the loss is no quadratic, and more pairs help.
+#
+# One slow node of twelve makes a batch three times as long, and a copy of its task costs nobody anything. A gradient that comes twice must be counted once, though.
+# </details>
 
 # %% [markdown]
 # ## Project Adam: send what it is made of
@@ -753,8 +763,8 @@ def train_live(comm, staleness: float):
         return g
 
     comm.barrier()
-    w = train(comm, grad, torch.zeros(n + workers), staleness, STEPS, 1.0)
-    return spans, ahead, (w[:n] - torch.arange(n)).norm().item()
+    train(comm, grad, torch.zeros(n + workers), staleness, STEPS, 1.0)
+    return spans, ahead
 
 
 cluster = Cluster(n=4).start()
@@ -778,16 +788,17 @@ def rates(spans) -> tuple[float, float]:
 
 if live:
     figure, panels = plt.subplots(1, 3, figsize=(9.6, 2.6), layout="constrained", sharey=True)
-    print(f"{'':8}{'steps/s':>9}{'foretold':>10}{'waiting':>9}{'foretold':>10}{'distance':>10}")
+    print(f"{'':8}{'steps/s':>9}{'foretold':>10}{'waiting':>9}{'foretold':>10}")
     for (rule, workers), axes in zip(live.items(), panels, strict=True):
-        spans = [mine for mine, *_ in workers]
+        spans = [mine for mine, _ in workers]
         measured = [[b - a for a, b in mine] for mine in spans]
         rate, waits = rates(spans)
         foretold, idle = rates(clocks(measured, RULES[rule]))
-        print(f"{rule:8}{rate:9.1f}{foretold:10.1f}{waits:9.1%}{idle:10.1%}{workers[0][-1]:10.3f}")
-        seen = [late for _, ahead, _ in workers for late in ahead]
-        axes.hist(seen, bins=torch.arange(-0.5, max(12, *seen) + 1).tolist(), color=style.BLUE)
-        axes.set(title=f"{rule}, s = {RULES[rule]}", xlabel="ahead of the slowest, iterations")
+        print(f"{rule:8}{rate:9.1f}{foretold:10.1f}{waits:9.1%}{idle:10.1%}")
+        seen = [late for _, ahead in workers for late in ahead]
+        axes.hist(seen, bins=[late - 0.5 for late in range(max(8, *seen) + 2)], color=style.BLUE)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set(title=f"{rule}, s = {RULES[rule]}".replace("inf", "∞"), xlabel="ahead of the slowest, iterations")
     panels[0].set_ylabel("gradients")
     plt.show()
 
