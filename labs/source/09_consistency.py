@@ -185,10 +185,11 @@ with when_solved():
 
 # %%
 def serve(comm, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
-    """Apply `steps` gradients of each worker, ranks 1 to comm.size - 1; the weights at the end.
+    """Apply `steps` gradients of each worker; the weights at the end.
 
-    w: the first weights, not to be changed. Answers each gradient with the weights, when
-    the worker is at most `staleness` gradients ahead of the slowest.
+    Workers are ranks 1 to comm.size - 1. w: the first weights, not to be changed. A
+    gradient is answered with the weights, when its worker is at most `staleness` gradients
+    ahead of the slowest.
     """
     # BEGIN SOLUTION
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
@@ -275,8 +276,8 @@ def delayed_sgd(w: Tensor, grad, lr: float, delay: int, steps: int) -> list[Tens
 def largest_stable_lr(curvature: float, delay: int) -> float:
     """The learning rate below which that converges on L(w) = curvature w^2 / 2.
 
-    >>> largest_stable_lr(4.0, delay=1)
-    0.25
+    >>> largest_stable_lr(4.0, delay=0)
+    0.5
     """
     # BEGIN SOLUTION
     return 2 * math.sin(math.pi / (4 * delay + 2)) / curvature
@@ -361,7 +362,13 @@ def overlap(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
     # END SOLUTION
 
 
-def hogwild(w: Tensor, edges: list[tuple[int, ...]], gradient, lr: float, schedule) -> Tensor:
+def hogwild(
+    w: Tensor,
+    edges: list[tuple[int, ...]],
+    gradient,
+    lr: float,
+    schedule: list[tuple[str, int, int]],
+) -> Tensor:
     """The weights after all events of the schedule; w itself is not changed."""
     # BEGIN SOLUTION
     w, read, loaded, steps = w.clone(), {}, {}, {}
@@ -478,7 +485,16 @@ def plan(n_fetch: int, n_push: int, steps: int) -> list[str]:
 
 
 # %%
-def downpour(comm, servers: int, grad, w: Tensor, n_fetch: int, n_push: int, steps: int, lr: float) -> Tensor:
+def downpour(
+    comm,
+    servers: int,
+    grad,
+    w: Tensor,
+    n_fetch: int,
+    n_push: int,
+    steps: int,
+    lr: float,
+) -> Tensor:
     """Train by Downpour SGD; on a server its shard at the end, on a replica its last copy.
 
     w: the first weights, the same on all ranks. grad(w, k): a replica's gradient in step k.
@@ -488,7 +504,15 @@ def downpour(comm, servers: int, grad, w: Tensor, n_fetch: int, n_push: int, ste
     return replica(comm, servers, grad, w, n_fetch, n_push, steps)
 
 
-def replica(comm, servers: int, grad, w: Tensor, n_fetch: int, n_push: int, steps: int) -> Tensor:
+def replica(
+    comm,
+    servers: int,
+    grad,
+    w: Tensor,
+    n_fetch: int,
+    n_push: int,
+    steps: int,
+) -> Tensor:
     """Fetch, compute and push as `plan` says; the copy of w at the end."""
     # BEGIN SOLUTION
     w, total, k = w.clone(), torch.zeros_like(w), 0
@@ -508,8 +532,16 @@ def replica(comm, servers: int, grad, w: Tensor, n_fetch: int, n_push: int, step
     # END SOLUTION
 
 
-def shard_server(comm, servers: int, w: Tensor, n_fetch: int, n_push: int, steps: int, lr: float) -> Tensor:
-    """Answer every fetch, and do Adagrad with every push, of whichever replica comes first."""
+def shard_server(
+    comm,
+    servers: int,
+    w: Tensor,
+    n_fetch: int,
+    n_push: int,
+    steps: int,
+    lr: float,
+) -> Tensor:
+    """Answer every fetch, do Adagrad with every push, of whoever comes first; its shard."""
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares, buffers = torch.ones_like(mine), {}
@@ -691,7 +723,7 @@ with when_solved():
 
 # %%
 def from_factors(x: Tensor, delta: Tensor) -> Tensor:
-    """The gradient (m, n) of a layer y = x W from its inputs x (B, m) and errors delta (B, n)."""
+    """The gradient (m, n) of a layer y = x W from x (B, m) and delta (B, n)."""
     # BEGIN SOLUTION
     return x.T @ delta
     # END SOLUTION

@@ -135,6 +135,6 @@ def explodes_above(student, rng):
             late, early = (max(abs(float(x)) for x in part) for part in (ws[-40:], ws[40:80]))
             checks.that(
                 (late > early) == grows,
-                f"delay = {delay}: with {factor:g} of the largest stable learning rate the weights go from "
-                f"{early:.2g} to {late:.2g} from steps 40 to 80 to the last 40 of 240; they should {'grow' if grows else 'shrink'}.",
+                f"delay = {delay}: with {factor:g} of the largest stable learning rate the weights go from {early:.2g} "
+                f"in steps 40 to 80 to {late:.2g} in the last 40 of 240; they should {'grow' if grows else 'shrink'}.",
             )

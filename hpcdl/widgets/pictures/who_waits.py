@@ -108,8 +108,10 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     done, waits = shares(spans)
     when = reached(times, losses)
     at = f"from {when:.1f} s on" if when < math.inf else "for good not yet"
-    return f"In {SHOWN:.0f} s the workers finish {done} iterations and wait for {waits:.0%} of their time. "
+    return (
+        f"In {SHOWN:.0f} s the workers finish {done} iterations and wait for {waits:.0%} of their time. "
         f"The loss is below {TARGET:.0%} {at}."
+    )
 
 
 def shares(spans: Spans) -> tuple[int, float]:

@@ -2,13 +2,13 @@
 
 LIBRARY = {
     "clocks": """
-from hpcdl.widgets.pictures import who_waits
-
 def clocks(seconds, staleness):
+    from hpcdl.widgets.pictures import who_waits
+
     return who_waits.clocks(seconds, staleness)
 """,
     "delay": """
-from hpcdl.widgets.pictures import how_late
+import hpcdl.widgets.pictures.how_late as how_late
 
 def delayed_sgd(w, grad, lr, delay, steps):
     return how_late.descend(w, grad, lr, delay, steps)
