@@ -776,7 +776,7 @@ STEPS, TAKES, SLOWER = 40, 0.02, 3
 RULES = {"BSP": 0, "SSP(3)": 3, "ASP": math.inf}
 
 
-def train_live(comm, staleness: float):
+def train_live(comm, staleness: float, steps: int = STEPS):
     """This rank's begin and end of each gradient, and of every other worker how many gradients were in the w it saw."""
     torch.set_num_threads(1)
     n, workers, spans, ahead = 10, comm.size - 1, [], []
@@ -795,7 +795,7 @@ def train_live(comm, staleness: float):
         return g
 
     comm.barrier()
-    train(comm, grad, torch.zeros(n + workers), staleness, STEPS, 1.0)
+    train(comm, grad, torch.zeros(n + workers), staleness, steps, 1.0)
     return spans, ahead
 
 
@@ -804,7 +804,7 @@ cluster = Cluster(n=4).start()
 # %%
 live = {}
 with when_solved():
-    simulate(lambda comm: train_live(comm, 1) and None, 4)  # a mistake is easier to read here
+    simulate(lambda comm: train_live(comm, 1, steps=2) and None, 4)  # a mistake is easier to read here
     for rule, staleness in RULES.items():
         live[rule] = cluster.run(train_live, staleness, timeout=60)[1:]
 

@@ -25,13 +25,13 @@ def by_pairs(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
     return int(table.sum(1).max()), float(table.mean(0).max()), float(meets.mean(1).max())
 
 
-EDGES = [(0, 1), (1, 2), (3,), (3, 4, 5, 6)]  # for messages: small enough to see
+EDGES: list[tuple[int, ...]] = [(0, 1), (1, 2), (3,), (3, 4, 5, 6)]  # for messages: small enough to see
 
 
 @exercise.check(points=5)
 def how_much_edges_overlap(student, rng):
     "overlap: the largest edge, the most used component's share of the edges, the most overlapped edge's."
-    cases = [(EDGES, 7), ([(0,), (1,)], 5), ([(0, 1, 2)] * 3, 3), ([(7,)], 8)]
+    cases: list[tuple[list[tuple[int, ...]], int]] = [(EDGES, 7), ([(0,), (1,)], 5), ([(0, 1, 2)] * 3, 3), ([(7,)], 8)]
     cases += [(edges_of(rng, 12, n, 3), n) for n in (6, 15)]
     for edges, n in cases:
         got, call = student.overlap(list(edges), n), f"overlap({show.show(edges)}, {n})"
@@ -45,7 +45,7 @@ def how_much_edges_overlap(student, rng):
         named = {
             "A component's share is of the edges, not of the components.": delta * count / n,
             "That is a number of edges: divide by how many there are.": delta * count,
-            "That is the mean over the components: Delta is the largest.": sum(map(len, edges)) / n / count,
+            "That is the mean over the components: Delta is the largest.": sum(len(edge) for edge in edges) / n / count,
         }
         named = {s: v for s, v in named.items() if abs(v - delta) > 1e-9}
         checks.close(got[1], delta, name=f"delta in {call}", mistakes=named, why="Edges with it / all edges.")
@@ -66,7 +66,9 @@ def events_of(k: int, edge: tuple[int, ...]) -> list[tuple[str, int, int]]:
 
 def mixed(rng: torch.Generator, edges: list[tuple[int, ...]], at_once: int) -> list[tuple[str, int, int]]:
     """The events of all updates, each in its order, of which `at_once` are under way at a time."""
-    queues, waiting, found = [], [events_of(k, edge) for k, edge in enumerate(edges)], []
+    waiting = [events_of(k, edge) for k, edge in enumerate(edges)]
+    queues: list[list[tuple[str, int, int]]] = []
+    found: list[tuple[str, int, int]] = []
     while waiting or queues:
         while waiting and len(queues) < at_once:
             queues.append(waiting.pop(0))
@@ -169,7 +171,7 @@ def updates_get_lost(student, rng):
     undone = [("read", 0, 0), ("read", 0, 1), ("load", 0, 1), ("store", 0, 1), *events_of(1, (1,))]
     undone += [("load", 0, 0), ("store", 0, 0)]
     Problem([(0, 1), (1,)], 2, rng).run(student, undone, 0.25, "update 1 between the two stores of update 0")
-    edges = [(0,), (0,)]
+    edges: list[tuple[int, ...]] = [(0,), (0,)]
     between = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("load", 1, 0), ("store", 0, 0), ("store", 1, 0)]
     apart = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("store", 0, 0), ("load", 1, 0), ("store", 1, 0)]
     problem = Problem(edges, 1, rng)
