@@ -118,7 +118,7 @@ def shares(spans: Spans) -> tuple[int, float]:
     """Iterations that end within the timeline, and the share of it in which workers wait."""
     done = sum(end <= SHOWN for mine in spans for _, end in mine)
     busy = sum(max(0.0, min(end, SHOWN) - start) for mine in spans for start, end in mine)
-    return done, 1 - busy / (SHOWN * len(spans))
+    return done, max(0.0, 1 - busy / (SHOWN * len(spans)))
 
 
 def _draw_time(axes: Axes, spans: Spans, pull: float) -> None:
