@@ -11,6 +11,7 @@ LABS: tuple[str, ...] = (
     "stochastic_rounding",
     "ddp",
     "collectives",
+    "consistency",
     "model_parallel",
     "sharding",
 )  # in the order of the course

@@ -20,6 +20,7 @@ from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
+from .consistency_harnesses import asynchronous, comm_first, downpour
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 
 
@@ -205,5 +206,8 @@ HARNESSES = {
     "recomputed": Harness(recomputed, ("f", "x", "z")),
     "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
     "loading": Harness(loading, ("disk", "comm")),
+    "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr")),
+    "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr")),
+    "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
     "layer": Harness(layer, ("weight", "bias", "comm")),
 }

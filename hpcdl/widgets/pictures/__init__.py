@@ -26,6 +26,7 @@ _NAMES = (
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
     *("cut_the_matrix", "fill_the_bubble"),  # model parallel
+    *("who_waits", "how_late"),  # consistency
     "does_it_fit",  # sharding
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}
