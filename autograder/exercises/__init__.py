@@ -13,6 +13,7 @@ LABS: tuple[str, ...] = (
     "collectives",
     "model_parallel",
     "sharding",
+    "scaling",
 )  # in the order of the course
 
 

@@ -1,0 +1,3 @@
+"""Wrong answers to lab 12, scaling."""
+
+from autograder.bank.scaling import work
