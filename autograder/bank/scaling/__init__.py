@@ -1,3 +1,3 @@
 """Wrong answers to lab 12, scaling."""
 
-from autograder.bank.scaling import work
+from autograder.bank.scaling import fusion, utilization, work

@@ -5,11 +5,15 @@ a replay of what loss scaling did on the simulated machine, and simulations that
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.scaling import work
+from autograder.exercises.scaling import fusion, utilization, work
 
 lab = Lab(
     "scaling",
     number=12,
     title="To 1,024 GPUs and 2,048",
-    exercises=(work.exercise,),
+    exercises=(
+        work.exercise,
+        utilization.exercise,
+        fusion.exercise,
+    ),
 )
