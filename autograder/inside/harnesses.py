@@ -20,6 +20,7 @@ from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
+from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 
 
@@ -203,6 +204,7 @@ HARNESSES = {
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
+    "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
     "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
     "loading": Harness(loading, ("disk", "comm")),
     "layer": Harness(layer, ("weight", "bias", "comm")),

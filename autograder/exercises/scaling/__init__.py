@@ -5,7 +5,15 @@ a replay of what loss scaling did on the simulated machine, and simulations that
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.scaling import fusion, utilization, work
+from autograder.exercises.scaling import (
+    fusion,
+    large_batch,
+    loading,
+    loss_scaler,
+    prediction,
+    utilization,
+    work,
+)
 
 lab = Lab(
     "scaling",
@@ -15,5 +23,9 @@ lab = Lab(
         work.exercise,
         utilization.exercise,
         fusion.exercise,
+        large_batch.exercise,
+        loss_scaler.exercise,
+        loading.exercise,
+        prediction.exercise,
     ),
 )

@@ -54,8 +54,7 @@ def flops_are(student, sizes: tuple[int, int, int, int, int]) -> float:
         "Attention has two products: the scores, and the scores times v.": 3 * (linear + attention / 2 + output),
         "A causal mask hides half of the scores; what is counted is what the products do.": 3
         * (linear + attention / 2 + output),
-        "The output is missing: every token is compared with all V words, 2 b s h V forward.": 3
-        * (linear + attention),
+        "The output is missing: every token is compared with all V words, 2 b s h V forward.": 3 * (linear + attention),
         "The embedding looks words up and multiplies nothing: V is in it once, for the output.": 3
         * (linear + attention + 2 * output),
         "The output comes once, not in each layer.": 3 * (linear + attention + layers * output),
@@ -94,9 +93,10 @@ def printed_utilization(student, rng):
             "A share, not percent: divide by the peak, and no more.": 100.0,
             "All GPUs' peaks count, not one's.": float(gpus),
         }
-        others = {"The model needs no operation twice: what is computed again is the hardware's alone.": hardware}, {
-            "What the hardware does includes what is computed again.": model
-        }
+        others = (
+            {"The model needs no operation twice: what is computed again is the hardware's alone.": hardware},
+            {"What the hardware does includes what is computed again.": model},
+        )
         whats = ("the model's share", "the hardware's share")
         for value, right, what, other in zip(got, (model, hardware), whats, others, strict=True):
             number(value, f"{call}: {what}")

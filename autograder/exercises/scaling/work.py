@@ -62,7 +62,9 @@ def counts_are(got, expected: tuple[int, int, int], call: str, mistakes: list[di
         type(got) is tuple and len(got) == 3,
         f"{call} is {show.show(got, 80)}, expected a tuple of three numbers: weights, MACs, numbers in and out.",
     )
-    for value, right, what, known in zip(got, expected, ("weights", "MACs", "numbers in and out"), mistakes, strict=True):
+    for value, right, what, known in zip(
+        got, expected, ("weights", "MACs", "numbers in and out"), mistakes, strict=True
+    ):
         checks.that(
             type(value) in (int, float),
             f"{call}: {what} are {show.an(show.type_name(value))}, expected a number.",
