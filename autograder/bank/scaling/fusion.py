@@ -3,10 +3,12 @@
 from autograder.authoring import wrong
 
 HERE = "scaling.fusion"
-FUSE = ("the_best_of_all", "two_hundred_layers")
+USED = tuple(f"prediction.{check}" for check in ("parts_of_an_iteration", "one_rank_and_many", "published"))
+WFBP = ("one_message_at_a_time", *USED)
+FUSE = ("the_best_of_all", "two_hundred_layers", *USED)
 
 
-@wrong(HERE, "sent as soon as the link is free", fails="one_message_at_a_time", says="before its bucket is ready")
+@wrong(HERE, "sent as soon as the link is free", fails=WFBP, says="before its bucket is ready")
 def wfbp(buckets, alpha, beta):
     times, free = [], 0.0
     for _, nbytes in buckets:
@@ -15,12 +17,12 @@ def wfbp(buckets, alpha, beta):
     return times
 
 
-@wrong(HERE, "a link for each message", fails="one_message_at_a_time", says="there is one link")
+@wrong(HERE, "a link for each message", fails=WFBP, says="there is one link")
 def wfbp(buckets, alpha, beta):
     return [(ready, ready + alpha + beta * nbytes) for ready, nbytes in buckets]
 
 
-@wrong(HERE, "after the backward pass", fails="one_message_at_a_time", says="nobody waits for its end")
+@wrong(HERE, "after the backward pass", fails=WFBP, says="nobody waits for its end")
 def wfbp(buckets, alpha, beta):
     times, free = [], buckets[-1][0]
     for _, nbytes in buckets:
@@ -29,7 +31,7 @@ def wfbp(buckets, alpha, beta):
     return times
 
 
-@wrong(HERE, "alpha once", fails="one_message_at_a_time", says="Each message pays its alpha")
+@wrong(HERE, "alpha once", fails=WFBP, says="Each message pays its alpha")
 def wfbp(buckets, alpha, beta):
     times, free = [], 0.0
     for i, (ready, nbytes) in enumerate(buckets):
@@ -96,7 +98,7 @@ def fuse(gradients, alpha, beta):
     return list(gradients[:-1])
 
 
-@wrong(HERE, "all ways tried", fails="two_hundred_layers", says="did not finish within")
+@wrong(HERE, "all ways tried", fails=("two_hundred_layers", "prediction.published"), says="did not finish within")
 def fuse(gradients, alpha, beta):
     if len(gradients) == 1:
         return list(gradients)

@@ -156,8 +156,8 @@ def scale_of_the_gradient(student, rng):
         for i, x in enumerate(got[0]):
             checks.that(
                 type(x) is torch.Tensor and bool(x.isfinite().all()),
-                f"weights[{i}] are {show.show(x, 60)} where {'w' if weights is nothing else 'g'} is 0 everywhere: where "
-                "one of the ratio's two numbers is 0, the ratio is 1.",
+                f"weights[{i}] are {show.show(x, 60)} where {'w' if weights is nothing else 'g'} is 0 everywhere: "
+                "where one of the ratio's two numbers is 0, the ratio is 1.",
             )
         lars_is(student, weights, gradients, v, 1.0, **options)
 
@@ -194,8 +194,8 @@ def lamb_by_layers(student, rng):
     for i, x in enumerate(got[0]):
         checks.that(
             type(x) is torch.Tensor and bool(x.isfinite().all()) and bool(x.any()),
-            f"weights[{i}] are {show.show(x, 60)} after a step from 0: where a norm is 0 the ratio is 1, else such weights "
-            "never move.",
+            f"weights[{i}] are {show.show(x, 60)} after a step from 0: where a norm is 0 the ratio is 1, else such "
+            "weights never move.",
         )
 
 

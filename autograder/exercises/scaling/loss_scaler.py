@@ -23,7 +23,7 @@ Step = list[Tensor]  # a rank's scaled gradients, float16
 
 
 class Script:
-    """What happens on p ranks, step by step: where a gradient overflows, and what the scale must be before and after."""
+    """What p ranks meet, step by step: where a gradient overflows, and what the scale has to be before and after it."""
 
     def __init__(self, p: int, rng, bad: dict[int, dict[int, float]], steps: int, **options: float):
         self.p, self.options = p, {"scale": 1024.0, "growth": 2.0, "backoff": 0.5, "interval": 3} | options
@@ -122,8 +122,8 @@ class Script:
             )
         if not bad and (not done or len(given) != 1):
             checks.fail(
-                f"{name}: all ranks' gradients are finite; update is called {len(given)} times and step returns {done}, "
-                "expected once and True.",
+                f"{name}: all ranks' gradients are finite; update is called {len(given)} times and step returns "
+                f"{done}, expected once and True.",
             )
 
     def _unscaled(self, given: list[Tensor], rank: int, step: int, scale: float, name: str) -> None:
@@ -134,8 +134,8 @@ class Script:
         for i, (got, x) in enumerate(zip(given, scaled, strict=True)):
             if type(got) is torch.Tensor and got.dtype == torch.float16:
                 checks.fail(
-                    f"{name}: update's gradient {i} has dtype float16. Divided by the scale, small gradients are 0 there "
-                    "again: x.float() first, then divide."
+                    f"{name}: update's gradient {i} has dtype float16. Divided by the scale, small gradients are 0 "
+                    "there again: x.float() first, then divide."
                 )
             variants = {
                 "That is the gradient as it was: update needs it divided by the scale.": x.float(),
@@ -186,8 +186,8 @@ def one_number_travels(student, rng):
         sent = sum(e.nbytes for e in run.trace if e.rank == rank and e.op not in ("recv", "compute"))
         checks.that(
             sent <= 3 * 16,
-            f"{script.setting}: rank {rank}'s messages have {sent} bytes in 3 steps. What all have to know is one number: "
-            "is there a rank whose gradients are not finite?",
+            f"{script.setting}: rank {rank}'s messages have {sent} bytes in 3 steps. What all have to know is one "
+            "number: is there a rank whose gradients are not finite?",
         )
 
 
@@ -204,6 +204,6 @@ def one_round(student, rng):
         took = [seconds for log in script.agrees(student, True, alpha=1.0).results for *_, seconds in log]
         checks.that(
             max(took) <= 1.5 * right,
-            f"{script.setting}: with a second for each message a step takes {max(took):g} s, an all-reduce {right:g} s: "
-            "ask once for all tensors together.",
+            f"{script.setting}: with a second for each message a step takes {max(took):g} s, an all-reduce {right:g} "
+            "s: ask once for all tensors together.",
         )

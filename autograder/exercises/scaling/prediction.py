@@ -40,7 +40,6 @@ def the_roof(student, rng):
         arithmetic, memory = flops / peak, nbytes / bandwidth
         mistakes = {
             "Arithmetic and memory work at the same time: the longer counts, not the sum.": arithmetic + memory,
-            "The shorter of the two is over while the other one goes on.": min(arithmetic, memory),
             "Memory may be the limit, too: bytes by bytes per second.": arithmetic,
             "Arithmetic may be the limit, too.": memory,
             "That is operations per second; the seconds are asked for.": min(peak, flops / nbytes * bandwidth),

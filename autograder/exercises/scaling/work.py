@@ -1,5 +1,7 @@
 """Weights, operations and bytes of layers. Oracle: torch's FLOP counter, on layers that hold no memory."""
 
+import itertools
+
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -48,7 +50,7 @@ def in_training(sizes: list[int], batch: int) -> list[tuple[int, int]]:
     """Operations forward and backward of linear layers one after another, each counted by torch."""
     counts = []
     with torch.device("meta"):
-        for i, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
             layer, x = nn.Linear(inputs, outputs, bias=False), torch.empty(batch, inputs, requires_grad=i > 0)
             once = operations(lambda layer=layer, x=x: layer(x))
             y = layer(x).sum()
@@ -170,8 +172,8 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
     got = student.work(list(layers), batch, again)
     checks.that(
         type(got) is list and len(got) == len(layers) and all(type(row) is tuple and len(row) == 3 for row in got),
-        f"{call} with {len(layers)} layers is {show.show(got, 80)}, expected a list of {len(layers)} tuples: operations "
-        "forward, operations backward, bytes.",
+        f"{call} with {len(layers)} layers is {show.show(got, 80)}, expected a list of {len(layers)} tuples: "
+        "operations forward, operations backward, bytes.",
     )
     for i, ((weights, macs, moved), row) in enumerate(zip(layers, got, strict=True)):
         forward, backward = counted[i] if counted else (2 * batch * macs, 2 * batch * macs * (2 if i else 1))
@@ -211,7 +213,7 @@ def forward_and_backward(student, rng):
     "work: two operations per MAC forward, twice that backward but for the first layer, and the bytes."
     for batch in (3, 32):
         sizes = [size(rng, 3, 50) for _ in range(5)]
-        layers = [linear_layer(1, a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+        layers = [linear_layer(1, a, b) for a, b in itertools.pairwise(sizes)]
         work_is(student, layers, batch, False, in_training(sizes, batch))
     work_is(student, [conv_layer(3, 8, 3, 9, 1), attention_layer(7, 5), linear_layer(7, 5, 4)], 2, False)
 
