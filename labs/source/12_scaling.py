@@ -26,15 +26,54 @@
 # | $\eta$ | a learning rate; $\beta_1, \beta_2$ are Adam's, as everywhere |
 
 # %%
+import itertools
+import queue
+import threading
+import time
+
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from autograder import check
+from hpcdl.cost import scaling
+from hpcdl.cost.machines import GIGABIT, MACHINES, RDMA
+from hpcdl.cost.published.data_parallel import IMAGES_PER_SECOND
+from hpcdl.cost.published.row import SPREAD, USABLE
+from hpcdl.data import digits
+from hpcdl.nn.networks import inception_v3, lenet5, resnet50, resnet101, vgg16
+from hpcdl.numerics.rounding import FP16, round_nearest
 from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import loss_scale, speed_up
 
 torch.set_num_threads(1)
 style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# 64 images on each of $p$ GPUs, 8 to a server. At the left, what is lost between $p$ times as fast and what is left, leak by leak; at the right the efficiency over
+# $p$, with what others have printed as dots.
+#
+# Guess first: with 1,024 GPUs, which leak is the largest? Then:
+# 1. Move the number of **GPUs**. Which leak grows, which one stays, and which one comes all at once?
+# 2. Take VGG-16, and then each kind of **buckets**. When do they matter, and when does nothing but a faster **link** or 16 bits help?
+# 3. The lecture's 1,024 GPUs reach 99.2 %. What would you have to believe to get there?
+
+# %%
+speed_up.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. Stragglers cost a little from the start and hardly more later: the slowest of 2,048 is not much slower than the slowest of 64. The input costs nothing until it
+#    does not suffice; from then on every further GPU is for nothing. And the largest leak is in no profile: with a batch beyond the critical one a step
+#    learns hardly more, however many images go into it.
+# 2. Small buckets pay $\alpha$ again and again, a single one hides nothing. VGG-16 has 138 million weights: its bytes take longer than its backward pass, and then
+#    no buckets help.
+# 3. Step times that hardly spread, a link of 100 Gb/s, 16 bits: then 97 % or so. More about it at the end.
+# </details>
 
 # %% [markdown]
 # ## How much there is to do
@@ -315,8 +354,6 @@ check("scaling.fusion")
 
 # %%
 with when_solved():
-    from hpcdl.nn.networks import resnet50
-
     layers = resnet50()
     macs, done, gradients = sum(layer.macs for layer in layers), 0, []
     for layer in reversed(layers):
@@ -447,6 +484,77 @@ def lr_at(step: int, lr: float, k: float, warmup: int, drops: list[int] = ()) ->
 # %%
 check("scaling.large_batch")
 
+
+# %%
+def steps_to(target: float, batch: int, rule: str, lr: float, most: int = 400) -> int | None:
+    """Steps until that share of the held-out digits is right, with lr for a batch of 16; None if it is never."""
+    data, g = digits(), torch.Generator().manual_seed(0)
+    x, x_held_out = data.x.flatten(1), data.x_held_out.flatten(1)
+    weights = []
+    for inputs, outputs in itertools.pairwise((64, 64, 64, 10)):
+        weights += [torch.randn(inputs, outputs, generator=g) * (2 / inputs) ** 0.5, torch.zeros(outputs)]
+    velocities = [torch.zeros_like(w) for w in weights]
+
+    def network(x: Tensor, weights: list[Tensor]) -> Tensor:
+        for w, b in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+            x = torch.relu(x @ w + b)
+        return x @ weights[-2] + weights[-1]
+
+    for step in range(most):
+        rows = torch.randint(len(data.y), (batch,), generator=g)
+        weights = [w.detach().requires_grad_() for w in weights]
+        loss = cross_entropy(network(x[rows], weights), data.y[rows])
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            rate = lr_at(step, lr, batch / 16, warmup=20)
+            if rule == "LARS":
+                weights, velocities = lars_step(weights, gradients, velocities, rate, trust=0.02)
+            else:
+                velocities = [0.9 * v + rate * grad for v, grad in zip(velocities, gradients, strict=True)]
+                weights = [w - v for w, v in zip(weights, velocities, strict=True)]
+            if step % 2 and (network(x_held_out, weights).argmax(1) == data.y_held_out).float().mean() >= target:
+                return step + 1
+    return None
+
+
+batches, reached = [16 * 2**i for i in range(7)], {}
+with when_solved():
+    for rule, lr in (("SGD", 0.02), ("LARS", 0.04)):
+        reached[rule] = [steps_to(0.95, batch, rule, lr) for batch in batches]
+        print(f"{rule:6}" + "".join(f"{steps or 'never':>8}" for steps in reached[rule]))
+
+# %%
+if reached:
+    figure, axes = plt.subplots(figsize=(9.6, 3.4), layout="constrained")
+    for (rule, steps), color in zip(reached.items(), (style.BLUE, style.ORANGE), strict=True):
+        found = [(batch, count) for batch, count in zip(batches, steps, strict=True) if count]
+        axes.plot(*zip(*found, strict=True), "o-", color=color, label=f"{rule}, linear scaling, 20 steps of warm-up")
+        for batch in [batch for batch, count in zip(batches, steps, strict=True) if not count]:
+            axes.annotate("never", (batch, 400), color=color, ha="center")
+    first = reached["SGD"][0]
+    axes.plot(
+        batches,
+        [first * 16 / batch for batch in batches],
+        color=style.GREY,
+        linestyle=":",
+        label="half the steps with twice the batch",
+    )
+    axes.set(xscale="log", yscale="log", ylim=(1.5, 600), xlabel="batch", ylabel="steps to 95 %")
+    style.ticks(axes.xaxis, batches, [f"{batch:,}" for batch in batches])
+    style.ticks(axes.yaxis, [10, 100], ["10", "100"])
+    axes.set_title("Digits: steps until 95 % of the held-out images are right")
+    axes.legend(loc="lower left")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# As long as the batch is small, twice the batch needs about half the steps, and more machines do it in half the time. Then the curve becomes flat: beyond the
+# **critical batch** (McCandlish et al. 2018) the gradient is known well enough, and further samples say little. Linear scaling alone fails even before: with the
+# largest batches the rate is so high that training does not get there. LARS does, because no layer's step is longer than its weights allow. (One seed and one small
+# network: other seeds move the curves by a third. What stays is where they break.)
+# </details>
+
 # %% [markdown]
 # ## Sixteen bits
 #
@@ -517,6 +625,29 @@ class LossScaler:
 
 # %%
 check("scaling.loss_scaler")
+
+# %% [markdown]
+# **Where do the gradients lie?** These are the gradients of a network's hidden activations, six layers on the digits after some hundred steps, when most images are
+# right already. Guess: how many are 0 in FP16? Move the scale until hardly any is; then go on until the largest overflows. What do BF16 and the two formats of FP8
+# need?
+
+# %%
+loss_scale.explorable()
+
+# %%
+gradients = loss_scale.of_the_digits()
+print("share of the gradients that vanish in FP16")
+for power in (0, 8, 15):
+    vanished = (round_nearest(gradients * 2.0**power, FP16) == 0).float().mean()
+    print(f"   scale 2^{power:<3}{vanished:8.1%}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# More than half of them are 0 without a scale, fewer than one in a hundred with $2^{15}$; and above that there is still room, since even the largest gradients of
+# activations are small. BF16 has the exponents of float32 and needs no scale, but keeps 8 bits of each number. FP8 with 5 bits of exponent reaches as far up as FP16,
+# but not as far down, and the one with 4 bits does with few numbers only: it takes a scale for each tensor.
+# </details>
 
 # %% [markdown]
 # ## The input
@@ -606,6 +737,73 @@ def samples(step: int, rank: int, p: int, n: int, batch: int, seed: int) -> Tens
 check("scaling.loading")
 
 # %% [markdown]
+# ## Live: too slow on purpose
+#
+# Threads of this kernel load batches, by sleeping; the training takes them from a queue, and sleeps too. Beside what it waits stands what you predict.
+
+
+# %%
+def measured_waiting(load: list[float], compute: float, workers: int, room: int) -> float:
+    """Seconds that a training waits for threads that load batches for it."""
+    space, turn, loaded = threading.Semaphore(room), threading.Lock(), [queue.Queue(1) for _ in load]
+    batches = iter(range(len(load)))
+
+    def worker() -> None:
+        while True:
+            with turn:  # batches are begun in their order
+                space.acquire()
+                i = next(batches, None)
+            if i is None:
+                return space.release()
+            time.sleep(load[i])
+            loaded[i].put(i)
+
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(workers)]
+    waited = 0.0
+    for thread in threads:
+        thread.start()
+    for i in range(len(load)):
+        begin = time.perf_counter()
+        loaded[i].get()
+        waited += time.perf_counter() - begin
+        space.release()
+        time.sleep(compute)
+    return waited
+
+
+with when_solved():
+    g = torch.Generator().manual_seed(0)
+    load = [0.004 + 0.026 * draw for draw in torch.rand(40, generator=g).tolist()]
+    print(f"40 batches, {sum(load) / 40:.3f} s to load on average, 0.010 s to train: seconds waited, predicted")
+    for workers, room in ((1, 1), (1, 8), (2, 2), (2, 8), (4, 8)):
+        took, right = measured_waiting(load, 0.010, workers, room), waiting(load, 0.010, workers, room)
+        rate = input_rate([(workers, sum(load) / 40)])
+        print(
+            f"   {workers} workers, room for {room}{took:8.2f}{right:8.2f}    the loaders' rate is {rate:5.0f} batches/s of 100"
+        )
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# One worker is too slow, and no room helps it. Two have just about the rate: room for eight in place of two makes up for batches that take long. With four there is
+# nothing to wait for but the first batch.
+# </details>
+#
+# **Where does the work belong?** Turning and scaling images, joining and grouping tables: a CPU does it row by row, or a column at a time in vector instructions, or a
+# GPU with thousands of threads. That is what cuDF and cuML are for: the calls of pandas and scikit-learn, executed on a GPU, so that the data are where the training
+# needs them. No GPU is here. But the step from rows to columns, which comes first and often suffices, can be measured:
+
+# %%
+table = torch.rand(200_000, 8)
+begin = time.perf_counter()
+some = [[(value - 0.5) / 0.29 for value in row] for row in table[:5_000].tolist()]
+by_rows = (time.perf_counter() - begin) * len(table) / 5_000
+begin = time.perf_counter()
+columns = (table - table.mean(0)) / table.std(0)
+by_columns = time.perf_counter() - begin
+print(f"to standardize {len(table):,} rows of 8 numbers: row by row {by_rows:.2f} s, by columns {by_columns:.3f} s")
+
+# %% [markdown]
 # ## A run, predicted
 #
 # **The roofline** (Williams, Waterman and Patterson 2009): a layer takes as long as its arithmetic or its memory traffic, whichever takes longer. How many operations
@@ -682,3 +880,183 @@ def predict(
 
 # %%
 check("scaling.prediction")
+
+# %%
+with when_solved():
+    print("ResNet-50 forward, batch 32, float32, each layer at its roof: ms; share of it in layers that memory limits")
+    layers = resnet50()
+    rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
+    for name in ("K80", "P100", "V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)"):
+        device = MACHINES[name].device()
+        roofs = [roof(forward, nbytes, *device) for forward, _, nbytes in rows]
+        total = sum(seconds for seconds, _ in roofs)
+        held = sum(seconds for seconds, limit in roofs if limit == "memory") / total
+        print(f"   {name:14}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte")
+    operations = sum(forward for forward, *_ in work([(layer.weights, layer.macs, 0) for layer in lenet5()], 1))
+    print(
+        f"ANNA (1991): 1,000 characters/s of {operations / 1e6:.2f} M operations each: {1000 * operations / 4e9:.0%} of its 4 GOP/s"
+    )
+
+# %%
+with when_solved():
+    printed = {"Inception V3": (inception_v3, 90), "ResNet-101": (resnet101, 90), "VGG-16": (vgg16, 68)}
+    beta, late = 1 / (25 * GIGABIT * USABLE), scaling.slowest(512, SPREAD)
+    print("512 GPUs in 128 servers, 25 Gb/s: ms of an iteration; efficiency, and what Horovod's page prints")
+    for name, (layers, efficiency) in printed.items():
+        seconds = 64 / IMAGES_PER_SECOND[name]
+        ready = [tuple(gradient) for gradient in scaling.gradients(layers(), 2 * seconds / 3)]
+        parts = predict(seconds / 3, ready, 128, RDMA, beta, late)
+        shown = "".join(f"{part} {1e3 * value:5.0f}   " for part, value in parts.items())
+        print(f"   {name:14}{shown}{seconds / sum(parts.values()):6.0%}{efficiency:5} %")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - The faster the arithmetic, the more layers wait for memory: the ridge moves to the right faster than networks do. That is what larger batches, fused layers and
+#   numbers of 16 and 8 bits are for. ANNA, a chip of 1991 (Boser et al.), reached a sixth of its peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the
+#   other way: it has few multipliers, and buffers beside them so that memory keeps up. It is the same roof, from its other end.
+# - Three networks, one set of assumptions (how much of a link can be used, how much step times spread), and none of them fitted to the single run: four points apart
+#   at most. VGG-16 is the one that waits for its messages.
+# </details>
+#
+# ## An audit
+#
+# The lecture's case study says: one node (8 GPUs) does 218 images/s. 128 nodes do about 27,500 images/s; the efficiency is 25,700 / 218 / 128 = 99.2 %. 90 epochs of
+# ImageNet, 1.28 million images, take 7.8 minutes. 256 nodes take 6.6 minutes.
+#
+# Not all of this can be true. Before you go on: check each number against the others. Which ones fit together, and what do you think was meant? A P40 does 11.76
+# TFLOP/s, ResNet-50 takes 3.9 G MACs forward for an image.
+
+# %%
+images = 90 * 1.28e6
+print(f"27,500 images/s for 7.8 minutes: {27_500 * 7.8 * 60 / 1.28e6:.1f} epochs")
+print(
+    f"90 epochs in 7.8 minutes: {images / (7.8 * 60):,.0f} images/s, {images / (7.8 * 60) / 1024:.0f} on each of 1,024 GPUs"
+)
+print(f"25,700 / 218 / 128 = {25_700 / 218 / 128:.1%};  27,500 / 218 / 128 = {27_500 / 218 / 128:.1%}")
+for what, rate in (("a node", 218 / 8), ("a GPU", 218)):
+    print(f"218 images/s on {what}: {rate * 6 * 3.9e9 / 11.76e12:.0%} of a P40's peak in float32")
+print(
+    f"256 nodes: {images / (6.6 * 60):,.0f} images/s, {7.8 / 6.6:.2f} times as many, {7.8 / 6.6 / 2:.0%} for each GPU"
+)
+
+# %% [markdown]
+# <details><summary>What fits together?</summary>
+#
+# - **27,500 images/s for 7.8 minutes are ten epochs, not ninety.** Ninety need 246,000 images/s.
+# - **Neither 25,700 nor 27,500 gives 99.2 %**: they give 92.1 and 98.6 %.
+# - 218 images/s are what *one* P40 can do, 43 % of its peak; as the speed of eight it would be 5 %. If 218 is a GPU's speed, 1,024 of them do 223,000 at most, and 90
+#   epochs take 8.6 minutes: near the 7.8, but not below it. With 16 bits (the slide names FP16) a GPU may well have been faster than 218 in that run.
+# - The 18 % from 1,024 to 2,048 GPUs fit the two times: 7.8 / 6.6. They are an efficiency of 59 % from one to the other, and with 64 images on each GPU a batch of
+#   131,072, for which nobody would expect 90 epochs to suffice.
+#
+# So: the times were probably measured, the images per second belong to something else. Figures of a talk are retyped, rounded and mixed up, as in papers. Whoever
+# counts notices.
+# </details>
+#
+# ## Live: buckets on two engines
+#
+# Two engines, MPI processes beside this kernel, one for each core; 24 small layers, data parallelism as `hpcdl.ddp` does it, with 1 to 24 layers in a bucket. First
+# they measure what you need: the time of an all-reduce by its bytes, and of the passes alone. Then stands your `wfbp` beside each measured step.
+#
+# Guess first: how many buckets are best on *this* machine, where both ranks' messages have to be carried by the cores that compute?
+
+# %%
+from hpcdl.cluster import Cluster
+from hpcdl.collectives import ring_all_reduce
+from hpcdl.cost.alpha_beta import fit
+from hpcdl.ddp import DistributedDataParallel
+
+DEEP, WIDE, ROWS, SIZES = 24, 128, 64, (4_000, 64_000, 400_000, 1_600_000)
+LAYERS_TOGETHER = (1, 2, 4, 8, 24)
+
+
+def fastest(action, times: int) -> float:
+    """Seconds of the fastest of so many runs."""
+    took = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        action()
+        took.append(time.perf_counter() - begin)
+    return min(took)
+
+
+def deep_network() -> nn.Module:
+    """The same on all ranks."""
+    torch.manual_seed(0)
+    return nn.Sequential(*[part for _ in range(DEEP) for part in (nn.Linear(WIDE, WIDE, bias=False), nn.Tanh())])
+
+
+def measure_buckets(comm):
+    """Seconds of all-reduces by size, of a forward and a backward pass alone, and of a step by layers in a bucket."""
+    torch.set_num_threads(1)
+    messages = [torch.zeros(nbytes // 4) for nbytes in SIZES]
+    links = [fastest(lambda x=x: (comm.barrier(), ring_all_reduce(x, comm)), 15) for x in messages]
+    model, x = deep_network(), torch.randn(ROWS, WIDE, generator=torch.Generator().manual_seed(comm.rank))
+    forward = fastest(lambda: model(x), 30)
+    both = fastest(lambda: model(x).square().mean().backward(), 30)
+    steps = []
+    for together in LAYERS_TOGETHER:
+        ddp = DistributedDataParallel(deep_network(), comm, bucket_mb=together * 4 * WIDE**2 / 2**20)
+
+        def step(ddp=ddp):
+            comm.barrier()
+            ddp(x).square().mean().backward()
+            ddp.synchronize()
+
+        steps.append(fastest(step, 40))
+    return links, forward, both - forward, steps
+
+
+cluster = Cluster(n=2).start()
+try:
+    links, forward, backward, steps = cluster.run(measure_buckets, timeout=60)[0]
+finally:
+    cluster.stop()
+alpha, beta, _ = fit(SIZES, links)
+print(f"an all-reduce takes {1e6 * alpha:.0f} µs and {1e9 * beta:.2f} ns for each byte")
+print(f"a forward pass takes {1e3 * forward:.2f} ms, a backward pass {1e3 * backward:.2f} ms")
+
+# %%
+with when_solved():
+    nbytes, predicted = 4 * WIDE**2, []
+    ready = [(backward * (k + 1) / DEEP, nbytes) for k in range(DEEP)]
+    for together in LAYERS_TOGETHER:
+        buckets = [(ready[k + together - 1][0], together * nbytes) for k in range(0, DEEP, together)]
+        predicted.append(forward + wfbp(buckets, alpha, beta)[-1][1])
+    best = fuse(ready, alpha, beta)
+    figure, axes = plt.subplots(figsize=(9.6, 3.4), layout="constrained")
+    axes.plot(LAYERS_TOGETHER, [1e3 * seconds for seconds in steps], "o-", color=style.BLUE, label="measured")
+    axes.plot(
+        LAYERS_TOGETHER,
+        [1e3 * seconds for seconds in predicted],
+        "x--",
+        color=style.ORANGE,
+        label="predicted: your wfbp",
+    )
+    soonest = 1e3 * (forward + wfbp(best, alpha, beta)[-1][1])
+    axes.axhline(soonest, color=style.GREEN, linestyle=":", label=f"the best there are: {len(best)} buckets")
+    axes.set(xscale="log", xlabel="layers in a bucket", ylabel="a step, ms", ylim=(0, None))
+    axes.set_title("Two ranks: a step by the size of its buckets")
+    style.ticks(axes.xaxis, LAYERS_TOGETHER, [str(together) for together in LAYERS_TOGETHER])
+    axes.legend(loc="lower right")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# A step is measured above what is predicted, most of all with many small buckets: each of them costs work besides its messages, and on two cores that both compute
+# nothing carries a message for free, so that hiding it hides little. The shape is the same: every layer alone is slow, and somewhere between there and all at once it
+# is best. On a cluster with network cards that carry messages themselves the prediction comes nearer; on this one, measure.
+# </details>
+
+# %% [markdown]
+# ## Further reading
+#
+# - P. Goyal et al. 2017, "Accurate, large minibatch SGD: Training ImageNet in 1 hour"; Y. You, I. Gitman, B. Ginsburg 2017, "Large batch training of convolutional
+#   networks" (LARS); Y. You et al. 2020, "Large batch optimization for deep learning: Training BERT in 76 minutes" (LAMB).
+# - S. McCandlish et al. 2018, "An empirical model of large-batch training": the critical batch, and how to know it beforehand.
+# - P. Micikevicius et al. 2018, "Mixed precision training".
+# - S. Shi, X. Chu, B. Li 2019, "MG-WFBP: Efficient data communication for distributed synchronous SGD algorithms"; H. Zhang et al. 2017, "Poseidon".
+# - S. Williams, A. Waterman, D. Patterson 2009, "Roofline: An insightful visual performance model for multicore architectures".
+# - A. Chowdhery et al. 2022, "PaLM": model and hardware utilization; V. Korthikanti et al. 2022.

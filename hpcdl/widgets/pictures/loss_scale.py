@@ -1,7 +1,7 @@
 """Gradients in sixteen and eight bits, and a scale for the loss: how many become 0, how many overflow.
 
 The gradients are those of a network's activations, as Micikevicius et al. 2018 looked at them ("Mixed precision
-training"): by default of six layers on the digits after a few dozen steps. Zeros are counted by `numerics.rounding`.
+training"): by default of six layers on the digits after some hundred steps. Zeros are counted by `numerics.rounding`.
 """
 
 import itertools
@@ -21,8 +21,8 @@ from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.controls import choice, slider
 from hpcdl.widgets.kit.explorable import Explorable
 
-LAYERS, WIDTH, ROWS, STEPS, LEARNING_RATE = 6, 96, 256, 120, 0.2
-SHOWN = 5  # each fifth gradient: enough for a picture
+LAYERS, WIDTH, ROWS, STEPS, LEARNING_RATE = 6, 96, 512, 300, 0.2
+SHOWN = 10  # each tenth gradient: enough for a picture
 LOW, HIGH = -44, 20  # powers of two that are shown
 NAMES = {"FP16": "FP16", "BF16": "BF16", "FP8, 4 + 3 bits": "FP8_E4M3", "FP8, 5 + 2 bits": "FP8_E5M2"}
 COLORS = {"becomes 0": style.VERMILLION, "few bits": style.ORANGE, "kept": style.BLUE, "too large": style.PURPLE}
