@@ -67,12 +67,12 @@ speed_up.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Stragglers cost a little from the start and hardly more later: the slowest of 2,048 is not much slower than the slowest of 64. The input costs nothing until it
-#    does not suffice; from then on every further GPU is for nothing. And the largest leak is in no profile: with a batch beyond the critical one a step
-#    learns hardly more, however many images go into it.
+# 1. Stragglers cost 7 % with 8 GPUs and 15 % with 2,048: they grow, but slowly. The input costs nothing until it does not suffice; from then on every further GPU
+#    is for nothing. And the largest leak is in no profile: with a batch beyond the critical one a step learns hardly more, however many images go into it.
 # 2. Small buckets pay $\alpha$ again and again, a single one hides nothing. VGG-16 has 138 million weights: its bytes take longer than its backward pass, and then
 #    no buckets help.
-# 3. Step times that hardly spread, a link of 100 Gb/s, 16 bits: then 97 % or so. More about it at the end.
+# 3. Step times that do not spread at all, a link of 100 Gb/s, and 16 bits: that is 99 %. Machines without any spread have not been seen yet. More about it at the
+#    end.
 # </details>
 
 # %% [markdown]
@@ -883,15 +883,21 @@ check("scaling.prediction")
 
 # %%
 with when_solved():
-    print("ResNet-50 forward, batch 32, float32, each layer at its roof: ms; share of it in layers that memory limits")
+    print("ResNet-50 forward, batch 32, each layer at its roof: ms, and how much of it in layers that memory limits")
     layers = resnet50()
     rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
-    for name in ("K80", "P100", "V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)"):
-        device = MACHINES[name].device()
-        roofs = [roof(forward, nbytes, *device) for forward, _, nbytes in rows]
+    for name, precision in (
+        ("P100", "fp32"),
+        ("V100 (DGX-1)", "fp32"),
+        *((name, "fp16") for name in ("V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)")),
+    ):
+        device = MACHINES[name].device(precision)
+        roofs = [roof(forward, nbytes / (2 if precision == "fp16" else 1), *device) for forward, _, nbytes in rows]
         total = sum(seconds for seconds, _ in roofs)
         held = sum(seconds for seconds, limit in roofs if limit == "memory") / total
-        print(f"   {name:14}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte")
+        print(
+            f"   {name:14}{precision}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte"
+        )
     operations = sum(forward for forward, *_ in work([(layer.weights, layer.macs, 0) for layer in lenet5()], 1))
     print(
         f"ANNA (1991): 1,000 characters/s of {operations / 1e6:.2f} M operations each: {1000 * operations / 4e9:.0%} of its 4 GOP/s"
@@ -912,9 +918,10 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - The faster the arithmetic, the more layers wait for memory: the ridge moves to the right faster than networks do. That is what larger batches, fused layers and
-#   numbers of 16 and 8 bits are for. ANNA, a chip of 1991 (Boser et al.), reached a sixth of its peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the
-#   other way: it has few multipliers, and buffers beside them so that memory keeps up. It is the same roof, from its other end.
+# - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, and memory did not follow: on an H100 three quarters
+#   of the time go to layers that wait for memory. Hence larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser et al.), used a fifth of its
+#   peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the other way: few multipliers, and buffers beside them so that memory keeps up. It is the same
+#   roof, from its other end.
 # - Three networks, one set of assumptions (how much of a link can be used, how much step times spread), and none of them fitted to the single run: four points apart
 #   at most. VGG-16 is the one that waits for its messages.
 # </details>
@@ -1045,9 +1052,9 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# A step is measured above what is predicted, most of all with many small buckets: each of them costs work besides its messages, and on two cores that both compute
-# nothing carries a message for free, so that hiding it hides little. The shape is the same: every layer alone is slow, and somewhere between there and all at once it
-# is best. On a cluster with network cards that carry messages themselves the prediction comes nearer; on this one, measure.
+# A step is measured above what is predicted, most of all with many small buckets: each of them costs work besides its messages, and where two cores both compute
+# nothing carries a message for free, so that hiding it hides little. Both curves fall steeply at first: every layer alone is slow. But the prediction is flat from
+# there on, and the measured one may fall until a single bucket is left. With network cards that carry messages themselves the two come nearer; here, measure.
 # </details>
 
 # %% [markdown]

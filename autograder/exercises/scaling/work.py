@@ -9,7 +9,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("work", points=15, minutes=15, functions=("conv", "linear", "attention", "work"))
+exercise = Exercise(
+    "work",
+    points=15,
+    minutes=15,
+    functions=("conv", "linear", "attention", "work"),
+    forbid=("torch.utils.flop_counter",),
+    instead="Count by thinking: how often is each weight used?",
+)
 
 ITEMSIZE = 4
 

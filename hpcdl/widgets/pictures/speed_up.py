@@ -150,7 +150,7 @@ def _draw_waterfall(axes: Axes, p: int, left: list[float]) -> None:
         ylim=(0, 1.12 * p), xlim=(-0.5, len(names) - 0.5), ylabel="times one GPU", title="From ideal to what is left"
     )
     style.ticks(axes.xaxis, range(len(names)), names)
-    axes.tick_params(axis="x", labelsize=9)
+    axes.tick_params(axis="x", labelsize=8.5)
 
 
 def _draw_curve(axes: Axes, state: Mapping) -> None:
