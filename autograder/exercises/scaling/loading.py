@@ -63,7 +63,7 @@ def all_room(load, compute, workers, room) -> float:
 
 def in_turn(load: list[int], compute: int, workers: int, room: int) -> float:
     """Batch i goes to worker i modulo their number, whoever is free."""
-    free, taken, waited, done = [0] * workers, [], 0, 0
+    free, taken, waited, done = [0] * workers, list[int](), 0, 0
     for i, seconds in enumerate(load):
         begin = max(free[i % workers], taken[i - room] if i >= room else 0)
         free[i % workers] = begin + seconds

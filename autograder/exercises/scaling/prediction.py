@@ -152,13 +152,22 @@ def one_rank_and_many(student, rng):
         before = took
 
 
-def horovod(name: str) -> tuple:
+def horovod(name: str) -> dict:
     """A network on 512 GPUs: what `predict` takes, with a third of the time for the forward pass."""
     layers, _ = HOROVOD[name]
     seconds = 64 / IMAGES_PER_SECOND[name]
     ready = [(when, nbytes) for when, nbytes in gradients(layers(), 2 * seconds / 3)]
     beta = 1 / (25 * GIGABIT * USABLE)
-    return seconds / 3, ready, SERVERS, RDMA, beta, slowest(SERVERS * GPUS, SPREAD), 0.0
+    late = slowest(SERVERS * GPUS, SPREAD)
+    return {
+        "forward": seconds / 3,
+        "p": SERVERS,
+        "alpha": RDMA,
+        "beta": beta,
+        "late": late,
+        "loading": 0.0,
+        "ready": ready,
+    }
 
 
 def best_end(ready: list, alpha: float, beta: float) -> float:
@@ -173,10 +182,11 @@ def best_end(ready: list, alpha: float, beta: float) -> float:
 def published(student, rng):
     "predict: three networks on Horovod's 512 GPUs, within seven points of the efficiency that was printed."
     for name, (_, printed) in HOROVOD.items():
-        forward, ready, *rest = arguments = horovod(name)
-        got = student.predict(forward, list(ready), *rest)
+        case = horovod(name)
+        forward, p, alpha, beta, late, loading, ready = case.values()
+        got = student.predict(forward, list(ready), p, alpha, beta, late, loading)
         parts_of(got, f"predict(...) of {name} on 512 GPUs")
-        right = right_parts(*arguments, best=best_end)
+        right = right_parts(**case, best=best_end)
         for part in PARTS:
             checks.close(got[part], right[part], name=f"{name} on 512 GPUs: {part}", rtol=1e-6, atol=1e-9)
         efficiency = 100 * got["compute"] / sum(got.values())

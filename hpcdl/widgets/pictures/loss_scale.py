@@ -60,7 +60,7 @@ def _after_training() -> Tensor:
             return flat[flat != 0]
         with torch.no_grad():
             for param, gradient in zip(params, torch.autograd.grad(loss, params), strict=True):
-                param -= LEARNING_RATE * gradient
+                param.sub_(LEARNING_RATE * gradient)
     raise AssertionError("the last step returns")
 
 
