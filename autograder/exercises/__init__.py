@@ -14,6 +14,7 @@ LABS: tuple[str, ...] = (
     "consistency",
     "model_parallel",
     "sharding",
+    "scaling",
 )  # in the order of the course
 
 

@@ -21,6 +21,7 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .consistency_harnesses import asynchronous, comm_first, downpour
+from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 
 
@@ -204,6 +205,7 @@ HARNESSES = {
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
+    "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
     "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
     "loading": Harness(loading, ("disk", "comm")),
     "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr")),

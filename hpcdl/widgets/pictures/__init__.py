@@ -28,5 +28,6 @@ _NAMES = (
     *("cut_the_matrix", "fill_the_bubble"),  # model parallel
     *("who_waits", "how_late"),  # consistency
     "does_it_fit",  # sharding
+    *("speed_up", "loss_scale"),  # scaling
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}
