@@ -4,6 +4,7 @@ Li et al. 2014 (parameter server), Ho et al. 2013 (the staleness threshold).
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -63,7 +64,6 @@ class _Worker:
     pushes: int = 0
     others: int = 0  # gradients of others that were in when it pulled last
     lead: int = 0
-    held: bool = False  # it waits for the weights
     header: torch.Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.int64))
     answer: Request | None = None
 
@@ -99,6 +99,9 @@ class Server:
         self._round = 0  # at staleness 0: iterations that are in the weights
         self._workers = {rank: _Worker(rank) for rank in range(servers, comm.size)}
         self._requests: dict[int, Request] = {}  # of the workers that are still there
+        self._held: dict[int, _Worker] = {}  # those that wait for the weights
+        self._finished = Counter(dict.fromkeys([0], len(self._workers)))  # workers still there, by their clock
+        self._slowest: float = 0  # iterations that every worker has finished that is still there
         self._snapshots = None if snapshots is None else Snapshots(snapshots, every, comm.rank, servers)
         self._resume()
 
@@ -133,7 +136,7 @@ class Server:
         try:
             rank = ranks[self.comm.wait_any(list(self._requests.values()))]
         except TimeoutError as error:
-            for silent in [rank for rank in ranks if not self._workers[rank].held]:
+            for silent in [rank for rank in ranks if rank not in self._held]:
                 self._lose(silent, f"nothing was heard of it: {error}")
             return
         del self._requests[rank]
@@ -145,10 +148,13 @@ class Server:
             return
         if what & HELLO:
             self._send(worker, torch.tensor([worker.clock]), CLOCK)
-        worker.held = bool(what & PULL)
+        if what & PULL:
+            self._held[worker.rank] = worker
         if what & LOST:
             self._lose(worker.rank, "it failed, and said so")
-        elif not what & STOP:
+        elif what & STOP:
+            self._leave(worker.rank)
+        else:
             self._listen(worker.rank)
 
     def _take_in(self, worker: _Worker, clock: int) -> bool:
@@ -162,7 +168,7 @@ class Server:
             return True
         staleness = self.updates - worker.pushes - worker.others
         self._served.log.append(Update(worker.rank, clock, staleness, worker.lead))
-        worker.clock = clock
+        self._advance(worker, clock)
         worker.pushes += 1
         self.updates += 1
         if self.staleness == 0:
@@ -172,11 +178,31 @@ class Server:
         return True
 
     def _lose(self, rank: int, why: str) -> None:
-        worker = self._workers[rank]
-        self._requests.pop(rank, None)
-        worker.held = False
+        self._leave(rank)
         self._served.lost[rank] = why
-        print(f"server {self.comm.rank}: worker {rank} is lost after {worker.clock} iterations: {why}", flush=True)
+        done = self._workers[rank].clock
+        print(f"server {self.comm.rank}: worker {rank} is lost after {done} iterations: {why}", flush=True)
+
+    # -- who is how far ---------------------------------------------------------------------------------------------
+
+    def _advance(self, worker: _Worker, clock: int) -> None:
+        """Count a worker's iterations; to know the slowest takes no look at all of a thousand workers."""
+        self._finished[worker.clock] -= 1
+        worker.clock = clock
+        self._finished[clock] += 1
+        self._find_slowest()
+
+    def _leave(self, rank: int) -> None:
+        """Nobody waits for this worker any more."""
+        self._requests.pop(rank, None)
+        self._held.pop(rank, None)
+        self._finished[self._workers[rank].clock] -= 1
+        self._find_slowest()
+
+    def _find_slowest(self) -> None:
+        if not self._finished[self._slowest]:
+            self._finished += Counter()  # drops what is 0
+            self._slowest = min(self._finished, default=math.inf)
 
     # -- the weights ------------------------------------------------------------------------------------------------
 
@@ -186,24 +212,20 @@ class Server:
         if self._snapshots is not None:
             self._snapshots.save(self.updates, self._state())
 
-    def _slowest(self) -> float:
-        """Iterations that every worker has finished which is still there."""
-        return min((self._workers[rank].clock for rank in self._requests), default=math.inf)
-
     def _end_round(self) -> None:
-        if (slowest := self._slowest()) > self._round and self.updates:
+        """Once all workers have pushed, or are through: one step for the sum."""
+        if self._slowest > self._round and self.updates:
             self._step(self._sum)
             self._sum.zero_()
-            self._round = int(min(slowest, max(worker.clock for worker in self._workers.values())))
+            self._round = int(min(self._slowest, max(worker.clock for worker in self._workers.values())))
 
     def _answer(self) -> None:
         """Give the weights to those that wait for them, and are not too far ahead."""
-        held = [worker for worker in self._workers.values() if worker.held]
-        slowest = self._slowest() if held else 0
-        for worker in held:
-            lead = worker.clock - int(slowest)
+        for worker in list(self._held.values()):
+            lead = worker.clock - int(self._slowest)
             if lead <= self.staleness:
-                worker.held, worker.lead = False, lead
+                del self._held[worker.rank]
+                worker.lead = lead
                 worker.others = self.updates - worker.pushes
                 self._send(worker, self.w.detach().clone(), WEIGHTS)
 
@@ -228,5 +250,5 @@ class Server:
         self.w.detach().copy_(state["w"])
         self.optimizer.load_state_dict(state["optimizer"])
         for rank, clock in state["clocks"].items():
-            self._workers[rank].clock = clock
+            self._advance(self._workers[rank], clock)
         self._round = min(state["clocks"].values())
