@@ -31,7 +31,7 @@ class Sparsity(NamedTuple):
 def sparsity(edges: Sequence[Sequence[int]]) -> Sparsity:
     """How seldom processors meet: Niu et al. 2011, equation 2.6.
 
-        omega = max |e|,   delta = max over v of |{e : v in e}| / |E|,   rho = max over e of |{e' : e' meets e}| / |E|
+    omega = max |e|,   delta = max over v of |{e : v in e}| / |E|,   rho = max over e of |{e' : e' meets e}| / |E|
     """
     if not edges:
         raise ValueError("edges is empty; a sum has at least one term")

@@ -8,7 +8,13 @@ import torch
 
 from hpcdl.comm import Communicator
 
-HELLO, PUSH, PULL, STOP, LOST = 1, 2, 4, 8, 16  # who are you with; add this; give me the weights; I am through; I failed
+HELLO, PUSH, PULL, STOP, LOST = (
+    1,
+    2,
+    4,
+    8,
+    16,
+)  # who are you with; add this; give me the weights; I am through; I failed
 REQUEST, GRADIENT, WEIGHTS, CLOCK = range(4)  # tags
 
 
