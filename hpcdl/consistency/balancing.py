@@ -66,7 +66,8 @@ def finish(tasks: Sequence[float], speeds: Sequence[float], backups: bool = True
     """
     if not all(work >= 0 for work in tasks) or not all(speed > 0 for speed in speeds) or not speeds:
         raise ValueError(f"tasks are {tasks} and speeds {speeds}; work is 0 or more, and some node has a speed above 0")
-    todo, queue, now = Tasks(len(tasks), backups), [], 0.0
+    queue: list[tuple[float, int, int]] = []
+    todo, now = Tasks(len(tasks), backups), 0.0
     idle = list(range(len(speeds)))
     while True:
         for node in idle:

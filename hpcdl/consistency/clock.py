@@ -62,8 +62,8 @@ def timeline(seconds: Any, staleness: float = ASP) -> Timeline:
 
         start[w][k] = max(end[w][k-1], max over v of end[v][k-s-1]),   end[w][k] = start[w][k] + seconds[w][k]
 
-    `seconds` is a table (p, iterations) that numpy can read, 0 or more; `staleness` s is a whole number from 0 (BSP), or
-    infinity (ASP). Raises ValueError for anything else. (Ho et al. 2013, section 3.)
+    `seconds` is a table (p, iterations) that numpy can read, 0 or more; `staleness` s is a whole number from 0 (BSP),
+    or infinity (ASP). Raises ValueError for anything else. (Ho et al. 2013, section 3.)
     """
     durations = _table(seconds)
     s = check_staleness(staleness)

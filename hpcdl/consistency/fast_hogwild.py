@@ -40,7 +40,8 @@ def logistic_epochs(
         for _ in range(epochs):
             shares = np.array_split(random.permutation(len(rows)), threads)
             word = np.zeros(8, dtype=np.int64)  # the lock, or how many updates are done; a cache line of its own
-            jobs = [pool.submit(LOOPS[how], *data, step, share, word, t, threads) for t, share in enumerate(shares)]
+            args = [(*data, step, share, word, t, threads) for t, share in enumerate(shares)]
+            jobs = [pool.submit(LOOPS[how], *arg) for arg in args]
             for job in jobs:
                 job.result()
 

@@ -7,6 +7,7 @@ on any communicator that shares memory; `fast_hogwild` is the same compiled, on 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -81,7 +82,7 @@ def round_robin(
 def logistic(rows: SparseRows) -> tuple[list[list[int]], Gradient]:
     """The edges and gradients of sparse logistic regression, one term log(1 + exp(-y_i x_i w)) for each row i."""
     starts = rows.starts.tolist()
-    edges = [rows.columns[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
+    edges = [rows.columns[a:b].tolist() for a, b in pairwise(starts)]
 
     def gradient(w_e: torch.Tensor, i: int) -> torch.Tensor:
         x = rows.values[starts[i] : starts[i + 1]].to(w_e.dtype)

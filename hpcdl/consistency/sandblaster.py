@@ -49,8 +49,8 @@ def sandblaster(
     check_weights(w)
     if not 1 <= shards <= comm.size - 2 or portions < 1:
         raise ValueError(
-            f"shards is {shards} and portions {portions} on {comm.size} ranks; there is a coordinator, a shard or more, "
-            "and a replica or more, for a portion or more"
+            f"shards is {shards} and portions {portions} on {comm.size} ranks; there is a coordinator, a shard or "
+            "more, and a replica or more, for a portion or more"
         )
     if comm.rank == 0:
         vectors = ShardedVectors(comm, shards)
@@ -169,8 +169,8 @@ def _obey(comm: Communicator, share: torch.Tensor, numel: int, shards: int) -> t
         what, a, b = map(int, command[:3].tolist())
         scale = command[3].item()
         if what in (DOT, SUM_OF_SIZES, LARGEST):
-            calls = {DOT: lambda: vectors.dot(a, b), SUM_OF_SIZES: lambda: vectors.sum_of_sizes(a)}
-            comm.send(torch.tensor([calls.get(what, lambda: vectors.largest(a))()], dtype=torch.float64), 0, SCALAR)
+            scalar = _scalar(vectors, what, a, b)
+            comm.send(torch.tensor([scalar], dtype=torch.float64), 0, SCALAR)
         elif what == COPY:
             vectors.copy(a, b, scale)
         elif what == ADD:
@@ -182,6 +182,12 @@ def _obey(comm: Communicator, share: torch.Tensor, numel: int, shards: int) -> t
             vectors[a].add_(incoming)
         else:
             return vectors[WEIGHTS]
+
+
+def _scalar(vectors: LocalVectors, what: int, a: int, b: int) -> float:
+    if what == DOT:
+        return vectors.dot(a, b)
+    return vectors.sum_of_sizes(a) if what == SUM_OF_SIZES else vectors.largest(a)
 
 
 def _replicate(comm: Communicator, w: torch.Tensor, gradient: Portion, portions: int, shards: int) -> None:

@@ -74,8 +74,8 @@ class Server:
     `make(params)` gives one of torch's optimizers that work elementwise; a gradient g of any worker is one step of it,
     w -= lr g for SGD, with no mean over workers (deck 001, ASP and SSP). At staleness 0 it is one step for the sum over
     all workers (BSP; for the lecture's mean take lr / workers). A pull is answered once the worker is at most
-    `staleness` iterations ahead of the slowest that is still there. With `snapshots`, a folder, the state is saved after
-    every `every` updates, and a server that finds one goes on from it.
+    `staleness` iterations ahead of the slowest that is still there. With `snapshots`, a folder, the state is saved
+    after every `every` updates, and a server that finds one goes on from it.
     """
 
     def __init__(
@@ -200,8 +200,8 @@ class Server:
         self._find_slowest()
 
     def _find_slowest(self) -> None:
-        if not self._finished[self._slowest]:
-            self._finished += Counter()  # drops what is 0
+        self._finished += Counter()  # drops those that are 0
+        if self._slowest not in self._finished:
             self._slowest = min(self._finished, default=math.inf)
 
     # -- the weights ------------------------------------------------------------------------------------------------

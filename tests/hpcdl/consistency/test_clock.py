@@ -57,7 +57,7 @@ def test_more_staleness_makes_nobody_later_and_none_is_ahead_by_more(seconds, s)
     looser, tighter = timeline(seconds, s + 1), timeline(seconds, s)
     assert (looser.end <= tighter.end).all()
     assert tighter.leads().max() <= s
-    assert ((0 <= tighter.waiting) & (tighter.waiting <= 1)).all()
+    assert ((tighter.waiting >= 0) & (tighter.waiting <= 1)).all()
 
 
 def test_a_straggler_of_three():
@@ -84,7 +84,7 @@ def test_a_thousand_workers_take_no_time():
 
 @pytest.mark.parametrize("staleness", [-1, 0.5, math.nan, True])
 def test_a_staleness_that_is_none_is_refused(staleness):
-    with pytest.raises(ValueError, match="staleness is .*a whole number"):
+    with pytest.raises(ValueError, match=r"staleness is .*a whole number"):
         timeline([[1.0]], staleness)
 
 

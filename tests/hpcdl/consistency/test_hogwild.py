@@ -1,5 +1,7 @@
 """HOGWILD!: what meets whom, lost updates and none, and the compiled form beside the plain one."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -99,7 +101,7 @@ def test_round_robin_updates_one_after_another_and_hogwild_waits_for_nobody():
     free = run(edges, gradient, 2, ROWS.features, orders, gamma=1.0, alpha=20.0)
     turns = run(edges, gradient, 2, ROWS.features, orders, gamma=1.0, alpha=20.0, how=round_robin)
     writers = [event.rank for event in turns.results[0][1] if event.op == "write"]
-    assert sum(a != b for a, b in zip(writers, writers[1:], strict=False)) == 39  # 40 updates in turns
+    assert sum(a != b for a, b in pairwise(writers)) == 39  # 40 updates in turns
     elements = [8 * 3 * sum(len(edges[i]) for i in order) for order in orders]  # read, read again and written
     assert free.seconds == pytest.approx(max(elements) + 2 * 20.0)  # the shared tensor and a barrier
     assert turns.seconds > free.seconds + 39 * 20

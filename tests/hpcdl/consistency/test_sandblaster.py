@@ -1,4 +1,4 @@
-"""L-BFGS by a coordinator: its iterations are torch's, its messages small, and a straggler's portions are done twice."""
+"""L-BFGS by a coordinator: its iterations are torch's, its messages small, and a straggler's portion is done twice."""
 
 import itertools
 
