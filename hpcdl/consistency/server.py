@@ -65,7 +65,6 @@ class _Worker:
     others: int = 0  # gradients of others that were in when it pulled last
     lead: int = 0
     header: torch.Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.int64))
-    answer: Request | None = None
 
 
 class Server:
@@ -99,6 +98,7 @@ class Server:
         self._round = 0  # at staleness 0: iterations that are in the weights
         self._workers = {rank: _Worker(rank) for rank in range(servers, comm.size)}
         self._requests: dict[int, Request] = {}  # of the workers that are still there
+        self._answers: dict[int, Request] = {}  # under way
         self._held: dict[int, _Worker] = {}  # those that wait for the weights
         self._finished = Counter(dict.fromkeys([0], len(self._workers)))  # workers still there, by their clock
         self._slowest: float = 0  # iterations that every worker has finished that is still there
@@ -109,7 +109,8 @@ class Server:
         """Answer until every worker is through, or lost.
 
         A worker that says that it failed is lost, and so is one of which nothing is heard where a wait raises
-        TimeoutError (`MPIComm(timeout=...)`): the others go on without it. Raises RuntimeError when none is left.
+        TimeoutError (`MPIComm(timeout=...)`): the others go on without it. Give workers a longer timeout than servers,
+        since they may be held while their server waits for another. Raises RuntimeError when no worker is left.
         """
         for rank in self._workers:
             self._listen(rank)
@@ -118,9 +119,7 @@ class Server:
             if self.staleness == 0:
                 self._end_round()
             self._answer()
-        for worker in self._workers.values():
-            if worker.answer is not None and worker.rank not in self._served.lost:
-                worker.answer.wait()
+        self._settle()
         if len(self._served.lost) == len(self._workers):
             raise RuntimeError(f"server {self.comm.rank}: every worker is lost: {self._served.lost}; see the first")
         return self._served
@@ -147,7 +146,7 @@ class Server:
         if what & PUSH and not self._take_in(worker, clock):
             return
         if what & HELLO:
-            self._send(worker, torch.tensor([worker.clock]), CLOCK)
+            self.comm.send(torch.tensor([worker.clock]), worker.rank, CLOCK)
         if what & PULL:
             self._held[worker.rank] = worker
         if what & LOST:
@@ -166,7 +165,7 @@ class Server:
             return False
         if clock <= worker.clock:  # it is from before the snapshot
             return True
-        staleness = self.updates - worker.pushes - worker.others
+        staleness = self.updates - worker.pushes - worker.others if self.staleness else 0  # BSP: all step together
         self._served.log.append(Update(worker.rank, clock, staleness, worker.lead))
         self._advance(worker, clock)
         worker.pushes += 1
@@ -207,6 +206,7 @@ class Server:
     # -- the weights ------------------------------------------------------------------------------------------------
 
     def _step(self, gradient: torch.Tensor) -> None:
+        self._settle()
         self.w.grad = gradient
         self.optimizer.step()
         if self._snapshots is not None:
@@ -227,12 +227,23 @@ class Server:
                 del self._held[worker.rank]
                 worker.lead = lead
                 worker.others = self.updates - worker.pushes
-                self._send(worker, self.w.detach().clone(), WEIGHTS)
+                self._send(worker, self.w.detach(), WEIGHTS)
 
     def _send(self, worker: _Worker, x: torch.Tensor, tag: int) -> None:
-        if worker.answer is not None:
-            worker.answer.wait()  # at once: it has asked again since
-        worker.answer = self.comm.isend(x, worker.rank, tag)
+        self._answers[worker.rank] = self.comm.isend(x, worker.rank, tag)
+
+    def _settle(self) -> None:
+        """Wait until those who were answered have what was sent, which is the weights themselves and no copy.
+
+        They have asked, and so are there to receive.
+        """
+        for rank, request in self._answers.items():
+            try:
+                request.wait()
+            except TimeoutError as error:
+                if rank in self._requests:
+                    self._lose(rank, f"it does not take its weights: {error}")
+        self._answers.clear()
 
     # -- snapshots --------------------------------------------------------------------------------------------------
 
