@@ -134,9 +134,7 @@ def live(name: str, steps: int) -> dict[str, Any]:
         return w
 
     log = Server(comm, w, sgd, 1, LIVE[name]).serve().log if comm.rank == 0 else work(comm, w, gradient, steps)
-    spans = mpi.gather((starts, ends))
-    if comm.rank:
-        return {}
+    spans = mpi.allgather((starts, ends))
     first = min(begin[0] for begin, _ in spans[1:])
     measured = [[end - begin for begin, end in zip(*span, strict=True)] for span in spans[1:]]
     clock = timeline(measured, LIVE[name])

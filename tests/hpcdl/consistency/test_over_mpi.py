@@ -56,7 +56,7 @@ def test_a_server_that_is_killed_is_one_error_and_training_resumes_from_its_snap
 HIDDEN = """
 import subprocess, sys, time
 subprocess.call([sys.executable, *sys.argv[1:]], close_fds=False)
-time.sleep(8)  # the launcher ends all others for the sake of one that ends out of order
+time.sleep(10)  # the launcher ends all others for the sake of one that ends out of order
 """
 
 
@@ -68,7 +68,7 @@ def main(what: str, staleness: str, servers: str, folder: str | None = None):
     count = int(servers)
     comm = MPIComm()
     if what != "whole":
-        comm.timeout = 3.0 if comm.rank < count else 10.0  # a worker may be held while its server waits for another
+        comm.timeout = 3.0 if comm.rank < count else 6.0  # a worker may be held while its server waits for another
 
     def gradient(w, k):
         time.sleep(0.05 * (comm.rank == count))  # the first is slow
