@@ -6,6 +6,7 @@ Each term e, a hyperedge of the graph G = (V, E), reads and changes few elements
 on any communicator that shares memory; `fast_hogwild` is the same compiled, on threads.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -88,6 +89,37 @@ def logistic(rows: SparseRows) -> tuple[list[list[int]], Gradient]:
         x = rows.values[starts[i] : starts[i + 1]].to(w_e.dtype)
         y = rows.y[i].to(w_e.dtype)
         return -y * torch.sigmoid(-y * (x @ w_e)) * x
+
+    return edges, gradient
+
+
+def completion(
+    rows: Sequence[int],
+    columns: Sequence[int],
+    values: Sequence[float],
+    shape: tuple[int, int],
+    rank: int,
+    mu: float = 0.0,
+) -> tuple[list[list[int]], Gradient]:
+    """The edges and gradients of matrix completion (Niu et al. 2011, section 2): Z is L R^T where it is known.
+
+        the sum over known (u, v) of (L_u . R_v - Z_uv)^2 + mu / (2 n_u) |L_u|^2 + mu / (2 n_v) |R_v|^2
+
+    n_u and n_v are how many are known of the row and the column. w has the `rank` elements of each row of L (shape[0],
+    rank), then of R (shape[1], rank).
+    """
+    known = list(zip(rows, columns, values, strict=True))
+    of_row, of_column = Counter(rows), Counter(columns)
+    edges = [
+        [*range(u * rank, (u + 1) * rank), *range((shape[0] + v) * rank, (shape[0] + v + 1) * rank)]
+        for u, v, _ in known
+    ]
+
+    def gradient(w_e: torch.Tensor, e: int) -> torch.Tensor:
+        u, v, z = known[e]
+        left, right = w_e.split(rank)
+        error = 2 * (left @ right - z)
+        return torch.cat([error * right + mu / of_row[u] * left, error * left + mu / of_column[v] * right])
 
     return edges, gradient
 

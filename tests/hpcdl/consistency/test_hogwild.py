@@ -8,7 +8,7 @@ import torch
 
 from hpcdl.comm import shared_tensor, simulate
 from hpcdl.consistency.fast_hogwild import LOOPS, logistic_epochs
-from hpcdl.consistency.hogwild import hogwild, logistic, logistic_loss, round_robin, sparsity
+from hpcdl.consistency.hogwild import completion, hogwild, logistic, logistic_loss, round_robin, sparsity
 from hpcdl.data import rcv1_like
 
 ROWS = rcv1_like(300, features=400, nonzeros=8)
@@ -105,6 +105,40 @@ def test_round_robin_updates_one_after_another_and_hogwild_waits_for_nobody():
     elements = [8 * 3 * sum(len(edges[i]) for i in order) for order in orders]  # read, read again and written
     assert free.seconds == pytest.approx(max(elements) + 2 * 20.0)  # the shared tensor and a barrier
     assert turns.seconds > free.seconds + 39 * 20
+
+
+def test_matrix_completion_is_descent_of_its_loss_and_finds_the_matrix():
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (8, 6))
+    known = [(u, v) for u in range(8) for v in range(6) if (u + v) % 4]
+    z = left @ right.T
+    rows, columns = map(list, zip(*known, strict=True))
+    values = [z[u, v].item() for u, v in known]
+    edges, gradient = completion(rows, columns, values, (8, 6), 2, mu=0.3)
+    w = torch.randn(28, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    def whole(w, mu):
+        a, b = w[:16].view(8, 2), w[16:].view(6, 2)
+        return ((a @ b.T - z)[rows, columns] ** 2).sum() + mu / 2 * (w**2).sum()
+
+    total = torch.zeros(28, dtype=torch.float64)
+    for e, edge in enumerate(edges):
+        total[edge] += gradient(w.detach()[edge], e)
+    torch.testing.assert_close(total, torch.autograd.grad(whole(w, 0.3), w)[0])
+
+    edges, gradient = completion(rows, columns, values, (8, 6), 2)
+
+    def rank(comm):
+        shared = shared_tensor(comm, 28, torch.float64)
+        if comm.rank == 0:
+            shared.write(None, w)
+        comm.barrier()
+        order = list(range(comm.rank, len(edges), comm.size)) * 80
+        hogwild(shared, edges, gradient, 0.03, order)
+        comm.barrier()
+        return shared.tensor
+
+    assert whole(simulate(rank, 2, gamma=1e-9).results[0], 0.0) < 0.1 * whole(w, 0.0)
 
 
 # -- compiled ---------------------------------------------------------------------------------------------------------

@@ -37,6 +37,11 @@ def test_each_gradient_is_applied_exactly_once(mpiexec, staleness):
     assert (code, printed.count("equal")) == (0, 2), printed
 
 
+def test_it_runs_over_gloo(mpiexec, tmp_path):
+    code, printed = mpiexec(4, __file__, "gloo", "1", "2", str(tmp_path), seconds=60)
+    assert (code, printed.count("equal")) == (0, 2), printed
+
+
 @pytest.mark.parametrize("staleness", ["0", "inf"])
 def test_a_worker_that_is_killed_is_missed_and_the_others_go_on(mpiexec, staleness):
     """Under a shell that hides the death from mpiexec, which would end the others for its sake."""
@@ -60,6 +65,14 @@ time.sleep(10)  # the launcher ends all others for the sake of one that ends out
 """
 
 
+def over_gloo(mpi, folder: str):
+    from hpcdl.comm import TorchComm
+
+    store = torch.distributed.FileStore(f"{folder}/store", mpi.size)
+    torch.distributed.init_process_group("gloo", store=store, rank=mpi.rank, world_size=mpi.size)
+    return TorchComm()
+
+
 def main(what: str, staleness: str, servers: str, folder: str | None = None):
     from hpcdl.comm import CommError, MPIComm
     from hpcdl.consistency import Server, work
@@ -67,7 +80,9 @@ def main(what: str, staleness: str, servers: str, folder: str | None = None):
     torch.set_num_threads(1)
     count = int(servers)
     comm = MPIComm()
-    if what != "whole":
+    if what == "gloo":
+        comm, folder = over_gloo(comm, folder), None
+    elif what != "whole":
         comm.timeout = 3.0 if comm.rank < count else 6.0  # a worker may be held while its server waits for another
 
     def gradient(w, k):
@@ -94,7 +109,10 @@ def main(what: str, staleness: str, servers: str, folder: str | None = None):
             work(comm, start(), gradient, STEPS, count)
         except CommError as error:
             print(error, flush=True)
-    if what != "whole":
+    if what == "gloo":
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    elif what != "whole":
         os._exit(0)  # MPI cannot end in order: it would wait for the dead
 
 
