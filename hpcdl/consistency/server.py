@@ -95,6 +95,7 @@ class Server:
         self.updates = 0
         self._served = Served(self.w.detach())
         self._gradient, self._sum = torch.empty_like(share), torch.zeros_like(share if not staleness else share[:0])
+        self._summed = False  # whether the sum has a gradient in it
         self._round = 0  # at staleness 0: iterations that are in the weights
         self._workers = {rank: _Worker(rank) for rank in range(servers, comm.size)}
         self._requests: dict[int, Request] = {}  # of the workers that are still there
@@ -172,6 +173,7 @@ class Server:
         self.updates += 1
         if self.staleness == 0:
             self._sum += self._gradient
+            self._summed = True
         else:
             self._step(self._gradient)
         return True
@@ -214,9 +216,10 @@ class Server:
 
     def _end_round(self) -> None:
         """Once all workers have pushed, or are through: one step for the sum."""
-        if self._slowest > self._round and self.updates:
+        if self._slowest > self._round and self._summed:
             self._step(self._sum)
             self._sum.zero_()
+            self._summed = False
             self._round = int(min(self._slowest, max(worker.clock for worker in self._workers.values())))
 
     def _answer(self) -> None:

@@ -64,14 +64,21 @@ def quadratic(w, rank, k):
     return (w - rank) * (1 + k % 3) / 4
 
 
-def test_staleness_0_is_serial_sgd_on_the_sum_of_the_batches():
+MAKES = {
+    "adagrad": lambda params: torch.optim.Adagrad(params, 0.5),
+    "momentum": lambda params: torch.optim.SGD(params, 0.1, momentum=0.9, weight_decay=0.1),  # a step too many shows
+}
+
+
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
+def test_staleness_0_is_serial_descent_on_the_sum_of_the_batches(make):
     def rank(comm):
         if comm.rank == 0:
-            return Server(comm, start(), lambda params: torch.optim.Adagrad(params, 0.5), 1, BSP).serve().w
+            return Server(comm, start(), make, 1, BSP).serve().w
         return work(comm, start(), lambda w, k: quadratic(w, comm.rank, k), STEPS)
 
     w = torch.nn.Parameter(start())
-    optimizer = torch.optim.Adagrad([w], 0.5)
+    optimizer = make([w])
     for k in range(STEPS):
         w.grad = sum(quadratic(w.detach(), rank, k) for rank in (1, 2, 3))
         optimizer.step()
