@@ -133,7 +133,11 @@ def live(name: str, steps: int) -> dict[str, Any]:
         ends.append(comm.clock())
         return w
 
-    log = Server(comm, w, sgd, 1, LIVE[name]).serve().log if comm.rank == 0 else work(comm, w, gradient, steps)
+    old: list[int] = []
+    if comm.rank == 0:
+        old = [update.staleness for update in Server(comm, w, sgd, 1, LIVE[name]).serve().log]
+    else:
+        work(comm, w, gradient, steps)
     spans = mpi.allgather((starts, ends))
     first = min(begin[0] for begin, _ in spans[1:])
     measured = [[end - begin for begin, end in zip(*span, strict=True)] for span in spans[1:]]
@@ -144,7 +148,7 @@ def live(name: str, steps: int) -> dict[str, Any]:
         "measured": done / (until - first),
         "predicted": clock.steps_per_second,
         "waiting": float(clock.waiting.mean()),
-        "staleness": [update.staleness for update in log],
+        "staleness": old,
     }
 
 
