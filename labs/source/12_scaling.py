@@ -577,8 +577,8 @@ if reached:
 #
 # As long as the batch is small, twice the batch needs about half the steps, and more machines do it in half the time. Then the curve becomes flat: beyond the
 # **critical batch** (McCandlish et al. 2018) the gradient is known well enough, and further samples say little. Linear scaling alone fails even before: with the
-# largest batches the rate is so high that training does not get there. LARS does, because no layer's step is longer than its weights allow. (One seed and one small
-# network: other seeds move the curves by a third. What stays is where they break.)
+# largest batches the rate is so high that training does not get there. LARS does, because no layer's step is longer than its weights allow. (This is one seed and
+# one small network: try another seed.)
 # </details>
 
 # %% [markdown]

@@ -3,9 +3,23 @@
 LIBRARY = {
     "clocks": """
 def clocks(seconds, staleness):
-    from hpcdl.widgets.pictures import who_waits
+    from hpcdl.consistency.clock import timeline
 
-    return who_waits.clocks(seconds, staleness)
+    found = timeline(seconds, staleness)
+    return [list(zip(begun, ended)) for begun, ended in zip(found.start.tolist(), found.end.tolist())]
+""",
+    "server": """
+import torch
+
+def serve(comm, w, staleness, steps, lr):
+    from hpcdl.consistency.server import Server
+
+    return Server(comm, w, lambda params: torch.optim.SGD(params, lr), staleness=staleness).serve().w
+
+def work(comm, grad, w, steps):
+    from hpcdl.consistency.worker import work as librarys
+
+    return librarys(comm, w, grad, steps)
 """,
     "delay": """
 import hpcdl.widgets.pictures.how_late as how_late
@@ -16,13 +30,45 @@ def delayed_sgd(w, grad, lr, delay, steps):
 def largest_stable_lr(curvature, delay):
     return how_late.bound(delay) / curvature
 """,
-}
-NOT_IN_LIBRARY = {
-    "server": "its pictures go from event to event, and send nothing",
-    "hogwild": "its shared tensors add at once; they replay no schedule",
-    "downpour": "no server of shards for these messages",
-    "sandblaster": "no two loops over shards, no backup tasks",
-    "adam": "a product and a count",
+    "hogwild": """
+from hpcdl.consistency import hogwild as hogwilds
+
+def overlap(edges, n):
+    return tuple(hogwilds.sparsity(edges))
+
+def hogwild(w, edges, gradient, lr, schedule):
+    w = w.clone()
+    hogwilds.hogwild(w, edges, lambda x, k: gradient(k, x), lr, range(len(edges)))
+    return w
+""",
+    "downpour": """
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    from hpcdl.consistency import downpour as librarys
+
+    return librarys.downpour(comm, w, grad, steps, servers, n_fetch, n_push)
+""",
+    "sandblaster": """
+import hpcdl.consistency.balancing as balancing
+from hpcdl.consistency import sandblaster as sandblasters
+
+def lbfgs_direction(comm, s, y, g):
+    return sandblasters.sandblaster(comm, g, None, 1).w
+
+def finish(tasks, speeds, backups=False):
+    return balancing.finish(tasks, speeds, backups).seconds
+""",
+    "adam": """
+from hpcdl.consistency import adam as adams
+
+def from_factors(x, delta):
+    return adams.push_layer(None, x, delta)
+
+def fc_bytes(batch, m, n, how):
+    return adams.fc_bytes(batch, m, n, how)
+
+def cheaper(batch, m, n):
+    return adams.cheaper(batch, m, n)
+""",
 }
 
 FRAMEWORKS = {

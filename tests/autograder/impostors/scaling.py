@@ -73,10 +73,60 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     parts["input"] = max(0.0, loading - sum(parts.values()))
     return parts
 """,
+    "large_batch": """
+from hpcdl.training import large_batch as large_batches
+
+def stepped(optimizer, weights, gradients, *states):
+    params = [w.clone().requires_grad_() for w in weights]
+    for param, gradient in zip(params, gradients):
+        param.grad = gradient
+    made = optimizer(params)
+    for own, given in zip((made.velocities,) if len(states) == 1 else (made.means, made.squares), states):
+        for mine, theirs in zip(own, given):
+            mine.copy_(theirs)
+    made.step()
+    return params, made
+
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    params, made = stepped(
+        lambda params: large_batches.LARS(params, lr, momentum, decay, trust), weights, gradients, velocities
+    )
+    return [param.detach() for param in params], made.velocities
+
+def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
+    params, made = stepped(
+        lambda params: large_batches.LAMB(params, lr, weight_decay=decay), weights, gradients, momenta, variances
+    )
+    return [param.detach() for param in params], made.means, made.squares
+
+def lr_at(step, lr, k, warmup, drops=()):
+    grown = large_batches.warm_up(step, large_batches.linear_scaling(lr, k, 1), warmup, lr)
+    return grown * 0.1 ** sum(step >= drop for drop in drops)
+""",
+    "loss_scaler": """
+import torch
+from hpcdl.training.mixed_precision import LossScaler as Librarys
+
+class LossScaler:
+    def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
+        self.inner = Librarys(comm, scale, growth, backoff, interval)
+
+    @property
+    def scale(self):
+        return self.inner.value
+
+    def step(self, gradients, update):
+        params = [torch.zeros_like(x, dtype=torch.float32) for x in gradients]
+        for param, x in zip(params, gradients):
+            param.grad = x.float()
+        finite = self.inner.unscale(params)
+        if finite:
+            update([param.grad for param in params])
+        self.inner.update(finite)
+        return finite
+""",
 }
 NOT_IN_LIBRARY = {
-    "large_batch": "nothing of hpcdl that steps returns new weights and leaves its arguments alone",
-    "loss_scaler": "hpcdl scales no loss for a list of gradients",
     "loading": "hpcdl has neither a queue's waiting nor samples by the step alone",
 }
 
