@@ -49,7 +49,7 @@ def test_five_exercises_that_loop_cost_less_than_two_limits(remote):
     results = graded(remote, "\n".join(LOOP.format(name) for name in NAMES))
     assert [check.points for result in results for check in result.checks] == [0.0] * 10
     spent = [check.seconds for result in results for check in result.checks]
-    assert spent[0] == pytest.approx(LIMIT, abs=0.3)  # two clocks: the grader's and the time limit's
+    assert spent[0] >= LIMIT
     assert sum(spent[2:]) < LIMIT * (1 - GRACE) + 10 * 0.3  # of patience, on a busy machine
     said = feedback.text(results[1])
     assert "did not finish within 0.2 s" in said

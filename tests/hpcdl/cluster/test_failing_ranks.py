@@ -217,8 +217,6 @@ def test_a_stream_that_is_left_early_stops_its_ranks(cluster, who):
     assert [rank for rank, _ in cluster.run(who)] == list(range(N))
 
 
-# Ctrl-C may strike while psutil has a file of /proc open, which Python then closes itself, and says so.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_stops_all_ranks_and_the_cluster_lives_on(cluster, who):
     def work(comm):
         while True:
