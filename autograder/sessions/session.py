@@ -152,6 +152,7 @@ class Session:
         except StudentError as error:
             if error.kind == "timeout":
                 error.text = self.timeout().text
+                self.left = min(self.left, watch.seconds())  # nothing is left, whatever the account of who waited says
             raise
         finally:
             self.left -= watch.seconds()
