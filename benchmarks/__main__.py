@@ -1,5 +1,6 @@
 """`python -m benchmarks [NAME] [OPTIONS]`: one benchmark, or all of them, each in a process of its own."""
 
+import signal
 import subprocess
 import sys
 
@@ -45,4 +46,5 @@ def run_all(options: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ranks that were started are ended, too
     sys.exit(main(sys.argv[1:]))
