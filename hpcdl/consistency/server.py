@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -102,6 +103,7 @@ class Server:
         self._answers: dict[int, Request] = {}  # under way
         self._held: dict[int, _Worker] = {}  # those that wait for the weights
         self._finished = Counter(dict.fromkeys([0], len(self._workers)))  # workers still there, by their clock
+        self._answered: float = -1  # the slowest's iterations when all that were held were looked at
         self._slowest: float = 0  # iterations that every worker has finished that is still there
         self._snapshots = None if snapshots is None else Snapshots(snapshots, every, comm.rank, servers)
         self._resume()
@@ -223,8 +225,14 @@ class Server:
             self._round = int(min(self._slowest, max(worker.clock for worker in self._workers.values())))
 
     def _answer(self) -> None:
-        """Give the weights to those that wait for them, and are not too far ahead."""
-        for worker in list(self._held.values()):
+        """Give the weights to those that wait for them, and are not too far ahead.
+
+        As long as the slowest stands where it stood, only who has asked last can be new among them.
+        """
+        newest = islice(reversed(self._held.values()), 1)
+        waiting = list(newest if self._slowest == self._answered else self._held.values())
+        self._answered = self._slowest
+        for worker in waiting:
             lead = worker.clock - int(self._slowest)
             if lead <= self.staleness:
                 del self._held[worker.rank]

@@ -58,7 +58,7 @@ class SimulatedMachine:
         self.owners = list(range(p))
         self.waiting: list[tuple | None] = [None] * p
         self._missing = [0] * p  # of the messages that each turn waits for, so many are not complete
-        self._any: set[int] = set()  # turns that wait for any one message
+        self._any: dict[int, set[Message]] = {}  # turn -> the messages of which it waits for any one
         self._seeded, self._tie = bool(seed), Random(seed).random
         # (source, dest, tag) -> messages that one of the two sides has posted
         self.unmatched: defaultdict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
@@ -112,10 +112,11 @@ class SimulatedMachine:
     def _complete(self, message: Message, end: float) -> None:
         message.completed = end
         waiter, clocks = message.waiter, self.turns.clocks
+        for turn, requests in self._any.items():  # few, mostly one server
+            if message in requests:
+                self._complete_any(turn, end)
+                return
         if waiter is None:
-            return
-        if waiter in self._any:
-            self._complete_any(waiter, end)
             return
         clocks[waiter] = max(clocks[waiter], end)
         self._missing[waiter] -= 1
@@ -150,33 +151,29 @@ class SimulatedMachine:
 
         Of those that are complete at the same time, the lowest rank's; with a seed, one that the seed chooses.
         """
-        known = [request.completed for request in requests if request.completed is not None]
-        if not known or min(known) > self.turns.clocks[turn]:
-            self._pause_for_any(turn, op, requests, known)
-        times = [request.completed for request in requests]  # plain lists: a server may wait for a thousand
-        first = min([end for end in times if end is not None])
-        at_once = [i for i, end in enumerate(times) if end == first]
+        first, times = earliest(requests)
+        if first is None or first > self.turns.clocks[turn]:
+            self._pause_for_any(turn, op, requests, first)
+            first, times = earliest(requests)
+        alone = times.count(first) == 1  # counted in C
+        at_once = [times.index(first)] if alone else [i for i, end in enumerate(times) if end == first]
         if self._seeded:
             return at_once[int(self._tie() * len(at_once))]
         peers = [requests[i].peer for i in at_once]
         return at_once[peers.index(min(peers))]
 
-    def _pause_for_any(self, turn: int, op: str, requests: Sequence[Message], known: list[float]) -> None:
-        """Until the first that is known to come, or one that is posted meanwhile and comes before it."""
-        for request in requests:
-            request.waiter = turn
-        self._any.add(turn)
+    def _pause_for_any(self, turn: int, op: str, requests: Sequence[Message], first: float | None) -> None:
+        """Until the `first` that is known to come, or one that is posted meanwhile and comes before it."""
+        self._any[turn] = set(requests)
         self.waiting[turn] = (op, tuple(requests))
-        if known:
-            self.turns.clocks[turn] = min(known)
+        if first is not None:
+            self.turns.clocks[turn] = first
             self.turns.wake(turn)
         else:
             self._missing[turn] = 1
         self.turns.pause(turn)
-        self._any.discard(turn)
+        del self._any[turn]
         self.waiting[turn] = None
-        for request in requests:
-            request.waiter = None
 
     def _complete_any(self, turn: int, end: float) -> None:
         """One of the messages is complete at `end`: `turn` goes on then, unless another one comes before."""
@@ -217,6 +214,13 @@ class SimulatedMachine:
         (op, x, _), (other_op, y, _) = self._collective[rank], self._collective[first]
         if said := disagreement(rank, (op, size_of(x)), first, (other_op, size_of(y))):
             raise CommError(said)
+
+
+def earliest(requests: Sequence[Message]) -> tuple[float | None, list[float | None]]:
+    """When the first of them is complete, None while none is; and when each is. A server may ask of a thousand."""
+    times = [request.completed for request in requests]
+    known = [end for end in times if end is not None] if times.count(None) < len(times) else []
+    return min(known, default=None), times
 
 
 def copy(out: torch.Tensor, x: torch.Tensor) -> None:
