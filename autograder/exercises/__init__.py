@@ -13,6 +13,7 @@ LABS: tuple[str, ...] = (
     "collectives",
     "model_parallel",
     "sharding",
+    "frameworks",
 )  # in the order of the course
 
 

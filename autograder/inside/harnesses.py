@@ -20,6 +20,18 @@ from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
+from .framework_harnesses import (
+    fully_sharded,
+    horovod,
+    horovod_out_of_order,
+    in_group,
+    momenta,
+    planned,
+    ray_loop,
+    resuming,
+    state_in,
+    state_out,
+)
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 
 
@@ -205,5 +217,15 @@ HARNESSES = {
     "recomputed": Harness(recomputed, ("f", "x", "z")),
     "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
     "loading": Harness(loading, ("disk", "comm")),
+    "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
+    "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
+    "momenta": Harness(momenta, ("optimizer", "comm", "root_rank")),
+    "resuming": Harness(resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm")),
+    "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),
+    "ray_loop": Harness(ray_loop, ("config", "train")),
+    "fully_sharded": Harness(fully_sharded, ("model", "mesh")),
+    "state_out": Harness(state_out, ("model",)),
+    "state_in": Harness(state_in, ("model", "state")),
+    "planned": Harness(planned, ("model",)),
     "layer": Harness(layer, ("weight", "bias", "comm")),
 }

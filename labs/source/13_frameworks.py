@@ -1,0 +1,170 @@
+# %% [markdown]
+# # Lab 13 · Six tools, one step
+# ## torchrun and DDP, FSDP2, DTensor, Horovod, DeepSpeed, Ray: the same training, six ways
+#
+# Until here you have written what the tools do. Now you use them, and because you know what is inside, one question is enough for each: *who sends how many bytes
+# when, and which line of mine says so?*
+#
+# One training for all of them: the same model, the same seed, the same order of samples. And one check for all: in float64 the losses are those of a single process,
+# to $10^{-12}$. A tool may change where numbers are and when they travel. It may not change the training; where it does, and it is easy to make it, that is a mistake of
+# the one who called it.
+#
+# **You will be able to**
+# - train with `torchrun` and DDP on any number of processes, with a last batch that does not divide, on more than one machine;
+# - cut a transformer with FSDP2 and with a DTensor plan, and count what either sends;
+# - say what Horovod's three calls do, because you have written them;
+# - go on after a process died, with one fewer, and lose no sample;
+# - write DeepSpeed's configuration and Ray's loop so that the numbers in them agree with one another.
+#
+# **100 points, 6 exercises, about two hours.** You need lab 07; labs 10 and 11 help. No GPU, and neither DeepSpeed nor Ray: what they need is said where they come.
+#
+# | here | means |
+# |---|---|
+# | $p$, `rank` | processes of the training ("world size"), one of them |
+# | local rank | the number of a process *on its machine*: which GPU is its own |
+# | $\Psi$ | bytes of all weights; gradients have as many |
+
+# %%
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from autograder import check
+from hpcdl.collectives import ring_all_reduce
+from hpcdl.comm import simulate
+from hpcdl.nn.decoder import Decoder
+from hpcdl.widgets import style, when_solved
+
+torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## Horovod's three calls
+#
+# Horovod (Sergeev and Del Balso 2018) took the ring that Baidu had brought from MPI to deep learning, and made of it what all tools have had since: *a training script
+# for one GPU, and a few lines more*. They are
+#
+#     hvd.init()                                               # mpiexec has started the processes
+#     optimizer = hvd.DistributedOptimizer(optimizer)          # gradients are averaged before each step
+#     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+#     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+#
+# The last release, 0.28.1, is of June 2023 and does not compile beside a torch of today, which needs C++17 (issues #3996 and #4014 of horovod/horovod; the fix, #3998,
+# was merged and never released). Its interface lives on, and it has forty lines in it. Write them, on our communicator.
+
+# %% [markdown]
+# {{exercise horovod}}
+#
+# What Horovod promises, and you keep:
+# - `allreduce(x, comm, average=True)` returns a new tensor, the mean over the ranks or their sum, and leaves `x` alone.
+# - The two broadcasts work in place. Without the second one a training that goes on from a checkpoint takes, on every rank but one, steps without momentum.
+# - `DistributedOptimizer` averages each gradient *during* the backward pass, as soon as it is there: a **hook** of the parameter does it.
+# - With `backward_passes_per_step=k` gradients accumulate over k backward passes, and are averaged over the ranks once, in the last of them. Who divides by k? The
+#   user, in the loss. (Means of means are the mistake that all trainers have made once: transformers #34191, trl #2175, torchtune #1917.)
+# - `zero_grad()` between `backward()` and `step()` would throw away what was just added up, and train on zeros. Horovod raises an AssertionError, and so do you.
+#
+# Horovod adds a coordinator to this: the ranks agree on the order in which gradients travel, and pack small ones together. Here all ranks have the same network and so
+# the same order. `ring_all_reduce(x, comm)` is lab 07's, in place.
+#
+# <details><summary>Hint 1: the state of an optimizer</summary>
+#
+# `optimizer.state[param]` is a dict by names, `{"momentum_buffer": tensor}` for SGD; the parameters are in `group["params"]` of each `group` of
+# `optimizer.param_groups`. All ranks must broadcast in the same order: go through the parameters, and through `sorted(state)`.
+# </details>
+# <details><summary>Hint 2: counting passes</summary>
+#
+# A dict `self.left`, for each parameter the passes that are still to come: `passes` at first. The hook counts down; at 0 it averages. `step` sets all of them back.
+# </details>
+# <details><summary>Hint 3: zero_grad</summary>
+#
+# Between the last backward pass and the step there are parameters whose `left` is 0, and at no other time.
+# </details>
+
+
+# %%
+def allreduce(x: Tensor, comm, average: bool = True) -> Tensor:
+    """A new tensor: the mean of all ranks' x, or their sum; x is left alone.
+
+    >>> simulate(lambda comm: allreduce(torch.tensor([comm.rank + 1.0]), comm), 2).results[0]
+    tensor([1.5000])
+    """
+    # BEGIN SOLUTION
+    total = x.detach().clone()
+    ring_all_reduce(total, comm)
+    return total / comm.size if average else total
+    # END SOLUTION
+
+
+def broadcast_parameters(params: list[Tensor], comm, root_rank: int = 0) -> None:
+    """Make all ranks' tensors those of rank `root_rank`, in place."""
+    # BEGIN SOLUTION
+    for param in params:
+        comm.broadcast(param.detach(), root_rank)
+    # END SOLUTION
+
+
+def broadcast_optimizer_state(optimizer, comm, root_rank: int = 0) -> None:
+    """Make all ranks' momenta, and what else the optimizer keeps, those of rank `root_rank`."""
+    # BEGIN SOLUTION
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            state = optimizer.state[param]
+            for name in sorted(state):
+                comm.broadcast(state[name], root_rank)
+    # END SOLUTION
+
+
+class DistributedOptimizer:
+    """An optimizer of torch's whose gradients are the means over all ranks.
+
+    They travel once in `backward_passes_per_step` backward passes, while the last of them runs.
+    """
+
+    def __init__(self, optimizer, comm, backward_passes_per_step: int = 1):
+        # BEGIN SOLUTION
+        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
+        self.left = {}  # by parameter: the passes that are still to come
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                if param.requires_grad:
+                    self.left[param] = self.passes
+                    param.register_post_accumulate_grad_hook(self.hook)
+        # END SOLUTION
+
+    def hook(self, param: Tensor) -> None:
+        """Called right after a backward pass has added to `param.grad`."""
+        # BEGIN SOLUTION
+        self.left[param] -= 1
+        if self.left[param] == 0:
+            param.grad.copy_(allreduce(param.grad, self.comm))
+        # END SOLUTION
+
+    def step(self) -> None:
+        """The optimizer's step, with the averaged gradients."""
+        # BEGIN SOLUTION
+        self.left = dict.fromkeys(self.left, self.passes)
+        self.optimizer.step()
+        # END SOLUTION
+
+    def zero_grad(self) -> None:
+        """Forget all gradients; AssertionError where they are averaged and no step was taken."""
+        # BEGIN SOLUTION
+        if 0 in self.left.values():
+            raise AssertionError("zero_grad() after backward() and before step(): the sums would be lost")
+        self.optimizer.zero_grad()
+        # END SOLUTION
+
+
+# %%
+check("frameworks.horovod")
+
