@@ -168,3 +168,86 @@ class DistributedOptimizer:
 # %%
 check("frameworks.horovod")
 
+# %% [markdown]
+# ## One process fewer
+#
+# `torchrun --nnodes=1:4 --max-restarts=3` is *elastic*: when a process dies it stops the others, and starts as many as there are now. It does not know what your
+# training was doing. Every process begins at the first line of your file again, with another `WORLD_SIZE`, and all that goes on is what the file does about it: read the
+# last checkpoint, find the place in the data, share the batches among as many ranks as there are.
+#
+#     step      0  1  2  3  4 │ 5  6  7
+#     4 ranks   ■  ■  ■  ■  ■ │ ■  ■  ✗ rank 2 dies
+#               saved after 5 ┘ 5  6  7  8  ...
+#     3 ranks                   ■  ■  ■  ■        steps 5 and 6 are done once more, with the same samples and the same rate
+#
+# That a resumed training is the same training takes four things: the weights, the optimizer's momentum, the number of the step, on which the learning rate and the
+# order of the samples depend, and a loss that does not depend on how many share the batch.
+
+
+# %%
+SAVE_EVERY = 5
+
+
+def lr_at(step: int) -> float:
+    """The learning rate of a step."""
+    return 0.2 / (1 + step / 4)
+
+
+# %% [markdown]
+# {{exercise elastic}}
+#
+# `batches[step]` are the numbers of the samples of a step, the same for all ranks; of these rank r takes every p-th, beginning with its r-th. `loss_sum(chosen)` is the sum
+# of these samples' losses, of which you take gradients. `disk.exists(name)`, `disk.read(name)`, `disk.write(name, state)`: a state is a dict of numbers, tensors, dicts
+# and lists. `model.state_dict()`, `optimizer.state_dict()` and their `load_state_dict` know what belongs to it.
+#
+# <details><summary>Hint 1: the beginning</summary>
+#
+# `start = 0`; if `disk.exists("state")`, all ranks read it, load both state dicts, and `start` is its step.
+# </details>
+# <details><summary>Hint 2: a step</summary>
+#
+# Set `group["lr"] = lr_at(step)` in `optimizer.param_groups`. `loss = loss_sum(mine) / len(batches[step])`: shares of one mean, which the ranks only add up, gradients
+# and losses alike. A rank without samples has loss 0.
+# </details>
+# <details><summary>Hint 3: saving</summary>
+#
+# After the step, where `(step + 1) % SAVE_EVERY == 0`: rank 0 writes, then all meet in `comm.barrier()`.
+# </details>
+
+
+# %%
+def train_elastic(model, optimizer, loss_sum, batches, disk, comm) -> dict[int, float]:
+    """Train to the last batch, from the state on the disk if there is one; by step, the mean loss.
+
+    Saves after every SAVE_EVERY steps; any number of ranks may go on from there.
+    """
+    # BEGIN SOLUTION
+    start, losses = 0, {}
+    if disk.exists("state"):
+        state = disk.read("state")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        start = state["step"]
+    for step in range(start, len(batches)):
+        optimizer.param_groups[0]["lr"] = lr_at(step)
+        optimizer.zero_grad()
+        loss = loss_sum(batches[step][comm.rank :: comm.size]) / len(batches[step])
+        loss.backward()
+        for param in model.parameters():
+            ring_all_reduce(param.grad, comm)
+        optimizer.step()
+        total = loss.detach().reshape(1).clone()
+        ring_all_reduce(total, comm)
+        losses[step] = total.item()
+        if (step + 1) % SAVE_EVERY == 0:
+            if comm.rank == 0:
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                disk.write("state", {**state, "step": step + 1})
+            comm.barrier()
+    return losses
+    # END SOLUTION
+
+
+# %%
+check("frameworks.elastic")
+
