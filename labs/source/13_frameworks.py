@@ -49,6 +49,111 @@ torch.set_num_threads(1)
 style.use()
 
 # %% [markdown]
+# ## torchrun and DDP
+#
+# `torchrun --nproc-per-node=4 train.py` starts a file four times, and tells each process by its environment who it is. On two machines with four GPUs each, started with
+# `--nnodes=2`, the sixth process finds
+#
+# | | | is for |
+# |---|---|---|
+# | `RANK` | 5 | which share of the data is mine |
+# | `WORLD_SIZE` | 8 | how many share it |
+# | `LOCAL_RANK` | 1 | which GPU of *this machine* is mine |
+# | `MASTER_ADDR`, `MASTER_PORT` | `node0`, 29500 | where rank 0 waits for all: over which network interface they find each other (`GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME` choose it) |
+#
+# `dist.init_process_group(backend)` reads them and makes a process group. Which backend depends on where the tensors are:
+#
+# | | gloo | MPI | NCCL |
+# |---|---|---|---|
+# | send and receive, broadcast, all-reduce, reduce, all-gather | CPU, GPU in part | CPU (GPU if MPI was built for it) | GPU |
+# | reduce-scatter, all-to-all | CPU | CPU | GPU |
+# | comes with torch | yes | no: torch is to be built with it | yes, for CUDA |
+#
+# `DataParallel` was before this: one process, a thread for each GPU, the model copied anew in every step, through one Python. `DistributedDataParallel` has a process
+# for each GPU, and lab 07's hooks and buckets. `torch.distributed.rpc`, calls of functions in other processes, is for what is no collective at all, as lab 09's server; it is
+# no longer developed (pytorch #149393).
+#
+# The whole file, but for what you write:
+#
+#     rank, world, device = place(os.environ)
+#     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+#     losses = train(os.environ, model, x, y, epochs, batch, lr)
+#     dist.destroy_process_group()
+#
+# **How this is graded.** There is no network within the walls in which your answer runs. So it is torch's own DDP, FSDP2 and DTensor that run there, on a process group
+# whose messages are carried by the simulated machine of lab 08 (`hpcdl.training.process_group`): each one is counted.
+
+
+# %%
+def order(n: int, epoch: int) -> Tensor:
+    """The numbers of n samples as they come in an epoch, the same on all ranks."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
+
+
+# %% [markdown]
+# {{exercise torchrun}}
+#
+# All ranks go through the same batches, `order(len(x), epoch).split(batch)`, and rank r takes of each one every p-th sample, beginning with its r-th. The last batch of an
+# epoch is shorter, and p need not divide any.
+#
+# torch's `DistributedSampler` does something else with such a tail: it repeats samples until it is even, and so trains on some of them twice. (It shuffles by
+# `sampler.set_epoch(epoch)`; who forgets it has the same order in every epoch.) `with model.join():` lets ranks have different numbers of *batches*: those that are done
+# answer the others' all-reduces with zeros. Where the loss is right, neither is needed.
+#
+# <details><summary>Hint 1: what DDP does with gradients</summary>
+#
+# It takes the mean over the ranks: 1/p of their sum. The gradient of the whole batch is the sum of all samples' gradients over their number. So: what must the loss of
+# one rank be, in terms of the sum of its samples' losses, of `len(chosen)` and of p?
+# </details>
+# <details><summary>Hint 2: the loss to return</summary>
+#
+# `cross_entropy(..., reduction="sum") / len(chosen)` is this rank's part of it; `dist.all_reduce(part)` adds up the ranks' in place. Detach it first.
+# </details>
+# <details><summary>Hint 3: no samples</summary>
+#
+# `x[mine]` with an empty `mine` has no rows, the sum of its losses is 0, and its gradients are zeros: DDP waits for them, so do not leave out the backward pass.
+# </details>
+
+
+# %%
+def place(env) -> tuple[int, int, str]:
+    """Rank, number of processes, device, from torchrun's variables.
+
+    >>> place({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"})
+    (5, 8, 'cuda:1')
+    """
+    # BEGIN SOLUTION
+    return int(env["RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
+    # END SOLUTION
+
+
+def train(env, model, x: Tensor, y: Tensor, epochs: int, batch: int, lr: float) -> list[float]:
+    """Train by SGD with momentum 0.9, on all processes together; the mean loss of each batch.
+
+    There is a process group already. Rank 0's model is the one that counts.
+    """
+    # BEGIN SOLUTION
+    rank, world, _ = place(env)
+    model, losses = DistributedDataParallel(model), []
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    for epoch in range(epochs):
+        for chosen in order(len(x), epoch).split(batch):
+            mine = chosen[rank::world]
+            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
+            optimizer.zero_grad()
+            (world * loss).backward()
+            optimizer.step()
+            total = loss.detach().clone()
+            dist.all_reduce(total)
+            losses.append(total.item())
+    return losses
+    # END SOLUTION
+
+
+# %%
+check("frameworks.torchrun")
+
+# %% [markdown]
 # ## Horovod's three calls
 #
 # Horovod (Sergeev and Del Balso 2018) took the ring that Baidu had brought from MPI to deep learning, and made of it what all tools have had since: *a training script

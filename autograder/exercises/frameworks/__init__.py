@@ -6,11 +6,11 @@ What cannot run within the walls, DeepSpeed, is graded by its configuration, and
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.frameworks import elastic, horovod
+from autograder.exercises.frameworks import ddp, elastic, horovod
 
 lab = Lab(
     "frameworks",
     number=13,
     title="Six tools, one step",
-    exercises=(horovod.exercise, elastic.exercise),
+    exercises=(ddp.exercise, horovod.exercise, elastic.exercise),
 )
