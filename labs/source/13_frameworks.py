@@ -154,6 +154,116 @@ def train(env, model, x: Tensor, y: Tensor, epochs: int, batch: int, lr: float) 
 check("frameworks.torchrun")
 
 # %% [markdown]
+# ## FSDP2: a p-th of everything
+#
+# Lab 11's ZeRO-3 is `fully_shard` in torch. It changes a module in place: its parameters become **DTensors**, of which each rank holds rows, `Shard(0)`, and hooks gather
+# them before the module's forward and backward pass and free them after. A `DeviceMesh` says which ranks share: `init_device_mesh("cpu", (p,))`.
+#
+# One call makes one **group**, which is gathered at once: all parameters in the module *that no call has taken yet*. So the order of the calls decides how much memory
+# it takes. The model is a small decoder, `hpcdl.nn.decoder`: an embedding, `model.blocks`, a norm and the output, which may use the embedding's matrix once more.
+
+# %% [markdown]
+# {{exercise fsdp}}
+#
+# For the state, `torch.distributed.checkpoint.state_dict` has `get_model_state_dict(model, options=...)` and `set_model_state_dict(model, state, options=...)`, whose
+# `StateDictOptions(full_state_dict=True)` asks for plain whole tensors. Every rank must call them: they communicate.
+#
+# <details><summary>Hint: the order</summary>
+#
+# Each of `model.blocks` first; then the model itself, which takes the rest. Matrices that are used twice are in the rest together. Return the model.
+# </details>
+
+# %%
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+
+# %%
+def shard(model: Decoder, mesh) -> nn.Module:
+    """The model, of whose parameters each rank of the mesh keeps its share; a block is gathered at a time."""
+    # BEGIN SOLUTION
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+    # END SOLUTION
+
+
+def whole(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a sharded model as plain, whole tensors, by name."""
+    # BEGIN SOLUTION
+    return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    # END SOLUTION
+
+
+def restore(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Fill a sharded model, on any number of ranks, from a whole state."""
+    # BEGIN SOLUTION
+    set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))
+    # END SOLUTION
+
+
+# %%
+check("frameworks.fsdp")
+
+# %% [markdown]
+# ## DTensor: a plan
+#
+# Lab 10 cut the matrices of a layer by hand: the first by columns, so that each rank has some of the numbers in between, the second by rows, and one sum at the end. With
+# DTensors this is a **plan**, a dict from names of modules to how they are cut:
+#
+#     parallelize_module(model, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+#
+# | style | its weights | takes | gives |
+# |---|---|---|---|
+# | `ColwiseParallel()` | rows of torch's `weight`, which are the columns of the formula's | the whole input | this rank's part of the output |
+# | `RowwiseParallel()` | columns of torch's `weight` | this rank's part of the input | the whole output: a sum over the ranks |
+#
+# A plan that is wrong still gives the right numbers as a rule. torch sees that something is not where it is needed, and *sends it there*: DTensor's great comfort, and
+# how a training becomes slow in silence. So one counts. `CommDebugMode` does it for one process:
+#
+#     with CommDebugMode() as comm_mode:
+#         model(tokens)
+#     comm_mode.get_comm_counts()          # {c10d_functional.all_reduce: 4}
+#
+# Here the process group itself writes down what it was asked for, and the check reads that.
+
+# %% [markdown]
+# {{exercise plan}}
+#
+# The decoder's blocks have `attention.q`, `attention.k`, `attention.v`, `attention.out`, `mlp.up` and `mlp.down`. Embedding, norms and output stay whole. Attention finds out
+# from what `q` gives how many heads it has.
+#
+# <details><summary>Hint</summary>
+#
+# Six entries for each block; `for i in range(len(model.blocks))`, and names like `f"blocks.{i}.attention.q"`.
+# </details>
+
+# %%
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+
+# %%
+def plan(model: Decoder) -> dict:
+    """How to cut the decoder for tensor parallelism: by name of the module, its style.
+
+    >>> sorted(plan(Decoder(12, 8, heads=2, blocks=1)))[:2]
+    ['blocks.0.attention.k', 'blocks.0.attention.out']
+    """
+    # BEGIN SOLUTION
+    styles = {}
+    for i in range(len(model.blocks)):
+        for name in ("attention.q", "attention.k", "attention.v", "mlp.up"):
+            styles[f"blocks.{i}.{name}"] = ColwiseParallel()
+        for name in ("attention.out", "mlp.down"):
+            styles[f"blocks.{i}.{name}"] = RowwiseParallel()
+    return styles
+    # END SOLUTION
+
+
+# %%
+check("frameworks.plan")
+
+# %% [markdown]
 # ## Horovod's three calls
 #
 # Horovod (Sergeev and Del Balso 2018) took the ring that Baidu had brought from MPI to deep learning, and made of it what all tools have had since: *a training script
