@@ -466,3 +466,86 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm) -> dict[int, 
 # %%
 check("frameworks.elastic")
 
+# %% [markdown]
+# ## DeepSpeed and Ray: what they are told
+#
+# **DeepSpeed** (Rasley et al. 2020) is ZeRO with its offload, pipelines and kernels, behind one call, `deepspeed.initialize(model=model, config=config)`, whose engine has
+# `backward` and `step`. What it does stands in a configuration. Three numbers in it say one thing twice,
+#
+# $$\text{train\_batch\_size} = \text{train\_micro\_batch\_size\_per\_gpu} \times \text{gradient\_accumulation\_steps} \times p,$$
+#
+# and a name that is misspelt is a setting that you do not have.
+#
+# **Ray Train** (Moritz et al. 2018) starts the processes, on whatever machines there are, finds data for them, and starts them anew when they die. You give it a function,
+# *the loop per worker*, and `ScalingConfig(num_workers=p)`. In it `train.get_context()` knows the rank, `train.torch.prepare_model` wraps the model in DDP on the right
+# device, and `train.report(metrics, checkpoint=...)` tells the driver. All workers must call `report`, equally often: it waits for all of them.
+#
+# **How this is graded.** Neither is here: DeepSpeed's configuration is read strictly, by the names and types of its documentation, and no training is run with it. Ray's loop
+# runs on simulated ranks with torch's DDP; `train` is a stand-in that writes down what it is told.
+
+# %% [markdown]
+# {{exercise config}}
+#
+# `zero_config` switches on bfloat16, clips the gradient at norm 1.0 and uses Adam with the rate `lr`. Of the names you need `train_batch_size`,
+# `train_micro_batch_size_per_gpu`, `gradient_accumulation_steps`, `zero_optimization` (with `stage`), `bf16` (with `enabled`), `gradient_clipping` and `optimizer` (with
+# `type` and `params`).
+#
+# In `loop_per_worker`, `config` has `"model"`, a function that makes one, `"batches"`, a list of (x, y), and `"lr"`; momentum is 0.9. Shares and loss are those of `train`.
+#
+# <details><summary>Hint 1: the numbers</summary>
+#
+# `steps, rest = divmod(batch, micro * world)`; where there is a rest, `raise ValueError(f"...")` with the numbers in it.
+# </details>
+# <details><summary>Hint 2: the loop</summary>
+#
+# `context = train.get_context()` has `get_world_rank()` and `get_world_size()`. The optimizer is made after `prepare_model`. `train.report({"loss": ...})` after each step, on
+# every rank, with the sum of the ranks' parts.
+# </details>
+
+
+# %%
+def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
+    """DeepSpeed's configuration: `batch` samples in a step of `world` processes, `micro` at a time on each.
+
+    Raises ValueError where micro * world does not divide batch.
+
+    >>> zero_config(64, 4, 8, stage=2)["gradient_accumulation_steps"]
+    2
+    """
+    # BEGIN SOLUTION
+    steps, rest = divmod(batch, micro * world)
+    if rest:
+        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
+    return {
+        "train_batch_size": batch,
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": steps,
+        "zero_optimization": {"stage": stage},
+        "bf16": {"enabled": True},
+        "gradient_clipping": 1.0,
+        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+    }
+    # END SOLUTION
+
+
+def loop_per_worker(config: dict, train) -> None:
+    """What each of Ray's workers does; `train` is ray.train."""
+    # BEGIN SOLUTION
+    context = train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    model = train.torch.prepare_model(config["model"]())
+    optimizer = torch.optim.SGD(model.parameters(), config["lr"], momentum=0.9)
+    for x, y in config["batches"]:
+        loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)
+        optimizer.zero_grad()
+        (world * loss).backward()
+        optimizer.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        train.report({"loss": total.item()})
+    # END SOLUTION
+
+
+# %%
+check("frameworks.config")
+

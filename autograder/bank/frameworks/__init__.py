@@ -1,3 +1,3 @@
 """Wrong answers to lab 13, frameworks."""
 
-from autograder.bank.frameworks import ddp, elastic, fsdp, horovod, tensor
+from autograder.bank.frameworks import config, ddp, elastic, fsdp, horovod, tensor

@@ -41,3 +41,16 @@ def whole(model):
 @wrong(HERE, "nothing is loaded", fails="and_back", says="nothing was loaded")
 def restore(model, state):
     whole(model).update(state)
+
+
+@wrong(
+    HERE,
+    "the root before its blocks",
+    fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
+    says="The root was sharded before its blocks",
+)
+def shard(model, mesh):
+    fully_shard(model, mesh=mesh)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return model

@@ -6,11 +6,11 @@ What cannot run within the walls, DeepSpeed, is graded by its configuration, and
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.frameworks import ddp, elastic, fsdp, horovod, tensor
+from autograder.exercises.frameworks import config, ddp, elastic, fsdp, horovod, tensor
 
 lab = Lab(
     "frameworks",
     number=13,
     title="Six tools, one step",
-    exercises=(ddp.exercise, fsdp.exercise, tensor.exercise, horovod.exercise, elastic.exercise),
+    exercises=(ddp.exercise, fsdp.exercise, tensor.exercise, horovod.exercise, elastic.exercise, config.exercise),
 )

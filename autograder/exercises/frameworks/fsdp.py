@@ -21,7 +21,11 @@ exercise = Exercise(
     points=15,
     minutes=20,
     functions=("shard", "whole", "restore"),
-    meanings={"got mixed torch.Tensor and DTensor": "Some layers are sharded and others not: shard the root, too."},
+    meanings={
+        "got mixed torch.Tensor and DTensor": "Some layers are sharded and others not: shard the root, too.",
+        "value was None when it should not be": "The root was sharded before its blocks, and had taken what is in them. "
+        "Blocks first, then the root.",
+    },
 )
 
 LR = 0.1
