@@ -25,13 +25,12 @@
 # | $\Psi$ | bytes of all weights; gradients have as many |
 
 # %%
+import importlib.util
+import inspect
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
+import time
 
 import torch
 import torch.distributed as dist
@@ -43,10 +42,36 @@ from autograder import check
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import simulate
 from hpcdl.nn.decoder import Decoder
+from hpcdl.training import six_tools as trainings
 from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import six_tools
 
 torch.set_num_threads(1)
 style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# Rows are the stages of a step, columns the tools. In each field stands what every rank sends, for the blocks of a decoder in float32; the line below is what you write
+# for it.
+#
+# Guess first: which of them sends the least, for 124 million weights and 1,024 tokens on each of two ranks? Then:
+# 1. Choose each **tool** in turn. Which of them are the same, and why?
+# 2. Move the **tokens**. What grows, and what does not care?
+# 3. Move the **ranks** to 64. Which of these numbers grow with them, and how far?
+
+# %%
+six_tools.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. DDP, Horovod and Ray send the same: the gradients' sum, in a ring. Ray's worker *is* DDP. DeepSpeed's first stage sends as much in two halves, the second one after the
+#    update. FSDP2 gathers the weights twice and sends half as much again, and keeps a p-th.
+# 2. DTensor sends activations and not weights: the only one that cares for tokens, and the only one in whose forward pass one waits for the others' *results*. Backward it
+#    sends twice as much as forward: q, k and v each have a sum of their own for what went into them. Who makes one layer of the three has one sum.
+# 3. All of them go with $(p-1)/p$: from 2 to 64 ranks less than double. Per rank, rings cost what they cost; what grows is the number of messages.
+# </details>
 
 # %% [markdown]
 # ## torchrun and DDP
@@ -549,3 +574,102 @@ def loop_per_worker(config: dict, train) -> None:
 # %%
 check("frameworks.config")
 
+# %% [markdown]
+# ## Live: the table
+#
+# Now for real: `torchrun` starts two processes for each tool, on gloo, and each of them trains the same four layers with 256 × 256 weights in float64 for twenty steps. Ours,
+# `hpcdl.ddp` and `hpcdl.sharding`, run on the same gloo. *Start* is what passes from the command to its end without the steps, and it is the same for all of them: Python, torch,
+# the rendezvous. *Sent* is counted by running the same twenty steps on simulated ranks, where each message is seen. *Lines* are those of the function in
+# `hpcdl.training.six_tools` that prepares the model.
+#
+# Guess first: who has the shortest step, and whose losses differ from those of one process, and by how much?
+
+# %%
+right, STEPS = trainings.serial(), 20
+
+
+def started(way: str) -> dict:
+    """What rank 0 of two processes under torchrun tells, and how long all of it took."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [*command, "-m", "hpcdl.training.six_tools", way], capture_output=True, text=True, timeout=120, check=False
+    )
+    took = time.perf_counter() - begin
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        raise RuntimeError(f"torchrun with {way} told nothing:\n{done.stderr[-1500:]}")
+    return {**json.loads(lines[-1]), "took": took}
+
+
+print(f"{'':16}{'step':>9}{'start':>8}{'peak':>9}{'sent in a step':>16}{'lines':>7}{'difference':>12}")
+for way, prepare in trainings.WAYS.items():
+    found = started(way)
+    sent = simulate(trainings.train, 2, way).bytes_sent[0] / STEPS
+    away = max(abs(a - b) for a, b in zip(found["losses"], right, strict=True))
+    start = found["took"] - STEPS * found["seconds"]
+    print(
+        f"{way:16}{1e3 * found['seconds']:6.1f} ms{start:6.1f} s{found['peak'] / 1e6:6.0f} MB"
+        f"{sent / 1e3:13,.0f} KB{len(inspect.getsource(prepare).strip().splitlines()):7}{away:12.0e}"
+    )
+for package, how in {
+    "deepspeed": "DS_BUILD_OPS=0 pip install --no-binary deepspeed 'deepspeed==0.19.8'",
+    "ray": "pip install 'ray[train]'  (some 600 MB)",
+}.items():
+    is_here = importlib.util.find_spec(package) is not None
+    print(f"{package}: {'is here; this table does not start it' if is_here else f'not here. {how}'}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - The losses are those of one process in the last digits: the sums are added in another order, nothing else.
+# - With half a million weights a step is short, and what a tool does around it shows. FSDP2 and DTensor pass every operation through Python to decide where its numbers are:
+#   that is a cost per operation, which a GPU with large matrices hides and two cores do not.
+# - A start takes seconds, a step milliseconds. Who starts often (elastic training does) thinks about the start. Ray has its own service to start besides.
+# - The peak is mostly torch itself. What is held of the *model* you have counted in lab 11.
+# </details>
+
+# %% [markdown]
+# ## From the notebook to the cluster
+#
+# The same file runs under each of these; what differs is who starts the processes and how they find each other. `hpcdl.training`, LeNet-5 on the digits, is such a file:
+#
+#     torchrun --nproc-per-node=2 --max-restarts=1 -m hpcdl.training --checkpoint lenet.pt      # gloo or NCCL; elastic
+#     mpiexec -n 2 hpcdl train --checkpoint lenet.pt                                             # MPI
+#
+# On a cluster a queue decides when and where. What it gets is a script for the shell, with its wishes in comments. Slurm's starts one `torchrun` on each node; the first node is
+# where all of them meet:
+
+
+# %%
+def sbatch(nodes: int, each: int, module: str, minutes: int = 30, port: int = 29500) -> str:
+    """A job of Slurm's: torchrun once on each node, `each` processes by it."""
+    return f"""#!/bin/bash
+#SBATCH --job-name={module.rpartition(".")[2]}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task={each}
+#SBATCH --time=00:{minutes:02}:00
+export OMP_NUM_THREADS=1
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes={nodes} --nproc-per-node={each} --max-restarts=1 \\
+    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:{port}" -m {module}
+"""
+
+
+print(sbatch(nodes=2, each=4, module="hpcdl.training"))
+
+# %% [markdown]
+# Submit it with `sbatch job.sh`, watch it with `squeue --me`. Three things go wrong on the first day:
+# - **One task for each process *and* `--nproc-per-node`.** Then every process is started `each` times. torchrun wants one task for a node; without torchrun, `srun` starts one
+#   for each process and the file reads `SLURM_PROCID` for `RANK`.
+# - **The wrong network interface.** Nodes have several; if the rendezvous stands still, name it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`.
+# - **`--max-restarts` without a checkpoint.** The processes start anew, and so does the training, at step 0.
+
+# %% [markdown]
+# ## Further reading
+#
+# - S. Li et al. 2020, "PyTorch Distributed: Experiences on accelerating data parallel training"; Y. Zhao et al. 2023, "PyTorch FSDP".
+# - A. Sergeev and M. Del Balso 2018, "Horovod: fast and easy distributed deep learning in TensorFlow".
+# - J. Rasley et al. 2020, "DeepSpeed"; P. Moritz et al. 2018, "Ray: A distributed framework for emerging AI applications".
+# - W. Liang et al. 2025, "TorchTitan": FSDP2, DTensor, pipelines and checkpoints composed, in some thousands of lines that can be read.

@@ -9,9 +9,9 @@ LOOP = ("ray_as_one_process", "all_ranks_report")
 
 @wrong(
     HERE,
-    'the processes are forgotten',
+    "the processes are forgotten",
     fails=SIZES,
-    says='divide by their number, too',
+    says="divide by their number, too",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro)
@@ -30,9 +30,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'the batch of one process',
+    "the batch of one process",
     fails=SIZES,
-    says='that of all processes together',
+    says="that of all processes together",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -51,9 +51,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'the share is taken for the microbatch',
+    "the share is taken for the microbatch",
     fails=SIZES,
-    says='not what it takes at a time',
+    says="not what it takes at a time",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -72,9 +72,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'a name that is misspelt',
+    "a name that is misspelt",
     fails=SIZES,
-    says='which DeepSpeed does not know',
+    says="which DeepSpeed does not know",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -93,9 +93,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'a float from a division',
+    "a float from a division",
     fails=SIZES,
-    says='expected an int',
+    says="expected an int",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -114,9 +114,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'the stage beside its section',
+    "the stage beside its section",
     fails=SIZES,
-    says='which DeepSpeed does not know',
+    says="which DeepSpeed does not know",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -135,9 +135,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'rounded down',
+    "rounded down",
     fails="what_does_not_divide",
-    says='Raise ValueError',
+    says="Raise ValueError",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -154,9 +154,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'both half precisions',
+    "both half precisions",
     fails="stage_and_precision",
-    says='both switched on',
+    says="both switched on",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -176,9 +176,9 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    'rank 0 alone reports',
+    "rank 0 alone reports",
     fails=LOOP,
-    says='every rank calls the same collectives',
+    says="every rank calls the same collectives",
 )
 def loop_per_worker(config: dict, train) -> None:
     context = train.get_context()
@@ -198,9 +198,9 @@ def loop_per_worker(config: dict, train) -> None:
 
 @wrong(
     HERE,
-    'the model is not prepared',
+    "the model is not prepared",
     fails=LOOP,
-    says='prepare_model(model) once',
+    says="prepare_model(model) once",
 )
 def loop_per_worker(config: dict, train) -> None:
     context = train.get_context()
@@ -219,9 +219,9 @@ def loop_per_worker(config: dict, train) -> None:
 
 @wrong(
     HERE,
-    'the loss of the own share',
+    "the loss of the own share",
     fails="all_ranks_report",
-    says='Of the whole batch',
+    says="Of the whole batch",
 )
 def loop_per_worker(config: dict, train) -> None:
     context = train.get_context()
@@ -239,9 +239,9 @@ def loop_per_worker(config: dict, train) -> None:
 
 @wrong(
     HERE,
-    'the rate scaled as well as the loss',
+    "the rate scaled as well as the loss",
     fails=LOOP,
-    says='parameter 0',
+    says="parameter 0",
 )
 def loop_per_worker(config: dict, train) -> None:
     context = train.get_context()
@@ -260,9 +260,9 @@ def loop_per_worker(config: dict, train) -> None:
 
 @wrong(
     HERE,
-    'every rank the whole batch',
+    "every rank the whole batch",
     fails="all_ranks_report",
-    says='Of the whole batch',
+    says="Of the whole batch",
 )
 def loop_per_worker(config: dict, train) -> None:
     context = train.get_context()
@@ -281,9 +281,9 @@ def loop_per_worker(config: dict, train) -> None:
 
 @wrong(
     HERE,
-    'one report at the end',
+    "one report at the end",
     fails="all_ranks_report",
-    says='reports of rank 0',
+    says="reports of rank 0",
 )
 def loop_per_worker(config: dict, train) -> None:
     context = train.get_context()

@@ -8,9 +8,9 @@ TRAINS = ("as_one_process", "an_uneven_tail", "one_bucket")
 
 @wrong(
     HERE,
-    'LOCAL_RANK for RANK',
+    "LOCAL_RANK for RANK",
     fails=("where_am_i", *TRAINS),
-    says='two processes of the training would have the same share',
+    says="two processes of the training would have the same share",
 )
 def place(env):
     return int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
@@ -18,9 +18,9 @@ def place(env):
 
 @wrong(
     HERE,
-    'RANK for the device',
+    "RANK for the device",
     fails=("where_am_i", *TRAINS),
-    says='the device is that of LOCAL_RANK',
+    says="the device is that of LOCAL_RANK",
 )
 def place(env):
     return int(env["RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['RANK']}"
@@ -28,9 +28,9 @@ def place(env):
 
 @wrong(
     HERE,
-    'the world of one machine',
+    "the world of one machine",
     fails=("where_am_i", *TRAINS),
-    says='WORLD_SIZE',
+    says="WORLD_SIZE",
 )
 def place(env):
     return int(env["RANK"]), int(env["LOCAL_WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
@@ -38,9 +38,9 @@ def place(env):
 
 @wrong(
     HERE,
-    'set_epoch forgotten',
+    "set_epoch forgotten",
     fails=TRAINS,
-    says='where set_epoch',
+    says="where set_epoch",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -61,9 +61,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'a mean of means',
+    "a mean of means",
     fails="an_uneven_tail",
-    says='A mean of means',
+    says="A mean of means",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -84,9 +84,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'the factor p is missing',
+    "the factor p is missing",
     fails=TRAINS,
-    says='p times too small',
+    says="p times too small",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -107,9 +107,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'no DDP',
+    "no DDP",
     fails=TRAINS,
-    says='parameter 0',
+    says="parameter 0",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -130,9 +130,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'the loss of the own rank alone',
+    "the loss of the own rank alone",
     fails=TRAINS,
-    says='added up over the ranks',
+    says="added up over the ranks",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -152,9 +152,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'the tail is dropped',
+    "the tail is dropped",
     fails="an_uneven_tail",
-    says='The last batch is left out',
+    says="The last batch is left out",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -177,9 +177,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'gradients are added up a second time',
+    "gradients are added up a second time",
     fails="one_bucket",
-    says='all-reduces of',
+    says="all-reduces of",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -203,9 +203,9 @@ def train(env, model, x, y, epochs, batch, lr):
 
 @wrong(
     HERE,
-    'the number of processes is written down',
+    "the number of processes is written down",
     fails=TRAINS,
-    says='parameter 0',
+    says="parameter 0",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)

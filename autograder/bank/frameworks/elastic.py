@@ -8,9 +8,9 @@ ALL = ("as_one_process", "one_fewer", "one_writer", "a_barrier_before_going_on")
 
 @wrong(
     HERE,
-    'the momentum is not restored',
+    "the momentum is not restored",
     fails="one_fewer",
-    says='The momentum is not restored',
+    says="The momentum is not restored",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -39,9 +39,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'the learning rate begins again',
+    "the learning rate begins again",
     fails="one_fewer",
-    says='The learning rate begins again',
+    says="The learning rate begins again",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -71,9 +71,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'the weights begin again',
+    "the weights begin again",
     fails="one_fewer",
-    says='The weights begin again',
+    says="The weights begin again",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -102,9 +102,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'the number of processes is written down',
+    "the number of processes is written down",
     fails=ALL,
-    says='are lost',
+    says="are lost",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -134,9 +134,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'every rank takes the whole batch',
+    "every rank takes the whole batch",
     fails=ALL,
-    says='are used more than once',
+    says="are used more than once",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -166,9 +166,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'a mean of means',
+    "a mean of means",
     fails=ALL,
-    says='A mean of means',
+    says="A mean of means",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -198,9 +198,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'the loss of the own rank alone',
+    "the loss of the own rank alone",
     fails=ALL,
-    says='added up over the ranks',
+    says="added up over the ranks",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -229,9 +229,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'a checkpoint by every rank to one file',
+    "a checkpoint by every rank to one file",
     fails=("one_fewer", "one_writer"),
-    says='rank 0 writes it',
+    says="rank 0 writes it",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -261,9 +261,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'begins at step 0 again',
+    "begins at step 0 again",
     fails="one_fewer",
-    says='steps are done after the restart',
+    says="steps are done after the restart",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -292,9 +292,9 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    'nobody waits for the file',
+    "nobody waits for the file",
     fails="a_barrier_before_going_on",
-    says='comm.barrier() after the write',
+    says="comm.barrier() after the write",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}

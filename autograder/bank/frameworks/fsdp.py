@@ -19,16 +19,12 @@ def shard(model, mesh):
     return fully_shard(model, mesh=mesh)
 
 
-@wrong(
-    HERE, "no sharding", fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"), says="the loss of step 1"
-)
+@wrong(HERE, "no sharding", fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"), says="the loss of step 1")
 def shard(model, mesh):
     return model
 
 
-@wrong(
-    HERE, "DDP in its place", fails=("a_share_of_each",), says="each one a DTensor"
-)
+@wrong(HERE, "DDP in its place", fails=("a_share_of_each",), says="each one a DTensor")
 def shard(model, mesh):
     return DistributedDataParallel(model)
 

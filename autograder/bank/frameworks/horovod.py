@@ -110,7 +110,9 @@ class DistributedOptimizer:
         self.optimizer.zero_grad()
 
 
-@wrong(HERE, "zero_grad after the hooks fired goes through", fails="zero_grad_too_late", says="the sum over the ranks is")
+@wrong(
+    HERE, "zero_grad after the hooks fired goes through", fails="zero_grad_too_late", says="the sum over the ranks is"
+)
 class DistributedOptimizer:
     def __init__(self, optimizer, comm, backward_passes_per_step=1):
         self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step

@@ -189,7 +189,9 @@ def all_ranks_report(student, rng):
         for rank, (reports, _) in enumerate(loop.run(student).results):
             checks.equal(len(reports), len(losses), name=f"{loop.setting}: reports of rank {rank}")
             for step, (report, right) in enumerate(zip(reports, losses, strict=True)):
-                checks.that("loss" in report, f"{loop.setting}: rank {rank} reports {show.show(report)} without 'loss'.")
+                checks.that(
+                    "loss" in report, f"{loop.setting}: rank {rank} reports {show.show(report)} without 'loss'."
+                )
                 checks.close(
                     report["loss"],
                     right,

@@ -8,7 +8,16 @@ from torch.nn.functional import cross_entropy
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, RTOL, network, numel, samples, weights_agree, weights_of
+from autograder.exercises.frameworks.serial import (
+    MOMENTUM,
+    NUMBER,
+    RTOL,
+    network,
+    numel,
+    samples,
+    weights_agree,
+    weights_of,
+)
 
 exercise = Exercise(
     "torchrun",
@@ -107,7 +116,9 @@ class Training:
         }
         for rank, (returned, got, _) in enumerate(run.results):
             name = f"{self.setting}, rank {rank}"
-            weights_agree(got, weights, name, {s: lambda of=of: of()[1] for s, of in variants.items()} if self.p > 1 else None)
+            weights_agree(
+                got, weights, name, {s: lambda of=of: of()[1] for s, of in variants.items()} if self.p > 1 else None
+            )
             checks.that(
                 type(returned) is list and len(returned) == len(losses),
                 f"{name}: train returns {show.show(returned, 60)}; expected a list of {len(losses)} losses.",

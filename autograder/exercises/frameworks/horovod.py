@@ -90,9 +90,7 @@ class Training:
     def __init__(self, p: int, rng, passes: int = 1, steps: int = 3, name: str = "plain"):
         self.p, self.passes, self.name = p, passes, name
         self.weights = weights_of(name, rng)
-        self.batches: list[Steps] = [
-            [[samples(3, rng) for _ in range(passes)] for _ in range(steps)] for _ in range(p)
-        ]
+        self.batches: list[Steps] = [[[samples(3, rng) for _ in range(passes)] for _ in range(steps)] for _ in range(p)]
         self.setting = f"p = {p}, {steps} step{'s' * (steps > 1)} of {passes} pass{'es' * (passes > 1)}"
 
     def run(self, student, seconds: float = 0.0, **machine):

@@ -27,5 +27,6 @@ _NAMES = (
     *("topology", "message_cost", "best_algorithm"),  # collectives
     *("cut_the_matrix", "fill_the_bubble"),  # model parallel
     "does_it_fit",  # sharding
+    "six_tools",  # frameworks
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}
