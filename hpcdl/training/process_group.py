@@ -36,7 +36,7 @@ class CommGroup(dist.ProcessGroup):
         super().__init__(comm.rank, comm.size)
         self.comm, self.calls = comm, list[tuple[str, int]]()
 
-    def getBackendName(self) -> str:  # noqa: N802 - torch's name, as the others are
+    def getBackendName(self) -> str:
         return BACKEND
 
     def size(self) -> int:

@@ -43,7 +43,7 @@ from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import simulate
 from hpcdl.nn.decoder import Decoder
 from hpcdl.training import six_tools as trainings
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import style
 from hpcdl.widgets.pictures import six_tools
 
 torch.set_num_threads(1)
