@@ -14,6 +14,7 @@ from types import ModuleType
 BENCHMARKS = {  # name -> module, imported when it is asked for
     "all_to_all": "benchmarks.all_to_all",
     "collectives": "benchmarks.collectives",
+    "consistency": "benchmarks.consistency",
     "convolution": "benchmarks.convolution",
     "convolution_gpu": "benchmarks.convolution_gpu",
     "ddp": "benchmarks.ddp",

@@ -15,6 +15,7 @@ PARTS = {
     "collectives": "all-reduce and its parts",
     "ddp": "data-parallel training",
     "parallel": "model parallelism: pipeline schedules",
+    "consistency": "parameter servers, HOGWILD! and how late a gradient may be",
     "cost": "what it costs, as pure functions",
     "cluster": "live engines",
     "data": "data sets",

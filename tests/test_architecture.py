@@ -25,7 +25,7 @@ LEVELS = [
         "hpcdl.__main__",
     },
     {"hpcdl.training"},
-    {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.sharding", "hpcdl.cost", "hpcdl.cluster"},
+    {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.sharding", "hpcdl.consistency", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},
     {"hpcdl.commands", "hpcdl.files", "hpcdl.labs", "hpcdl.lazy", "hpcdl.machine"},

@@ -11,8 +11,10 @@ LABS: tuple[str, ...] = (
     "stochastic_rounding",
     "ddp",
     "collectives",
+    "consistency",
     "model_parallel",
     "sharding",
+    "scaling",
     "frameworks",
 )  # in the order of the course
 

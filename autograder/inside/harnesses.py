@@ -20,6 +20,7 @@ from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
+from .consistency_harnesses import asynchronous, comm_first, downpour
 from .framework_harnesses import (
     fully_sharded,
     horovod,
@@ -32,6 +33,7 @@ from .framework_harnesses import (
     state_in,
     state_out,
 )
+from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 
 
@@ -215,8 +217,12 @@ HARNESSES = {
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
+    "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
     "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
     "loading": Harness(loading, ("disk", "comm")),
+    "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr")),
+    "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr")),
+    "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
     "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
     "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
     "momenta": Harness(momenta, ("optimizer", "comm", "root_rank")),

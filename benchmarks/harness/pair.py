@@ -1,4 +1,4 @@
-"""Two ranks of MPI that run a benchmark's `work`, and hand what they found to the process that started them."""
+"""Two or more ranks of MPI that run a benchmark's `work`, and hand what they found to whoever started them."""
 
 import importlib
 import json
@@ -17,15 +17,15 @@ from benchmarks.harness.results import ROOT
 from hpcdl.cluster import find_launcher
 
 
-def run(module: str, *order: Any, env: Mapping[str, str] = os.environ, seconds: float = 1800):
-    """What `work(*order)` of a module returns on rank 0 of two ranks, one thread each, as JSON has it.
+def run(module: str, *order: Any, env: Mapping[str, str] = os.environ, seconds: float = 1800, ranks: int = 2):
+    """What `work(*order)` of a module returns on rank 0 of two `ranks`, one thread each, as JSON has it.
 
     Raises RuntimeError with what they printed when they fail, TimeoutExpired after `seconds`.
     """
     with tempfile.TemporaryDirectory() as folder:
-        rank = [sys.executable, "-m", "benchmarks.harness.pair", module, json.dumps([folder, *order])]
+        rank = [sys.executable, "-m", "benchmarks.harness.pair", module, json.dumps([folder, ranks, *order])]
         process = subprocess.Popen(
-            [find_launcher().path, "-n", "2", *rank],
+            [find_launcher().path, "-n", str(ranks), *rank],
             env={**env, "OMP_NUM_THREADS": "1"},
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -43,15 +43,15 @@ def run(module: str, *order: Any, env: Mapping[str, str] = os.environ, seconds: 
         return json.loads(Path(folder, "found.json").read_text())
 
 
-def answer(module: str, folder: str, *order: Any) -> None:
+def answer(module: str, folder: str, ranks: int, *order: Any) -> None:
     """In a rank: do the module's work, with gloo between the ranks beside MPI, and write what rank 0 returns."""
     from mpi4py import MPI
 
     torch.set_num_threads(1)
     rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-    if size != 2:
+    if size != ranks:
         raise RuntimeError(
-            f"{size} rank of 2: mpiexec and mpi4py belong to different MPIs; `hpcdl doctor` says which is which"
+            f"{size} rank of {ranks}: mpiexec and mpi4py belong to different MPIs; `hpcdl doctor` says which is which"
         )
     store = torch.distributed.FileStore(f"{folder}/store", size)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=size)

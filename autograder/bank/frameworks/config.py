@@ -265,8 +265,6 @@ def loop_per_worker(config: dict, train) -> None:
     says="Of the whole batch",
 )
 def loop_per_worker(config: dict, train) -> None:
-    context = train.get_context()
-    rank, world = context.get_world_rank(), context.get_world_size()
     model = train.torch.prepare_model(config["model"]())
     optimizer = torch.optim.SGD(model.parameters(), config["lr"], momentum=0.9)
     for x, y in config["batches"]:

@@ -76,14 +76,14 @@ def on_disk(run, p: int, setting: str, before: dict | None = None) -> dict:
     """The files after a run; two ranks that write one file have written half of each."""
     files, writers = dict(before or {}), {}
     for rank, (_, _, log, *_) in enumerate(run.results):
-        for moment, name, content in log:
+        for moment, name, _ in log:
             other = writers.setdefault((name, moment), rank)
             checks.that(
                 other == rank,
                 f"{setting}: ranks {other} and {rank} write {name!r} at the same time, and the file is neither's. "
                 "All ranks have the same state: rank 0 writes it.",
             )
-    for moment, name, content in sorted((e for r in run.results for e in r[2]), key=lambda event: event[0]):
+    for _, name, content in sorted((e for r in run.results for e in r[2]), key=lambda event: event[0]):
         files[name] = content
     checks.that(bool(files), f"{setting}: nothing is on the disk after {SAVE_EVERY} steps: disk.write.")
     return files
@@ -114,7 +114,7 @@ def as_one_process(student, rng):
         run, setting = job.run(student, p, {}), f"p = {p}"
         every_sample_once(job, run, 0, setting)
         losses, weights = job.serial()
-        for rank, (returned, asked, _, got, _) in enumerate(run.results):
+        for rank, (returned, _, _, got, _) in enumerate(run.results):
             mistakes = {
                 "A mean of means: a rank with two samples counts as much as one with three. Divide sums by the number "
                 "of samples in the whole batch.": lambda p=p, job=job: job.mean_of_means(p),

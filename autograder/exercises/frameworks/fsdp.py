@@ -23,7 +23,7 @@ exercise = Exercise(
     functions=("shard", "whole", "restore"),
     meanings={
         "got mixed torch.Tensor and DTensor": "Some layers are sharded and others not: shard the root, too.",
-        "value was None when it should not be": "The root was sharded before its blocks, and had taken what is in them. "
+        "value was None when it should not be": "The root was sharded before its blocks, and had taken all of them. "
         "Blocks first, then the root.",
     },
 )

@@ -58,9 +58,8 @@ def all_begin_alike(student, rng):
         run = student.ranks("broadcast_parameters", p, arguments, {"root_rank": root})
         momenta = [[torch.randn(3, 2, generator=rng), torch.randn(4, generator=rng)] for _ in range(p)]
         weights = [torch.zeros(3, 2), torch.zeros(4)]
-        states = student.ranks(
-            "broadcast_optimizer_state", p, lambda rank, m=momenta: (weights, m[rank], root), harness="momenta"
-        )
+        own_state = lambda rank, m=momenta, w=weights, root=root: (w, m[rank], root)  # noqa: E731
+        states = student.ranks("broadcast_optimizer_state", p, own_state, harness="momenta")
         for rank in range(p):
             own = {"This rank still has its own: broadcast, in place.": owned[rank]}
             zero = {"This is rank 0's: the root is `root_rank`.": owned[0]}

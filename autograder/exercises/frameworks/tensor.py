@@ -1,6 +1,5 @@
 """A DTensor plan for a decoder. Oracle: one process; collectives and shares of the parameters."""
 
-import torch
 from torch.nn.functional import cross_entropy
 
 from autograder import checks
@@ -18,8 +17,8 @@ exercise = Exercise(
         "RowwiseParallel.",
         "shapes cannot be multiplied": "A layer gets a share of its input and has all of its weights, or the other way "
         "round: ColwiseParallel before, RowwiseParallel after.",
-        "same reduction dim": "A layer has its share of the numbers where the next one wants all: after ColwiseParallel "
-        "comes RowwiseParallel.",
+        "same reduction dim": "A layer has its share of the numbers where the next one wants all: after "
+        "ColwiseParallel comes RowwiseParallel.",
         "must match the size": "A layer has all numbers where the next one has its share.",
     },
 )
@@ -90,7 +89,7 @@ def a_share_of_each_matrix(student, rng):
 
 @exercise.check(points=6, seconds=SECONDS, needs="the_same_numbers")
 def two_sums_in_a_block(student, rng):
-    "A block sends two sums forward, attention's and the MLP's, and nothing else; backward as many bytes again at most."
+    "A block sends two sums forward, attention's and the MLP's, and nothing else."
     one = Pass(2, rng)
     sum_bytes = one.tokens.numel() * HIDDEN * NUMBER
     for rank, (_, (forward, backward), *_) in enumerate(one.agrees(student).results):
@@ -109,7 +108,7 @@ def two_sums_in_a_block(student, rng):
             expected=f"{2 * BLOCKS} × all_reduce",
         )
         most = 6 * BLOCKS * sum_bytes
+        returned = sum(nbytes for _, nbytes in backward)
         checks.that(
-            sum(nbytes for _, nbytes in backward) <= most,
-            f"p = 2: in the backward pass rank {rank} exchanges {sum(n for _, n in backward)} bytes; {most} are enough.",
+            returned <= most, f"p = 2: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough."
         )

@@ -59,7 +59,7 @@ class SimulatedMachine:
         self.waiting: list[tuple | None] = [None] * p
         self._missing = [0] * p  # of the messages that each turn waits for, so many are not complete
         self._any: set[int] = set()  # turns that wait for any one message
-        self._tie = Random(seed).random if seed else lambda: 0.0
+        self._seeded, self._tie = bool(seed), Random(seed).random
         # (source, dest, tag) -> messages that one of the two sides has posted
         self.unmatched: defaultdict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
         self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports are through
@@ -153,11 +153,13 @@ class SimulatedMachine:
         known = [request.completed for request in requests if request.completed is not None]
         if not known or min(known) > self.turns.clocks[turn]:
             self._pause_for_any(turn, op, requests, known)
-        keys = [
-            (request.completed, self._tie(), request.peer) if request.completed is not None else (float("inf"),)
-            for request in requests
-        ]
-        return keys.index(min(keys))
+        times = [request.completed for request in requests]  # plain lists: a server may wait for a thousand
+        first = min([end for end in times if end is not None])
+        at_once = [i for i, end in enumerate(times) if end == first]
+        if self._seeded:
+            return at_once[int(self._tie() * len(at_once))]
+        peers = [requests[i].peer for i in at_once]
+        return at_once[peers.index(min(peers))]
 
     def _pause_for_any(self, turn: int, op: str, requests: Sequence[Message], known: list[float]) -> None:
         """Until the first that is known to come, or one that is posted meanwhile and comes before it."""

@@ -26,7 +26,9 @@ _NAMES = (
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
     *("cut_the_matrix", "fill_the_bubble"),  # model parallel
+    *("who_waits", "how_late"),  # consistency
     "does_it_fit",  # sharding
+    *("speed_up", "loss_scale"),  # scaling
     "six_tools",  # frameworks
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}

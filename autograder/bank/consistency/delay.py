@@ -1,0 +1,80 @@
+"""Wrong answers to `delayed_sgd` and `largest_stable_lr`."""
+
+import math
+
+from autograder.authoring import wrong
+
+HERE = "consistency.delay"
+LATE = ("late_by_some_steps", "explodes_above")
+PATH = ("without_delay", *LATE)
+BOUND = ("the_bound", "explodes_above")
+
+
+@wrong(HERE, "not late at all", fails=LATE, says="The gradient is not late")
+def delayed_sgd(w, grad, lr, delay, steps):
+    ws = [w]
+    for _ in range(steps):
+        ws.append(ws[-1] - lr * grad(ws[-1]))
+    return ws
+
+
+@wrong(HERE, "one step too early", fails=LATE, says="one step too early")
+def delayed_sgd(w, grad, lr, delay, steps):
+    ws = [w]
+    for t in range(steps):
+        ws.append(ws[-1] - lr * grad(ws[max(0, t - max(0, delay - 1))]))
+    return ws
+
+
+@wrong(HERE, "an index that wraps around", fails=LATE, says="delayed_sgd(w, grad")
+def delayed_sgd(w, grad, lr, delay, steps):
+    ws = [w]
+    for t in range(steps):
+        ws.append(ws[-1] - lr * grad(ws[(t - delay) % len(ws)]))
+    return ws
+
+
+@wrong(HERE, "nothing happens in the first steps", fails=LATE, says="Every step moves w")
+def delayed_sgd(w, grad, lr, delay, steps):
+    ws = [w]
+    for t in range(steps):
+        ws.append(ws[-1] - lr * grad(ws[t - delay]) if t >= delay else ws[-1])
+    return ws
+
+
+@wrong(HERE, "the step starts at the old weights", fails=LATE, says="only the gradient is old")
+def delayed_sgd(w, grad, lr, delay, steps):
+    ws = [w]
+    for t in range(steps):
+        old = ws[max(0, t - delay)]
+        ws.append(old - lr * grad(old))
+    return ws
+
+
+@wrong(HERE, "in place", fails=PATH, says="changed its argument w")
+def delayed_sgd(w, grad, lr, delay, steps):
+    ws = [w]
+    for t in range(steps):
+        w -= lr * grad(ws[max(0, t - delay)])
+        ws.append(w)
+    return ws
+
+
+@wrong(HERE, "the bound without delay", fails=BOUND, says="2 / curvature is the bound without delay")
+def largest_stable_lr(curvature, delay):
+    return 2 / curvature
+
+
+@wrong(HERE, "the curvature multiplies", fails=BOUND, says="The curvature divides")
+def largest_stable_lr(curvature, delay):
+    return 2 * math.sin(math.pi / (4 * delay + 2)) * curvature
+
+
+@wrong(HERE, "the wrong angle", fails=BOUND, says="a right angle at delay 0")
+def largest_stable_lr(curvature, delay):
+    return 2 * math.sin(math.pi / (2 * delay + 2)) / curvature
+
+
+@wrong(HERE, "degrees", fails=BOUND, says="The sine takes radians")
+def largest_stable_lr(curvature, delay):
+    return 2 * math.sin(180 / (4 * delay + 2)) / curvature

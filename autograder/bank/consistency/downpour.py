@@ -1,0 +1,188 @@
+"""Wrong answers to `downpour`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "consistency.downpour"
+SUMS = ("sums_between", "as_the_messages_came", "bytes_by_n_fetch_and_n_push", "a_slow_replica_stops_nobody")
+ALL = ("one_replica_is_adagrad", *SUMS)
+TIME = "a_slow_replica_stops_nobody"
+
+
+@wrong(HERE, "pushes the last gradient", fails=SUMS, says="not the last one alone")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total = grad(w, k)
+            k += 1
+            continue
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+    return w
+
+
+@wrong(HERE, "the sum is never set to 0", fails=ALL, says="the sum starts at 0 again")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+    return w
+
+
+@wrong(HERE, "the mean since the last push", fails=SUMS, says="not their mean")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k) / n_push
+            k += 1
+            continue
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+        if op == "push":
+            total.zero_()
+    return w
+
+
+@wrong(HERE, "fetches into nothing", fails=ALL, says="goes on with its first weights")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part.clone(), server)
+        if op == "push":
+            total.zero_()
+    return w
+
+
+@wrong(HERE, "SGD on the servers", fails=ALL, says="That is SGD")
+def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
+    mine = w.tensor_split(servers)[comm.rank].clone()
+    ops, buffers, now = [op for op in plan(n_fetch, n_push, steps) if op != "compute"], {}, {}
+    replicas = range(servers, comm.size)
+    left = {r: list(ops) for r in replicas}
+
+    def post(r):
+        now[r] = left[r].pop(0)
+        buffers[r] = torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)
+        return comm.irecv(buffers[r], r)
+
+    requests = [post(r) for r in replicas]
+    for _ in range(len(ops) * len(replicas)):
+        i = comm.wait_any(requests)
+        r = replicas[i]
+        if now[r] == "fetch":
+            comm.send(mine, r)
+        else:
+            mine -= lr * buffers[r]
+        if left[r]:
+            requests[i] = post(r)
+    return mine
+
+
+@wrong(HERE, "divides before it adds the square", fails=ALL, says="Add the square of the push first")
+def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
+    mine = w.tensor_split(servers)[comm.rank].clone()
+    squares = torch.ones_like(mine)
+    ops, buffers, now = [op for op in plan(n_fetch, n_push, steps) if op != "compute"], {}, {}
+    replicas = range(servers, comm.size)
+    left = {r: list(ops) for r in replicas}
+
+    def post(r):
+        now[r] = left[r].pop(0)
+        buffers[r] = torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)
+        return comm.irecv(buffers[r], r)
+
+    requests = [post(r) for r in replicas]
+    for _ in range(len(ops) * len(replicas)):
+        i = comm.wait_any(requests)
+        r = replicas[i]
+        if now[r] == "fetch":
+            comm.send(mine, r)
+        else:
+            mine -= lr * buffers[r] / squares.sqrt()
+            squares += buffers[r] ** 2
+        if left[r]:
+            requests[i] = post(r)
+    return mine
+
+
+@wrong(HERE, "a sum of squares for each replica", fails="as_the_messages_came", says="in the order of the trace")
+def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
+    mine = w.tensor_split(servers)[comm.rank].clone()
+    ops, buffers, now = [op for op in plan(n_fetch, n_push, steps) if op != "compute"], {}, {}
+    replicas = range(servers, comm.size)
+    left, squares = {r: list(ops) for r in replicas}, {r: torch.ones_like(mine) for r in replicas}
+
+    def post(r):
+        now[r] = left[r].pop(0)
+        buffers[r] = torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)
+        return comm.irecv(buffers[r], r)
+
+    requests = [post(r) for r in replicas]
+    for _ in range(len(ops) * len(replicas)):
+        i = comm.wait_any(requests)
+        r = replicas[i]
+        if now[r] == "fetch":
+            comm.send(mine, r)
+        else:
+            squares[r] += buffers[r] ** 2
+            mine -= lr * buffers[r] / squares[r].sqrt()
+        if left[r]:
+            requests[i] = post(r)
+    return mine
+
+
+@wrong(HERE, "replicas in turn", fails=TIME, says="Nobody waits in Downpour")
+def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
+    mine = w.tensor_split(servers)[comm.rank].clone()
+    squares = torch.ones_like(mine)
+    for op in plan(n_fetch, n_push, steps):
+        for r in range(servers, comm.size) if op != "compute" else ():
+            if op == "fetch":
+                comm.recv(mine.new_empty(0), r)
+                comm.send(mine, r)
+            else:
+                g = torch.empty_like(mine)
+                comm.recv(g, r)
+                squares += g**2
+                mine -= lr * g / squares.sqrt()
+    return mine
+
+
+@wrong(HERE, "what is left is not pushed", fails=SUMS, says="a deadlock")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        if op == "push" and k % n_push:
+            break
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+        if op == "push":
+            total.zero_()
+    return w

@@ -1,0 +1,108 @@
+"""Wrong answers to `overlap` and `hogwild`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "consistency.hogwild"
+OVERLAP = "how_much_edges_overlap"
+LOST = "updates_get_lost"
+ALL = ("alone", "disjoint_edges_in_any_order", LOST)
+
+
+@wrong(HERE, "divided by n", fails=OVERLAP, says="divide by |E|, not by n")
+def overlap(edges, n):
+    omega = max(len(edge) for edge in edges)
+    delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
+    rho = max(sum(bool(set(a) & set(b)) for b in edges) for a in edges) / n
+    return omega, delta, rho
+
+
+@wrong(HERE, "an edge does not meet itself", fails=OVERLAP, says="An edge meets itself, too")
+def overlap(edges, n):
+    omega = max(len(edge) for edge in edges)
+    delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
+    rho = max(sum(bool(set(a) & set(b)) for b in edges) - 1 for a in edges) / len(edges)
+    return omega, delta, rho
+
+
+@wrong(HERE, "the mean component", fails=OVERLAP, says="That is the mean over the components")
+def overlap(edges, n):
+    omega = max(len(edge) for edge in edges)
+    delta = sum(sum(v in edge for edge in edges) for v in range(n)) / n / len(edges)
+    rho = max(sum(bool(set(a) & set(b)) for b in edges) for a in edges) / len(edges)
+    return omega, delta, rho
+
+
+@wrong(HERE, "the busiest component for rho", fails=OVERLAP, says="rho counts those that share any component")
+def overlap(edges, n):
+    omega = max(len(edge) for edge in edges)
+    delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
+    return omega, delta, delta
+
+
+@wrong(HERE, "the whole edge is written", fails=LOST, says="A store writes its own component and no other")
+def hogwild(w, edges, gradient, lr, schedule):
+    w, seen, steps = w.clone(), {}, {}
+    for op, k, v in schedule:
+        edge = list(edges[k])
+        if op == "read":
+            seen[k, v] = w[v].clone()
+        elif op == "store":
+            x = torch.stack([seen[k, u] for u in edge])
+            if k not in steps:
+                steps[k] = lr * gradient(k, x)
+            w[edge] = x - steps[k]
+    return w
+
+
+@wrong(HERE, "as if adding were one event", fails=LOST, says="An update was to get lost here")
+def hogwild(w, edges, gradient, lr, schedule):
+    w, seen, steps = w.clone(), {}, {}
+    for op, k, v in schedule:
+        if op == "read":
+            seen[k, v] = w[v].clone()
+        elif op == "store":
+            if k not in steps:
+                steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
+            w[v] -= steps[k][edges[k].index(v)]
+    return w
+
+
+@wrong(HERE, "the step from what was read", fails=LOST, says="not from what `read` found")
+def hogwild(w, edges, gradient, lr, schedule):
+    w, seen, steps = w.clone(), {}, {}
+    for op, k, v in schedule:
+        if op == "read":
+            seen[k, v] = w[v].clone()
+        elif op == "store":
+            if k not in steps:
+                steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
+            w[v] = seen[k, v] - steps[k][edges[k].index(v)]
+    return w
+
+
+@wrong(HERE, "the gradient of what is there when it is stored", fails=ALL, says="The gradient is that of what was read")
+def hogwild(w, edges, gradient, lr, schedule):
+    w, loaded = w.clone(), {}
+    for op, k, v in schedule:
+        if op == "load":
+            loaded[k, v] = w[v].clone()
+        elif op == "store":
+            w[v] = loaded[k, v] - lr * gradient(k, w[list(edges[k])])[edges[k].index(v)]
+    return w
+
+
+@wrong(HERE, "a view in place of a copy", fails=LOST, says="two updates of w[0]")
+def hogwild(w, edges, gradient, lr, schedule):
+    w, seen, loaded, steps = w.clone(), {}, {}, {}
+    for op, k, v in schedule:
+        if op == "read":
+            seen[k, v] = w[v].clone()
+        elif op == "load":
+            loaded[k, v] = w[v]
+        else:
+            if k not in steps:
+                steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
+            w[v] = loaded[k, v] - steps[k][edges[k].index(v)]
+    return w

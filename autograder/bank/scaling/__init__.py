@@ -1,0 +1,11 @@
+"""Wrong answers to lab 12, scaling."""
+
+from autograder.bank.scaling import (
+    fusion,
+    large_batch,
+    loading,
+    loss_scaler,
+    prediction,
+    utilization,
+    work,
+)

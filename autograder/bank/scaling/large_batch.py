@@ -1,0 +1,168 @@
+"""Wrong answers to `lars_step`, `lamb_step` and `lr_at`."""
+
+from autograder.authoring import wrong
+
+HERE = "scaling.large_batch"
+LARS, LAMB, RATE = ("lars_by_layers", "scale_of_the_gradient"), "lamb_by_layers", "the_learning_rate"
+
+
+@wrong(HERE, "one ratio for all tensors", fails=LARS, says="the norms of all tensors together")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    size = sum(w.square().sum() for w in weights).sqrt()
+    slope = sum(g.square().sum() for g in gradients).sqrt()
+    below, moved, kept = slope + decay * size, [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        ratio = trust * size / below if w.dim() > 1 and size > 0 and below > 0 else 1.0
+        v = momentum * v + lr * ratio * (g + decay * w * (w.dim() > 1))
+        moved.append(w - v)
+        kept.append(v)
+    return moved, kept
+
+
+@wrong(HERE, "a ratio for biases", fails=LARS, says="they take the step of SGD")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        size, below = w.norm(), g.norm() + decay * w.norm()
+        ratio = trust * size / below if size > 0 and below > 0 else 1.0
+        v = momentum * v + lr * ratio * (g + decay * w)
+        moved.append(w - v)
+        kept.append(v)
+    return moved, kept
+
+
+@wrong(HERE, "decay beside the ratio", fails=LARS, says="Weight decay is missing in the step")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        size, below = w.norm(), g.norm() + decay * w.norm()
+        ratio = trust * size / below if w.dim() > 1 and size > 0 and below > 0 else 1.0
+        v = momentum * v + lr * ratio * g
+        moved.append(w - v)
+        kept.append(v)
+    return moved, kept
+
+
+@wrong(HERE, "upside down", fails=LARS, says="The ratio stands upside down")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        size, below = w.norm(), g.norm() + decay * w.norm()
+        ratio = trust * below / size if w.dim() > 1 and size > 0 and below > 0 else 1.0
+        v = momentum * v + lr * ratio * (g + decay * w * (w.dim() > 1))
+        moved.append(w - v)
+        kept.append(v)
+    return moved, kept
+
+
+@wrong(HERE, "the rate outside the velocity", fails=LARS, says="The learning rate belongs into the velocity")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        size, below = w.norm(), g.norm() + decay * w.norm()
+        ratio = trust * size / below if w.dim() > 1 and size > 0 and below > 0 else 1.0
+        v = momentum * v + ratio * (g + decay * w * (w.dim() > 1))
+        moved.append(w - lr * v)
+        kept.append(v)
+    return moved, kept
+
+
+@wrong(HERE, "zero by zero", fails="scale_of_the_gradient", says="the ratio is 1")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        ratio = trust * w.norm() / (g.norm() + decay * w.norm()) if w.dim() > 1 else 1.0
+        v = momentum * v + lr * ratio * (g + decay * w * (w.dim() > 1))
+        moved.append(w - v)
+        kept.append(v)
+    return moved, kept
+
+
+@wrong(HERE, "one ratio for all tensors of LAMB", fails=LAMB, says="the norms of all tensors together")
+def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
+    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
+    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
+    updates = []
+    for w, m, v in zip(weights, momenta, variances):
+        update = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6)
+        updates.append(update + decay * w if w.dim() > 1 else update)
+    size = sum(w.square().sum() for w in weights).sqrt()
+    length = sum(u.square().sum() for u in updates).sqrt()
+    ratio = size / length if size > 0 and length > 0 else 1.0
+    moved = [w - lr * (ratio if w.dim() > 1 else 1.0) * u for w, u in zip(weights, updates)]
+    return moved, momenta, variances
+
+
+@wrong(HERE, "no corrections", fails=LAMB, says="Adam's corrections of the first steps are missing")
+def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
+    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
+    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
+    moved = []
+    for w, m, v in zip(weights, momenta, variances):
+        update = m / (v.sqrt() + 1e-6)
+        ratio = 1.0
+        if w.dim() > 1:
+            update = update + decay * w
+            ratio = w.norm() / update.norm() if w.norm() > 0 and update.norm() > 0 else 1.0
+        moved.append(w - lr * ratio * update)
+    return moved, momenta, variances
+
+
+@wrong(HERE, "the gradient's norm", fails=LAMB, says="not of the gradient")
+def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
+    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
+    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
+    moved = []
+    for w, g, m, v in zip(weights, gradients, momenta, variances):
+        update = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6)
+        ratio = 1.0
+        if w.dim() > 1:
+            update = update + decay * w
+            ratio = w.norm() / g.norm() if w.norm() > 0 and g.norm() > 0 else 1.0
+        moved.append(w - lr * ratio * update)
+    return moved, momenta, variances
+
+
+@wrong(HERE, "zero weights that never move", fails=LAMB, says="such weights never move")
+def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
+    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
+    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
+    moved = []
+    for w, m, v in zip(weights, momenta, variances):
+        update = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6)
+        ratio = 1.0
+        if w.dim() > 1:
+            update = update + decay * w
+            ratio = w.norm() / update.norm()
+        moved.append(w - lr * ratio * update)
+    return moved, momenta, variances
+
+
+@wrong(HERE, "the root of k", fails=RATE, says="not the root of k")
+def lr_at(step, lr, k, warmup, drops=()):
+    k = k**0.5
+    grown = lr * (1 + (k - 1) * min(1.0, step / warmup)) if warmup else k * lr
+    return grown * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@wrong(HERE, "no warm-up", fails=RATE, says="There is a warm-up")
+def lr_at(step, lr, k, warmup, drops=()):
+    return k * lr * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@wrong(HERE, "warm-up from nothing", fails=RATE, says="The warm-up begins at lr")
+def lr_at(step, lr, k, warmup, drops=()):
+    return k * lr * (min(1.0, step / warmup) if warmup else 1.0) * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@wrong(HERE, "warm-up without end", fails=RATE, says="The warm-up ends")
+def lr_at(step, lr, k, warmup, drops=()):
+    grown = lr * (1 + (k - 1) * step / warmup) if warmup else k * lr
+    return grown * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@wrong(HERE, "warm-up after each drop", fails=RATE, says="not again after each drop")
+def lr_at(step, lr, k, warmup, drops=()):
+    since = step - max([0, *(drop for drop in drops if drop <= step)])
+    grown = lr * (1 + (k - 1) * min(1.0, since / warmup)) if warmup else k * lr
+    return grown * 0.1 ** sum(step >= drop for drop in drops)

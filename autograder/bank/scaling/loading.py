@@ -1,0 +1,107 @@
+"""Wrong answers to `input_rate`, `waiting` and `samples`."""
+
+from autograder.authoring import wrong
+
+HERE = "scaling.loading"
+RATE = "the_slowest_stage"
+WAITING = ("moment_by_moment", "room_hides_jitter")
+SAMPLES = ("each_sample_once", "going_on_with_others")
+
+
+@wrong(HERE, "one stage after the other", fails=RATE, says="The stages work at the same time")
+def input_rate(stages):
+    return 1 / sum(seconds / workers for workers, seconds in stages)
+
+
+@wrong(HERE, "the fastest stage", fails=RATE, says="That is the fastest stage")
+def input_rate(stages):
+    return max(workers / seconds for workers, seconds in stages)
+
+
+@wrong(HERE, "one worker in each stage", fails=RATE, says="A stage has several workers")
+def input_rate(stages):
+    return min(1 / seconds for _, seconds in stages)
+
+
+@wrong(HERE, "nobody loads ahead", fails=WAITING, says="Nobody loads ahead here")
+def waiting(load, compute, workers, room):
+    return sum(load)
+
+
+@wrong(HERE, "room without end", fails=WAITING, says="There is an end of room")
+def waiting(load, compute, workers, room):
+    free, waited, done = [0.0] * workers, 0.0, 0.0
+    for seconds in load:
+        first = free.index(min(free))
+        free[first] += seconds
+        taken = max(done, free[first])
+        waited += taken - done
+        done = taken + compute
+    return waited
+
+
+@wrong(HERE, "room for one more", fails=WAITING, says="One batch too many is loaded ahead")
+def waiting(load, compute, workers, room):
+    free, taken, waited, done = [0.0] * workers, [], 0.0, 0.0
+    for i, seconds in enumerate(load):
+        begin = max(min(free), taken[i - room - 1] if i > room else 0.0)
+        free[free.index(min(free))] = begin + seconds
+        taken.append(max(done, begin + seconds))
+        waited += taken[-1] - done
+        done = taken[-1] + compute
+    return waited
+
+
+@wrong(HERE, "room when it has been computed", fails=WAITING, says="Room is there when a batch is taken")
+def waiting(load, compute, workers, room):
+    free, ends, waited = [0.0] * workers, [0.0], 0.0
+    for i, seconds in enumerate(load):
+        begin = max(min(free), ends[i - room + 1] if i >= room else 0.0)
+        free[free.index(min(free))] = begin + seconds
+        taken = max(ends[-1], begin + seconds)
+        waited += taken - ends[-1]
+        ends.append(taken + compute)
+    return waited
+
+
+@wrong(HERE, "one worker", fails=WAITING, says="All workers load")
+def waiting(load, compute, workers, room):
+    free, taken, waited, done = 0.0, [], 0.0, 0.0
+    for i, seconds in enumerate(load):
+        free = max(free, taken[i - room] if i >= room else 0.0) + seconds
+        taken.append(max(done, free))
+        waited += taken[-1] - done
+        done = taken[-1] + compute
+    return waited
+
+
+@wrong(HERE, "the same order in each epoch", fails=SAMPLES, says="Each epoch has an order of its own")
+def samples(step, rank, p, n, batch, seed):
+    steps = -(-n // batch)
+    i = step % steps
+    return shuffled(n, seed, 0)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
+
+
+@wrong(HERE, "the last batch left out", fails=SAMPLES, says="The last batch of an epoch is smaller")
+def samples(step, rank, p, n, batch, seed):
+    epoch, i = divmod(step, n // batch)
+    return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
+
+
+@wrong(HERE, "cut into ranks first", fails=SAMPLES, says="The order is cut into ranks first")
+def samples(step, rank, p, n, batch, seed):
+    epoch, i = divmod(step, -(-n // batch))
+    mine = shuffled(n, seed, epoch).tensor_split(p)[rank]
+    return mine[i * (batch // p) : (i + 1) * (batch // p)]
+
+
+@wrong(HERE, "a seed for each rank", fails=SAMPLES, says="one order for all")
+def samples(step, rank, p, n, batch, seed):
+    epoch, i = divmod(step, -(-n // batch))
+    return shuffled(n, seed + rank, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
+
+
+@wrong(HERE, "the whole batch on each rank", fails=SAMPLES, says="Every rank has the whole batch")
+def samples(step, rank, p, n, batch, seed):
+    epoch, i = divmod(step, -(-n // batch))
+    return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch]

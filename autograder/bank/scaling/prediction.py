@@ -1,0 +1,84 @@
+"""Wrong answers to `roof` and `predict`."""
+
+from autograder.authoring import wrong
+
+HERE = "scaling.prediction"
+ROOF, ALL = "the_roof", ("parts_of_an_iteration", "one_rank_and_many", "published")
+
+
+@wrong(HERE, "the sum of both", fails=ROOF, says="the longer counts, not the sum")
+def roof(flops, nbytes, peak, bandwidth):
+    seconds = flops / peak + nbytes / bandwidth
+    return seconds, "compute" if flops / peak >= nbytes / bandwidth else "memory"
+
+
+@wrong(HERE, "arithmetic alone", fails=ROOF, says="Memory may be the limit")
+def roof(flops, nbytes, peak, bandwidth):
+    return flops / peak, "compute"
+
+
+@wrong(HERE, "the bounds exchanged", fails=ROOF, says="operations per byte")
+def roof(flops, nbytes, peak, bandwidth):
+    arithmetic, memory = flops / peak, nbytes / bandwidth
+    return max(arithmetic, memory), "memory" if arithmetic >= memory else "compute"
+
+
+@wrong(HERE, "messages of one step of the ring", fails=ALL, says="2 (p - 1) alpha")
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    ready = [(late * when, nbytes) for when, nbytes in gradients]
+    ringed = alpha, 2 * (p - 1) / p * beta
+    compute, end = forward + gradients[-1][0], wfbp(fuse(ready, *ringed), *ringed)[-1][1]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": end - ready[-1][0]}
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts
+
+
+@wrong(
+    HERE, "one way alone", fails=("parts_of_an_iteration", "one_rank_and_many", "published"), says="has to come back"
+)
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    ready = [(late * when, nbytes) for when, nbytes in gradients]
+    ringed = (p - 1) * alpha, (p - 1) / p * beta
+    compute, end = forward + gradients[-1][0], wfbp(fuse(ready, *ringed), *ringed)[-1][1]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": end - ready[-1][0]}
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts
+
+
+@wrong(HERE, "nothing overlaps", fails=ALL, says="All gradients are in one bucket here")
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    nbytes = sum(size for _, size in gradients)
+    exposed = 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta
+    compute = forward + gradients[-1][0]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": exposed}
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts
+
+
+@wrong(HERE, "late ranks that send in time", fails=ALL, says="A late rank's gradients are late as well")
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
+    compute, end = forward + gradients[-1][0], wfbp(fuse(gradients, *ringed), *ringed)[-1][1]
+    exposed = end - late * gradients[-1][0]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": exposed}
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts
+
+
+@wrong(HERE, "input that nothing hides", fails=ALL, says="The next batch is loaded while this one is computed")
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    ready = [(late * when, nbytes) for when, nbytes in gradients]
+    ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
+    compute, end = forward + gradients[-1][0], wfbp(fuse(ready, *ringed), *ringed)[-1][1]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": end - ready[-1][0]}
+    return parts | {"input": loading}
+
+
+@wrong(HERE, "all the messages", fails=ALL, says="That is the whole time of messages")
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    ready = [(late * when, nbytes) for when, nbytes in gradients]
+    ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
+    compute, end = forward + gradients[-1][0], wfbp(fuse(ready, *ringed), *ringed)[-1][1]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": end}
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts

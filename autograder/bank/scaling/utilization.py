@@ -1,0 +1,70 @@
+"""Wrong answers to `transformer_flops`, `utilization` and `train_seconds`."""
+
+from autograder.authoring import wrong
+
+HERE = "scaling.utilization"
+FLOPS, SHARES, SECONDS = "every_product", "printed_utilization", "seconds_to_the_end"
+
+
+@wrong(HERE, "the forward pass alone", fails=FLOPS, says="three times in all")
+def transformer_flops(layers, hidden, sequence, vocabulary, batch):
+    tokens = batch * sequence
+    return layers * (24 * tokens * hidden**2 + 4 * tokens * sequence * hidden) + 2 * tokens * hidden * vocabulary
+
+
+@wrong(HERE, "no attention", fails=FLOPS, says="Attention is missing")
+def transformer_flops(layers, hidden, sequence, vocabulary, batch):
+    tokens = batch * sequence
+    return 3 * (layers * 24 * tokens * hidden**2 + 2 * tokens * hidden * vocabulary)
+
+
+@wrong(HERE, "half of attention", fails=FLOPS, says="Attention has two products")
+def transformer_flops(layers, hidden, sequence, vocabulary, batch):
+    tokens = batch * sequence
+    return 3 * (layers * (24 * tokens * hidden**2 + 2 * tokens * sequence * hidden) + 2 * tokens * hidden * vocabulary)
+
+
+@wrong(HERE, "the embedding counted as a product", fails=FLOPS, says="The embedding looks words up")
+def transformer_flops(layers, hidden, sequence, vocabulary, batch):
+    tokens = batch * sequence
+    return 3 * (layers * (24 * tokens * hidden**2 + 4 * tokens * sequence * hidden) + 4 * tokens * hidden * vocabulary)
+
+
+@wrong(HERE, "six operations for each parameter", fails=FLOPS, says="Attention is missing")
+def transformer_flops(layers, hidden, sequence, vocabulary, batch):
+    return 6 * batch * sequence * (12 * layers * hidden**2 + hidden * vocabulary)
+
+
+@wrong(HERE, "what is done twice counted for the model", fails=SHARES, says="The model needs no operation twice")
+def utilization(flops, again, seconds, gpus, peak):
+    return (flops + again) / (seconds * gpus * peak), (flops + again) / (seconds * gpus * peak)
+
+
+@wrong(HERE, "the hardware's without what is done twice", fails=SHARES, says="includes what is computed again")
+def utilization(flops, again, seconds, gpus, peak):
+    return flops / (seconds * gpus * peak), flops / (seconds * gpus * peak)
+
+
+@wrong(HERE, "one GPU's peak", fails=SHARES, says="All GPUs' peaks count")
+def utilization(flops, again, seconds, gpus, peak):
+    return flops / (seconds * peak), (flops + again) / (seconds * peak)
+
+
+@wrong(HERE, "percent", fails=SHARES, says="A share, not percent")
+def utilization(flops, again, seconds, gpus, peak):
+    return 100 * flops / (seconds * gpus * peak), 100 * (flops + again) / (seconds * gpus * peak)
+
+
+@wrong(HERE, "two operations for each parameter and token", fails=SECONDS, says="the forward pass alone")
+def train_seconds(parameters, tokens, gpus, peak, share, again=False):
+    return 2 * parameters * tokens / (gpus * peak * share)
+
+
+@wrong(HERE, "nothing for what is computed again", fails=SECONDS, says="one more forward pass: 8")
+def train_seconds(parameters, tokens, gpus, peak, share, again=False):
+    return 6 * parameters * tokens / (gpus * peak * share)
+
+
+@wrong(HERE, "at the peak", fails=SECONDS, says="do not reach their peak")
+def train_seconds(parameters, tokens, gpus, peak, share, again=False):
+    return (8 if again else 6) * parameters * tokens / (gpus * peak)

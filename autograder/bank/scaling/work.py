@@ -1,0 +1,85 @@
+"""Wrong answers to `conv`, `linear`, `attention` and `work`."""
+
+from autograder.authoring import wrong
+
+HERE = "scaling.work"
+WORK = ("forward_and_backward", "once_more")
+
+
+@wrong(HERE, "groups forgotten", fails="convolutions", says="Each of the groups has channels / groups of the inputs")
+def conv(channels, filters, kernel, size, groups=1):
+    weights = filters * channels * kernel**2
+    return weights, weights * size**2, (channels + filters) * size**2
+
+
+@wrong(HERE, "filters divided by the groups as well", fails="convolutions", says="all filters are there")
+def conv(channels, filters, kernel, size, groups=1):
+    weights = (filters // groups) * (channels // groups) * kernel**2
+    return weights, weights * size**2, (channels + filters) * size**2
+
+
+@wrong(HERE, "two for each MAC", fails="convolutions", says="work makes two operations of it")
+def conv(channels, filters, kernel, size, groups=1):
+    weights = filters * (channels // groups) * kernel**2
+    return weights, 2 * weights * size**2, (channels + filters) * size**2
+
+
+@wrong(HERE, "weights that grow with the sequence", fails="products", says="The same weights serve all tokens")
+def linear(tokens, inputs, outputs):
+    weights = tokens * inputs * outputs
+    return weights, weights, tokens * (inputs + outputs)
+
+
+@wrong(HERE, "the scores alone", fails="products", says="Two products: the scores")
+def attention(tokens, hidden):
+    return 0, tokens**2 * hidden, 4 * tokens * hidden
+
+
+@wrong(HERE, "half of the scores for the mask", fails="products", says="A causal mask hides half of the scores")
+def attention(tokens, hidden):
+    return 0, tokens**2 * hidden // 2, 4 * tokens * hidden
+
+
+@wrong(HERE, "one operation for a MAC", fails=WORK, says="A multiply-accumulate is two operations")
+def work(layers, batch, again=False):
+    rows = []
+    for i, (weights, macs, moved) in enumerate(layers):
+        forward = batch * macs
+        rows.append((forward, forward * (2 if i else 1) + again * forward, 4 * (batch * moved + weights)))
+    return rows
+
+
+@wrong(HERE, "backward as long as forward", fails=WORK, says="Backward is two products")
+def work(layers, batch, again=False):
+    rows = []
+    for weights, macs, moved in layers:
+        forward = 2 * batch * macs
+        rows.append((forward, forward + again * forward, 4 * (batch * moved + weights)))
+    return rows
+
+
+@wrong(HERE, "a gradient of the data", fails=WORK, says="The first layer's inputs are data")
+def work(layers, batch, again=False):
+    rows = []
+    for weights, macs, moved in layers:
+        forward = 2 * batch * macs
+        rows.append((forward, 2 * forward + again * forward, 4 * (batch * moved + weights)))
+    return rows
+
+
+@wrong(HERE, "weights read for each sample", fails=WORK, says="The weights are read once for the whole batch")
+def work(layers, batch, again=False):
+    rows = []
+    for i, (weights, macs, moved) in enumerate(layers):
+        forward = 2 * batch * macs
+        rows.append((forward, forward * (2 if i else 1) + again * forward, 4 * batch * (moved + weights)))
+    return rows
+
+
+@wrong(HERE, "nothing computed again", fails="once_more", says="What is computed again is one more forward pass")
+def work(layers, batch, again=False):
+    rows = []
+    for i, (weights, macs, moved) in enumerate(layers):
+        forward = 2 * batch * macs
+        rows.append((forward, forward * (2 if i else 1), 4 * (batch * moved + weights)))
+    return rows

@@ -1,0 +1,156 @@
+"""When iterations start and end under BSP, SSP and ASP. Oracle: time that goes from event to event."""
+
+import math
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+
+exercise = Exercise("clocks", points=15, minutes=15)
+
+Spans = list[list[tuple[float, float]]]
+
+
+def played(seconds: list[list[float]], staleness: float) -> Spans:
+    """Go from one moment at which an iteration ends to the next; whoever is idle and may begin begins."""
+    workers, time = range(len(seconds)), 0.0
+    spans: Spans = [[] for _ in workers]
+
+    def finished(w: int) -> int:
+        return sum(end <= time for _, end in spans[w])
+
+    while any(finished(w) < len(seconds[w]) for w in workers):
+        counts = [finished(w) for w in workers]
+        for w, k in enumerate(counts):
+            if len(spans[w]) == k < len(seconds[w]) and k - min(counts) <= staleness:
+                spans[w].append((time, time + seconds[w][k]))
+        time = min(end for mine in spans for _, end in mine if end > time)
+    return spans
+
+
+def shifted(spans: Spans) -> Spans:
+    """As if only the worker itself had to have ended: every iteration at once."""
+    return [[(0.0, end - start) for start, end in mine] for mine in spans]
+
+
+def uneven(rng: torch.Generator, workers: int, steps: int) -> list[list[float]]:
+    """Seconds in eighths, so that sums are exact; one worker is slow."""
+    times = torch.randint(4, 17, (workers, steps), generator=rng) / 8
+    times[int(torch.randint(workers, (), generator=rng))] *= 3
+    return times.tolist()
+
+
+def told(seconds: list[list[float]], staleness: float) -> dict[str, Spans]:
+    """What the usual mistakes give, by the sentence that names each."""
+    mistakes = {
+        "Nobody waits for others here, as in ASP. Is it the last of all workers that you wait for?": played(
+            seconds, math.inf
+        ),
+        "That is what a staleness of one more allows: k may start when all others have finished k - s.": played(
+            seconds, staleness + 1
+        ),
+        "That is BSP, whatever the staleness: all wait for all in every iteration.": played(seconds, 0),
+        "A worker does one iteration after the other: k starts when its own k - 1 has ended, or later.": shifted(
+            played(seconds, staleness)
+        ),
+    }
+    if staleness >= 1:
+        one_less = "That is a staleness of one less: workers wait that may go on."
+        mistakes = {one_less: played(seconds, staleness - 1), **mistakes}
+    return mistakes
+
+
+def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
+    got, expected = student.clocks([list(mine) for mine in seconds], staleness), played(seconds, staleness)
+    call = f"clocks({show.show(seconds)}, {staleness})"
+    checks.that(type(got) is list, f"{call} is {show.an(show.type_name(got))}, expected a list.")
+    checks.that(
+        len(got) == len(seconds), f"{call} has {len(got)} lists, expected one for each of {len(seconds)} workers."
+    )
+    mistake = next((sentence for sentence, value in told(seconds, staleness).items() if agree(got, value)), "")
+    for w, (mine, right) in enumerate(zip(got, expected, strict=True)):
+        checks.that(
+            type(mine) is list and len(mine) == len(right),
+            f"{call}[{w}] is {show.show(mine)}, expected a list of {len(right)} pairs, one for each iteration.",
+        )
+        for k, span in enumerate(mine):
+            checks.that(
+                type(span) is tuple and len(span) == 2 and all(type(x) in (int, float) for x in span),
+                f"{call}[{w}][{k}] is {show.show(span)}, expected a pair of floats: when it starts and ends.",
+            )
+            if not close(span, right[k]):
+                raise checks.CheckFailure(
+                    f"Worker {w}, iteration {k}, with s = {staleness}: from {span[0]:g} to {span[1]:g} s, expected "
+                    f"from {right[k][0]:g} to {right[k][1]:g} s.",
+                    got=show.show(got),
+                    expected=show.show(expected),
+                    why=because(expected, seconds, w, k, staleness),
+                    mistake=mistake,
+                )
+    return expected
+
+
+def close(a, b) -> bool:
+    return all(abs(x - y) <= 1e-9 for x, y in zip(a, b, strict=True))
+
+
+def agree(got, value: Spans) -> bool:
+    """Whether every span that can be compared is the same; what is no span is told elsewhere."""
+    try:
+        return all(
+            len(a) == len(b) and all(close(x, y) for x, y in zip(a, b, strict=True))
+            for a, b in zip(got, value, strict=True)
+        )
+    except (TypeError, ValueError):
+        return False
+
+
+def because(spans: Spans, seconds: list[list[float]], w: int, k: int, staleness: float) -> str:
+    """Who lets the iteration start."""
+    if k == 0:
+        return "Nobody waits before the first iteration: it starts at 0."
+    if math.isinf(staleness) or k <= staleness:
+        return f"It waits for nobody but itself: its own iteration {k - 1} ends at {spans[w][k - 1][1]:g} s."
+    done = k - int(staleness)
+    last = max(range(len(spans)), key=lambda v: spans[v][done - 1][1])
+    return (
+        f"It may start when all workers have finished {done} iterations; worker {last} is the last, at "
+        f"{spans[last][done - 1][1]:g} s, and its own iteration {k - 1} ends at {spans[w][k - 1][1]:g} s."
+    )
+
+
+@exercise.check(points=3)
+def bulk_synchronous(student, rng):
+    "s = 0, BSP: all start an iteration together, when the last has ended the one before."
+    spans_are(student, [[1.0, 1.0, 1.0], [2.0, 1.0, 1.0]], 0)
+    for workers in (2, 4):
+        spans_are(student, uneven(rng, workers, 5), 0)
+
+
+@exercise.check(points=3)
+def asynchronous(student, rng):
+    "s = infinity, ASP: nobody waits for anybody."
+    for workers in (2, 4):
+        spans_are(student, uneven(rng, workers, 5), math.inf)
+
+
+@exercise.check(points=6)
+def stale_synchronous(student, rng):
+    "SSP: nobody is more than s ahead, and nobody waits who may go on."
+    for staleness in (1, 2, 3, 1, 2):
+        spans_are(student, uneven(rng, 3, 8), staleness)
+    for staleness in (1, 4):
+        seconds = uneven(rng, 2, 10)
+        seconds[0][2] = 20.0  # a single late iteration
+        spans_are(student, seconds, staleness)
+
+
+@exercise.check(points=3)
+def few(student, rng):
+    "One worker, one iteration, none at all, and more staleness than iterations."
+    spans_are(student, uneven(rng, 1, 6), 0)
+    spans_are(student, uneven(rng, 1, 6), 2)
+    spans_are(student, uneven(rng, 3, 1), 0)
+    spans_are(student, [[], []], 1)
+    spans_are(student, uneven(rng, 3, 4), 9)

@@ -1,0 +1,197 @@
+"""Downpour SGD over several servers. Oracles: serial Adagrad, a replay of each server's messages, the trace, time."""
+
+import math
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
+
+exercise = Exercise(
+    "downpour",
+    points=15,
+    minutes=25,
+    functions=("downpour", "replica", "shard_server"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS, *UPDATES, "torch.optim.adagrad"),
+    instead="Servers and replicas are what you write here: send, recv, irecv and wait_any, and Adagrad in two lines.",
+)
+
+NUMBER = 8  # bytes
+A = 2.0  # gradients are A w + c
+
+
+SENTENCES = {
+    "last": "A push is the sum of all gradients since the last push, not the last one alone.",
+    "mean": "A push is the sum of the gradients, not their mean.",
+    "never zero": "After a push the sum starts at 0 again.",
+    "rest lost": "What is left after the last step has to be pushed, too.",
+    "never fetches": "The replica goes on with its first weights: fetch before steps 0, n_fetch, 2 n_fetch, ...",
+    "zero": "The sum of squares starts at 1 here, not at 0.",
+    "sgd": "That is SGD: Adagrad divides by the root of the sum of squares.",
+    "forgets": "The server keeps its sum of squares from one push to the next.",
+    "after": "Add the square of the push first, then divide by the root.",
+}
+
+
+def adagrad(w: torch.Tensor, squares: torch.Tensor, g: torch.Tensor, lr: float) -> tuple[torch.Tensor, torch.Tensor]:
+    squares = squares + g * g
+    return w - lr * g / squares.sqrt(), squares
+
+
+class Training:
+    """`servers` and some replicas; replica j's gradient in step k is A w + c[j][k] and takes seconds[j][k]."""
+
+    def __init__(self, servers: int, replicas: int, rng, n_fetch: int, n_push: int, steps: int, n: int = 7):
+        self.servers, self.replicas, self.n_fetch, self.n_push, self.steps = servers, replicas, n_fetch, n_push, steps
+        self.n, self.lr = n, 0.3
+        self.w = torch.randn(n, generator=rng).double()
+        self.c = torch.randn(replicas, steps, n, generator=rng).double()
+        self.seconds = (1 + torch.rand(replicas, steps, generator=rng)).tolist()
+        self.fetches, self.pushes = math.ceil(steps / n_fetch), math.ceil(steps / n_push)
+        self.setting = (
+            f"{servers} server{'s' * (servers > 1)}, {replicas} replica{'s' * (replicas > 1)}, "
+            f"n_fetch = {n_fetch}, n_push = {n_push}, {steps} steps"
+        )
+
+    def run(self, student, **machine):
+        def arguments(rank: int):
+            j = max(0, rank - self.servers)
+            rest = [self.n_fetch, self.n_push, self.steps, self.lr]
+            return A, self.c[j].clone(), list(self.seconds[j]), self.w.clone(), self.servers, rest
+
+        return student.ranks("downpour", self.servers + self.replicas, arguments, harness="downpour", **machine)
+
+    def serial(self, mistake: str = "") -> tuple[list[torch.Tensor], torch.Tensor]:
+        """One replica without servers: the w that its gradients see, and the weights at the end."""
+        here, there = self.w, self.w
+        first = torch.zeros_like(self.w) if mistake == "zero" else torch.ones_like(self.w)
+        squares, total, seen = first, torch.zeros_like(self.w), []
+        for k in range(self.steps):
+            if k % self.n_fetch == 0 and (mistake != "never fetches" or k == 0):
+                here = there
+            seen.append(here)
+            g = A * here + self.c[0][k]
+            total = g if mistake == "last" else total + g
+            if (k + 1) % self.n_push == 0 or (k == self.steps - 1 and mistake != "rest lost"):
+                if mistake == "sgd":
+                    there = there - self.lr * total
+                elif mistake == "mean":
+                    there, squares = adagrad(there, squares, total / self.n_push, self.lr)
+                elif mistake == "forgets":
+                    there, squares = adagrad(there, torch.ones_like(squares), total, self.lr)
+                elif mistake == "after":
+                    there = there - self.lr * total / squares.sqrt()
+                    squares = squares + total * total
+                else:
+                    there, squares = adagrad(there, squares, total, self.lr)
+                if mistake != "never zero":
+                    total = torch.zeros_like(total)
+        return seen, there
+
+    def agrees_with_serial(self, student) -> None:
+        run, (right_seen, right) = self.run(student), self.serial()
+        wrong = {sentence: self.serial(kind) for kind, sentence in SENTENCES.items()}
+        seen = run.results[self.servers][1]
+        checks.that(
+            len(seen) == self.steps, f"{self.setting}: the replica computes {len(seen)} gradients, not {self.steps}."
+        )
+        name = f"{self.setting}: the w of gradient"
+        for k, w in enumerate(seen):
+            checks.tensor(w, name=f"{name} {k}", shape=(self.n,), dtype=torch.float64)
+        expected = torch.stack(right_seen)
+        named = {s: torch.stack(path) for s, (path, _) in wrong.items()}
+        named = {s: path for s, path in named.items() if not torch.allclose(path, expected)}
+        checks.close(torch.stack(seen), expected, name=f"{name}s 0 to {self.steps - 1}, row by row", mistakes=named)
+        for rank, expected in enumerate(right.tensor_split(self.servers)):
+            named = {s: w.tensor_split(self.servers)[rank] for s, (_, w) in wrong.items()}
+            named = {s: w for s, w in named.items() if not torch.allclose(w, expected)}
+            got, name = run.results[rank][0], f"{self.setting}: the shard of server {rank} at the end"
+            checks.close(got, expected, name=name, mistakes=named)
+
+    def replayed(self, run) -> list[torch.Tensor]:
+        """Each server's shard at the end, from the order in which its trace says that pushes came.
+
+        The weights that a replica saw are those that it had; only their order on the server is taken from the trace.
+        """
+        shards = []
+        for server in range(self.servers):
+            mine = self.w.tensor_split(self.servers)[server]
+            squares, done = torch.ones_like(mine), [0] * self.replicas
+            for event in run.trace:
+                if event.op != "recv" or event.rank != server or not event.nbytes:
+                    continue
+                j = event.peer - self.servers
+                first = done[j] * self.n_push
+                steps = range(first, min(first + self.n_push, self.steps))
+                seen = run.results[event.peer][1]
+                g = torch.stack([A * seen[k] + self.c[j][k] for k in steps]).sum(0).tensor_split(self.servers)[server]
+                mine, squares = adagrad(mine, squares, g, self.lr)
+                done[j] += 1
+            shards.append(mine)
+        return shards
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def one_replica_is_adagrad(student, rng):
+    "One replica that fetches and pushes in every step is Adagrad on one machine, over 1 to 3 servers."
+    for servers in (1, 2, 3):
+        Training(servers, 1, rng, 1, 1, 4).agrees_with_serial(student)
+
+
+@exercise.check(points=4, needs="one_replica_is_adagrad", seconds=SECONDS)
+def sums_between(student, rng):
+    "With n_fetch and n_push: old weights in between, sums since the last push, and the rest at the end."
+    for servers, n_fetch, n_push, steps in ((2, 1, 3, 6), (2, 3, 1, 5), (3, 2, 3, 7), (1, 4, 4, 9)):
+        Training(servers, 1, rng, n_fetch, n_push, steps).agrees_with_serial(student)
+
+
+@exercise.check(points=3, needs="sums_between", seconds=SECONDS)
+def as_the_messages_came(student, rng):
+    "Several replicas: each server has applied the pushes in the order in which they came."
+    for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
+        training = Training(servers, replicas, rng, n_fetch, n_push, 6)
+        run = training.run(student, alpha=1e-3)
+        for rank, expected in enumerate(training.replayed(run)):
+            checks.close(
+                run.results[rank][0],
+                expected,
+                name=f"{training.setting}: the shard of server {rank} at the end",
+                why="Each push's sum, from the weights that its replica had, applied in the order of the trace.",
+            )
+
+
+@exercise.check(points=2, needs="sums_between", seconds=SECONDS)
+def bytes_by_n_fetch_and_n_push(student, rng):
+    "A replica sends w's bytes once for each push, and receives them once for each fetch."
+    for servers, n_fetch, n_push in ((1, 1, 1), (2, 2, 3), (3, 3, 2)):
+        training = Training(servers, 2, rng, n_fetch, n_push, 6, n=12)
+        run, whole = training.run(student), 12 * NUMBER
+        for rank in range(servers, servers + 2):
+            sent = sum(e.nbytes for e in sends(run) if e.rank == rank)
+            came = sum(e.nbytes for e in sends(run) if e.peer == rank)
+            for got, count, what in ((sent, training.pushes, "sends"), (came, training.fetches, "receives")):
+                op = "push" if what == "sends" else "fetch"
+                checks.that(
+                    got == count * whole,
+                    f"{training.setting}: replica {rank} {what} {got} bytes; expected {count * whole}, {whole} for "
+                    f"each {op}. Each server has its shard alone.",
+                )
+
+
+@exercise.check(points=2, needs="sums_between", seconds=SECONDS)
+def a_slow_replica_stops_nobody(student, rng):
+    "A replica that is ten times slower does not hold the others up."
+    for slow in (0, 1, 2):
+        training = Training(2, 3, rng, 1, 1, 5)
+        training.seconds[slow] = [10.0 * s for s in training.seconds[slow]]
+        run = training.run(student)
+        for j in range(3):
+            last = max(e.end for e in run.trace if e.rank == 2 + j and e.op == "compute")
+            expected = sum(training.seconds[j])
+            checks.that(
+                last <= expected + 1e-6,
+                f"{training.setting}, replica {2 + slow} is slow: replica {2 + j} computes for {expected:.2f} s, and "
+                f"is done at {last:.2f} s. Nobody waits in Downpour: a server deals with who comes first (wait_any).",
+            )

@@ -1,0 +1,186 @@
+"""Sparse updates without locks, event by event. Oracles: Niu's definitions over all pairs of edges, NumPy's replay."""
+
+import itertools
+
+import numpy as np
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+
+exercise = Exercise("hogwild", points=15, minutes=20, functions=("overlap", "hogwild"))
+
+
+def edges_of(rng: torch.Generator, count: int, n: int, most: int) -> list[tuple[int, ...]]:
+    sizes = torch.randint(1, most + 1, (count,), generator=rng).tolist()
+    return [tuple(torch.randperm(n, generator=rng)[:size].tolist()) for size in sizes]
+
+
+def by_pairs(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
+    """Omega, Delta and rho by looking at every component of every edge, and at every pair of edges."""
+    table = np.zeros((len(edges), n), dtype=int)
+    for i, edge in enumerate(edges):
+        table[i, list(edge)] = 1
+    meets = (table @ table.T) > 0
+    return int(table.sum(1).max()), float(table.mean(0).max()), float(meets.mean(1).max())
+
+
+EDGES: list[tuple[int, ...]] = [(0, 1), (1, 2), (3,), (3, 4, 5, 6)]  # for messages: small enough to see
+
+
+@exercise.check(points=5)
+def how_much_edges_overlap(student, rng):
+    "overlap: the largest edge, the most used component's share of the edges, the most overlapped edge's."
+    cases: list[tuple[list[tuple[int, ...]], int]] = [(EDGES, 7), ([(0,), (1,)], 5), ([(0, 1, 2)] * 3, 3), ([(7,)], 8)]
+    cases += [(edges_of(rng, 12, n, 3), n) for n in (6, 15)]
+    for edges, n in cases:
+        got, call = student.overlap(list(edges), n), f"overlap({show.show(edges)}, {n})"
+        checks.that(
+            type(got) is tuple and len(got) == 3 and all(type(x) in (int, float) for x in got),
+            f"{call} is {show.show(got)}, expected three numbers: omega, delta, rho.",
+        )
+        omega, delta, rho = by_pairs(edges, n)
+        count = len(edges)
+        checks.equal(float(got[0]), float(omega), name=f"omega in {call}", why="The largest number of components.")
+        named = {
+            "A component's share is of the edges, not of the components.": delta * count / n,
+            "That is a number of edges: divide by how many there are.": delta * count,
+            "That is the mean over the components: Delta is the largest.": sum(len(edge) for edge in edges) / n / count,
+        }
+        named = {s: v for s, v in named.items() if abs(v - delta) > 1e-9}
+        checks.close(got[1], delta, name=f"delta in {call}", mistakes=named, why="Edges with it / all edges.")
+        named = {
+            "rho is a share of the edges: divide by |E|, not by n.": rho * count / n,
+            "An edge meets itself, too: Niu counts it.": rho - 1 / count,
+            "That is a number of edges: divide by |E|.": rho * count,
+            "Delta counts the edges at one component; rho counts those that share any component.": delta,
+        }
+        named = {s: v for s, v in named.items() if abs(v - rho) > 1e-9}
+        checks.close(got[2], rho, name=f"rho in {call}", mistakes=named, why="Edges that meet it / all edges.")
+
+
+def events_of(k: int, edge: tuple[int, ...]) -> list[tuple[str, int, int]]:
+    """What update k does, in its order: it reads all, then loads and stores each."""
+    return [("read", k, v) for v in edge] + [(op, k, v) for v in edge for op in ("load", "store")]
+
+
+def mixed(rng: torch.Generator, edges: list[tuple[int, ...]], at_once: int) -> list[tuple[str, int, int]]:
+    """The events of all updates, each in its order, of which `at_once` are under way at a time."""
+    waiting = [events_of(k, edge) for k, edge in enumerate(edges)]
+    queues: list[list[tuple[str, int, int]]] = []
+    found: list[tuple[str, int, int]] = []
+    while waiting or queues:
+        while waiting and len(queues) < at_once:
+            queues.append(waiting.pop(0))
+        queue = queues[int(torch.randint(len(queues), (), generator=rng))]
+        found.append(queue.pop(0))
+        queues = [queue for queue in queues if queue]
+    return found
+
+
+class Problem:
+    """f_e(w) has the gradient scale[e] * (w_e - target[e]) + sum(w_e) / 2."""
+
+    def __init__(self, edges: list[tuple[int, ...]], n: int, rng: torch.Generator):
+        self.edges, self.n = edges, n
+        self.w = torch.randn(n, generator=rng).double()
+        self.scale = (torch.rand(len(edges), generator=rng) + 0.5).double()
+        self.target = [torch.randn(len(edge), generator=rng).double() for edge in edges]
+        self.asked: list[int] = []
+
+    def gradient(self, k: int, x: torch.Tensor) -> torch.Tensor:
+        self.asked.append(k)
+        return self.scale[k] * (x - self.target[k]) + x.sum() / 2
+
+    def replay(self, schedule: list, lr: float, mistake: str = "") -> torch.Tensor:
+        """Event by event, in NumPy."""
+        w, lr_of = self.w.numpy().copy(), lr
+        seen: dict[int, dict[int, float]] = {}
+        register: dict[tuple[int, int], float] = {}
+        for op, k, v in schedule:
+            edge = self.edges[k]
+            if op == "read":
+                seen.setdefault(k, {})[v] = w[v]
+            elif op == "load":
+                register[k, v] = w[v]
+            else:
+                if mistake == "late":
+                    seen[k] = {u: w[u] for u in edge}
+                x = np.array([seen[k][u] for u in edge])
+                g = float(self.scale[k]) * (x - self.target[k].numpy()) + x.sum() / 2
+                step = lr_of * g[edge.index(v)]
+                if mistake == "atomic":
+                    w[v] -= step
+                elif mistake == "from what was read":
+                    w[v] = seen[k][v] - step
+                elif mistake == "whole":
+                    for u, gu in zip(edge, g, strict=True):
+                        w[u] = seen[k][u] - lr_of * gu
+                else:
+                    w[v] = register[k, v] - step
+        return torch.from_numpy(w)
+
+    def run(self, student, schedule: list, lr: float, setting: str) -> torch.Tensor:
+        before, self.asked = self.w.clone(), []
+        got = student.hogwild(self.w, list(self.edges), self.gradient, lr, list(schedule))
+        checks.unchanged(self.w, before, name="w")
+        right = self.replay(schedule, lr)
+        names = {
+            "atomic": "An update was to get lost here: store what was loaded minus the step, whatever is there now.",
+            "from what was read": "The step is taken from what `load` found, not from what `read` found.",
+            "whole": "A store writes its own component and no other: else it undoes what others have written.",
+            "late": "The gradient is that of what was read: not of what is there when it is stored.",
+        }
+        named = {sentence: self.replay(schedule, lr, kind) for kind, sentence in names.items()}
+        named["Downhill: minus lr times the gradient."] = self.replay(schedule, -lr)
+        named = {s: v for s, v in named.items() if not torch.allclose(v, right, rtol=1e-12)}
+        checks.close(got, right, name=f"{setting}: w", mistakes=named, rtol=1e-12, atol=1e-12)
+        return got
+
+
+def one_after_the_other(edges) -> list[tuple[str, int, int]]:
+    return [event for k, edge in enumerate(edges) for event in events_of(k, edge)]
+
+
+@exercise.check(points=3)
+def alone(student, rng):
+    "hogwild: updates one after the other are SGD on one thread; components outside an edge stay."
+    for n in (4, 9):
+        problem = Problem(edges_of(rng, 5, n, 3), n, rng)
+        problem.run(student, one_after_the_other(problem.edges), 0.25, "one after the other")
+    problem = Problem([(2,), (0, 2)], 6, rng)
+    got = problem.run(student, one_after_the_other(problem.edges), 0.25, "edges (2,) and (0, 2)")
+    for v in (1, 3, 4, 5):
+        checks.that(bool(got[v] == problem.w[v]), f"w[{v}] has changed, and no edge has it.")
+    problem.run(student, [], 0.25, "no event")
+
+
+@exercise.check(points=2, needs="alone")
+def disjoint_edges_in_any_order(student, rng):
+    "hogwild: edges that share nothing give the same bits in every order."
+    problem = Problem([(0, 3), (1,), (2, 4), (5, 6, 7)], 8, rng)
+    serial = problem.run(student, one_after_the_other(problem.edges), 0.25, "one after the other")
+    for _ in range(3):
+        got = problem.run(student, mixed(rng, problem.edges, 4), 0.25, "mixed")
+        checks.that(bool((got == serial).all()), "Edges share nothing, and w differs from that of one thread.")
+
+
+@exercise.check(points=5, needs="alone")
+def updates_get_lost(student, rng):
+    "hogwild: an update is lost where another's store falls between its load and its store, and only there."
+    undone = [("read", 0, 0), ("read", 0, 1), ("load", 0, 1), ("store", 0, 1), *events_of(1, (1,))]
+    undone += [("load", 0, 0), ("store", 0, 0)]
+    Problem([(0, 1), (1,)], 2, rng).run(student, undone, 0.25, "update 1 between the two stores of update 0")
+    edges: list[tuple[int, ...]] = [(0,), (0,)]
+    between = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("load", 1, 0), ("store", 0, 0), ("store", 1, 0)]
+    apart = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("store", 0, 0), ("load", 1, 0), ("store", 1, 0)]
+    problem = Problem(edges, 1, rng)
+    problem.run(student, between, 0.25, "two updates of w[0], the second stores over the first")
+    problem.run(student, apart, 0.25, "two updates of w[0], both read first, then load and store in turn")
+    for at_once, n in itertools.product((2, 4), (3, 6)):
+        problem = Problem(edges_of(rng, 8, n, 3), n, rng)
+        problem.run(student, mixed(rng, problem.edges, at_once), 0.25, f"{at_once} updates at a time")
+        checks.that(
+            len(problem.asked) <= len(problem.edges),
+            f"gradient is called {len(problem.asked)} times for {len(problem.edges)} updates: once for each is enough.",
+        )

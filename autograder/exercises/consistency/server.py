@@ -1,0 +1,222 @@
+"""A parameter server that holds back the fast. Oracles: serial SGD, counts of gradients, the trace, virtual time."""
+
+import math
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.consistency.clocks import Spans, played, uneven
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+
+exercise = Exercise(
+    "server",
+    points=25,
+    minutes=25,
+    functions=("serve", "work", "train"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="A worker sends its gradient to rank 0 and receives w: send, recv, irecv and wait_any.",
+)
+
+NUMBER = 8  # bytes
+N = 6  # components of w
+
+
+class Training:
+    """Rank 0 serves `workers`; worker j's gradient in iteration k is a w + c[j][k] and takes seconds[j][k]."""
+
+    def __init__(self, seconds: list[list[float]], staleness: float, w, c, a: float = 0.0, lr: float = 1.0):
+        self.seconds, self.staleness, self.w, self.c, self.a, self.lr = seconds, staleness, w, c, a, lr
+        self.workers, self.steps = len(seconds), len(seconds[0])
+        self.setting = f"{self.workers} worker{'s' * (self.workers > 1)}, s = {staleness}, {self.steps} steps"
+
+    @classmethod
+    def counted(cls, seconds: list[list[float]], staleness: float):
+        """Worker j's gradients are -1 in component j and 0 elsewhere: w counts those that are in it."""
+        c = torch.zeros(len(seconds), len(seconds[0]), len(seconds), dtype=torch.float64)
+        for j in range(len(seconds)):
+            c[j, :, j] = -1.0
+        return cls(seconds, staleness, torch.zeros(len(seconds), dtype=torch.float64), c)
+
+    @classmethod
+    def bowl(cls, workers: int, steps: int, staleness: float, rng: torch.Generator):
+        """Gradients 2 w + c of random c."""
+        c = torch.randn(workers, steps, N, generator=rng).double()
+        return cls(uneven(rng, workers, steps), staleness, torch.randn(N, generator=rng).double(), c, 2.0, 0.05)
+
+    def run(self, student, **machine):
+        def arguments(rank: int):
+            mine = max(0, rank - 1)  # rank 0 computes no gradients
+            rest = [self.staleness, self.steps, self.lr]
+            return self.a, self.c[mine].clone(), list(self.seconds[mine]), self.w.clone(), rest
+
+        return student.ranks("train", self.workers + 1, arguments, harness="asynchronous", **machine)
+
+    def serial(self, factor: float = 1.0, workers=None) -> list[torch.Tensor]:
+        """w before each step of SGD on one machine, and after the last one; the step is the sum over the workers."""
+        w, path = self.w, [self.w]
+        for k in range(self.steps):
+            grads = [self.a * w + self.c[j][k] for j in (range(self.workers) if workers is None else workers)]
+            w = w - factor * self.lr * torch.stack(grads).sum(0)
+            path.append(w)
+        return path
+
+
+def told(training: Training, rank: int, k: int) -> dict[str, torch.Tensor]:
+    """The w after k steps that usual mistakes give to a rank, by the sentence that names each."""
+    right, before = training.serial(), max(0, k - 1)
+    paths = {
+        "That is the mean over the workers: the server adds each gradient as it comes.": training.serial(
+            1 / training.workers
+        )[k],
+        "That goes uphill: w - lr * gradient.": training.serial(-1.0)[k],
+        "These are the weights before the step: apply the gradient first, then send w.": right[before],
+        "Each gradient is in it twice.": training.serial(2.0)[k],
+        "Only this worker's own gradients are in it: with s = 0 wait for the others'.": training.serial(
+            1.0, [max(0, rank - 1)]
+        )[k],
+    }
+    return {sentence: w for sentence, w in paths.items() if not torch.allclose(w, right[k])}
+
+
+@exercise.check(points=5, seconds=SECONDS)
+def as_one_machine(student, rng):
+    "s = 0: every gradient sees the weights of SGD on one machine, whose step is the sum over the workers."
+    for workers in (1, 2, 3):
+        training = Training.bowl(workers, 4, 0, rng)
+        run, right, steps = training.run(student), training.serial(), training.steps
+        for rank, (_, seen) in enumerate(run.results):
+            checks.that(
+                len(seen) == (steps if rank else 0),
+                f"{training.setting}: rank {rank} computes {len(seen)} gradients, expected {steps} on each worker.",
+            )
+            for k, w in enumerate(seen):
+                name = f"{training.setting}: the w of rank {rank}'s gradient {k}"
+                checks.close(w, right[k], name=name, mistakes=told(training, rank, k))
+        for rank, (returned, _) in enumerate(run.results):
+            name = f"{training.setting}: the w that {'work' if rank else 'serve'} returns on rank {rank}"
+            checks.close(returned, right[-1], name=name, mistakes=told(training, rank, steps))
+
+
+def counts_of(w: torch.Tensor, name: str, workers: int) -> list[int]:
+    """How many gradients of each worker are in w."""
+    checks.tensor(w, name=name, shape=(workers,), dtype=torch.float64)
+    return [round(x) for x in w.tolist()]
+
+
+SLOW = [[1.25] * 8, [3.5] * 8, [1.0] * 8]
+
+
+@exercise.check(points=4, seconds=SECONDS)
+def each_gradient_once(student, rng):
+    "Whatever s is, in the end w has each gradient once."
+    for staleness in (0, 1, 3, math.inf):
+        training = Training.counted(SLOW, staleness)
+        found = counts_of(training.run(student).results[0][0], f"{training.setting}: the w that serve returns", 3)
+        for j, count in enumerate(found):
+            checks.that(
+                count == training.steps,
+                f"{training.setting}: rank {j + 1} has computed {training.steps} gradients, and {count} of them are in "
+                "the w that serve returns. Here w is 0 at first, lr is 1 and rank j's gradient is -1 in component "
+                "j - 1, so that w counts them.",
+                got=show.show(found),
+                expected=show.show([training.steps] * 3),
+            )
+
+
+@exercise.check(points=5, needs="each_gradient_once", seconds=SECONDS)
+def never_more_than_s_behind(student, rng):
+    "A gradient sees all of the worker's own before, and of every other worker all but the last s."
+    for staleness in (0, 1, 2, 3):
+        for seconds in (SLOW, uneven(rng, 3, 6)):
+            training = Training.counted(seconds, staleness)
+            for rank, (_, seen) in enumerate(training.run(student).results[1:], start=1):
+                for k, w in enumerate(seen):
+                    sees(training, rank, k, counts_of(w, f"{training.setting}: w of rank {rank}", 3))
+
+
+def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
+    """The w of a worker's gradient k has what it must."""
+    who = f"{training.setting}: the w of rank {rank}'s gradient {k} has"
+    own = counts[rank - 1]
+    checks.that(
+        own == k,
+        f"{who} {own} of its own {k} gradients before. A worker reads its own writes: apply its gradient, then send w.",
+    )
+    least = min(counts)
+    other = counts.index(least) + 1
+    checks.that(
+        least >= k - training.staleness,
+        f"{who} {least} gradients of rank {other}: it is {k - least} iterations ahead, and s = {training.staleness}. "
+        "Hold its w back until the slowest is near enough.",
+    )
+
+
+@exercise.check(points=4, needs="each_gradient_once", seconds=SECONDS)
+def two_messages(student, rng):
+    "In each step a worker sends a gradient and receives w, and there is no other message."
+    for staleness in (0, 2, math.inf):
+        training = Training.counted(SLOW, staleness)
+        run = training.run(student)
+        own = next((e.op for e in run.trace if e.op in ("barrier", "all_reduce", "broadcast")), None)
+        checks.that(
+            own is None, f"{training.setting}: comm.{own} makes all ranks wait for each other. Messages alone will do."
+        )
+        for rank in range(1, 4):
+            for source, dest, what in ((rank, 0, "its gradient"), (0, rank, "w")):
+                found = [e.nbytes for e in sends(run) if (e.rank, e.peer) == (source, dest)]
+                checks.that(
+                    found == [3 * NUMBER] * training.steps,
+                    f"{training.setting}: rank {source} sends {len(found)} messages of together {sum(found)} bytes to "
+                    f"rank {dest}; expected one in each of {training.steps} steps, {what} of {3 * NUMBER} bytes.",
+                )
+        elsewhere = [e for e in sends(run) if e.rank and e.peer]
+        checks.that(not elsewhere, f"{training.setting}: workers send to each other; they talk to rank 0 alone.")
+
+
+def in_rank_order(seconds: list[list[float]]) -> Spans:
+    """A server that receives from rank 1, 2, ... in turn, and answers each at once."""
+    spans: Spans = [[(0.0, mine[0])] for mine in seconds]
+    time = 0.0
+    for k in range(1, len(seconds[0])):
+        for mine, taken in zip(spans, seconds, strict=True):
+            time = max(time, mine[-1][1])
+            mine.append((time, time + taken[k]))
+    return spans
+
+
+@exercise.check(points=7, needs="each_gradient_once", seconds=SECONDS)
+def nobody_waits_who_may_go_on(student, rng):
+    "In virtual time every gradient starts when `clocks` says: nobody waits who may go on."
+    for staleness in (math.inf, 2, 1, 0, 3):
+        for seconds in (SLOW, uneven(rng, 3, 6)):
+            training = Training.counted(seconds, staleness)
+            run, right = training.run(student), played(seconds, staleness)
+            spans = [[(e.start, e.end) for e in run.trace if e.rank == r and e.op == "compute"] for r in (1, 2, 3)]
+            starts_are(training, spans, right)
+
+
+def starts_are(training: Training, spans: Spans, right: Spans) -> None:
+    s, seconds = training.staleness, training.seconds
+    named = {
+        "That is a barrier: all wait for all in every iteration, whatever s is.": played(seconds, 0),
+        "The server receives in the order of ranks, so that a slow one stops those behind it: wait_any.": in_rank_order(
+            seconds
+        ),
+        "Workers are held back one iteration too early: being s ahead is allowed.": played(seconds, max(0, s - 1)),
+    }
+    mistake = next((sentence for sentence, value in named.items() if value == spans and value != right), "")
+    for w, mine in enumerate(right):
+        for k, (start, _) in enumerate(mine):
+            got = spans[w][k][0]
+            if abs(got - start) > 1e-9:
+                direction = "It waits though it may go on" if got > start else "It goes on though it is too far ahead"
+                raise checks.CheckFailure(
+                    f"{training.setting}: rank {w + 1} starts its gradient {k} at {got:g} s, expected {start:g} s. "
+                    f"{direction}.",
+                    got=show.show([[a for a, _ in mine] for mine in spans]),
+                    expected=show.show([[a for a, _ in mine] for mine in right]),
+                    why=f"A gradient takes {show.show(seconds)} s on ranks 1, 2, 3; messages take no time here.",
+                    mistake=mistake,
+                )

@@ -1,0 +1,31 @@
+"""Lab 12, scaling: its seven exercises.
+
+Oracles: torch's FLOP counter, published figures, all ways to put gradients into buckets, the update rules in float64,
+a replay of what loss scaling did on the simulated machine, and simulations that go tick by tick.
+"""
+
+from autograder.authoring import Lab
+from autograder.exercises.scaling import (
+    fusion,
+    large_batch,
+    loading,
+    loss_scaler,
+    prediction,
+    utilization,
+    work,
+)
+
+lab = Lab(
+    "scaling",
+    number=12,
+    title="To 1,024 GPUs and 2,048",
+    exercises=(
+        work.exercise,
+        utilization.exercise,
+        fusion.exercise,
+        large_batch.exercise,
+        loss_scaler.exercise,
+        loading.exercise,
+        prediction.exercise,
+    ),
+)

@@ -1,0 +1,243 @@
+"""LARS, LAMB and the learning rate of large batches. Oracle: the papers' rules in float64, tensor by tensor."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.exercises.ready_made import OPTIMIZERS
+
+exercise = Exercise(
+    "large_batch",
+    points=15,
+    minutes=20,
+    functions=("lars_step", "lamb_step", "lr_at"),
+    forbid=OPTIMIZERS,
+    instead="The rule is what you write here, with norms and sums.",
+)
+
+SHAPES = ((4, 3), (4,), (2, 3, 2), (3,))  # weights of two layers, and their biases
+BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-6
+
+
+def tensors(rng, scale: float = 1.0) -> list[Tensor]:
+    """Of sizes as different as those of layers are, float64."""
+    return [scale * 3.0**i * torch.randn(shape, generator=rng, dtype=torch.float64) for i, shape in enumerate(SHAPES)]
+
+
+def norm(xs: Sequence[Tensor]) -> float:
+    return math.sqrt(sum(float(value) ** 2 for x in xs for value in x.flatten()))
+
+
+def lars(
+    w: list[Tensor], g: list[Tensor], v: list[Tensor], lr: float, momentum=0.9, decay=1e-4, trust=1e-3,
+    together=False, biases=False, decayed_biases=False, decayed=True, in_ratio=True, inverted=False, kept_lr=True,
+    ratio=True, where_zero=1.0,
+):  # fmt: skip
+    """You, Gitman and Ginsburg 2017, and what known mistakes make of it: new weights and velocities."""
+    weights, velocities = [], []
+    for x, grad, velocity in zip(w, g, v, strict=True):
+        plain = x.dim() == 1 and not biases
+        size, slope = (norm(w), norm(g)) if together else (norm([x]), norm([grad]))
+        below = slope + decay * size * in_ratio
+        rate = 1.0 if plain or not ratio else where_zero
+        if size and below and ratio and not plain:
+            rate = trust * (below / size if inverted else size / below)
+        push = grad if (x.dim() == 1 and not decayed_biases) or not decayed else grad + decay * x
+        velocities.append(momentum * velocity + rate * push * (lr if kept_lr else 1.0))
+        weights.append(x - velocities[-1] * (1.0 if kept_lr else lr))
+    return weights, velocities
+
+
+def lamb(
+    w: list[Tensor], g: list[Tensor], m: list[Tensor], v: list[Tensor], t: int, lr: float, decay=0.01,
+    together=False, biases=False, corrected=True, decayed=True, of_gradient=False, ratio=True,
+):  # fmt: skip
+    """You and others 2020, with and without known mistakes: new weights, momenta and variances."""
+    momenta = [BETA_1 * a + (1 - BETA_1) * b for a, b in zip(m, g, strict=True)]
+    variances = [BETA_2 * a + (1 - BETA_2) * b * b for a, b in zip(v, g, strict=True)]
+    first, second = (1 - BETA_1**t, 1 - BETA_2**t) if corrected else (1.0, 1.0)
+    updates = [
+        a / first / ((b / second).sqrt() + EPS) + (decay * x if x.dim() > 1 and decayed else 0.0)
+        for x, a, b in zip(w, momenta, variances, strict=True)
+    ]
+    weights = []
+    for x, grad, update in zip(w, g, updates, strict=True):
+        sizes = (norm(w), norm(updates)) if together else (norm([x]), norm([grad if of_gradient else update]))
+        plain = (x.dim() == 1 and not biases) or not all(sizes) or not ratio
+        weights.append(x - lr * (1.0 if plain else sizes[0] / sizes[1]) * update)
+    return weights, momenta, variances
+
+
+def lists_of(got, names: tuple[str, ...], call: str) -> None:
+    checks.that(
+        type(got) is tuple
+        and len(got) == len(names)
+        and all(type(part) is list and len(part) == len(SHAPES) for part in got),
+        f"{call} is {show.show(got, 80)}, expected {len(names)} lists of {len(SHAPES)} tensors: {', '.join(names)}.",
+    )
+
+
+def same_lists(got, right, variants: dict, names: tuple[str, ...], call: str) -> None:
+    """Every tensor; `variants` is what known mistakes give in place of `right`."""
+    lists_of(got, names, call)
+    for part in range(len(names)):
+        for i, expected in enumerate(right[part]):
+            what = "weights (a bias)" if SHAPES[i][1:] == () else "weights"
+            mistakes = {sentence: values[part][i] for sentence, values in variants.items()}
+            mistakes = {s: x for s, x in mistakes.items() if not torch.allclose(x, expected, rtol=1e-7, atol=1e-12)}
+            name = f"{call}: {names[part]}[{i}], {what} of shape {SHAPES[i]}"
+            checks.close(got[part][i], expected, name=name, mistakes=mistakes, rtol=1e-8, atol=1e-12)
+
+
+def lars_is(student, w, g, v, lr: float, **options) -> None:
+    got = student.lars_step(w, g, v, lr, **options)
+    shown = "".join(f", {name}={value}" for name, value in options.items())
+    variants = {
+        "Where one of the ratio's two numbers is 0, the ratio is 1: else such weights never move.": lars(
+            w, g, v, lr, **options, where_zero=0.0
+        ),
+        "The ratio is each tensor's own: this one has the norms of all tensors together.": lars(
+            w, g, v, lr, **options, together=True
+        ),
+        "Biases and the like, of one dimension, have no ratio: they take the step of SGD.": lars(
+            w, g, v, lr, **options, biases=True, decayed_biases=True
+        ),
+        "A bias has no ratio.": lars(w, g, v, lr, **options, biases=True),
+        "A bias is not decayed.": lars(w, g, v, lr, **options, decayed_biases=True),
+        "Weight decay is missing in the step: g + decay w.": lars(w, g, v, lr, **options, decayed=False),
+        "Weight decay is missing in the ratio: |g| + decay |w|.": lars(w, g, v, lr, **options, in_ratio=False),
+        "The ratio stands upside down: large weights may take large steps.": lars(
+            w, g, v, lr, **options, inverted=True
+        ),
+        "The learning rate belongs into the velocity: else a rate that changes changes old steps, too.": lars(
+            w, g, v, lr, **options, kept_lr=False
+        ),
+        "There is no ratio here: this is SGD with momentum.": lars(w, g, v, lr, **options, ratio=False),
+        "The sign: the weights go against the velocity.": (
+            [2 * a - b for a, b in zip(w, lars(w, g, v, lr, **options)[0], strict=True)],
+            lars(w, g, v, lr, **options)[1],
+        ),
+    }
+    call = f"lars_step(w, g, v, {lr:g}{shown})"
+    same_lists(got, lars(w, g, v, lr, **options), variants, ("weights", "velocities"), call)
+
+
+@exercise.check(points=4)
+def lars_by_layers(student, rng):
+    "lars_step: each layer's step is as long as its weights allow; biases take the step of SGD."
+    for lr, options in ((0.5, {}), (3.0, {"momentum": 0.5, "decay": 0.1, "trust": 0.02})):
+        w, g, v = tensors(rng), tensors(rng, 0.1), tensors(rng, 0.01)
+        lars_is(student, w, g, v, lr, **options)
+
+
+@exercise.check(points=2, needs="lars_by_layers")
+def scale_of_the_gradient(student, rng):
+    "lars_step: a gradient a thousand times as large makes the same step of a layer; zeros make no NaN."
+    w, g, v = tensors(rng), tensors(rng, 0.1), [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
+    small = student.lars_step(w, g, v, 1.0, decay=0.0)
+    large = student.lars_step(w, [1000 * x for x in g], v, 1.0, decay=0.0)
+    for i in (0, 2):
+        checks.close(
+            large[0][i],
+            small[0][i],
+            name=f"weights[{i}] after a step with 1000 g, beside that with g",
+            why="The length of a layer's step is trust x lr x |w|, whatever the gradient's.",
+            rtol=1e-8,
+            atol=1e-12,
+        )
+    nothing = [torch.zeros_like(x) for x in w]
+    for weights, gradients, options in ((nothing, g, {}), (w, nothing, {"decay": 0.0}), (nothing, nothing, {})):
+        got = student.lars_step(weights, gradients, v, 1.0, **options)
+        lists_of(got, ("weights", "velocities"), "lars_step(w, g, v, 1)")
+        for i, x in enumerate(got[0]):
+            checks.that(
+                type(x) is torch.Tensor and bool(x.isfinite().all()),
+                f"weights[{i}] are {show.show(x, 60)} where {'w' if weights is nothing else 'g'} is 0 everywhere: "
+                "where one of the ratio's two numbers is 0, the ratio is 1.",
+            )
+        lars_is(student, weights, gradients, v, 1.0, **options)
+
+
+@exercise.check(points=4)
+def lamb_by_layers(student, rng):
+    "lamb_step: Adam's step with weight decay, each layer's made as long as its weights."
+    for t, lr, options in ((1, 0.1, {}), (5, 0.02, {"decay": 0.3})):
+        w, g, m = tensors(rng), tensors(rng, 0.1), tensors(rng, 0.05)
+        v = [x * x for x in tensors(rng, 0.05)]
+        got = student.lamb_step(w, g, m, v, t, lr, **options)
+        variants = {
+            "The ratio is each tensor's own: this one has the norms of all tensors together.": lamb(
+                w, g, m, v, t, lr, **options, together=True
+            ),
+            "A bias has no ratio: it takes Adam's step.": lamb(w, g, m, v, t, lr, **options, biases=True),
+            "Adam's corrections of the first steps are missing: m / (1 - 0.9^t), v / (1 - 0.999^t).": lamb(
+                w, g, m, v, t, lr, **options, corrected=False
+            ),
+            "Weight decay is missing: it is part of the update whose norm is taken.": lamb(
+                w, g, m, v, t, lr, **options, decayed=False
+            ),
+            "The ratio is |w| by the norm of the update, not of the gradient.": lamb(
+                w, g, m, v, t, lr, **options, of_gradient=True
+            ),
+            "There is no ratio here: this is Adam.": lamb(w, g, m, v, t, lr, **options, ratio=False),
+        }
+        call = f"lamb_step(w, g, m, v, {t}, {lr}{', decay=0.3' if options else ''})"
+        names = ("weights", "momenta", "variances")
+        same_lists(got, lamb(w, g, m, v, t, lr, **options), variants, names, call)
+    w = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
+    got = student.lamb_step(w, tensors(rng), w, w, 1, 0.1)
+    lists_of(got, ("weights", "momenta", "variances"), "lamb_step(w, g, m, v, 1, 0.1)")
+    for i, x in enumerate(got[0]):
+        checks.that(
+            type(x) is torch.Tensor and bool(x.isfinite().all()) and bool(x.any()),
+            f"weights[{i}] are {show.show(x, 60)} after a step from 0: where a norm is 0 the ratio is 1, else such "
+            "weights never move.",
+        )
+
+
+def rate(step: int, lr: float, k: float, warmup: int, drops: Sequence[int] = ()) -> float:
+    grown = lr + (k * lr - lr) * min(step / warmup, 1.0) if warmup else k * lr
+    return grown * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@exercise.check(points=5)
+def the_learning_rate(student, rng):
+    "lr_at: from lr to k lr in equal steps, then k lr, and a tenth of it from each drop on."
+    for lr, k, warmup, drops in (
+        (0.1, 32, 5, (8, 12)),
+        (0.4, 8, 10, ()),
+        (0.25, 1, 4, (6,)),
+        (0.1, 16, 0, (3,)),
+    ):
+        for step in (0, 1, 2, 3, warmup, warmup + 1, *drops, 20):
+            got = student.lr_at(step, lr, k, warmup, list(drops))
+            call = f"lr_at({step}, {lr}, {k}, {warmup}{f', drops={list(drops)}' if drops else ''})"
+            checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+            expected = rate(step, lr, k, warmup, drops)
+            fallen = 0.1 ** sum(step >= drop for drop in drops)
+            mistakes = {
+                "The warm-up comes once, not again after each drop.": rate(
+                    step - max([0, *(d for d in drops if d <= step)]), lr, k, warmup
+                )
+                * fallen,
+                "The rate grows as the batch does: k lr, not the root of k times lr.": rate(
+                    step, lr, math.sqrt(k), warmup, drops
+                ),
+                "That is the rate of the small batch: it grows to k lr.": lr * fallen,
+                "There is a warm-up: at step 0 the rate is lr.": k * lr * fallen,
+                "The warm-up begins at lr, not at 0.": k * lr * fallen * min(1.0, step / warmup if warmup else 1.0),
+                "The warm-up ends: from then on the rate is k lr.": (lr + (k - 1) * lr * step / (warmup or 1)) * fallen,
+                "The drops are missing: from each on it is a tenth.": rate(step, lr, k, warmup),
+                "Each drop counts: after two it is a hundredth.": rate(step, lr, k, warmup, drops[:1]),
+                "A drop begins with its step.": rate(step, lr, k, warmup, [d + 1 for d in drops]),
+                "The last step of the warm-up is step warmup - 1 here: at step `warmup` the rate is k lr.": rate(
+                    step + 1, lr, k, warmup
+                )
+                * fallen,
+            }
+            mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-9}
+            checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-9, atol=0.0)

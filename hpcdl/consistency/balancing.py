@@ -1,0 +1,122 @@
+"""Sandblaster's balancing: small portions of a batch for whoever is free, and at the end the same for several nodes.
+
+Dean et al. 2012, section 4.2: nodes that finish get more; slow ones' portions are given to others as well, and what
+comes first counts.
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from hpcdl.comm import Communicator, Request
+
+TASK, ORDER = 4, 5  # tags: a worker's report, the coordinator's order
+COMPUTE, FETCH, KEEP, END = range(4)  # orders: this portion; fetch weights first; your last result counts; go home
+NOTHING = -1
+
+
+class Tasks:
+    """Which of `number` portions are open, under way, done. Each is done once, by whoever is first."""
+
+    def __init__(self, number: int, backups: bool = True):
+        self.backups = backups
+        self.done_by: list[int | None] = [None] * number
+        self._fresh = list(range(number))[::-1]
+        self._under_way: dict[int, set[int]] = {}  # portion -> who computes it, the longest under way first
+
+    @property
+    def finished(self) -> bool:
+        """Every portion has been computed."""
+        return None not in self.done_by
+
+    def next_for(self, worker: int) -> int:
+        """A fresh portion; else, with backups, the one with the fewest copies under way; else NOTHING."""
+        if self._fresh:
+            task = self._fresh.pop()
+        else:
+            others = [task for task, workers in self._under_way.items() if worker not in workers]
+            if not others or not self.backups:
+                return NOTHING
+            task = min(others, key=lambda task: len(self._under_way[task]))
+        self._under_way.setdefault(task, set()).add(worker)
+        return task
+
+    def report(self, task: int, worker: int) -> bool:
+        """Whether this result counts: it is the first of its portion."""
+        if self.done_by[task] is not None:
+            return False
+        self.done_by[task] = worker
+        del self._under_way[task]
+        return True
+
+
+class Finish(NamedTuple):
+    """Seconds until every portion was there, and who computed it."""
+
+    seconds: float
+    done_by: list[int | None]
+
+
+def finish(tasks: Sequence[float], speeds: Sequence[float], backups: bool = True) -> Finish:
+    """How long nodes of `speeds` (work per second) take for `tasks` (work), handed out as `Tasks` does, in this order.
+
+    With backups it is never later than without.
+    """
+    if not all(work >= 0 for work in tasks) or not all(speed > 0 for speed in speeds) or not speeds:
+        raise ValueError(f"tasks are {tasks} and speeds {speeds}; work is 0 or more, and some node has a speed above 0")
+    queue: list[tuple[float, int, int]] = []
+    todo, now = Tasks(len(tasks), backups), 0.0
+    idle = list(range(len(speeds)))
+    while True:
+        for node in idle:
+            if (task := todo.next_for(node)) != NOTHING:
+                heapq.heappush(queue, (now + tasks[task] / speeds[node], node, task))
+        if todo.finished:
+            return Finish(now, todo.done_by)
+        now, node, task = heapq.heappop(queue)
+        todo.report(task, node)
+        idle = [node]
+
+
+class Dispatcher:
+    """The coordinator's side: it gives portions to `workers`, and hears whoever is first."""
+
+    def __init__(self, comm: Communicator, workers: Sequence[int]):
+        self.comm, self.free = comm, list(workers)
+        self._reports = {worker: torch.zeros(2, dtype=torch.float64) for worker in workers}
+        self._requests: dict[int, Request] = {}
+        self._sent: dict[int, Request] = {}
+
+    @property
+    def busy(self) -> list[int]:
+        """The workers from whom a report is to come."""
+        return list(self._requests)
+
+    def hear(self) -> tuple[int, int, float]:
+        """Whoever reports next: worker, portion, value. It is free then."""
+        worker = self.busy[self.comm.wait_any(list(self._requests.values()))]
+        del self._requests[worker]
+        self.free.append(worker)
+        task, value = self._reports[worker].tolist()
+        return worker, int(task), value
+
+    def order(self, worker: int, what: int, task: int = NOTHING) -> None:
+        """Tell a free worker what to do."""
+        if worker in self._sent:
+            self._sent[worker].wait()
+        if what != KEEP:
+            self.free.remove(worker)
+        if what in (COMPUTE, FETCH):
+            self._requests[worker] = self.comm.irecv(self._reports[worker], worker, TASK)
+        self._sent[worker] = self.comm.isend(torch.tensor([what, task]), worker, ORDER)
+
+    def end(self) -> None:
+        """Send all workers home, those that are busy when they have reported."""
+        while self.free or self.busy:
+            if not self.free:
+                self.hear()
+            self.order(self.free[0], END)
+        for request in self._sent.values():
+            request.wait()

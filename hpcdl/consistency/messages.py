@@ -1,0 +1,39 @@
+"""What workers and servers say to each other: the first ranks are servers, each with a share of the weights.
+
+A worker sends each server a request, two int64: what it wants (a sum of the flags below), and how many iterations it
+has finished. With PUSH, its share of the gradient follows; with PULL or HELLO, the server answers.
+"""
+
+import torch
+
+from hpcdl.comm import Communicator
+
+HELLO, PUSH, PULL, STOP, LOST = (
+    1,
+    2,
+    4,
+    8,
+    16,
+)  # who are you with; add this; give me the weights; I am through; I failed
+REQUEST, GRADIENT, WEIGHTS, CLOCK = range(4)  # tags
+
+
+def shares(x: torch.Tensor, servers: int) -> tuple[torch.Tensor, ...]:
+    """The servers' shares of a flat tensor, as views; their sizes differ by one at most."""
+    return x.tensor_split(servers)
+
+
+def check_servers(servers: int, comm: Communicator, serves: bool) -> int:
+    """`servers`, where it leaves a rank for a worker, and this rank serves, or not; raises ValueError where not."""
+    if type(servers) is not int or not 1 <= servers < comm.size:
+        raise ValueError(f"servers is {servers!r} of {comm.size} ranks; there is at least one server and one worker")
+    if (comm.rank < servers) is not serves:
+        other = "worker" if serves else "server"
+        raise ValueError(f"rank {comm.rank} is a {other}; ranks below {servers} are servers, the others workers")
+    return servers
+
+
+def check_weights(w: torch.Tensor) -> None:
+    """Raises ValueError where `w` is no flat tensor."""
+    if w.dim() != 1:
+        raise ValueError(f"w has shape {tuple(w.shape)}; give the weights as one flat tensor")

@@ -1,0 +1,1095 @@
+# %% [markdown]
+# # Lab 12 · To 1,024 GPUs and 2,048
+# ## Counting work, fusion, large batches, mixed precision, input, rooflines
+#
+# A lecture's case study: ResNet-50 on 1,024 GPUs at 99.2 % efficiency, and on 2,048 only 18 % faster than on 1,024. Where did the other half go?
+#
+# Between one GPU and two thousand there are five leaks: the input that does not keep up, messages that are not hidden, ranks that wait for the slowest, numbers that
+# fall out of 16 bits, and the batch itself, which grows with the machines until a step with twice the samples learns hardly more. Here you count, predict and
+# mend each of them, and then put them together into one prediction that is held against published runs.
+#
+# **You will be able to**
+# - count operations, weights and bytes of convolution networks and transformers, and say what share of a machine's peak a training reaches;
+# - put gradients into buckets so that no other buckets would finish sooner;
+# - train with batches of thousands: linear scaling, warm-up, LARS, LAMB;
+# - train in 16 bits, with a loss scale on which all ranks agree;
+# - say whether the input keeps up, and go on in the middle of an epoch with another number of ranks;
+# - predict a run before you pay for it.
+#
+# **100 points, 7 exercises, about two hours.** You need lab 07; labs 06 and 08 help. MPI came with the installation. No GPU.
+#
+# | here | means |
+# |---|---|
+# | $p$ | ranks |
+# | $\alpha, \beta$ | seconds of a message, and of each of its bytes (lab 08) |
+# | $b, s, h, V$, layers | a transformer's batch, sequence length, hidden size, vocabulary (lab 10) |
+# | $\eta$ | a learning rate; $\beta_1, \beta_2$ are Adam's, as everywhere |
+
+# %%
+import itertools
+import queue
+import threading
+import time
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from autograder import check
+from hpcdl.cost import scaling
+from hpcdl.cost.machines import GIGABIT, MACHINES, RDMA
+from hpcdl.cost.published.data_parallel import IMAGES_PER_SECOND
+from hpcdl.cost.published.row import SPREAD, USABLE
+from hpcdl.data import digits
+from hpcdl.nn.networks import inception_v3, lenet5, resnet50, resnet101, vgg16
+from hpcdl.numerics.rounding import FP16, round_nearest
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import loss_scale, speed_up
+
+torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## See it first
+#
+# 64 images on each of $p$ GPUs, 8 to a server. At the left, what is lost between $p$ times as fast and what is left, leak by leak; at the right the efficiency over
+# $p$, with what others have printed as dots.
+#
+# Guess first: with 1,024 GPUs, which leak is the largest? Then:
+# 1. Move the number of **GPUs**. Which leak grows, which one stays, and which one comes all at once?
+# 2. Take VGG-16, and then each kind of **buckets**. When do they matter, and when does nothing but a faster **link** or 16 bits help?
+# 3. The lecture's 1,024 GPUs reach 99.2 %. What would you have to believe to get there?
+
+# %%
+speed_up.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. Stragglers cost 7 % with 8 GPUs and 15 % with 2,048: they grow, but slowly. The input costs nothing until it does not suffice; from then on every further GPU
+#    is for nothing. And the largest leak is in no profile: with a batch beyond the critical one a step learns hardly more, however many images go into it.
+# 2. Small buckets pay $\alpha$ again and again, a single one hides nothing. VGG-16 has 138 million weights: its bytes take longer than its backward pass, and then
+#    no buckets help.
+# 3. Step times that do not spread at all, a link of 100 Gb/s, and 16 bits: that is 99 %. Machines without any spread have not been seen yet. More about it at the
+#    end.
+# </details>
+
+# %% [markdown]
+# ## How much there is to do
+#
+# A **multiply-accumulate** (MAC) is one multiplication and one addition: two operations. For one sample,
+#
+# - a convolution of `channels` maps to `filters` maps with kernels of $k \times k$ does at each of the $size \times size$ places (stride 1, padded) one MAC for each
+#   weight. In **groups**, a filter sees only the maps of its group: `channels / groups` of them;
+# - a linear layer does for each token one MAC for each weight;
+# - attention does for each pair of tokens and each of $h$ features two: one for the score, one for the weighted mean. It has no weights of its own. (A causal mask
+#   hides half of the scores; plain products compute them all the same.)
+#
+# The **backward** pass takes two such products for one of the forward pass: the gradient of the weights, and that of the inputs. The first layer's inputs are data,
+# so one of the two is saved there. What was not kept is computed again: one more forward pass.
+#
+# And bytes: what comes in, what goes out, and the weights, once for the whole batch. The scores of attention need never leave the chip, so they do not count.
+
+# %% [markdown]
+# {{exercise work}}
+#
+# <details><summary>Hint 1: a convolution</summary>
+#
+# `weights = filters * (channels // groups) * kernel**2`, and each is used `size**2` times.
+# </details>
+# <details><summary>Hint 2: backward</summary>
+#
+# `forward * (2 if i else 1)`, and `+ again * forward`: True counts as 1.
+# </details>
+
+
+# %%
+def conv(
+    channels: int,
+    filters: int,
+    kernel: int,
+    size: int,
+    groups: int = 1,
+) -> tuple[int, int, int]:
+    """Weights, MACs for one image, numbers in and out for one image; size x size, stride 1.
+
+    >>> conv(3, 8, kernel=3, size=10)
+    (216, 21600, 1100)
+    """
+    # BEGIN SOLUTION
+    weights = filters * (channels // groups) * kernel**2
+    return weights, weights * size**2, (channels + filters) * size**2
+    # END SOLUTION
+
+
+def linear(tokens: int, inputs: int, outputs: int) -> tuple[int, int, int]:
+    """The same of y = x W, where x is tokens x inputs.
+
+    >>> linear(tokens=10, inputs=2, outputs=3)
+    (6, 60, 50)
+    """
+    # BEGIN SOLUTION
+    return inputs * outputs, tokens * inputs * outputs, tokens * (inputs + outputs)
+    # END SOLUTION
+
+
+def attention(tokens: int, hidden: int) -> tuple[int, int, int]:
+    """The same of softmax(q kᵀ) v, where q, k and v are tokens x hidden.
+
+    >>> attention(tokens=10, hidden=2)
+    (0, 400, 80)
+    """
+    # BEGIN SOLUTION
+    return 0, 2 * tokens**2 * hidden, 4 * tokens * hidden
+    # END SOLUTION
+
+
+def work(layers: list[tuple], batch: int, again: bool = False) -> list[tuple]:
+    """Of each layer, for the batch: operations forward, backward, bytes forward in float32.
+
+    layers: from the first, each as `conv` gives it. again: the backward pass computes each
+    layer's forward pass once more, and counts it.
+
+    >>> work([linear(1, 2, 3), linear(1, 3, 3)], batch=10)
+    [(120, 120, 224), (180, 360, 276)]
+    """
+    # BEGIN SOLUTION
+    rows = []
+    for i, (weights, macs, moved) in enumerate(layers):
+        forward = 2 * batch * macs
+        backward = forward * (2 if i else 1) + again * forward
+        rows.append((forward, backward, 4 * (batch * moved + weights)))
+    return rows
+    # END SOLUTION
+
+
+# %%
+check("scaling.work")
+
+
+# %%
+def train_counts(channels: int, side: int, batch: int) -> list[tuple[str, float, float]]:
+    """Three layers of as many outputs: name, operations forward, operations for each byte."""
+    layers = {
+        "3 x 3 convolution": conv(channels, channels, 3, side),
+        "1 x 1 convolution": conv(channels, channels, 1, side),
+        "depthwise 3 x 3": conv(channels, channels, 3, side, channels),
+        "linear": linear(1, channels * side * side, 1000),
+    }
+    rows = work(list(layers.values()), batch)
+    return [(name, forward, forward / nbytes) for name, (forward, _, nbytes) in zip(layers, rows, strict=True)]
+
+
+with when_solved():
+    print("256 channels, 14 x 14 places: operations, and operations per byte, for a batch of 1 and of 32")
+    for (name, *one), (_, *many) in zip(train_counts(256, 14, 1), train_counts(256, 14, 32), strict=True):
+        print(f"{name:20}{one[0]:10.1e}{one[1]:8.1f}   {many[0]:10.1e}{many[1]:8.1f}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# The linear layer has two operations for each weight that it reads, and so for a single sample half an operation for each byte; a batch shares the reading, and
+# is what makes it worth a GPU. A depthwise convolution has as little to do for each number, and no batch helps it: its weights were never the problem.
+# </details>
+
+# %% [markdown]
+# ## What is reached
+#
+# A layer of a transformer has linear layers $h \times 3h$ (queries, keys, values), $h \times h$, $h \times 4h$ and $4h \times h$, and attention; after the last
+# layer each token is compared with all $V$ words of the vocabulary. (The embedding at the beginning looks words up: no product.) Forward and backward of one
+# iteration are three times the forward pass.
+#
+# **Utilization** is the share of the machine's peak that this uses. Two kinds are in use, and papers mix them (Chowdhery et al. 2022): the *model's* counts what the
+# model needs; the *hardware's* also what is computed again to save memory. A training that computes more again has the better hardware utilization, and is no
+# faster.
+#
+# For a whole training there is a rule: $6$ operations for each parameter and token, $8$ where the whole forward pass is computed again.
+
+# %% [markdown]
+# {{exercise utilization}}
+#
+# <details><summary>Hint 1: by layers</summary>
+#
+# $24\,b s h^2$ and $4\,b s^2 h$ forward in each layer, $2\,b s h V$ for the output; three times that.
+# </details>
+# <details><summary>Hint 2: the rule</summary>
+#
+# `(8 if again else 6) * parameters * tokens`, by what all GPUs really do in a second.
+# </details>
+
+
+# %%
+def transformer_flops(
+    layers: int,
+    hidden: int,
+    sequence: int,
+    vocabulary: int,
+    batch: int,
+) -> float:
+    """Operations of one iteration, forward and backward, with nothing computed again.
+
+    >>> transformer_flops(layers=2, hidden=4, sequence=8, vocabulary=10, batch=3)
+    79488
+    """
+    # BEGIN SOLUTION
+    tokens = batch * sequence
+    layer = 24 * tokens * hidden**2 + 4 * tokens * sequence * hidden
+    return 3 * (layers * layer + 2 * tokens * hidden * vocabulary)
+    # END SOLUTION
+
+
+def utilization(
+    flops: float,
+    again: float,
+    seconds: float,
+    gpus: int,
+    peak: float,
+) -> tuple[float, float]:
+    """Shares of the peak of all GPUs: the model's operations, and those of the hardware.
+
+    flops: what the model needs; again: what is computed once more. peak: of one GPU.
+
+    >>> utilization(flops=30.0, again=10.0, seconds=1.0, gpus=2, peak=50.0)
+    (0.3, 0.4)
+    """
+    # BEGIN SOLUTION
+    available = seconds * gpus * peak
+    return flops / available, (flops + again) / available
+    # END SOLUTION
+
+
+def train_seconds(
+    parameters: float,
+    tokens: float,
+    gpus: int,
+    peak: float,
+    share: float,
+    again: bool = False,
+) -> float:
+    """Seconds of a training, if each GPU reaches `share` of its peak.
+
+    >>> train_seconds(1e9, 1e9, gpus=10, peak=1e14, share=0.5)
+    12000.0
+    """
+    # BEGIN SOLUTION
+    return (8 if again else 6) * parameters * tokens / (gpus * peak * share)
+    # END SOLUTION
+
+
+# %%
+check("scaling.utilization")
+
+# %%
+with when_solved():
+    sizes, scores = (96, 12288, 2048, 51200, 64), 96 * 4 * 64 * 2048**2 * 12288
+    model, hardware = utilization(transformer_flops(*sizes), scores, 13.75, 64, 312e12)
+    print(f"175 B parameters on 64 A100, 13.75 s: {model:.1%} and {hardware:.1%}")
+    print(
+        "   (printed: 51.4 and 52.8; the paper counts three times what the scores take once more. Find out by trying.)"
+    )
+    hours = train_seconds(37e9, 14.8e12, 2048, 989.4e12, 0.3466) / 3600
+    print("DeepSeek-V3, 37 B active parameters, 14.8 T tokens, 2,048 H800 at 34.66 % of the peak in 16 bits:")
+    print(f"{hours / 24:.0f} days, {2048 * hours / 1e6:.3f} million GPU hours (printed: 2.664)")
+
+# %% [markdown]
+# ## Small messages wait for large ones
+#
+# Gradients come out of the backward pass last layer first, and each can be summed over the ranks while the pass goes on: **wait-free backpropagation** (WFBP; the
+# lecture's second picture, and your lab 07). An all-reduce of $n$ bytes takes $\alpha + \beta n$ seconds; here both are those of a whole all-reduce, as lab 08 fits
+# them. There is one link, and messages go in order:
+#
+#     backward    4444 333 22 1111111
+#     link             4444 333 22--- 1111
+#
+# A network has many small layers, and each message pays $\alpha$. **Fusion** puts neighbours together: the bucket pays $\alpha$ once, and is ready when its *last*
+# gradient is. PyTorch closes a bucket at 25 MB; Horovod takes what is ready when the link becomes free. Neither knows $\alpha$ and $\beta$. You do, and so you can
+# have the best there are.
+
+# %% [markdown]
+# {{exercise fusion}}
+#
+# Two hundred layers can be cut in $2^{199}$ ways. But to know the best end of the first $k$ gradients, it is enough to know the best ends of all shorter
+# beginnings: the last bucket begins *somewhere*.
+#
+# <details><summary>Hint 1: wfbp</summary>
+#
+# A message begins at `max(ready, free)`, where `free` is the end of the one before.
+# </details>
+# <details><summary>Hint 2: the recursion</summary>
+#
+# `ends[k]` is the soonest that the first k gradients can be summed; `ends[0] = 0`. If the last bucket holds gradients i to k-1, it is ready at
+# `gradients[k-1][0]`, and done at `max(ends[i], ready) + alpha + beta * bytes`. Take the best i.
+# </details>
+# <details><summary>Hint 3: the buckets themselves</summary>
+#
+# Keep with each `ends[k]` the buckets that lead to it: `best[k] = (end, buckets)`, where `buckets = best[i][1] + [(ready, bytes)]`.
+# </details>
+
+
+# %%
+def wfbp(
+    buckets: list[tuple[float, int]],
+    alpha: float,
+    beta: float,
+) -> list[tuple[float, float]]:
+    """When each bucket's message begins and ends; one link, in order.
+
+    buckets: (second at which it is ready, bytes).
+
+    >>> wfbp([(1.0, 10), (2.0, 10)], alpha=1.0, beta=0.1)
+    [(1.0, 3.0), (3.0, 5.0)]
+    """
+    # BEGIN SOLUTION
+    times, free = [], 0.0
+    for ready, nbytes in buckets:
+        begin = max(ready, free)
+        free = begin + alpha + beta * nbytes
+        times.append((begin, free))
+    return times
+    # END SOLUTION
+
+
+def fuse(
+    gradients: list[tuple[float, int]],
+    alpha: float,
+    beta: float,
+) -> list[tuple[float, int]]:
+    """Buckets of neighbours whose last message ends as soon as any buckets' could.
+
+    gradients and buckets: (second at which it is ready, bytes), in the order they come in.
+
+    >>> fuse([(1.0, 10), (2.0, 10), (9.0, 10)], alpha=2.0, beta=0.1)
+    [(2.0, 20), (9.0, 10)]
+    """
+    # BEGIN SOLUTION
+    best = [(0.0, [])]
+    for k, (ready, _) in enumerate(gradients, start=1):
+        nbytes, ways = 0, []
+        for i in reversed(range(k)):
+            nbytes += gradients[i][1]
+            end = max(best[i][0], ready) + alpha + beta * nbytes
+            ways.append((end, best[i][1] + [(ready, nbytes)]))
+        best.append(min(ways, key=lambda way: way[0]))
+    return best[-1][1]
+    # END SOLUTION
+
+
+# %%
+check("scaling.fusion")
+
+# %%
+with when_solved():
+    layers = resnet50()
+    macs, done, gradients = sum(layer.macs for layer in layers), 0, []
+    for layer in reversed(layers):
+        done += layer.macs
+        gradients.append((0.12 * done / macs, 4 * layer.weights))
+    everything = [(gradients[-1][0], sum(nbytes for _, nbytes in gradients))]
+    print(
+        "ResNet-50, backward pass of 120 ms: ms that are left after it, by how long a message takes to begin (4 GB/s)"
+    )
+    print(f"{'alpha':>10}{'layer by layer':>18}{'one bucket':>14}{'best':>10}{'buckets':>10}")
+    for alpha in (1e-5, 1e-4, 1e-3, 1e-2):
+        best = fuse(gradients, alpha, 1 / 4e9)
+        left = [1e3 * (wfbp(buckets, alpha, 1 / 4e9)[-1][1] - 0.12) for buckets in (gradients, everything, best)]
+        print(f"{1e3 * alpha:7g} ms{left[0]:18.1f}{left[1]:14.1f}{left[2]:10.1f}{len(best):10}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Where a message costs little, any small buckets will do; where it costs much, few large ones. Nothing hides the first layer's gradient, which comes last: so the
+# best last bucket is small. No rule that knows only sizes does both.
+# </details>
+
+# %% [markdown]
+# ## The batch grows with the machine
+#
+# $p$ ranks with 64 samples each make a batch of $64\,p$, and an epoch has a $p$-th of the steps. To get as far in each step, the **learning rate grows with the
+# batch**: $k$ times the batch, $k$ times $\eta$ (Goyal et al. 2017). In the first steps, when the weights change fast, that is too much: so it grows from $\eta$ to
+# $k\eta$ in the first epochs, step by step. This **warm-up** and linear scaling took ResNet-50 to batches of 8,192.
+#
+# Beyond, some layers explode and others hardly move: the size of a gradient by the size of the weights differs by factors of hundreds between layers. **LARS** (You,
+# Gitman and Ginsburg 2017) gives each tensor of weights a step in proportion to its own norm:
+#
+# $$v \leftarrow m\,v + \eta\,\lambda\,(g + d\,w), \qquad w \leftarrow w - v, \qquad \lambda = \frac{c\,\|w\|}{\|g\| + d\,\|w\|}$$
+#
+# with momentum $m$, weight decay $d$, and a trust coefficient $c$. **LAMB** (You et al. 2020) does the same with Adam's step:
+#
+# $$u = \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + \epsilon} + d\,w, \qquad w \leftarrow w - \eta\,\frac{\|w\|}{\|u\|}\,u$$
+#
+# where $m$ and $v$ are Adam's running means of $g$ and $g^2$. Biases and the weights of normalizations, tensors of one dimension, have neither ratio nor decay.
+
+# %% [markdown]
+# {{exercise large_batch}}
+#
+# All three return new values and leave their arguments alone. A ratio of which one of the two numbers is 0 is 1: else weights that begin at 0 would stay there.
+#
+# <details><summary>Hint 1: one tensor of LARS</summary>
+#
+# `size = w.norm()`, `below = g.norm() + decay * size`; the ratio is `trust * size / below` if `w.dim() > 1 and size > 0 and below > 0`, else 1.
+# </details>
+# <details><summary>Hint 2: LAMB</summary>
+#
+# First the new m and v, then the update with its corrections; add `decay * w` before you take the norm, if w has more than one dimension.
+# </details>
+# <details><summary>Hint 3: the learning rate</summary>
+#
+# During the warm-up `lr * (1 + (k - 1) * step / warmup)`. Then count the drops that have been: `sum(step >= drop for drop in drops)`.
+# </details>
+
+
+# %%
+def lars_step(
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    velocities: list[Tensor],
+    lr: float,
+    momentum: float = 0.9,
+    decay: float = 1e-4,
+    trust: float = 1e-3,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """A step of LARS: the new weights and velocities, tensor by tensor."""
+    # BEGIN SOLUTION
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities, strict=True):
+        size, ratio = w.norm(), 1.0
+        if w.dim() > 1:
+            below = g.norm() + decay * size
+            ratio = trust * size / below if size > 0 and below > 0 else 1.0
+            g = g + decay * w
+        kept.append(momentum * v + lr * ratio * g)
+        moved.append(w - kept[-1])
+    return moved, kept
+    # END SOLUTION
+
+
+def lamb_step(
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    momenta: list[Tensor],
+    variances: list[Tensor],
+    t: int,
+    lr: float,
+    decay: float = 0.01,
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Step t = 1, 2, ... of LAMB: the new weights, momenta and variances.
+
+    beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-6.
+    """
+    # BEGIN SOLUTION
+    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients, strict=True)]
+    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients, strict=True)]
+    moved = []
+    for w, m, v in zip(weights, momenta, variances, strict=True):
+        update, ratio = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6), 1.0
+        if w.dim() > 1:
+            update = update + decay * w
+            size, length = w.norm(), update.norm()
+            ratio = size / length if size > 0 and length > 0 else 1.0
+        moved.append(w - lr * ratio * update)
+    return moved, momenta, variances
+    # END SOLUTION
+
+
+def lr_at(step: int, lr: float, k: float, warmup: int, drops: list[int] = ()) -> float:
+    """The learning rate of step 0, 1, ... with k times the batch for which lr is right.
+
+    It grows in equal steps from lr at step 0 to k lr at step `warmup`; from each of `drops`
+    on it is a tenth of what it was.
+
+    >>> [lr_at(step, 1.0, k=4, warmup=3) for step in range(5)]
+    [1.0, 2.0, 3.0, 4.0, 4.0]
+    """
+    # BEGIN SOLUTION
+    grown = lr * (1 + (k - 1) * min(1.0, step / warmup)) if warmup else k * lr
+    return grown * 0.1 ** sum(step >= drop for drop in drops)
+    # END SOLUTION
+
+
+# %%
+check("scaling.large_batch")
+
+
+# %%
+def steps_to(target: float, batch: int, rule: str, lr: float, most: int = 400) -> int | None:
+    """Steps until that share of the held-out digits is right, with lr for a batch of 16; None if it is never."""
+    data, g = digits(), torch.Generator().manual_seed(0)
+    x, x_held_out = data.x.flatten(1), data.x_held_out.flatten(1)
+    weights = []
+    for inputs, outputs in itertools.pairwise((64, 64, 64, 10)):
+        weights += [torch.randn(inputs, outputs, generator=g) * (2 / inputs) ** 0.5, torch.zeros(outputs)]
+    velocities = [torch.zeros_like(w) for w in weights]
+
+    def network(x: Tensor, weights: list[Tensor]) -> Tensor:
+        for w, b in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+            x = torch.relu(x @ w + b)
+        return x @ weights[-2] + weights[-1]
+
+    for step in range(most):
+        rows = torch.randint(len(data.y), (batch,), generator=g)
+        weights = [w.detach().requires_grad_() for w in weights]
+        loss = cross_entropy(network(x[rows], weights), data.y[rows])
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            rate = lr_at(step, lr, batch / 16, warmup=20)
+            if rule == "LARS":
+                weights, velocities = lars_step(weights, gradients, velocities, rate, trust=0.02)
+            else:
+                velocities = [0.9 * v + rate * grad for v, grad in zip(velocities, gradients, strict=True)]
+                weights = [w - v for w, v in zip(weights, velocities, strict=True)]
+            if step % 2 and (network(x_held_out, weights).argmax(1) == data.y_held_out).float().mean() >= target:
+                return step + 1
+    return None
+
+
+batches, reached = [16 * 2**i for i in range(7)], {}
+with when_solved():
+    for rule, lr in (("SGD", 0.02), ("LARS", 0.04)):
+        reached[rule] = [steps_to(0.95, batch, rule, lr) for batch in batches]
+        print(f"{rule:6}" + "".join(f"{steps or 'never':>8}" for steps in reached[rule]))
+
+# %%
+if reached:
+    figure, axes = plt.subplots(figsize=(9.6, 3.4), layout="constrained")
+    for (rule, steps), color in zip(reached.items(), (style.BLUE, style.ORANGE), strict=True):
+        found = [(batch, count) for batch, count in zip(batches, steps, strict=True) if count]
+        axes.plot(*zip(*found, strict=True), "o-", color=color, label=f"{rule}, linear scaling, 20 steps of warm-up")
+        for batch in [batch for batch, count in zip(batches, steps, strict=True) if not count]:
+            axes.annotate("never", (batch, 400), color=color, ha="center")
+    first = reached["SGD"][0]
+    axes.plot(
+        batches,
+        [first * 16 / batch for batch in batches],
+        color=style.GREY,
+        linestyle=":",
+        label="half the steps with twice the batch",
+    )
+    axes.set(xscale="log", yscale="log", ylim=(1.5, 600), xlabel="batch", ylabel="steps to 95 %")
+    style.ticks(axes.xaxis, batches, [f"{batch:,}" for batch in batches])
+    style.ticks(axes.yaxis, [10, 100], ["10", "100"])
+    axes.set_title("Digits: steps until 95 % of the held-out images are right")
+    axes.legend(loc="lower left")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# As long as the batch is small, twice the batch needs about half the steps, and more machines do it in half the time. Then the curve becomes flat: beyond the
+# **critical batch** (McCandlish et al. 2018) the gradient is known well enough, and further samples say little. Linear scaling alone fails even before: with the
+# largest batches the rate is so high that training does not get there. LARS does, because no layer's step is longer than its weights allow. (This is one seed and
+# one small network: try another seed.)
+# </details>
+
+# %% [markdown]
+# ## Sixteen bits
+#
+# Tensor cores multiply 16-bit numbers eight times as fast as others multiply 32-bit ones, and half of the bytes travel. But FP16 ends at $2^{-24}$ below: what is
+# less than half of that is 0, and in a deep network most gradients of activations are that small. So the *loss* is multiplied by a scale, and by the chain rule so
+# is every gradient. Before the update they are divided again, in float32, where the weights' **master copy** lives (Micikevicius et al. 2018).
+#
+# How large a scale? As large as possible; when a gradient overflows, to infinity or NaN, the step is left out and the scale halved. After `interval` good steps in a
+# row it is doubled. And all ranks have to do the same: where ranks keep shares of the gradient (lab 11), or look before they sum it, one of them may overflow alone.
+# If it alone leaves out the step, its weights are others for ever, and nobody notices.
+
+# %% [markdown]
+# {{exercise loss_scaler}}
+#
+# `step` gets gradients of the scaled loss in FP16, and `update`, a function of the list of unscaled gradients in float32: it clips and steps. Where a step is left
+# out it must not be called, so that the optimizer's own count of steps (Adam's $t$) stands still, too.
+#
+# <details><summary>Hint 1: what travels</summary>
+#
+# One number: `bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])`, then `comm.all_reduce(bad)`, which adds it up over the ranks.
+# </details>
+# <details><summary>Hint 2: when does it grow?</summary>
+#
+# Count good steps in `self.good`; begin again at 0 when the scale has grown and when a step was left out.
+# </details>
+
+
+# %%
+class LossScaler:
+    """A scale for the loss, the same on all ranks.
+
+    growth, backoff: what the scale is multiplied by after `interval` good steps in a row,
+    and after a step that is left out.
+    """
+
+    def __init__(
+        self,
+        comm,
+        scale: float = 2.0**15,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        interval: int = 2000,
+    ):
+        # BEGIN SOLUTION
+        self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
+        self.interval, self.good = interval, 0
+        # END SOLUTION
+
+    def step(self, gradients: list[Tensor], update) -> bool:
+        """Call update(gradients / scale) unless a rank's are not finite; adapt the scale.
+
+        Returns whether it was called, which is the same on all ranks.
+        """
+        # BEGIN SOLUTION
+        unscaled = [x.float() / self.scale for x in gradients]
+        bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])
+        self.comm.all_reduce(bad)
+        if bad > 0:
+            self.scale, self.good = self.scale * self.backoff, 0
+            return False
+        update(unscaled)
+        self.good += 1
+        if self.good == self.interval:
+            self.scale, self.good = self.scale * self.growth, 0
+        return True
+        # END SOLUTION
+
+
+# %%
+check("scaling.loss_scaler")
+
+# %% [markdown]
+# **Where do the gradients lie?** These are the gradients of a network's hidden activations, six layers on the digits after some hundred steps, when most images are
+# right already. Guess: how many are 0 in FP16? Move the scale until hardly any is; then go on until the largest overflows. What do BF16 and the two formats of FP8
+# need?
+
+# %%
+loss_scale.explorable()
+
+# %%
+gradients = loss_scale.of_the_digits()
+print("share of the gradients that vanish in FP16")
+for power in (0, 8, 15):
+    vanished = (round_nearest(gradients * 2.0**power, FP16) == 0).float().mean()
+    print(f"   scale 2^{power:<3}{vanished:8.1%}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# More than half of them are 0 without a scale, fewer than one in a hundred with $2^{15}$; and above that there is still room, since even the largest gradients of
+# activations are small. BF16 has the exponents of float32 and needs no scale, but keeps 8 bits of each number. FP8 with 5 bits of exponent reaches as far up as FP16,
+# but not as far down, and the one with 4 bits does with few numbers only: it takes a scale for each tensor.
+# </details>
+
+# %% [markdown]
+# ## The input
+#
+# Every sample is read, decoded, cut and turned, while GPUs wait for nothing so dearly. Each stage has some workers: the **slowest stage** sets the rate. Batches are
+# loaded ahead, into a queue with **room** for some of them: that evens out that some take longer than others, and hides no stage that is too slow.
+#
+# Whoever takes which samples? One order for all ranks and each epoch, drawn anew from a seed; the step's batch is a piece of it, and each rank takes its share of the
+# piece. So the step's number alone says what comes, on *any* number of ranks: a training that is resumed in the middle of an epoch, with fewer ranks, sees no sample
+# twice and misses none.
+
+
+# %%
+def shuffled(n: int, seed: int, epoch: int) -> Tensor:
+    """The samples 0 to n-1 in the order of this epoch."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
+
+
+# %% [markdown]
+# {{exercise loading}}
+#
+# In `waiting`, a worker takes the next batch as soon as it is free and there is room: `room` is how many batches may be loaded or on their way, and not yet taken.
+# The training takes them in order, each as soon as it is there and the one before is computed.
+#
+# <details><summary>Hint 1: a list of workers</summary>
+#
+# `free = [0.0] * workers` says when each is free; the next batch goes to `free.index(min(free))`. With i batches before it, it begins at the later of `min(free)`
+# and `taken[i - room]`, if there are that many.
+# </details>
+# <details><summary>Hint 2: the training</summary>
+#
+# It takes batch i at the later of when it is loaded and when the one before is computed: the difference is what it waits.
+# </details>
+# <details><summary>Hint 3: samples</summary>
+#
+# An epoch has `-(-n // batch)` steps: n / batch, rounded up. `divmod(step, steps)` is the epoch, and the step in it.
+# </details>
+
+
+# %%
+def input_rate(stages: list[tuple[int, float]]) -> float:
+    """Samples per second through stages of (workers, seconds that one takes for a sample).
+
+    >>> input_rate([(2, 0.5), (3, 0.6)])
+    4.0
+    """
+    # BEGIN SOLUTION
+    return min(workers / seconds for workers, seconds in stages)
+    # END SOLUTION
+
+
+def waiting(load: list[float], compute: float, workers: int, room: int) -> float:
+    """Seconds in which a training waits for input, from the start to its last batch.
+
+    load: seconds that a worker takes for each batch; compute: those of a step.
+
+    >>> waiting([2.0, 2.0, 2.0], compute=1.0, workers=1, room=2)
+    4.0
+    """
+    # BEGIN SOLUTION
+    free, taken, waited, done = [0.0] * workers, [], 0.0, 0.0
+    for i, seconds in enumerate(load):
+        begin = max(min(free), taken[i - room] if i >= room else 0.0)
+        free[free.index(min(free))] = begin + seconds
+        taken.append(max(done, begin + seconds))
+        waited += taken[-1] - done
+        done = taken[-1] + compute
+    return waited
+    # END SOLUTION
+
+
+def samples(step: int, rank: int, p: int, n: int, batch: int, seed: int) -> Tensor:
+    """The samples of this rank in step 0, 1, ...: its share, as `tensor_split` has it.
+
+    batch: of all ranks together; the last one of an epoch may be smaller.
+
+    >>> torch.cat([samples(3, rank, 2, 6, 4, seed=0) for rank in range(2)]).tolist()
+    [3, 4]
+    """
+    # BEGIN SOLUTION
+    epoch, i = divmod(step, -(-n // batch))
+    return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
+    # END SOLUTION
+
+
+# %%
+check("scaling.loading")
+
+# %% [markdown]
+# ## Live: too slow on purpose
+#
+# Threads of this kernel load batches, by sleeping; the training takes them from a queue, and sleeps too. Beside what it waits stands what you predict.
+
+
+# %%
+def measured_waiting(load: list[float], compute: float, workers: int, room: int) -> float:
+    """Seconds that a training waits for threads that load batches for it."""
+    space, turn, loaded = threading.Semaphore(room), threading.Lock(), [queue.Queue(1) for _ in load]
+    batches = iter(range(len(load)))
+
+    def worker() -> None:
+        while True:
+            with turn:  # batches are begun in their order
+                space.acquire()
+                i = next(batches, None)
+            if i is None:
+                return space.release()
+            time.sleep(load[i])
+            loaded[i].put(i)
+
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(workers)]
+    waited = 0.0
+    for thread in threads:
+        thread.start()
+    for i in range(len(load)):
+        begin = time.perf_counter()
+        loaded[i].get()
+        waited += time.perf_counter() - begin
+        space.release()
+        time.sleep(compute)
+    return waited
+
+
+with when_solved():
+    g = torch.Generator().manual_seed(0)
+    load = [0.004 + 0.026 * draw for draw in torch.rand(40, generator=g).tolist()]
+    print(f"40 batches, {sum(load) / 40:.3f} s to load on average, 0.010 s to train: seconds waited, predicted")
+    for workers, room in ((1, 1), (1, 8), (2, 2), (2, 8), (4, 8)):
+        took, right = measured_waiting(load, 0.010, workers, room), waiting(load, 0.010, workers, room)
+        rate = input_rate([(workers, sum(load) / 40)])
+        print(
+            f"   {workers} workers, room for {room}{took:8.2f}{right:8.2f}    the loaders' rate is {rate:5.0f} batches/s of 100"
+        )
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# One worker is too slow, and no room helps it. Two have just about the rate: room for eight in place of two makes up for batches that take long. With four there is
+# nothing to wait for but the first batch.
+# </details>
+#
+# **Where does the work belong?** Turning and scaling images, joining and grouping tables: a CPU does it row by row, or a column at a time in vector instructions, or a
+# GPU with thousands of threads. That is what cuDF and cuML are for: the calls of pandas and scikit-learn, executed on a GPU, so that the data are where the training
+# needs them. No GPU is here. But the step from rows to columns, which comes first and often suffices, can be measured:
+
+# %%
+table = torch.rand(200_000, 8)
+begin = time.perf_counter()
+some = [[(value - 0.5) / 0.29 for value in row] for row in table[:5_000].tolist()]
+by_rows = (time.perf_counter() - begin) * len(table) / 5_000
+begin = time.perf_counter()
+columns = (table - table.mean(0)) / table.std(0)
+by_columns = time.perf_counter() - begin
+print(f"to standardize {len(table):,} rows of 8 numbers: row by row {by_rows:.2f} s, by columns {by_columns:.3f} s")
+
+# %% [markdown]
+# ## A run, predicted
+#
+# **The roofline** (Williams, Waterman and Patterson 2009): a layer takes as long as its arithmetic or its memory traffic, whichever takes longer. How many operations
+# it has for each byte decides which, and the machine's ridge is where they meet.
+#
+# An **iteration** on $p$ ranks has four parts:
+#
+# | part | |
+# |---|---|
+# | compute | forward and backward, as on one rank |
+# | stragglers | all wait for the slowest, which takes `late` times as long |
+# | exposed | messages after the end of the backward pass: gradients in the best buckets, summed by a ring |
+# | input | what loading the next batch takes longer than all of this |
+#
+# A ring's all-reduce of $n$ bytes takes $2(p-1)\,\alpha + 2\frac{p-1}{p}\,n\,\beta$ (lab 07): so $\alpha$ and $\beta$ of one message make an $\alpha$ and a $\beta$
+# of the all-reduce, for `fuse` and `wfbp`.
+
+# %% [markdown]
+# {{exercise prediction}}
+#
+# <details><summary>Hint 1: late gradients</summary>
+#
+# On the slowest rank each gradient is ready at `late * ready`, and its backward pass is over at `late * gradients[-1][0]`.
+# </details>
+# <details><summary>Hint 2: exposed</summary>
+#
+# With `ring = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta`, the last message of `wfbp(fuse(late_ones, *ring), *ring)` ends some time after the backward pass.
+# </details>
+
+
+# %%
+def roof(flops: float, nbytes: float, peak: float, bandwidth: float) -> tuple[float, str]:
+    """The least seconds of so many operations and bytes, and what limits them.
+
+    "compute" or "memory"; where both take as long, "compute".
+
+    >>> roof(flops=100.0, nbytes=60.0, peak=100.0, bandwidth=20.0)
+    (3.0, 'memory')
+    """
+    # BEGIN SOLUTION
+    arithmetic, memory = flops / peak, nbytes / bandwidth
+    return max(arithmetic, memory), "compute" if arithmetic >= memory else "memory"
+    # END SOLUTION
+
+
+def predict(
+    forward: float,
+    gradients: list[tuple[float, int]],
+    p: int,
+    alpha: float,
+    beta: float,
+    late: float = 1.0,
+    loading: float = 0.0,
+) -> dict[str, float]:
+    """The seconds of an iteration on p ranks: "compute", "stragglers", "exposed", "input".
+
+    gradients: (seconds since the backward pass began, bytes); with the last one it is over.
+    alpha, beta: of one message. loading: seconds for the next batch, begun with this one.
+
+    >>> predict(1.0, [(1.0, 10), (2.0, 10)], 2, alpha=0.5, beta=0.1, loading=7.0)
+    {'compute': 3.0, 'stragglers': 0.0, 'exposed': 3.0, 'input': 1.0}
+    """
+    # BEGIN SOLUTION
+    ring = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
+    ready = [(late * when, nbytes) for when, nbytes in gradients]
+    compute = forward + gradients[-1][0]
+    end = wfbp(fuse(ready, *ring), *ring)[-1][1]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute}
+    parts["exposed"] = end - ready[-1][0]
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts
+    # END SOLUTION
+
+
+# %%
+check("scaling.prediction")
+
+# %%
+with when_solved():
+    print("ResNet-50 forward, batch 32, each layer at its roof: ms, and how much of it in layers that memory limits")
+    layers = resnet50()
+    rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
+    for name, precision in (
+        ("P100", "fp32"),
+        ("V100 (DGX-1)", "fp32"),
+        *((name, "fp16") for name in ("V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)")),
+    ):
+        device = MACHINES[name].device(precision)
+        roofs = [roof(forward, nbytes / (2 if precision == "fp16" else 1), *device) for forward, _, nbytes in rows]
+        total = sum(seconds for seconds, _ in roofs)
+        held = sum(seconds for seconds, limit in roofs if limit == "memory") / total
+        print(
+            f"   {name:14}{precision}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte"
+        )
+    operations = sum(forward for forward, *_ in work([(layer.weights, layer.macs, 0) for layer in lenet5()], 1))
+    print(
+        f"ANNA (1991): 1,000 characters/s of {operations / 1e6:.2f} M operations each: {1000 * operations / 4e9:.0%} of its 4 GOP/s"
+    )
+
+# %%
+with when_solved():
+    printed = {"Inception V3": (inception_v3, 90), "ResNet-101": (resnet101, 90), "VGG-16": (vgg16, 68)}
+    beta, late = 1 / (25 * GIGABIT * USABLE), scaling.slowest(512, SPREAD)
+    print("512 GPUs in 128 servers, 25 Gb/s: ms of an iteration; efficiency, and what Horovod's page prints")
+    for name, (layers, efficiency) in printed.items():
+        seconds = 64 / IMAGES_PER_SECOND[name]
+        ready = [tuple(gradient) for gradient in scaling.gradients(layers(), 2 * seconds / 3)]
+        parts = predict(seconds / 3, ready, 128, RDMA, beta, late)
+        shown = "".join(f"{part} {1e3 * value:5.0f}   " for part, value in parts.items())
+        print(f"   {name:14}{shown}{seconds / sum(parts.values()):6.0%}{efficiency:5} %")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, and memory did not follow: on an H100 three quarters
+#   of the time go to layers that wait for memory. Hence larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser et al.), used a fifth of its
+#   peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the other way: few multipliers, and buffers beside them so that memory keeps up. It is the same
+#   roof, from its other end.
+# - Three networks, one set of assumptions (how much of a link can be used, how much step times spread), and none of them fitted to the single run: four points apart
+#   at most. VGG-16 is the one that waits for its messages.
+# </details>
+#
+# ## An audit
+#
+# The lecture's case study says: one node (8 GPUs) does 218 images/s. 128 nodes do about 27,500 images/s; the efficiency is 25,700 / 218 / 128 = 99.2 %. 90 epochs of
+# ImageNet, 1.28 million images, take 7.8 minutes. 256 nodes take 6.6 minutes.
+#
+# Not all of this can be true. Before you go on: check each number against the others. Which ones fit together, and what do you think was meant? A P40 does 11.76
+# TFLOP/s, ResNet-50 takes 3.9 G MACs forward for an image.
+
+# %%
+images = 90 * 1.28e6
+print(f"27,500 images/s for 7.8 minutes: {27_500 * 7.8 * 60 / 1.28e6:.1f} epochs")
+print(
+    f"90 epochs in 7.8 minutes: {images / (7.8 * 60):,.0f} images/s, {images / (7.8 * 60) / 1024:.0f} on each of 1,024 GPUs"
+)
+print(f"25,700 / 218 / 128 = {25_700 / 218 / 128:.1%};  27,500 / 218 / 128 = {27_500 / 218 / 128:.1%}")
+for what, rate in (("a node", 218 / 8), ("a GPU", 218)):
+    print(f"218 images/s on {what}: {rate * 6 * 3.9e9 / 11.76e12:.0%} of a P40's peak in float32")
+print(
+    f"256 nodes: {images / (6.6 * 60):,.0f} images/s, {7.8 / 6.6:.2f} times as many, {7.8 / 6.6 / 2:.0%} for each GPU"
+)
+
+# %% [markdown]
+# <details><summary>What fits together?</summary>
+#
+# - **27,500 images/s for 7.8 minutes are ten epochs, not ninety.** Ninety need 246,000 images/s.
+# - **Neither 25,700 nor 27,500 gives 99.2 %**: they give 92.1 and 98.6 %.
+# - 218 images/s are what *one* P40 can do, 43 % of its peak; as the speed of eight it would be 5 %. If 218 is a GPU's speed, 1,024 of them do 223,000 at most, and 90
+#   epochs take 8.6 minutes: near the 7.8, but not below it. With 16 bits (the slide names FP16) a GPU may well have been faster than 218 in that run.
+# - The 18 % from 1,024 to 2,048 GPUs fit the two times: 7.8 / 6.6. They are an efficiency of 59 % from one to the other, and with 64 images on each GPU a batch of
+#   131,072, for which nobody would expect 90 epochs to suffice.
+#
+# So: the times were probably measured, the images per second belong to something else. Figures of a talk are retyped, rounded and mixed up, as in papers. Whoever
+# counts notices.
+# </details>
+#
+# ## Live: buckets on two engines
+#
+# Two engines, MPI processes beside this kernel, one for each core; 24 small layers, data parallelism as `hpcdl.ddp` does it, with 1 to 24 layers in a bucket. First
+# they measure what you need: the time of an all-reduce by its bytes, and of the passes alone. Then stands your `wfbp` beside each measured step.
+#
+# Guess first: how many buckets are best on *this* machine, where both ranks' messages have to be carried by the cores that compute?
+
+# %%
+from hpcdl.cluster import Cluster
+from hpcdl.collectives import ring_all_reduce
+from hpcdl.cost.alpha_beta import fit
+from hpcdl.ddp import DistributedDataParallel
+
+DEEP, WIDE, ROWS, SIZES = 24, 128, 64, (4_000, 64_000, 400_000, 1_600_000)
+LAYERS_TOGETHER = (1, 2, 4, 8, 24)
+
+
+def fastest(action, times: int) -> float:
+    """Seconds of the fastest of so many runs."""
+    took = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        action()
+        took.append(time.perf_counter() - begin)
+    return min(took)
+
+
+def deep_network() -> nn.Module:
+    """The same on all ranks."""
+    torch.manual_seed(0)
+    return nn.Sequential(*[part for _ in range(DEEP) for part in (nn.Linear(WIDE, WIDE, bias=False), nn.Tanh())])
+
+
+def measure_buckets(comm):
+    """Seconds of all-reduces by size, of a forward and a backward pass alone, and of a step by layers in a bucket."""
+    torch.set_num_threads(1)
+    messages = [torch.zeros(nbytes // 4) for nbytes in SIZES]
+    links = [fastest(lambda x=x: (comm.barrier(), ring_all_reduce(x, comm)), 15) for x in messages]
+    model, x = deep_network(), torch.randn(ROWS, WIDE, generator=torch.Generator().manual_seed(comm.rank))
+    forward = fastest(lambda: model(x), 30)
+    both = fastest(lambda: model(x).square().mean().backward(), 30)
+    steps = []
+    for together in LAYERS_TOGETHER:
+        ddp = DistributedDataParallel(deep_network(), comm, bucket_mb=together * 4 * WIDE**2 / 2**20)
+
+        def step(ddp=ddp):
+            comm.barrier()
+            ddp(x).square().mean().backward()
+            ddp.synchronize()
+
+        steps.append(fastest(step, 40))
+    return links, forward, both - forward, steps
+
+
+cluster = Cluster(n=2).start()
+try:
+    links, forward, backward, steps = cluster.run(measure_buckets, timeout=60)[0]
+finally:
+    cluster.stop()
+alpha, beta, _ = fit(SIZES, links)
+print(f"an all-reduce takes {1e6 * alpha:.0f} µs and {1e9 * beta:.2f} ns for each byte")
+print(f"a forward pass takes {1e3 * forward:.2f} ms, a backward pass {1e3 * backward:.2f} ms")
+
+# %%
+with when_solved():
+    nbytes, predicted = 4 * WIDE**2, []
+    ready = [(backward * (k + 1) / DEEP, nbytes) for k in range(DEEP)]
+    for together in LAYERS_TOGETHER:
+        buckets = [(ready[k + together - 1][0], together * nbytes) for k in range(0, DEEP, together)]
+        predicted.append(forward + wfbp(buckets, alpha, beta)[-1][1])
+    best = fuse(ready, alpha, beta)
+    figure, axes = plt.subplots(figsize=(9.6, 3.4), layout="constrained")
+    axes.plot(LAYERS_TOGETHER, [1e3 * seconds for seconds in steps], "o-", color=style.BLUE, label="measured")
+    axes.plot(
+        LAYERS_TOGETHER,
+        [1e3 * seconds for seconds in predicted],
+        "x--",
+        color=style.ORANGE,
+        label="predicted: your wfbp",
+    )
+    soonest = 1e3 * (forward + wfbp(best, alpha, beta)[-1][1])
+    axes.axhline(soonest, color=style.GREEN, linestyle=":", label=f"the best there are: {len(best)} buckets")
+    axes.set(xscale="log", xlabel="layers in a bucket", ylabel="a step, ms", ylim=(0, None))
+    axes.set_title("Two ranks: a step by the size of its buckets")
+    style.ticks(axes.xaxis, LAYERS_TOGETHER, [str(together) for together in LAYERS_TOGETHER])
+    axes.legend(loc="lower right")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# A step is measured above what is predicted, most of all with many small buckets: each of them costs work besides its messages, and where two cores both compute
+# nothing carries a message for free, so that hiding it hides little. Both curves fall steeply at first: every layer alone is slow. But the prediction is flat from
+# there on, and the measured one may fall until a single bucket is left. With network cards that carry messages themselves the two come nearer; here, measure.
+# </details>
+
+# %% [markdown]
+# ## Further reading
+#
+# - P. Goyal et al. 2017, "Accurate, large minibatch SGD: Training ImageNet in 1 hour"; Y. You, I. Gitman, B. Ginsburg 2017, "Large batch training of convolutional
+#   networks" (LARS); Y. You et al. 2020, "Large batch optimization for deep learning: Training BERT in 76 minutes" (LAMB).
+# - S. McCandlish et al. 2018, "An empirical model of large-batch training": the critical batch, and how to know it beforehand.
+# - P. Micikevicius et al. 2018, "Mixed precision training".
+# - S. Shi, X. Chu, B. Li 2019, "MG-WFBP: Efficient data communication for distributed synchronous SGD algorithms"; H. Zhang et al. 2017, "Poseidon".
+# - S. Williams, A. Waterman, D. Patterson 2009, "Roofline: An insightful visual performance model for multicore architectures".
+# - A. Chowdhery et al. 2022, "PaLM": model and hardware utilization; V. Korthikanti et al. 2022.

@@ -1,0 +1,129 @@
+"""Lab 12: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+
+import doctest
+import itertools
+
+import pytest
+import torch
+
+from autograder import exercises
+from autograder.exercises.scaling import fusion, large_batch, loading, utilization, work
+from autograder.grading.reference import statements
+from autograder.grading.run import run_exercise
+from autograder.sessions.local import LocalSession
+from hpcdl.cost import scaling
+from hpcdl.cost.work import Transformer
+from hpcdl.nn.networks import resnet50
+
+pytestmark = pytest.mark.labs
+
+LAB = exercises.load("scaling")
+EXAMPLES = (
+    *("conv", "linear", "attention", "work", "transformer_flops", "utilization", "train_seconds", "wfbp", "fuse"),
+    *("lr_at", "input_rate", "waiting", "samples", "roof", "predict"),
+)
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict:
+    names: dict = {"__name__": "reference", "torch": torch}
+    for _, code in statements(LAB.slug, LAB.functions):
+        exec(code, names)
+    return names
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_worked_example_in_the_docstring_is_true(reference, name):
+    (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", LAB.exercises)
+def test_the_reference_passes_every_check_with_any_seed(reference, name, seed):
+    result = run_exercise(LAB.exercises[name], LocalSession(reference), lambda check: 1000 * seed + len(check))
+    assert not [(check.name, check.message, check.detail) for check in result.checks if not check.passed]
+
+
+def test_the_layers_of_resnet_are_counted_as_the_librarys_table_has_them():
+    first = resnet50()[0]  # a stride of two: counted on the smaller image, four of whose places are one
+    weights, macs, _ = work.conv_layer(3, 64, 7, 112, 1)
+    assert (weights, macs) == (first.weights, first.macs)
+
+
+def test_the_operations_of_a_transformer_are_the_librarys():
+    for sizes, *_ in utilization.PRINTED.values():
+        layers, hidden, sequence, vocabulary, batch = sizes
+        flops = Transformer(layers, hidden, sequence, vocabulary).flops(batch, "nothing")
+        assert 3 * sum(utilization.forward(*sizes)) == pytest.approx(flops)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_of_all_cuts_is_what_dynamic_programming_finds(seed):
+    gradients = fusion.backward_pass(torch.Generator().manual_seed(seed), 9)
+    for alpha, beta in ((2.0, 0.0625), (0.5, 0.125), (4.0, 0.03125)):
+        ready = [scaling.Gradient(*gradient) for gradient in gradients]
+
+        def seconds(nbytes, alpha=alpha, beta=beta):
+            return alpha + beta * nbytes
+
+        end = scaling.finished(scaling.merged(ready, seconds), seconds)
+        assert fusion.soonest(gradients, alpha, beta) == pytest.approx(end)
+
+
+def test_all_ways_to_cut_a_list_are_tried():
+    ways = list(fusion.cuts([(1.0, 1), (2.0, 2), (3.0, 4), (4.0, 8)]))
+    assert len(ways) == len({tuple(way) for way in ways}) == 8
+    assert all(sum(nbytes for _, nbytes in way) == 15 for way in ways)
+
+
+def test_lars_of_one_tensor_by_hand():
+    w, g, v = [torch.tensor([[3.0, 4.0]])], [torch.tensor([[0.0, 2.0]])], [torch.tensor([[1.0, 1.0]])]
+    (moved,), (kept,) = large_batch.lars(w, g, v, 2.0, momentum=0.5, decay=0.0, trust=0.1)
+    assert torch.allclose(kept, torch.tensor([[0.5, 0.5 + 2.0 * (0.1 * 5 / 2) * 2]]))
+    assert torch.allclose(moved, w[0] - kept)
+
+
+def test_lamb_begins_as_adam_does_where_nothing_is_a_matrix():
+    generator = torch.Generator().manual_seed(0)
+    w = [torch.randn(5, generator=generator, dtype=torch.float64) for _ in range(2)]
+    g = [torch.randn(5, generator=generator, dtype=torch.float64) for _ in range(2)]
+    zeros = [torch.zeros_like(x) for x in w]
+    params = [x.clone().requires_grad_() for x in w]
+    for param, grad in zip(params, g, strict=True):
+        param.grad = grad
+    torch.optim.Adam(params, lr=0.1, eps=large_batch.EPS).step()
+    got, *_ = large_batch.lamb(w, g, zeros, zeros, 1, 0.1)
+    assert all(torch.allclose(a, b.detach()) for a, b in zip(got, params, strict=True))
+
+
+@pytest.mark.parametrize(("workers", "room"), [(1, 1), (1, 4), (2, 2), (2, 3), (3, 5)])
+def test_ticks_and_the_references_recurrence_agree(reference, workers, room):
+    load = [float(ticks) for ticks in loading.TELLING]
+    for compute in (1, 2, 5):
+        got = reference["waiting"](load, float(compute), workers, room)
+        assert got == loading.ticks(loading.TELLING, compute, workers, room)
+
+
+def test_known_mistakes_wait_otherwise_than_what_is_right():
+    right = loading.ticks(loading.TELLING, 2, 2, 3)
+    others = [
+        loading.ticks(loading.TELLING, 2, workers, room) for workers, room in ((2, 2), (2, 4), (1, 3), (10, 3), (2, 10))
+    ]
+    others += [f(loading.TELLING, 2, 2, 3) for f in (loading.in_turn, loading.given_back_late)]
+    assert right not in others
+    assert len(set(others)) == len(others)
+
+
+def test_batches_of_an_epoch_are_the_epochs_order():
+    for n, batch in ((10, 4), (12, 3), (5, 7)):
+        steps = -(-n // batch)
+        pieces = [loading.batch_of(step, n, batch, 3) for step in range(2 * steps)]
+        for epoch, part in enumerate((pieces[:steps], pieces[steps:])):
+            assert torch.equal(torch.cat(part), loading.shuffled(n, 3, epoch))
+
+
+def test_a_lab_has_a_hundred_points():
+    assert LAB.points == 100
+    assert len(list(itertools.chain(*(exercise.checks for exercise in LAB.exercises.values())))) > 20
