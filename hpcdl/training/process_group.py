@@ -51,25 +51,25 @@ class CommGroup(dist.ProcessGroup):
 
     pg_name = group_name
 
-    def allreduce(self, tensors: Sequence[torch.Tensor], options: Any = None):
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None):
         for x in tensors:
             self._note("all_reduce", x)
             total = _flat(x)
             ring_all_reduce(total, self.comm)
-            _fill(x, self._mean(total, options))
+            _fill(x, self._mean(total, opts))
         return _done(tensors)
 
     allreduce_coalesced = allreduce
 
-    def broadcast(self, tensors: Sequence[torch.Tensor], options: Any):
+    def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any):
         for x in tensors:
             self._note("broadcast", x)
             copy = _flat(x)
-            self.comm.broadcast(copy, options.rootRank)
+            self.comm.broadcast(copy, opts.rootRank)
             _fill(x, copy)
         return _done(tensors)
 
-    def allgather(self, outs: Sequence[Sequence[torch.Tensor]], tensors: Sequence[torch.Tensor], options: Any = None):
+    def allgather(self, outs: Sequence[Sequence[torch.Tensor]], tensors: Sequence[torch.Tensor], opts: Any = None):
         for parts, x in zip(outs, tensors, strict=True):
             whole = x.new_empty(self.comm.size, x.numel())
             whole[self.comm.rank] = x.detach().reshape(-1)
@@ -79,22 +79,22 @@ class CommGroup(dist.ProcessGroup):
                 _fill(part, row)
         return _done(outs)
 
-    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, options: Any = None):
+    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None):
         return self.allgather([list(out.chunk(self.comm.size))], [x])
 
-    def all_gather_single_coalesced(self, outs: Sequence, tensors: Sequence, options: Any = None):
+    def all_gather_single_coalesced(self, outs: Sequence, tensors: Sequence, opts: Any = None):
         for out, x in zip(outs, tensors, strict=True):
             self.all_gather_single(out, x)
         return _done(outs)
 
-    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, options: Any = None):
+    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None):
         self._note("reduce_scatter", x)
-        _fill(out, self._mean(reduce_scatter(_flat(x), self.comm), options))
+        _fill(out, self._mean(reduce_scatter(_flat(x), self.comm), opts))
         return _done(out)
 
-    def scatter(self, outs: Sequence[torch.Tensor], tensors: Sequence[Sequence[torch.Tensor]], options: Any):
+    def scatter(self, outs: Sequence[torch.Tensor], tensors: Sequence[Sequence[torch.Tensor]], opts: Any):
         self._note("scatter", outs[0])
-        root, mine = options.rootRank, _flat(outs[0])
+        root, mine = opts.rootRank, _flat(outs[0])
         if self.comm.rank == root:
             for rank, x in enumerate(tensors[0]):
                 if rank != root:
@@ -105,15 +105,15 @@ class CommGroup(dist.ProcessGroup):
         _fill(outs[0], mine)
         return _done(outs)
 
-    def barrier(self, options: Any = None):
+    def barrier(self, opts: Any = None):
         self.comm.barrier()
         return _done([])
 
     def _note(self, name: str, x: torch.Tensor) -> None:
         self.calls.append((name, x.nbytes))
 
-    def _mean(self, total: torch.Tensor, options: Any) -> torch.Tensor:
-        operation = options.reduceOp.op if options is not None else ReduceOp.SUM
+    def _mean(self, total: torch.Tensor, opts: Any) -> torch.Tensor:
+        operation = opts.reduceOp.op if opts is not None else ReduceOp.SUM
         if operation not in (ReduceOp.SUM, ReduceOp.AVG):
             raise ValueError(f"rank {self.comm.rank}: {operation}: this process group has sums and means alone")
         return total / self.comm.size if operation == ReduceOp.AVG else total
