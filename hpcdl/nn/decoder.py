@@ -19,8 +19,8 @@ class Attention(nn.Module):
         self.out = nn.Linear(hidden, hidden)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        heads = (layer(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        return self.out(scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2))
+        q, k, v = (layer(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        return self.out(scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
 class MLP(nn.Module):

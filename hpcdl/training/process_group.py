@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
 from torch.distributed import ReduceOp, distributed_c10d
 from torch.futures import Future
 
@@ -28,8 +27,14 @@ from hpcdl.comm import Communicator
 
 BACKEND = "hpcdl"
 
+_torchs: Any = distributed_c10d
+_c10d: Any = torch._C._distributed_c10d
 
-class CommGroup(dist.ProcessGroup):
+
+_TorchsGroup: Any = dist.ProcessGroup  # whose overloads are made for those who call it
+
+
+class CommGroup(_TorchsGroup):
     """A process group whose collectives go over `comm`; torch calls the methods, by names of its own."""
 
     def __init__(self, comm: Communicator):
@@ -131,7 +136,7 @@ def _done(result: Any):
     """torch's handle of a collective that is complete."""
     future: Future = Future()
     future.set_result(result)
-    return _create_work_from_future(future)
+    return _c10d._create_work_from_future(future)
 
 
 # torch keeps the group of a process in a global; ranks that are threads of one process each need their own.
@@ -162,8 +167,8 @@ def _a_world_for_each_thread() -> Iterator[None]:
     with _lock:
         if not _inside[0]:
             _mine_before.append(distributed_c10d._world)
-            distributed_c10d._world = ThreadLocalWorld()
-            torch._C._distributed_c10d._set_thread_isolation_mode(True)
+            _torchs._world = ThreadLocalWorld()
+            _c10d._set_thread_isolation_mode(True)
             _register()
         _inside[0] += 1
     try:
@@ -172,8 +177,8 @@ def _a_world_for_each_thread() -> Iterator[None]:
         with _lock:
             _inside[0] -= 1
             if not _inside[0]:
-                distributed_c10d._world = _mine_before.pop()
-                torch._C._distributed_c10d._set_thread_isolation_mode(False)
+                _torchs._world = _mine_before.pop()
+                _c10d._set_thread_isolation_mode(False)
 
 
 _mine_before: list[Any] = []  # the world of a process whose ranks are processes

@@ -54,7 +54,7 @@ def fsdp2(model: nn.Sequential, comm: Communicator) -> Prepared:
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (comm.size,))
-    for layer in model[::2]:
+    for layer in list(model)[::2]:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return Prepared(model, torch.optim.SGD(model.parameters(), RATE))
@@ -62,10 +62,12 @@ def fsdp2(model: nn.Sequential, comm: Communicator) -> Prepared:
 
 def dtensor(model: nn.Sequential, comm: Communicator) -> Prepared:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
     mesh = init_device_mesh("cpu", (comm.size,))
-    plan = {str(i): RowwiseParallel() if i % 4 else ColwiseParallel() for i in range(0, 2 * LAYERS, 2)}
+    plan: dict[str, ParallelStyle] = {
+        str(i): RowwiseParallel() if i % 4 else ColwiseParallel() for i in range(0, 2 * LAYERS, 2)
+    }
     parallelize_module(model, mesh, plan)
     return Prepared(model, torch.optim.SGD(model.parameters(), RATE), alike=True)
 

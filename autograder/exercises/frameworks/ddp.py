@@ -91,7 +91,8 @@ class Training:
                 if whole and len(chosen) < self.batch:
                     continue
                 shares = [chosen[rank :: self.p] for rank in range(self.p)] if means else [chosen]
-                loss = sum(cross_entropy(model(self.x[s]), self.y[s]) for s in shares if len(s)) / len(shares)
+                means_of = [cross_entropy(model(self.x[s]), self.y[s]) for s in shares if len(s)]
+                loss = torch.stack(means_of).sum() / len(shares)
                 optimizer.zero_grad()
                 (factor * loss).backward()
                 optimizer.step()

@@ -74,7 +74,7 @@ class Job:
 
 def on_disk(run, p: int, setting: str, before: dict | None = None) -> dict:
     """The files after a run; two ranks that write one file have written half of each."""
-    files, writers = dict(before or {}), {}
+    files, writers = dict(before or {}), dict[tuple, int]()
     for rank, (_, _, log, *_) in enumerate(run.results):
         for moment, name, _ in log:
             other = writers.setdefault((name, moment), rank)

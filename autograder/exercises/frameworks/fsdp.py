@@ -48,7 +48,7 @@ class Training:
         model = decoder(self.weights, self.tied)
         optimizer, losses = torch.optim.SGD(model.parameters(), LR), []
         for step in range(len(self.batches[0])):
-            loss = sum(next_token(model, mine[step]) for mine in self.batches) / self.p
+            loss = torch.stack([next_token(model, mine[step]) for mine in self.batches]).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -1,18 +1,7 @@
 """Lab 13 answered by others."""
 
 LIBRARY = {
-    "torchrun": """
-from hpcdl.training import six_tools
-
-def place(env):
-    return int(env["RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
-
-def train(env, model, x, y, epochs, batch, lr):
-    return six_tools.serial(epochs * len(x) // batch)
-""",
     "horovod": """
-from hpcdl.ddp import DistributedDataParallel
-
 def allreduce(x, comm, average=True):
     from hpcdl.collectives import tree_all_reduce
     total = x.detach().clone()
@@ -41,10 +30,10 @@ class DistributedOptimizer:
         self.inner.optimizer.zero_grad()
 """,
     "elastic": """
-from hpcdl.ddp import DistributedDataParallel
+import hpcdl.ddp
 
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
-    wrapped = DistributedDataParallel(model, comm)
+    wrapped = hpcdl.ddp.DistributedDataParallel(model, comm)
     losses = {}
     for step, chosen in enumerate(batches):
         loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
@@ -56,13 +45,13 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 """,
 }
 NOT_IN_LIBRARY = {
+    "torchrun": "hpcdl reads no environment for others, and its data parallelism has ranks of its own",
     "fsdp": "the answer is torch's own fully_shard; hpcdl.sharding has no DTensors",
     "plan": "a plan is in torch's words",
     "config": "hpcdl writes no configuration of DeepSpeed's",
 }
 FRAMEWORKS = {
     "horovod": """
-from torch.nn.parallel import DistributedDataParallel
 import torch.distributed as dist
 
 def allreduce(x, comm, average=True):
