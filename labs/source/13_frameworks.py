@@ -152,8 +152,16 @@ def place(env) -> tuple[int, int, str]:
     # END SOLUTION
 
 
-def train(env, model, x: Tensor, y: Tensor, epochs: int, batch: int, lr: float) -> list[float]:
-    """Train by SGD with momentum 0.9, on all processes together; the mean loss of each batch.
+def train(
+    env,
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    epochs: int,
+    batch: int,
+    lr: float,
+) -> list[float]:
+    """Train by SGD with momentum 0.9, on all processes together; each batch's mean loss.
 
     There is a process group already. Rank 0's model is the one that counts.
     """
@@ -205,7 +213,7 @@ from torch.distributed.fsdp import fully_shard
 
 # %%
 def shard(model: Decoder, mesh) -> nn.Module:
-    """The model, of whose parameters each rank of the mesh keeps its share; a block is gathered at a time."""
+    """The model, cut among the ranks of the mesh; a block is gathered at a time."""
     # BEGIN SOLUTION
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
@@ -335,7 +343,8 @@ check("frameworks.plan")
 def allreduce(x: Tensor, comm, average: bool = True) -> Tensor:
     """A new tensor: the mean of all ranks' x, or their sum; x is left alone.
 
-    >>> simulate(lambda comm: allreduce(torch.tensor([comm.rank + 1.0]), comm), 2).results[0]
+    >>> mean = simulate(lambda comm: allreduce(torch.tensor([comm.rank + 1.0]), comm), 2)
+    >>> mean.results[0]
     tensor([1.5000])
     """
     # BEGIN SOLUTION
@@ -354,7 +363,7 @@ def broadcast_parameters(params: list[Tensor], comm, root_rank: int = 0) -> None
 
 
 def broadcast_optimizer_state(optimizer, comm, root_rank: int = 0) -> None:
-    """Make all ranks' momenta, and what else the optimizer keeps, those of rank `root_rank`."""
+    """Make what all ranks' optimizers keep, as momenta, that of rank `root_rank`."""
     # BEGIN SOLUTION
     for group in optimizer.param_groups:
         for param in group["params"]:
@@ -367,7 +376,7 @@ def broadcast_optimizer_state(optimizer, comm, root_rank: int = 0) -> None:
 class DistributedOptimizer:
     """An optimizer of torch's whose gradients are the means over all ranks.
 
-    They travel once in `backward_passes_per_step` backward passes, while the last of them runs.
+    They travel once in `backward_passes_per_step` backward passes, during the last.
     """
 
     def __init__(self, optimizer, comm, backward_passes_per_step: int = 1):
@@ -397,10 +406,10 @@ class DistributedOptimizer:
         # END SOLUTION
 
     def zero_grad(self) -> None:
-        """Forget all gradients; AssertionError where they are averaged and no step was taken."""
+        """Forget all gradients; AssertionError where a step with them is still to come."""
         # BEGIN SOLUTION
         if 0 in self.left.values():
-            raise AssertionError("zero_grad() after backward() and before step(): the sums would be lost")
+            raise AssertionError("zero_grad() before step(): the sums would be lost")
         self.optimizer.zero_grad()
         # END SOLUTION
 
@@ -457,7 +466,7 @@ def lr_at(step: int) -> float:
 
 # %%
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm) -> dict[int, float]:
-    """Train to the last batch, from the state on the disk if there is one; by step, the mean loss.
+    """Train to the last batch, from the disk's state if there is one; mean losses by step.
 
     Saves after every SAVE_EVERY steps; any number of ranks may go on from there.
     """
@@ -530,7 +539,7 @@ check("frameworks.elastic")
 
 # %%
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    """DeepSpeed's configuration: `batch` samples in a step of `world` processes, `micro` at a time on each.
+    """DeepSpeed's configuration: steps of `batch` samples, on each process `micro` at a time.
 
     Raises ValueError where micro * world does not divide batch.
 
