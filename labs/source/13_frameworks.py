@@ -539,7 +539,7 @@ check("frameworks.elastic")
 
 # %%
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    """DeepSpeed's configuration: steps of `batch` samples, on each process `micro` at a time.
+    """DeepSpeed's configuration: steps of `batch` samples, a process has `micro` at a time.
 
     Raises ValueError where micro * world does not divide batch.
 
@@ -549,7 +549,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
     # BEGIN SOLUTION
     steps, rest = divmod(batch, micro * world)
     if rest:
-        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
+        raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")
     return {
         "train_batch_size": batch,
         "train_micro_batch_size_per_gpu": micro,
@@ -570,7 +570,8 @@ def loop_per_worker(config: dict, train) -> None:
     model = train.torch.prepare_model(config["model"]())
     optimizer = torch.optim.SGD(model.parameters(), config["lr"], momentum=0.9)
     for x, y in config["batches"]:
-        loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)
+        mine = slice(rank, None, world)
+        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)
         optimizer.zero_grad()
         (world * loss).backward()
         optimizer.step()
