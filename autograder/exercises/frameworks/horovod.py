@@ -133,7 +133,7 @@ class Training:
         return run
 
 
-@exercise.check(points=5, seconds=SECONDS, needs="allreduce_averages")
+@exercise.check(points=5, seconds=2 * SECONDS, needs="allreduce_averages")
 def as_one_machine(student, rng):
     "DistributedOptimizer: after 20 steps every rank has the weights of one machine, for p = 1 to 4."
     for p in (2, 1, 3, 4):
