@@ -13,9 +13,8 @@ from autograder.outputs import cli as outputs  # what a command needs it imports
 from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say
 
-from . import exercises
+from . import corrections, exercises
 from .options import AsLab, Mpi, SecretFile, lab_named
-from .outputs import corrections
 from .shards import cli as shards
 
 app = typer.Typer(
@@ -26,10 +25,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(outputs.app, name="export")
-app.command()(corrections.regrade)
-app.command()(corrections.late)
-app.command()(shards.merge)
-app.command()(shards.engine)
 console = Console(highlight=False)
 WEAK = " --allow-weak grades all the same, as for students whom you trust with your account."
 
@@ -260,3 +255,9 @@ def summary(results: Any) -> Table:
         score = f"{result.score:g} / {result.max_score:g}" if graded else "[bold]ungradable[/bold]"
         table.add_row(shown(result.student), shown(result.lab), score, shown(result.summary()[:100]))
     return table
+
+
+app.command()(corrections.regrade)
+app.command()(corrections.late)
+app.command()(shards.merge)
+app.command()(shards.engine)

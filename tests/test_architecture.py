@@ -158,7 +158,7 @@ ROOMS = {
     "bank": "authoring authors checks exercises",
     "grading": "authoring authors boundary inside walls checks sessions exercises bank results feedback",
     "shards": "authoring grading options results",
-    "outputs": "authoring authors exercises grading sessions api options results feedback",
+    "outputs": "authoring authors exercises grading sessions api results feedback",
 }
 
 

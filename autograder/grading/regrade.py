@@ -32,6 +32,7 @@ def regrade(
     only: Lab | None = None,
     lanes: int = 1,
     mpi: bool = False,
+    allow_weak: bool = False,
 ) -> Iterator[Change]:
     """Grade all of `todo` on the same inputs as before, write their results under `out`, and give what has changed.
 
@@ -39,15 +40,14 @@ def regrade(
     never graded is left out.
     """
     known = {(result.student, result.lab): result for result in before}
-    done = [(one, result) for one, result in batch.grade_all(todo, secret, only, lanes=lanes, mpi=mpi)]
+    done = list(batch.grade_all(todo, secret, only, lanes=lanes, mpi=mpi, allow_weak=allow_weak))
     for now in newest_of_each(done):
         then = known.get((now.student, now.lab))
-        if then is None or "graded" not in (now.status, then.status):
+        if then is None or now.status != "graded" or then.status != "graded":
             continue
         if exercise:
             now = _exchanged(then, now, exercise)
-        if now.status == "graded":
-            write_json(now, result_file(now, out))
+        write_json(now, result_file(now, out))
         yield from changes(then, now)
 
 

@@ -1,6 +1,7 @@
 """Harnesses (see `harnesses`) of asynchronous training: gradients a w + c that take time, and what workers saw of w."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ def downpour(
     return returned, gradient.seen
 
 
-def comm_first(function: Callable, *args):
+def comm_first(function: Callable, *args: Any):
     """For a function whose first argument is the communicator, as the server's is."""
     *rest, comm = args
     return function(comm, *rest)

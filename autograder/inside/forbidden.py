@@ -54,8 +54,9 @@ class Guard(importlib.abc.MetaPathFinder):
     where it is from one exercise to the next, and asks what is forbidden now; to look for them takes milliseconds.
     """
 
-    def __init__(self, report: Callable[[str], object] = print):
-        self.report, self.is_up = report, False
+    def __init__(self, report: Callable[[str], object] = print, is_other: Callable[[], bool] = lambda: False):
+        """`is_other()`: the thread that runs is neither the answer's nor one that the answer has started."""
+        self.report, self.is_other, self.is_up = report, is_other, False
         self.patterns: tuple[str, ...] = ()
         self.counted: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
@@ -114,14 +115,14 @@ class Guard(importlib.abc.MetaPathFinder):
             self.is_up = before
 
     def knock(self, name: str) -> None:
-        """A forbidden function is called: by the student's code, or by others while the guard is down."""
-        if self.is_up:
+        """A forbidden function is called: by the student's code, or by others, or while the guard is down."""
+        if self.is_up and not self.is_other():
             with self.up(False):
                 self.report(name)
             raise ForbiddenCallError(f"`{name}` is forbidden in this exercise")
 
     def count(self, name: str) -> None:
-        self.counts[name] += self.is_up
+        self.counts[name] += self.is_up and not self.is_other()
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """A forbidden module is not imported by an answer; the import system asks this first."""

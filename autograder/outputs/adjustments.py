@@ -63,19 +63,25 @@ def write(path: Path, rows: list[Row]) -> None:
 
 def shared(found: list[LabResult], path: Path) -> list[LabResult]:
     """With a result for each member of a group of `groups.csv` of which one member has one."""
+    given = givers(found, path)
+    names = {student for student, _ in given}
+    kept = [result for result in found if result.status == "graded" or result.student not in names]
+    said = {key: f"handed in by {best.student}" for key, best in given.items()}
+    return [*kept, *(replace(best, student=key[0], message=said[key]) for key, best in given.items())]
+
+
+def givers(found: list[LabResult], path: Path) -> dict[tuple[str, str], LabResult]:
+    """By (member, lab), for who has no result of their own: the best result of the group."""
     groups = defaultdict(list)
     for student, group in _cells(path, ("student", "group")):
         groups[group].append(student)
     graded = {(result.student, result.lab): result for result in found if result.status == "graded"}
-    added = {}
+    given: dict[tuple[str, str], LabResult] = {}
     for members in groups.values():
         for lab in sorted({lab for student, lab in graded if student in members}):
             best = max((graded[m, lab] for m in members if (m, lab) in graded), key=lambda result: result.score)
-            for member in (member for member in members if (member, lab) not in graded):
-                added[member, lab] = replace(best, student=member, message=f"handed in by {best.student}")
-    given = {student for student, _ in added}
-    kept = [result for result in found if result.status == "graded" or result.student not in given]
-    return [*kept, *added.values()]
+            given |= {(member, lab): best for member in members if (member, lab) not in graded}
+    return given
 
 
 def _known(rows: list[Row], found: list[LabResult], path: Path) -> list[Row]:

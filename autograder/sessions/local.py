@@ -1,9 +1,12 @@
 """The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
 
+import sys
+import threading
 from typing import Any
 
 from autograder.boundary.limits import Stopwatch, TimeUp
 from autograder.boundary.protocol import Frame
+from autograder.inside.forbidden import Guard
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
 
@@ -13,6 +16,12 @@ from .ranks import RankCall, deadlock, misfit, of_rank
 from .session import Session
 
 SECONDS = 5.0  # of a call on ranks, where they are threads: many times what a right answer takes
+
+
+def is_thread_of_kernel() -> bool:
+    """Whether a thread of the notebook's kernel runs: JupyterLab has pictures that play drawn there during a check."""
+    kernel = sys.modules.get("ipykernel.thread")
+    return kernel is not None and isinstance(threading.current_thread(), kernel.BaseThread)
 
 
 class LocalGrader(Grader):
@@ -28,7 +37,7 @@ class LocalWorker(Worker):
     stops_on_interrupt = True  # the student's own press of the stop button
 
     def __init__(self, namespace: dict, grader: LocalGrader):
-        super().__init__(namespace)
+        super().__init__(namespace, Guard(is_other=is_thread_of_kernel))
         self.grader = grader
 
     def ask(self, frame: Frame) -> Frame:

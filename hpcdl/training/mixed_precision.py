@@ -26,7 +26,8 @@ class Optimizer(Protocol):
 class LossScaler:
     """A loss scale that halves when a gradient overflows on any rank, and doubles after `interval` steps without.
 
-    `scaler.scale(loss).backward()`, then `scaler.step(optimizer, params)`. A power of two changes no bit of a gradient
+    `scaler.scale(loss).backward()`, then `scaler.step(optimizer, params)`, where a model in FP16 gives the `params` of
+    its `MasterWeights`. A power of two changes no bit of a gradient
     but its exponent. With `comm` all ranks take a step or none does, and their scales stay equal: one number each is
     summed. The rule of `torch.amp.GradScaler`. Raises ValueError for numbers that would not grow or shrink.
     """
@@ -55,10 +56,16 @@ class LossScaler:
     def unscale(self, params: Iterable[torch.Tensor]) -> bool:
         """Divide the gradients of `params` by the scale, in place, and say whether those of all ranks are finite.
 
-        Once per step, and before they are clipped: a norm is one of true gradients.
+        Once per step, and before they are clipped: a norm is one of true gradients. Raises TypeError for those in FP16,
+        which division would bring back to zero: `MasterWeights` has them in float32.
         """
         overflows = 0.0
         for grad in (param.grad for param in params if param.grad is not None):
+            if grad.dtype == torch.float16:
+                raise TypeError(
+                    "a gradient is in torch.float16, where what is small becomes 0 again when it is divided by the "
+                    "scale; call take_gradients() of MasterWeights first, and give its params"
+                )
             grad.mul_(1 / self.value)
             overflows += not math.isfinite(grad.sum(dtype=torch.float32)) and not bool(grad.isfinite().all())
         return not self._on_any_rank(overflows)

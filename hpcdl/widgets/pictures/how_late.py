@@ -45,12 +45,12 @@ def growth(lr: float, delay: int) -> float:
     return float(np.abs(np.roots(coefficients)).max())
 
 
-def descend(w: torch.Tensor, grad: Callable, lr: float, delay: int, steps: int) -> list[torch.Tensor]:
-    """The run where the student has none yet."""
-    ws = [w]
-    for t in range(steps):
-        ws.append(ws[-1] - lr * grad(ws[max(0, t - delay)]))
-    return ws
+def swing(lr: float, delay: int, steps: int) -> list[float]:
+    """w_0 = 1 to w_steps for a curvature of 1: the run where the student has none yet."""
+    run = [1.0] * (delay + 1)  # before the beginning nothing moved
+    while len(run) <= steps + delay:
+        run.append(run[-1] - lr * run[-1 - delay])
+    return run[delay:]
 
 
 def draw(state: dict, axes: Mapping[str, Axes], own: Descent | None) -> str:
@@ -73,10 +73,10 @@ def run_of(own: Descent | None, lr: float, delay: int) -> tuple[str, list[float]
     """Whose run it is, and |w| after each step, from w = 1."""
     start = torch.ones(1, dtype=torch.float64)
     try:
-        whose, ws = "Your", (own or _unsolved)(start, lambda w: w, lr, delay, STEPS)
+        ws = (own or _unsolved)(start, lambda w: w, lr, delay, STEPS)
     except NotImplementedError:
-        whose, ws = "A", descend(start, lambda w: w, lr, delay, STEPS)
-    return whose, [abs(float(w)) for w in ws]
+        return "A", [abs(w) for w in swing(lr, delay, STEPS)]
+    return "Your", [abs(float(w)) for w in ws]
 
 
 def _unsolved(*_args):

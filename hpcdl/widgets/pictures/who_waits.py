@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
+from hpcdl.consistency.clock import timeline
 from hpcdl.widgets.kit import palette, style
 from hpcdl.widgets.kit.controls import choice, slider, stops
 from hpcdl.widgets.kit.explorable import Explorable
@@ -44,14 +45,9 @@ def label(s: float) -> str:
 
 
 def clocks(seconds: Sequence[Sequence[float]], staleness: float) -> Spans:
-    """Start and end of iteration k of worker w: start[w][k] = max(end[w][k-1], max over v of end[v][k-s-1])."""
-    spans: Spans = [[] for _ in seconds]
-    for k in range(len(seconds[0])):
-        free = max(mine[int(k - staleness - 1)][1] for mine in spans) if k > staleness else 0.0
-        for mine, times in zip(spans, seconds, strict=True):
-            start = max(free, mine[-1][1] if mine else 0.0)
-            mine.append((start, start + times[k]))
-    return spans
+    """Start and end of iteration k of worker w, by the library's recurrence."""
+    found = timeline(seconds, staleness)
+    return [list(zip(*of, strict=True)) for of in zip(found.start.tolist(), found.end.tolist(), strict=True)]
 
 
 def seconds_of(factor: float, jitter: float, pull: float) -> list[list[float]]:

@@ -103,3 +103,12 @@ def test_who_was_never_graded_is_left_out(class_, write_notebook, solution):
     write_notebook("eve.ipynb", *solution.values())
     assert "0 changes" in run("regrade", submissions, "--out", out).output
     assert set(grades(out)) == {"ada", "ben"}
+
+
+def test_without_walls_nobody_is_graded_again_unless_that_is_said(class_, monkeypatch):
+    submissions, out = class_
+    run("grade", submissions, "--out", out, "--allow-weak")
+    monkeypatch.setattr("autograder.walls.sandbox.tier", lambda: "weak")
+    ended = run("regrade", submissions, "--out", out)
+    assert ended.exit_code == 4
+    assert "--allow-weak" in ended.output

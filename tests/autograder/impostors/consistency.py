@@ -25,7 +25,7 @@ def work(comm, grad, w, steps):
 import hpcdl.widgets.pictures.how_late as how_late
 
 def delayed_sgd(w, grad, lr, delay, steps):
-    return how_late.descend(w, grad, lr, delay, steps)
+    return [w * factor for factor in how_late.swing(lr, delay, steps)]
 
 def largest_stable_lr(curvature, delay):
     return how_late.bound(delay) / curvature

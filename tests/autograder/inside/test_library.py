@@ -45,6 +45,19 @@ def test_the_library_is_closed(session, way):
     assert "write it yourself" in result.checks[0].why
 
 
+def test_a_picture_that_plays_during_a_check_is_no_call_of_the_answer(local):
+    """JupyterLab has the moves of widgets served by threads of the kernel's own, while a cell runs in another."""
+    code = IMPORTS + (
+        "def f(x):\n    from ipykernel.thread import BaseThread\n    t = BaseThread(daemon=True)\n"
+        "    t.io_loop.add_callback(lambda: (drawn.append(hpcdl.nn.mlp.sigma(x)), t.stop()))\n"
+        "    t.start()\n    t.join(10)\n    return len(drawn)\ndrawn = []\n"
+    )
+    student = local(code)
+    result = result_of(student)
+    assert result.passed, result.checks[0]
+    assert len(student.worker.namespace["drawn"]) == 1
+
+
 def test_what_is_offered_is_open_and_may_use_the_rest(session):
     code = IMPORTS + "def f(x):\n    hpcdl.nn.mlp.feedforward([x[None]], [x[:1]], x)"
     assert result_of(session(code), offers=("hpcdl.nn.mlp.feedforward",)).passed

@@ -165,6 +165,15 @@ def test_a_sheet_tells_the_times_and_what_is_no_time_is_named(results, tmp_path)
     assert "'tomorrow' is no date and time" in " ".join(ended.output.split())
 
 
+def test_a_group_is_late_together(results, tmp_path):
+    write(results, "ada,1", "eve,1", name=adjustments.GROUPS, header="student,group")
+    sheet = tmp_path / "times.csv"
+    sheet.write_text("student,time\nada,2026-11-22 08:00\n")
+    assert run("late", tmp_path, results, "--deadline", "2026-11-20 23:59", "--times", sheet).exit_code == 0
+    found = by_student(results)
+    assert (found["ada"].score, found["eve"].score, found["ben"].score) == (40, 40, 40)
+
+
 def test_of_several_files_the_newest_tells(tmp_path):
     paths = [tmp_path / "a", tmp_path / "b"]
     for path, hour in zip(paths, (9, 8), strict=True):

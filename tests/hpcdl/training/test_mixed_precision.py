@@ -121,3 +121,15 @@ def test_a_parameter_without_a_gradient_gets_none():
     masters.params[0].grad = torch.ones(2)
     masters.take_gradients()
     assert masters.params[0].grad is None
+
+
+def test_small_gradients_of_an_fp16_model_reach_the_masters_and_fp16_ones_are_refused():
+    low = torch.ones(2, dtype=torch.float16, requires_grad=True)
+    tiny, scaler = 2.0**-30, LossScaler(scale=2.0**15)
+    scaler.scale((low.float() * tiny).sum()).backward()
+    with pytest.raises(TypeError, match=r"torch\.float16.*take_gradients"):
+        scaler.unscale([low])
+    masters = MasterWeights([low])
+    masters.take_gradients()
+    assert scaler.unscale(masters.params)
+    assert masters.params[0].grad.tolist() == [tiny, tiny]

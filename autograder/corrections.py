@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from autograder.options import AsLab, Mpi, SecretFile, lab_named
 from hpcdl import machine
 from hpcdl.commands import end, say
 
-from . import load
+from .options import AsLab, Mpi, SecretFile, lab_named
+from .outputs import load
 
 Submissions = Annotated[Path, typer.Argument(exists=True, help="What `autograder grade` was given.")]
 
@@ -22,16 +22,20 @@ def regrade(
     lab: AsLab = None,
     lanes: Annotated[int | None, typer.Option(min=1, help="Submissions at a time (default: a lane a core).")] = None,
     secret_file: SecretFile = None,
+    allow_weak: Annotated[bool, typer.Option(help="Grade also where the code cannot be walled in.")] = False,
     mpi: Mpi = True,
 ) -> None:
     """Grade again on the same inputs, all or some, and show whose points have changed.
 
     Exit code 0: done; 1: there is nothing to regrade; 3: another grader is at work on the same folder; 4: the walls
-    have a hole.
+    have a hole, or this system offers weak isolation only.
     """
-    from autograder.grading import grades, layouts, regrade, seeds, store
-    from autograder.sessions.canaries import WallError
+    from .grading import grades, layouts, regrade, seeds, store
+    from .sessions.canaries import WallError
+    from .walls import sandbox
 
+    if sandbox.tier() == "weak" and not allow_weak:
+        end(f"Nothing was graded: {sandbox.words()}. --allow-weak grades all the same.", 4)
     todo = [each for each in layouts.submissions(submissions) if not student or each.student in student]
     try:
         before = load.results(out)
@@ -42,7 +46,8 @@ def regrade(
         with store.locked(out):
             secret = seeds.course_secret(out, secret_file)
             lanes = lanes or machine.cores()
-            changed = list(regrade.regrade(todo, before, out, secret, exercise, lab_named(lab), lanes, mpi))
+            options = {"only": lab_named(lab), "lanes": lanes, "mpi": mpi, "allow_weak": allow_weak}
+            changed = list(regrade.regrade(todo, before, out, secret, exercise, **options))
             grades.write(load.results(out), out)
     except load.ResultError as error:
         end(str(error), 1)
@@ -70,14 +75,17 @@ def late(
     lab: Annotated[str | None, typer.Option(help="The results of this lab alone.")] = None,
 ) -> None:
     """Take points away for late days: rows in RESULTS/adjustments.csv, which all exports follow."""
-    from autograder.grading import layouts
-
-    from . import late
+    from .grading import layouts
+    from .outputs import adjustments, late
 
     try:
         found = load.one_lab(load.results(folder, lab))
+        groups = folder / adjustments.GROUPS
         when = late.times_of_sheet(times) if times else late.times_of_files(layouts.submissions(submissions))
-        rows = late.enter(found, when, folder, late.moment(deadline), per_day, free)
+        for (member, _), best in adjustments.givers(found, groups).items():  # who shares a result is as late with it
+            when.pop(member, None)
+            when |= {member: when[best.student]} if best.student in when else {}
+        rows = late.enter(adjustments.shared(found, groups), when, folder, late.moment(deadline), per_day, free)
     except load.ResultError as error:
         end(str(error))
     for row in rows:
