@@ -1,16 +1,18 @@
 """One training, by torch's tools and by ours: the same model, seed and samples, so that only the tool differs.
 
-    torchrun --nproc-per-node 2 -m hpcdl.training.six_tools DDP      # on gloo: a line of JSON from rank 0
-    simulate(train, 2, "FSDP2")                                      # on simulated ranks: who sends what
+    torchrun --nproc-per-node 2 -m hpcdl.training.six_tools          # on gloo: of each way a line of JSON from rank 0
+    simulate(train, 2, WAYS["FSDP2"])                                # on simulated ranks: who sends what
 
 Each way is a function that prepares the model: its lines are what the tool asks of its user.
 """
 
 import json
+import multiprocessing
 import resource
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +30,7 @@ class Prepared(NamedTuple):
     """A model, its optimizer, what to call after the backward pass; `alike`: all ranks take the whole batch."""
 
     model: nn.Module
-    optimizer: torch.optim.Optimizer
+    optimizer: Any  # with torch's step and zero_grad
     synchronize: Callable[[], Any] = lambda: None
     alike: bool = False
 
@@ -86,7 +88,8 @@ def our_sharding(model: nn.Sequential, comm: Communicator) -> Prepared:
     return Prepared(wrapped, torch.optim.SGD(wrapped.parameters(), RATE), wrapped.synchronize)
 
 
-WAYS: dict[str, Callable[[nn.Sequential, Communicator], Prepared]] = {
+Prepare = Callable[[nn.Sequential, Communicator], Prepared]
+WAYS: dict[str, Prepare] = {
     "DDP": ddp,
     "FSDP2": fsdp2,
     "DTensor": dtensor,
@@ -95,9 +98,9 @@ WAYS: dict[str, Callable[[nn.Sequential, Communicator], Prepared]] = {
 }
 
 
-def steps(prepared: Prepared, comm: Communicator, count: int, width: int) -> tuple[list[float], float]:
-    """The mean loss of each step, on every rank, and the shortest step's seconds."""
-    g, losses, took = torch.Generator().manual_seed(1), list[torch.Tensor](), float("inf")
+def steps(prepared: Prepared, comm: Communicator, count: int, width: int = WIDTH) -> tuple[torch.Tensor, list[float]]:
+    """Of each step this rank's part of the mean loss, and its seconds."""
+    g, losses, seconds = torch.Generator().manual_seed(1), list[torch.Tensor](), list[float]()
     for _ in range(count):
         x = torch.randn(ROWS, width, generator=g, dtype=torch.float64)
         mine = x if prepared.alike else x.tensor_split(comm.size)[comm.rank]
@@ -106,20 +109,33 @@ def steps(prepared: Prepared, comm: Communicator, count: int, width: int) -> tup
         loss.backward()
         prepared.synchronize()
         prepared.optimizer.step()
-        took = min(took, time.perf_counter() - begin)
+        seconds.append(time.perf_counter() - begin)
         prepared.optimizer.zero_grad()
         losses.append(loss.detach())
-    mean = torch.stack(losses) / comm.size
-    comm.all_reduce(mean)
-    return mean.tolist(), took
+    return torch.stack(losses) / comm.size, seconds
 
 
-def train(comm: Communicator, way: str, count: int = 20, width: int = WIDTH) -> list[float]:
-    """The losses of a training on ranks of any machine of ours, torch's process group among them."""
+def train(comm: Communicator, prepare: Prepare, count: int = 20, width: int = WIDTH) -> list[float]:
+    """The mean losses of a training on ranks of any machine of ours, torch's process group among them."""
     from hpcdl.training.process_group import process_group
 
     with process_group(comm):
-        return steps(WAYS[way](network(width), comm), comm, count, width)[0]
+        losses, _ = steps(prepare(network(width), comm), comm, count, width)
+        comm.all_reduce(losses)
+    return losses.tolist()
+
+
+def sent(prepare: Prepare, p: int = 2, width: int = WIDTH) -> int:
+    """The bytes that rank 0 of p sends in a step: what a third step adds to two."""
+    from hpcdl.comm import simulate
+    from hpcdl.training.process_group import process_group
+
+    def rank(comm: Communicator, count: int) -> None:
+        with process_group(comm):
+            steps(prepare(network(width), comm), comm, count, width)
+
+    two, three = (simulate(rank, p, count).bytes_sent[0] for count in (2, 3))
+    return three - two
 
 
 def serial(count: int = 20, width: int = WIDTH) -> list[float]:
@@ -128,24 +144,49 @@ def serial(count: int = 20, width: int = WIDTH) -> list[float]:
 
     def alone(comm: Communicator) -> list[float]:
         model = network(width)
-        return steps(Prepared(model, torch.optim.SGD(model.parameters(), RATE)), comm, count, width)[0]
+        return steps(Prepared(model, torch.optim.SGD(model.parameters(), RATE)), comm, count, width)[0].tolist()
 
     return simulate(alone, 1).results[0]
 
 
-def main(way: str) -> None:
-    """This process's part of a training that torchrun started; rank 0 prints what it found."""
+# -- in the processes that torchrun started ---------------------------------------------------------------------------
+
+PATIENCE = timedelta(seconds=60)  # after which a process whose partner has gone gives up
+
+
+def one_way(way: str, started: float, count: int = 20) -> None:
+    """A training by one tool; rank 0 prints what it found.
+
+    `ready` are the seconds from here to the end of the first step, `peak` the bytes of this process at its largest.
+    """
     from hpcdl.comm.distributed import TorchComm
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    begin = time.perf_counter()
+    store, rank, world = next(dist.rendezvous("env://", timeout=PATIENCE))
+    dist.init_process_group("gloo", store=dist.PrefixStore(way, store), rank=rank, world_size=world, timeout=PATIENCE)
     comm = TorchComm()
-    losses, took = steps(WAYS[way](network(), comm), comm, 20, WIDTH)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if comm.rank == 0:
-        print(json.dumps({"losses": losses, "seconds": took, "peak": peak}))
+    prepared = WAYS[way](network(), comm)
+    prepare = time.perf_counter() - begin
+    losses, seconds = steps(prepared, comm, count)
+    comm.all_reduce(losses)
+    found = {"losses": losses.tolist(), "seconds": seconds, "ready": prepare + seconds[0], "started": started}
+    if rank == 0:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"way": way, "peak": peak, **found}), flush=True)
     dist.destroy_process_group()
 
 
+def main(ways: list[str]) -> None:
+    """Each way in a fork of this process: Python and torch start once, and memory is each one's own."""
+    torch.set_num_threads(1)
+    started = time.time()
+    for way in ways or WAYS:
+        fork = multiprocessing.get_context("fork").Process(target=one_way, args=(way, started))
+        fork.start()
+        fork.join()
+        if fork.exitcode:
+            sys.exit(f"{way} ended with {fork.exitcode}")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -25,7 +25,6 @@
 # | $\Psi$ | bytes of all weights; gradients have as many |
 
 # %%
-import importlib.util
 import inspect
 import json
 import subprocess
@@ -39,9 +38,11 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from autograder import check
+from hpcdl.cluster.script import sbatch
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import simulate
 from hpcdl.nn.decoder import Decoder
+from hpcdl.training import optional
 from hpcdl.training import six_tools as trainings
 from hpcdl.widgets import style
 from hpcdl.widgets.pictures import six_tools
@@ -587,56 +588,76 @@ check("frameworks.config")
 # %% [markdown]
 # ## Live: the table
 #
-# Now for real: `torchrun` starts two processes for each tool, on gloo, and each of them trains the same four layers with 256 × 256 weights in float64 for twenty steps. Ours,
-# `hpcdl.ddp` and `hpcdl.sharding`, run on the same gloo. *Start* is what passes from the command to its end without the steps, and it is the same for all of them: Python, torch,
-# the rendezvous. *Sent* is counted by running the same twenty steps on simulated ranks, where each message is seen. *Lines* are those of the function in
-# `hpcdl.training.six_tools` that prepares the model.
+# Now for real: `torchrun` starts two processes, and in them each tool trains the same four layers with 256 × 256 weights in float64 for twenty steps, on gloo. Ours,
+# `hpcdl.ddp` and `hpcdl.sharding`, run on the same gloo. Python and torch start once, and each tool has forks of the two processes to itself.
+#
+# | | |
+# |---|---|
+# | *ready* | from the fork to the end of the first step: the process group, the tool's own modules, the prepared model |
+# | *step* | the shortest of the twenty |
+# | *peak* | the memory of one process at its largest |
+# | *sent* | by rank 0 in a step, counted on simulated ranks, where each message is seen |
+# | *lines* | of the function in `hpcdl.training.six_tools` that prepares the model |
+# | *difference* | of the losses from those of one process, the largest |
 #
 # Guess first: who has the shortest step, and whose losses differ from those of one process, and by how much?
 
 # %%
-right, STEPS = trainings.serial(), 20
+command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+begin = time.time()
+done = subprocess.run(
+    [*command, "-m", "hpcdl.training.six_tools"], capture_output=True, text=True, timeout=120, check=False
+)
+if done.returncode:
+    raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[-1500:]}")
+found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+# %%
+right = trainings.serial()
 
 
-def started(way: str) -> dict:
-    """What rank 0 of two processes under torchrun tells, and how long all of it took."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    begin = time.perf_counter()
-    done = subprocess.run(
-        [*command, "-m", "hpcdl.training.six_tools", way], capture_output=True, text=True, timeout=120, check=False
-    )
-    took = time.perf_counter() - begin
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        raise RuntimeError(f"torchrun with {way} told nothing:\n{done.stderr[-1500:]}")
-    return {**json.loads(lines[-1]), "took": took}
+def difference(losses: list[float]) -> float:
+    """The largest difference from the losses of one process."""
+    return max(abs(a - b) for a, b in zip(losses, right, strict=True))
 
 
-print(f"{'':16}{'step':>9}{'start':>8}{'peak':>9}{'sent in a step':>16}{'lines':>7}{'difference':>12}")
-for way, prepare in trainings.WAYS.items():
-    found = started(way)
-    sent = simulate(trainings.train, 2, way).bytes_sent[0] / STEPS
-    away = max(abs(a - b) for a, b in zip(found["losses"], right, strict=True))
-    start = found["took"] - STEPS * found["seconds"]
-    print(
-        f"{way:16}{1e3 * found['seconds']:6.1f} ms{start:6.1f} s{found['peak'] / 1e6:6.0f} MB"
-        f"{sent / 1e3:13,.0f} KB{len(inspect.getsource(prepare).strip().splitlines()):7}{away:12.0e}"
-    )
-for package, how in {
-    "deepspeed": "DS_BUILD_OPS=0 pip install --no-binary deepspeed 'deepspeed==0.19.8'",
-    "ray": "pip install 'ray[train]'  (some 600 MB)",
-}.items():
-    is_here = importlib.util.find_spec(package) is not None
-    print(f"{package}: {'is here; this table does not start it' if is_here else f'not here. {how}'}")
+def row(way: str, prepare, losses: list[float], ready="–", step="–", peak="–") -> str:
+    lines = len(inspect.getsource(prepare).strip().splitlines())
+    sent = f"{trainings.sent(prepare) / 1e3:,.0f} KB"
+    return f"{way:16}{ready:>9}{step:>10}{peak:>9}{sent:>10}{lines:7}{difference(losses):12.0e}"
+
+
+print(f"torchrun, Python and torch: {found[0]['started'] - begin:.1f} s until the first tool could begin\n")
+print(f"{'':16}{'ready':>9}{'step':>10}{'peak':>9}{'sent':>10}{'lines':>7}{'difference':>12}")
+for tool in found:
+    ready, step, peak = f"{tool['ready']:.2f} s", f"{1e3 * min(tool['seconds']):.1f} ms", f"{tool['peak'] / 1e6:.0f} MB"
+    print(row(tool["way"], trainings.WAYS[tool["way"]], tool["losses"], ready, step, peak))
+for name in optional.PACKAGES:
+    version = optional.found(name)
+    print(f"{name}: {f'{version} is here' if version else f'not here. {optional.advice(name)}'}")
+
+# %% [markdown]
+# And yours, Horovod's interface, on simulated ranks: what it sends and what comes of it.
+
+
+# %%
+def yours(model, comm):
+    broadcast_parameters(list(model.parameters()), comm)
+    optimizer = torch.optim.SGD(model.parameters(), trainings.RATE)
+    return trainings.Prepared(model, DistributedOptimizer(optimizer, comm))
+
+
+print(row("yours", yours, simulate(trainings.train, 2, yours).results[0]))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - The losses are those of one process in the last digits: the sums are added in another order, nothing else.
-# - With half a million weights a step is short, and what a tool does around it shows. FSDP2 and DTensor pass every operation through Python to decide where its numbers are:
-#   that is a cost per operation, which a GPU with large matrices hides and two cores do not.
+# - The losses are those of one process but for the last digits: the sums are added in another order, nothing else.
+# - With a quarter of a million weights a step is short, and what a tool does around it shows. FSDP2 and DTensor pass every operation through Python to decide where its
+#   numbers are: that is a cost per operation, which a GPU with large matrices hides and two cores do not.
 # - A start takes seconds, a step milliseconds. Who starts often (elastic training does) thinks about the start. Ray has its own service to start besides.
 # - The peak is mostly torch itself. What is held of the *model* you have counted in lab 11.
+# - Yours sends what DDP sends, to the byte: a ring is a ring.
 # </details>
 
 # %% [markdown]
@@ -648,26 +669,10 @@ for package, how in {
 #     mpiexec -n 2 hpcdl train --checkpoint lenet.pt                                             # MPI
 #
 # On a cluster a queue decides when and where. What it gets is a script for the shell, with its wishes in comments. Slurm's starts one `torchrun` on each node; the first node is
-# where all of them meet:
-
+# where all of them meet. In a terminal it is `hpcdl cluster script --nodes 2 --each 4 --out job.sh -- --checkpoint lenet.pt`; here it is
 
 # %%
-def sbatch(nodes: int, each: int, module: str, minutes: int = 30, port: int = 29500) -> str:
-    """A job of Slurm's: torchrun once on each node, `each` processes by it."""
-    return f"""#!/bin/bash
-#SBATCH --job-name={module.rpartition(".")[2]}
-#SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --cpus-per-task={each}
-#SBATCH --time=00:{minutes:02}:00
-export OMP_NUM_THREADS=1
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-srun torchrun --nnodes={nodes} --nproc-per-node={each} --max-restarts=1 \\
-    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:{port}" -m {module}
-"""
-
-
-print(sbatch(nodes=2, each=4, module="hpcdl.training"))
+print(sbatch(nodes=2, each=4, arguments=["--checkpoint", "lenet.pt"]))
 
 # %% [markdown]
 # Submit it with `sbatch job.sh`, watch it with `squeue --me`. Three things go wrong on the first day:

@@ -78,5 +78,5 @@ def right() -> list[float]:
 
 @pytest.mark.parametrize("way", list(six_tools.WAYS))
 def test_every_tool_trains_as_one_process(way, right):
-    for losses in simulate(six_tools.train, 2, way, 8, 32).results:
+    for losses in simulate(six_tools.train, 2, six_tools.WAYS[way], 8, 32).results:
         assert losses == pytest.approx(right, rel=1e-12)
