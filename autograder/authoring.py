@@ -114,10 +114,21 @@ class Exercise:
 
 
 class Lab:
-    """A lab: its slug (the identity), its number (the order) and its exercises in order."""
+    """A lab: its slug (the identity), its number (the order) and its exercises in order.
 
-    def __init__(self, slug: str, *, number: int, title: str, exercises: Iterable[Exercise] = ()):
-        self.slug, self.number, self.title = slug, number, title
+    `brings` are modules that take long to import and that many answers need: a worker finds them there.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        *,
+        number: int,
+        title: str,
+        exercises: Iterable[Exercise] = (),
+        brings: tuple[str, ...] = (),
+    ):
+        self.slug, self.number, self.title, self.brings = slug, number, title, brings
         self.exercises: dict[str, Exercise] = {}
         for exercise in exercises:
             self.add(exercise)

@@ -6,6 +6,7 @@
 Each way is a function that prepares the model: its lines are what the tool asks of its user.
 """
 
+import importlib
 import json
 import multiprocessing
 import resource
@@ -178,6 +179,7 @@ def one_way(way: str, started: float, count: int = 20) -> None:
 
 def main(ways: list[str]) -> None:
     """Each way in a fork of this process: Python and torch start once, and memory is each one's own."""
+    importlib.import_module("torch._dynamo")  # two seconds that any optimizer takes at its first call: once for all
     torch.set_num_threads(1)
     started = time.time()
     for way in ways or WAYS:

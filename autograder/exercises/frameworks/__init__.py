@@ -13,4 +13,5 @@ lab = Lab(
     number=13,
     title="Six tools, one step",
     exercises=(ddp.exercise, fsdp.exercise, tensor.exercise, horovod.exercise, elastic.exercise, config.exercise),
+    brings=("torch._dynamo", "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups
 )
