@@ -13,6 +13,7 @@ rank's result or sum).
 """
 
 import contextlib
+import importlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -162,9 +163,10 @@ def process_group(comm: Communicator) -> Iterator[CommGroup]:
 
 @contextlib.contextmanager
 def _a_world_for_each_thread() -> Iterator[None]:
-    from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld
-
     with _lock:
+        importlib.import_module("torch._dynamo")  # whole, before a rank uses it: another may be importing it just now
+        from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld
+
         if not _inside[0]:
             _mine_before.append(distributed_c10d._world)
             _torchs._world = ThreadLocalWorld()
