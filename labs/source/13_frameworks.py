@@ -606,7 +606,7 @@ check("frameworks.config")
 command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 begin = time.time()
 done = subprocess.run(
-    [*command, "-m", "hpcdl.training.six_tools"], capture_output=True, text=True, timeout=120, check=False
+    [*command, "-m", "hpcdl.training.six_tools"], capture_output=True, text=True, timeout=280, check=False
 )
 if done.returncode:
     raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[-1500:]}")
