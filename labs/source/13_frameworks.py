@@ -609,7 +609,7 @@ done = subprocess.run(
     [*command, "-m", "hpcdl.training.six_tools"], capture_output=True, text=True, timeout=280, check=False
 )
 if done.returncode:
-    raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[-1500:]}")
+    raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[:3000]}")
 found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 # %%
