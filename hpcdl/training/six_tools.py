@@ -152,7 +152,7 @@ def serial(count: int = 20, width: int = WIDTH) -> list[float]:
 
 # -- in the processes that torchrun started ---------------------------------------------------------------------------
 
-PATIENCE = timedelta(seconds=60)  # after which a process whose partner has gone gives up
+PATIENCE = timedelta(seconds=240)  # after which a process whose partner has gone gives up
 
 
 def one_way(way: str, started: float, count: int = 20) -> None:

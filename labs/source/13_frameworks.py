@@ -605,9 +605,8 @@ check("frameworks.config")
 # %%
 command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 begin = time.time()
-done = subprocess.run(
-    [*command, "-m", "hpcdl.training.six_tools"], capture_output=True, text=True, timeout=280, check=False
-)
+command += ["-m", "hpcdl.training.six_tools"]
+done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 if done.returncode:
     raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[:3000]}")
 found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -627,11 +626,12 @@ def row(way: str, prepare, losses: list[float], ready="–", step="–", peak="�
     return f"{way:16}{ready:>9}{step:>10}{peak:>9}{sent:>10}{lines:7}{difference(losses):12.0e}"
 
 
-print(f"torchrun, Python and torch: {found[0]['started'] - begin:.1f} s until the first tool could begin\n")
+print(f"Python and torch: {found[0]['started'] - begin:.1f} s until the first tool could begin\n")
 print(f"{'':16}{'ready':>9}{'step':>10}{'peak':>9}{'sent':>10}{'lines':>7}{'difference':>12}")
 for tool in found:
-    ready, step, peak = f"{tool['ready']:.2f} s", f"{1e3 * min(tool['seconds']):.1f} ms", f"{tool['peak'] / 1e6:.0f} MB"
-    print(row(tool["way"], trainings.WAYS[tool["way"]], tool["losses"], ready, step, peak))
+    ready, step = f"{tool['ready']:.2f} s", f"{1e3 * min(tool['seconds']):.1f} ms"
+    prepare, peak = trainings.WAYS[tool["way"]], f"{tool['peak'] / 1e6:.0f} MB"
+    print(row(tool["way"], prepare, tool["losses"], ready, step, peak))
 for name in optional.PACKAGES:
     version = optional.found(name)
     print(f"{name}: {f'{version} is here' if version else f'not here. {optional.advice(name)}'}")
