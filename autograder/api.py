@@ -73,6 +73,7 @@ def feedback(exercise: Exercise, namespace: dict) -> Feedback:
     """Check one exercise against the functions in `namespace` and remember its points."""
     printed = _Capped()
     with contextlib.redirect_stdout(printed):
+        exercise.lab.bring()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False)
     note = _remember(result)
     return Feedback(result, total(exercise.lab), printed.getvalue(), note)

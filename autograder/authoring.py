@@ -19,6 +19,7 @@ A check receives `student`, whose attributes are the student's functions and cla
 """
 
 import ast
+import importlib
 import inspect
 import json
 import sys
@@ -114,10 +115,21 @@ class Exercise:
 
 
 class Lab:
-    """A lab: its slug (the identity), its number (the order) and its exercises in order."""
+    """A lab: its slug (the identity), its number (the order) and its exercises in order.
 
-    def __init__(self, slug: str, *, number: int, title: str, exercises: Iterable[Exercise] = ()):
-        self.slug, self.number, self.title = slug, number, title
+    `brings` are modules that take long to import and that many answers need: a worker finds them there.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        *,
+        number: int,
+        title: str,
+        exercises: Iterable[Exercise] = (),
+        brings: tuple[str, ...] = (),
+    ):
+        self.slug, self.number, self.title, self.brings = slug, number, title, brings
         self.exercises: dict[str, Exercise] = {}
         for exercise in exercises:
             self.add(exercise)
@@ -141,6 +153,11 @@ class Lab:
     def functions(self) -> list[str]:
         """The names that a submission of the lab defines."""
         return [name for exercise in self.exercises.values() for name in exercise.functions]
+
+    def bring(self) -> None:
+        """Import what answers need and take long to import, before a check's clock runs, which could stop halfway."""
+        for name in self.brings:
+            importlib.import_module(name)
 
     def add(self, exercise: Exercise) -> Exercise:
         """Make `exercise` the lab's last one; ValueError for a name that is taken, or `uses` of what is not before."""

@@ -18,6 +18,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "convolution": "benchmarks.convolution",
     "convolution_gpu": "benchmarks.convolution_gpu",
     "ddp": "benchmarks.ddp",
+    "frameworks": "benchmarks.frameworks",
     "grading": "benchmarks.grading",
     "labs": "benchmarks.labs",
     "low_precision": "benchmarks.low_precision",

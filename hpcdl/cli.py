@@ -103,8 +103,13 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command()
+clusters = typer.Typer(invoke_without_command=True)
+app.add_typer(clusters, name="cluster")
+
+
+@clusters.callback()
 def cluster(
+    context: typer.Context,
     n: Annotated[int, typer.Option("-n", help="How many engines.")] = 4,
     profile: Annotated[
         str | None, typer.Option(help="Where they run: slurm, ssh, or an ipyparallel profile of yours; else here.")
@@ -115,6 +120,8 @@ def cluster(
 
     With --profile slurm or ssh, the first call writes the profile's settings file, for you to adapt.
     """
+    if context.invoked_subcommand:
+        return
     from hpcdl.cluster import ClusterError, trial
 
     try:
@@ -122,6 +129,37 @@ def cluster(
     except (ClusterError, ValueError) as error:
         end(str(error).rstrip("."), 1)
     typer.echo(json.dumps(findings, indent=2) if as_json else trial.describe(findings))
+
+
+@clusters.command()
+def script(
+    arguments: Annotated[list[str] | None, typer.Argument(help="After --: the program's own options.")] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 1,
+    each: Annotated[int, typer.Option(min=1, help="Processes on each node.")] = 2,
+    module: Annotated[str, typer.Option(help="The program, as python -m has it.")] = "hpcdl.training",
+    minutes: Annotated[int, typer.Option(min=1, help="After which Slurm may end it.")] = 30,
+    gpus: Annotated[bool, typer.Option("--gpus", help="Ask for a GPU per process.")] = False,
+    restarts: Annotated[int, typer.Option(min=0, help="How often to start again when a process dies.")] = 1,
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The file to write (default: print it).")] = None,
+) -> None:
+    """Write a training as a batch script for Slurm, which starts torchrun on each node.
+
+    hpcdl cluster script --nodes 2 --each 4 --out job.sh -- --epochs 2 --checkpoint lenet.pt
+    """
+    from hpcdl.cluster.script import sbatch
+    from hpcdl.files import write_whole
+
+    try:
+        text = sbatch(nodes, each, module, arguments or [], minutes, gpus, restarts)
+    except ValueError as error:
+        end(str(error))
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    if not out.name:
+        end("--out is a folder, expected a file")
+    write_whole(out, text)
+    say(f"Wrote {out}. Hand it in: sbatch {out}")
 
 
 @app.command()

@@ -40,6 +40,8 @@ def probes(engines: bool = True) -> list[tuple[str, Callable[[], Finding]]]:
         ("engines", start_engines),
         ("GPU", gpu),
         ("Triton", triton),
+        ("DeepSpeed", deepspeed),
+        ("Ray", ray),
         ("memory", memory),
         ("sandbox", sandbox),
     ]
@@ -164,6 +166,24 @@ def triton() -> Finding:
 
     how = "compiled for the GPU" if torch.cuda.is_available() else "by its interpreter, on the CPU"
     return Finding("Triton", "ok", f"{version('triton')}: kernels run {how}")
+
+
+def deepspeed() -> Finding:
+    return _optional("DeepSpeed")
+
+
+def ray() -> Finding:
+    return _optional("Ray")
+
+
+def _optional(name: str) -> Finding:
+    """What lab 13 speaks of, and no exercise starts."""
+    from hpcdl.training import optional
+
+    version = optional.found(name)
+    if version is None:
+        return Finding(name, "limited", "not installed; no lab needs it", f"to try it: {optional.advice(name, PIP)}")
+    return Finding(name, "ok", f"{version}; no lab needs it")
 
 
 def memory() -> Finding:

@@ -30,7 +30,7 @@ LONG = "x" * 5000
 def leaves(name: str, command, path: tuple = ()):
     """Each command with its path below the program."""
     inner = getattr(command, "commands", None)
-    if inner is None:
+    if inner is None or command.invoke_without_command:  # a group that does something by itself
         yield name, path, command
     for word, each in (inner or {}).items():
         yield from leaves(name, each, (*path, word))

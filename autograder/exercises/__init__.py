@@ -15,6 +15,7 @@ LABS: tuple[str, ...] = (
     "model_parallel",
     "sharding",
     "scaling",
+    "frameworks",
 )  # in the order of the course
 
 

@@ -52,6 +52,7 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         lab = only or lab_of(content, path)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
         cells, notes, code = session.needed(content.cells, exercises)
+        zygote.bring(lab.brings)
         session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         later = functools.partial(pace.limit, zygote)
@@ -70,6 +71,7 @@ def grade_notebook(
 ) -> LabResult:
     """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
     cells, notes = source.needed(content.cells, lab.functions)
+    zygote.bring(lab.brings)
     with scratch.Folder() as folder, RemoteSession(zygote, cells, folder, opened=lab.opened) as session:
         result = grade_session(session, content.notes + notes, lab, student, secret)
     if mpi:

@@ -21,6 +21,18 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .consistency_harnesses import asynchronous, comm_first, downpour
+from .framework_harnesses import (
+    fully_sharded,
+    horovod,
+    horovod_out_of_order,
+    in_group,
+    momenta,
+    planned,
+    ray_loop,
+    resuming,
+    state_in,
+    state_out,
+)
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 
@@ -211,5 +223,15 @@ HARNESSES = {
     "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr")),
     "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr")),
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
+    "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
+    "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
+    "momenta": Harness(momenta, ("optimizer", "comm", "root_rank")),
+    "resuming": Harness(resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm")),
+    "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),
+    "ray_loop": Harness(ray_loop, ("config", "train")),
+    "fully_sharded": Harness(fully_sharded, ("model", "mesh")),
+    "state_out": Harness(state_out, ("model",)),
+    "state_in": Harness(state_in, ("model", "state")),
+    "planned": Harness(planned, ("model",)),
     "layer": Harness(layer, ("weight", "bias", "comm")),
 }

@@ -22,6 +22,7 @@ from typing import Any, cast
 GIVEN = (
     "hpcdl.comm",
     "hpcdl.nn.awkward",
+    "hpcdl.nn.decoder",
     "hpcdl.nn.lenet",
     "hpcdl.nn.stage",
     "hpcdl.numerics.rounding.formats.Fixed",
@@ -31,6 +32,7 @@ GIVEN = (
     "hpcdl.lazy",
     "hpcdl.machine",
     "hpcdl.memory",
+    "hpcdl.training.process_group",
 )
 OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they stand between the two
 CALLS_BACK = "hpcdl.comm"  # calls functions that it is given: who gave them is who calls

@@ -7,10 +7,12 @@ and no student's code. Requests on its socket, each answered in order:
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
     ["learn", patterns]: look for what they forbid, for the workers to come; no answer
+    ["bring", modules]: import them, for the workers to come; no answer
 """
 
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -52,6 +54,8 @@ def serve(descriptor: int, walls: str) -> None:
                 protocol.send(sock, Frame(["pid", pid]))
             elif request[0] == "learn":
                 look_for(tuple(request[1]))
+            elif request[0] == "bring":
+                bring(request[1])
             else:
                 workers.discard(request[1])
                 status = reap(request[1])
@@ -69,9 +73,21 @@ def preload() -> Guard:
     warm_up(worker)
     worker.forbid((), ())
     sandbox.readable()
-    gc.collect()
-    gc.freeze()  # else a collection in a worker would copy the memory of all that was imported: a sixth of a second
+    freeze()
     return worker.guard
+
+
+def bring(modules: list[str]) -> None:
+    """Import what the workers of a lab would import each for itself."""
+    for name in modules:
+        importlib.import_module(name)
+    freeze()
+
+
+def freeze() -> None:
+    """Else a collection in a worker would copy the memory of all that was imported: a sixth of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def send_clock(sock: socket.socket, pid: int) -> None:

@@ -78,6 +78,7 @@ class Zygote:
         self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
         self.learnt: set[tuple[str, ...]] = set()  # what it was told that exercises forbid
+        self.brought: set[str] = set()  # modules that it was told to import
 
     def spawn(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> tuple[int, socket.socket, int]:
         """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
@@ -159,6 +160,15 @@ class Zygote:
             self.learnt.add(patterns)
             self.sock.sendall(b"-")
             protocol.send(self.sock, Frame(["learn", list(patterns)]))
+
+    def bring(self, modules: tuple[str, ...]) -> None:
+        """Let the workers to come find these modules imported: each would take seconds for itself."""
+        if new := [name for name in modules if name not in self.brought]:
+            self.brought |= set(new)
+            while self.spares:
+                self.discard(self.spares.popleft())
+            self.sock.sendall(b"-")
+            protocol.send(self.sock, Frame(["bring", new]))
 
     def give_up(self, worker: Spawned | None) -> None:
         """The zygote has ended: let go of what it owes."""

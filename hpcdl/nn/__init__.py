@@ -4,7 +4,7 @@
 - `mlp`: a multi-layer perceptron and the four equations of backpropagation
 - `value`: a tape of numbers, reverse-mode differentiation
 - `lenet`: LeNet-5 as a torch module
-- `transformer`: a small decoder as a list of layers
+- `transformer`: a small decoder as a list of layers; `decoder`: one whose layers have names
 - `low_precision`: training where what is stored has few bits
 - `networks`: layer tables of the classic networks, what each layer weighs and multiplies
 - `awkward`: small networks with what data parallelism gets wrong most easily

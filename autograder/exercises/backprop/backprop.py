@@ -9,7 +9,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import network, two_lists, widths_text
 from autograder.exercises.backprop.oracles import autograd, run, slope
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.frameworks import DERIVATIVES
+from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "backprop",

@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import ACTIVATION, network, widths_text
 from autograder.exercises.backprop.oracles import autograd, run, slope
 from autograder.exercises.drawing import normal
-from autograder.exercises.frameworks import DERIVATIVES
+from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "backpropagate_error",

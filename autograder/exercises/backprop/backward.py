@@ -9,7 +9,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
-from autograder.exercises.frameworks import DERIVATIVES
+from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "backward",

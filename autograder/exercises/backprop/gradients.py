@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import ACTIVATION, network, two_lists, widths_text
 from autograder.exercises.backprop.oracles import autograd, run
 from autograder.exercises.drawing import normal
-from autograder.exercises.frameworks import DERIVATIVES
+from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "gradients",

@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import ACTIVATION
 from autograder.exercises.backprop.oracles import slope
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.frameworks import DERIVATIVES
+from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "output_error",

@@ -9,7 +9,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.oracles import loss_oracle
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.frameworks import DERIVATIVES, SOFTMAX
+from autograder.exercises.ready_made import DERIVATIVES, SOFTMAX
 
 exercise = Exercise(
     "softmax_cross_entropy",

@@ -8,7 +8,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import network, two_lists
 from autograder.exercises.backprop.oracles import loss_oracle, run, slope
 from autograder.exercises.drawing import normal
-from autograder.exercises.frameworks import DERIVATIVES, OPTIMIZERS
+from autograder.exercises.ready_made import DERIVATIVES, OPTIMIZERS
 
 exercise = Exercise(
     "train",

@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import uniform
 from autograder.exercises.calculus.functions import autograd
-from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise("chain_gradient", points=10, minutes=5, forbid=DERIVATIVES, instead=BY_HAND)
 

@@ -7,7 +7,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number, uniform
-from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise("derivative", points=15, minutes=6, forbid=DERIVATIVES, instead=BY_HAND)
 

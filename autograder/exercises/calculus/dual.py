@@ -9,7 +9,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
-from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 from autograder.sessions.errors import StudentError
 from autograder.sessions.handle import Handle
 

@@ -9,7 +9,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import uniform
 from autograder.exercises.calculus.functions import autograd, mixed, product, quadratic, rosenbrock, sphere
-from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise("grad_check", points=10, minutes=8, uses=("gradient",), forbid=DERIVATIVES, instead=BY_HAND)
 

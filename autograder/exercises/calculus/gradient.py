@@ -8,7 +8,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import uniform
 from autograder.exercises.calculus.functions import autograd, mixed, product, quadratic, rosenbrock, sphere
-from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise("gradient", points=15, minutes=10, uses=("derivative",), forbid=DERIVATIVES, instead=BY_HAND)
 

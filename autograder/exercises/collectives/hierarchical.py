@@ -4,7 +4,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up, nodes
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "hierarchical_all_reduce",

@@ -3,7 +3,7 @@
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "parameter_server_all_reduce",

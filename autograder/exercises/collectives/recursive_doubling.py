@@ -3,7 +3,7 @@
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, same_bits, takes_rounds
 from autograder.exercises.collectives.counts import log2_up
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "recursive_doubling_all_reduce",

@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import FEW, SECONDS, decimals, has_sum, ones, over, sends, takes_rounds
 from autograder.exercises.collectives.counts import log2_up
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "tree_reduce",

@@ -7,7 +7,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS, UPDATES
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
 
 exercise = Exercise(
     "downpour",

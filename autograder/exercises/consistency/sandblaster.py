@@ -5,7 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks import OPTIMIZERS, RANKS
+from autograder.exercises.ready_made import OPTIMIZERS, RANKS
 
 exercise = Exercise(
     "sandblaster",

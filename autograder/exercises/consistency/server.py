@@ -8,7 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
 from autograder.exercises.consistency.clocks import Spans, played, uneven
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "server",

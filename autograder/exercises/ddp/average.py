@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
-from autograder.exercises.frameworks import RANKS
+from autograder.exercises.ready_made import RANKS
 
 exercise = Exercise(
     "average_gradients",

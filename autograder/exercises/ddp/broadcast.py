@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks import RANKS
+from autograder.exercises.ready_made import RANKS
 
 exercise = Exercise(
     "broadcast_parameters",

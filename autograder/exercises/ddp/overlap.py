@@ -6,7 +6,7 @@ from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, names_of, weights_of
-from autograder.exercises.frameworks import RANKS
+from autograder.exercises.ready_made import RANKS
 from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise(

@@ -15,7 +15,7 @@ from autograder.checks.messages import (
     sends,
     takes_rounds,
 )
-from autograder.exercises.frameworks import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "ring_all_reduce",

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.frameworks import LOADERS
+from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
     "shard_indices",

@@ -8,7 +8,7 @@ from autograder.checks.messages import SECONDS
 from autograder.exercises.ddp.grouping import how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, weights_of
-from autograder.exercises.frameworks import RANKS
+from autograder.exercises.ready_made import RANKS
 from autograder.inside.harnesses import network
 
 exercise = Exercise(

@@ -10,8 +10,8 @@ from torch.optim.sgd import sgd as torch_sgd_update
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
-from autograder.exercises.frameworks import OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import integer, small
+from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
     "adam_step",

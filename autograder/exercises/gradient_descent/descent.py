@@ -5,8 +5,8 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
-from autograder.exercises.frameworks import OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import small, valley
+from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
     "gradient_descent",

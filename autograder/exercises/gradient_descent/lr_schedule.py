@@ -7,8 +7,8 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
-from autograder.exercises.frameworks import OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import integer
+from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
     "lr_schedule",

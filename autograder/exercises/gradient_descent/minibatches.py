@@ -4,8 +4,8 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.frameworks import LOADERS
 from autograder.exercises.gradient_descent.drawing import integer
+from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
     "minibatches",

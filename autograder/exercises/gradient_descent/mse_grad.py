@@ -5,8 +5,8 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
-from autograder.exercises.frameworks import DERIVATIVES
 from autograder.exercises.gradient_descent.drawing import small
+from autograder.exercises.ready_made import DERIVATIVES
 
 SHAPES = "The shapes do not fit: X is (n, d), w is (d,) and the error is (n,), so X @ w is right, and X.T @ error."
 

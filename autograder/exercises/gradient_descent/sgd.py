@@ -8,8 +8,8 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.frameworks import LOADERS, OPTIMIZERS
 from autograder.exercises.gradient_descent.drawing import integer
+from autograder.exercises.ready_made import LOADERS, OPTIMIZERS
 
 exercise = Exercise(
     "sgd",

@@ -8,7 +8,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
-from autograder.exercises.frameworks import ATTENTION, LOADERS, MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.ready_made import ATTENTION, LOADERS, MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "ring_attention",

@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks import BY_HAND, DERIVATIVES
+from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise(
     "tensor_parallel",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.frameworks import OPTIMIZERS
+from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
     "large_batch",

@@ -5,7 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks import RECOMPUTATION
+from autograder.exercises.ready_made import RECOMPUTATION
 from autograder.inside.shard_harnesses import block
 from autograder.sessions.errors import StudentError
 

@@ -9,7 +9,7 @@ from torch import nn
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks import CLIPPING, SHARDING
+from autograder.exercises.ready_made import CLIPPING, SHARDING
 
 exercise = Exercise(
     "clip",

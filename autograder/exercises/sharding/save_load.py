@@ -8,7 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks import CheckFailure
 from autograder.checks.messages import SECONDS
-from autograder.exercises.frameworks import SHARDING
+from autograder.exercises.ready_made import SHARDING
 from autograder.sessions.errors import StudentError
 
 exercise = Exercise(

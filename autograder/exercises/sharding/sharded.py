@@ -7,7 +7,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
-from autograder.exercises.frameworks import SHARDING
+from autograder.exercises.ready_made import SHARDING
 from autograder.inside.shard_harnesses import DenseLayer
 
 exercise = Exercise(

@@ -9,7 +9,7 @@ from torch import nn
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
-from autograder.exercises.frameworks import SHARDING, UPDATES
+from autograder.exercises.ready_made import SHARDING, UPDATES
 
 exercise = Exercise(
     "sharded_adam",

@@ -29,5 +29,6 @@ _NAMES = (
     *("who_waits", "how_late"),  # consistency
     "does_it_fit",  # sharding
     *("speed_up", "loss_scale"),  # scaling
+    "six_tools",  # frameworks
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}

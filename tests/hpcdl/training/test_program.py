@@ -97,6 +97,35 @@ def test_a_run_whose_rank_is_killed_resumes_to_the_bits_of_an_undisturbed_one(mp
     assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
 
 
+ELASTIC = """
+import os
+import signal
+import sys
+from hpcdl.training.program import ranks
+from hpcdl.training.train import train
+
+with ranks() as (comm, device):
+
+    def kill(step):
+        if (step, comm.rank, os.environ["TORCHELASTIC_RESTART_COUNT"]) == (12, 1, "0"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    trained = train(comm, epochs=1, checkpoint=sys.argv[1], every=5, before_step=kill, device=device)
+    if comm.rank == 0:
+        print("restarts", os.environ["TORCHELASTIC_RESTART_COUNT"], "weights", trained.fingerprint[:12])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the bits are those of processors")
+def test_torchrun_starts_again_when_a_process_is_killed_and_the_file_goes_on_to_the_same_bits(weights, tmp_path):
+    (tmp_path / "elastic.py").write_text(ELASTIC)
+    file = tmp_path / "lenet.pt"
+    code, printed = torchrun("--max-restarts", "1", str(tmp_path / "elastic.py"), str(file), seconds=200)
+    assert code == 0, printed
+    assert f"restarts 1 weights {weights[:12]}" in printed
+
+
 @pytest.mark.mpi
 def test_a_mistake_is_one_line_and_the_end_of_all_ranks(mpiexec):
     code, printed = mpiexec(2, "-m", "hpcdl.training", "--lr", "1e30", seconds=100)

@@ -1,0 +1,52 @@
+"""Wrong answers to `shard`, `whole` and `restore`."""
+
+from autograder.authoring import wrong
+
+HERE = "frameworks.fsdp"
+
+
+@wrong(HERE, "the root alone", fails="a_block_at_a_time", says="Blocks first, then")
+def shard(model, mesh):
+    return fully_shard(model, mesh=mesh)
+
+
+@wrong(HERE, "a group for each layer", fails="a_block_at_a_time", says="not one for each layer in it")
+def shard(model, mesh):
+    for block in model.blocks:
+        for layer in block.modules():
+            if list(layer.parameters(recurse=False)):
+                fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+@wrong(HERE, "no sharding", fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"), says="the loss of step 1")
+def shard(model, mesh):
+    return model
+
+
+@wrong(HERE, "DDP in its place", fails=("a_share_of_each",), says="each one a DTensor")
+def shard(model, mesh):
+    return DistributedDataParallel(model)
+
+
+@wrong(HERE, "shares in place of the whole", fails="the_whole_state", says="which only these 2 ranks can read")
+def whole(model):
+    return model.state_dict()
+
+
+@wrong(HERE, "nothing is loaded", fails="and_back", says="nothing was loaded")
+def restore(model, state):
+    whole(model).update(state)
+
+
+@wrong(
+    HERE,
+    "the root before its blocks",
+    fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
+    says="The root was sharded before its blocks",
+)
+def shard(model, mesh):
+    fully_shard(model, mesh=mesh)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return model

@@ -1,0 +1,135 @@
+"""Wrong answers to Horovod's interface."""
+
+from autograder.authoring import wrong
+
+HERE = "frameworks.horovod"
+TRAINS = ("as_one_machine", "several_passes_one_sum", "during_the_backward_pass", "zero_grad_too_late")
+
+
+@wrong(HERE, "the sum in place of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
+def allreduce(x, comm, average=True):
+    total = x.detach().clone()
+    ring_all_reduce(total, comm)
+    return total
+
+
+@wrong(HERE, "added up in x itself", fails=("allreduce_averages", *TRAINS), says="changed its argument x")
+def allreduce(x, comm, average=True):
+    ring_all_reduce(x, comm)
+    return x / comm.size if average else x.clone()
+
+
+@wrong(HERE, "always from rank 0", fails="all_begin_alike", says="the root is `root_rank`")
+def broadcast_parameters(params, comm, root_rank=0):
+    for param in params:
+        comm.broadcast(param.detach())
+
+
+@wrong(HERE, "a copy is broadcast", fails="all_begin_alike", says="broadcast, in place")
+def broadcast_parameters(params, comm, root_rank=0):
+    for param in params:
+        param = param.detach().clone()
+        comm.broadcast(param, root_rank)
+
+
+@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="still has its own momentum")
+def broadcast_optimizer_state(optimizer, comm, root_rank=0):
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            comm.broadcast(param.detach(), root_rank)
+
+
+@wrong(HERE, "averaged in step()", fails="during_the_backward_pass", says="Let a hook of the parameter send it")
+class DistributedOptimizer:
+    def __init__(self, optimizer, comm, backward_passes_per_step=1):
+        self.optimizer, self.comm, self.ready = optimizer, comm, False
+        self.params = [param for group in optimizer.param_groups for param in group["params"]]
+        for param in self.params:
+            param.register_post_accumulate_grad_hook(self.hook)
+
+    def hook(self, param):
+        self.ready = True
+
+    def step(self):
+        for param in self.params:
+            if param.grad is not None:
+                param.grad.copy_(allreduce(param.grad, self.comm))
+        self.ready = False
+        self.optimizer.step()
+
+    def zero_grad(self):
+        if self.ready:
+            raise AssertionError("zero_grad() before step()")
+        self.optimizer.zero_grad()
+
+
+@wrong(HERE, "averaged after every pass", fails="several_passes_one_sum", says="Gradients travel after every pass")
+class DistributedOptimizer:
+    def __init__(self, optimizer, comm, backward_passes_per_step=1):
+        self.optimizer, self.comm, self.ready = optimizer, comm, False
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                param.register_post_accumulate_grad_hook(self.hook)
+
+    def hook(self, param):
+        self.ready = True
+        param.grad.copy_(allreduce(param.grad, self.comm))
+
+    def step(self):
+        self.ready = False
+        self.optimizer.step()
+
+    def zero_grad(self):
+        if self.ready:
+            raise AssertionError("zero_grad() before step()")
+        self.optimizer.zero_grad()
+
+
+@wrong(HERE, "divided by the passes, as the loss is", fails="several_passes_one_sum", says="which the loss is already")
+class DistributedOptimizer:
+    def __init__(self, optimizer, comm, backward_passes_per_step=1):
+        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
+        self.left = {}
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                self.left[param] = self.passes
+                param.register_post_accumulate_grad_hook(self.hook)
+
+    def hook(self, param):
+        self.left[param] -= 1
+        if self.left[param] == 0:
+            param.grad.copy_(allreduce(param.grad, self.comm) / self.passes)
+
+    def step(self):
+        self.left = dict.fromkeys(self.left, self.passes)
+        self.optimizer.step()
+
+    def zero_grad(self):
+        if 0 in self.left.values():
+            raise AssertionError("zero_grad() before step()")
+        self.optimizer.zero_grad()
+
+
+@wrong(
+    HERE, "zero_grad after the hooks fired goes through", fails="zero_grad_too_late", says="the sum over the ranks is"
+)
+class DistributedOptimizer:
+    def __init__(self, optimizer, comm, backward_passes_per_step=1):
+        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
+        self.left = {}
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                self.left[param] = self.passes
+                param.register_post_accumulate_grad_hook(self.hook)
+
+    def hook(self, param):
+        self.left[param] -= 1
+        if self.left[param] == 0:
+            param.grad.copy_(allreduce(param.grad, self.comm))
+
+    def step(self):
+        self.left = dict.fromkeys(self.left, self.passes)
+        self.optimizer.step()
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()

@@ -1,0 +1,56 @@
+"""Wrong answers to `plan`."""
+
+from autograder.authoring import wrong
+
+HERE = "frameworks.plan"
+WHOLE = "a_share_of_each_matrix"
+SUMS = "two_sums_in_a_block"
+
+
+@wrong(HERE, "columns everywhere, and gathered", fails=SUMS, says="of them all_gather")
+def plan(model):
+    from torch.distributed.tensor import Replicate
+
+    names = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
+    return {
+        f"blocks.{i}.{name}": ColwiseParallel(output_layouts=Replicate())
+        for i in range(len(model.blocks))
+        for name in names
+    }
+
+
+@wrong(HERE, "the MLP alone", fails=WHOLE, says="attention.q")
+def plan(model):
+    styles = {}
+    for i in range(len(model.blocks)):
+        styles[f"blocks.{i}.mlp.up"], styles[f"blocks.{i}.mlp.down"] = ColwiseParallel(), RowwiseParallel()
+    return styles
+
+
+@wrong(HERE, "the first block alone", fails=WHOLE, says="blocks.1.attention.q")
+def plan(model):
+    styles = {f"blocks.0.{name}": ColwiseParallel() for name in ("attention.q", "attention.k", "attention.v", "mlp.up")}
+    return styles | {f"blocks.0.{name}": RowwiseParallel() for name in ("attention.out", "mlp.down")}
+
+
+@wrong(HERE, "an empty plan", fails=WHOLE, says="12 of 12 matrices are whole")
+def plan(model):
+    return {}
+
+
+@wrong(HERE, "rows everywhere", fails=SUMS, says="12 collectives")
+def plan(model):
+    from torch.distributed.tensor import Replicate
+
+    names = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
+    return {
+        f"blocks.{i}.{name}": RowwiseParallel(input_layouts=Replicate())
+        for i in range(len(model.blocks))
+        for name in names
+    }
+
+
+@wrong(HERE, "columns, columns without a gather", fails=("the_same_numbers", WHOLE, SUMS), says="RowwiseParallel")
+def plan(model):
+    names = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
+    return {f"blocks.{i}.{name}": ColwiseParallel() for i in range(len(model.blocks)) for name in names}

@@ -1,0 +1,17 @@
+"""Lab 13, frameworks: its six exercises.
+
+Oracle: one process without any framework, in float64 to 1e-12; the trace of the simulated machine, virtual seconds.
+torch's DDP, FSDP2 and DTensor are the real ones: they run on a process group whose messages that machine carries.
+What cannot run within the walls, DeepSpeed, is graded by its configuration, and Ray's loop on a stand-in for ray.train.
+"""
+
+from autograder.authoring import Lab
+from autograder.exercises.frameworks import config, ddp, elastic, fsdp, horovod, tensor
+
+lab = Lab(
+    "frameworks",
+    number=13,
+    title="Six tools, one step",
+    exercises=(ddp.exercise, fsdp.exercise, tensor.exercise, horovod.exercise, elastic.exercise, config.exercise),
+    brings=("torch._dynamo", "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups
+)

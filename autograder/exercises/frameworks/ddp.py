@@ -1,0 +1,169 @@
+"""A file for torchrun, with torch's own DDP. Oracle: one process; messages of the simulated machine."""
+
+from functools import partial
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks.serial import (
+    MOMENTUM,
+    NUMBER,
+    RTOL,
+    network,
+    numel,
+    samples,
+    weights_agree,
+    weights_of,
+)
+
+exercise = Exercise(
+    "torchrun",
+    points=20,
+    minutes=25,
+    functions=("place", "train"),
+    meanings={
+        "is not a leaf": "Wrap the model once: DistributedDataParallel(model).",
+        "key 'LOCAL_WORLD_SIZE'": "All that place needs is in RANK, WORLD_SIZE and LOCAL_RANK.",
+    },
+)
+
+LR = 0.1
+
+
+def order(n: int, epoch: int) -> torch.Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
+
+
+def env_of(rank: int, p: int, each: int) -> dict[str, str]:
+    """What torchrun tells the process, on machines of `each` processes."""
+    return {"RANK": str(rank), "WORLD_SIZE": str(p), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each)}
+
+
+@exercise.check(points=4)
+def where_am_i(student, rng):
+    "place: the rank and the number of processes, of all machines; the GPU, of this one."
+    for p, each in ((8, 4), (4, 4), (6, 2), (1, 1)):
+        for rank in range(p):
+            env = env_of(rank, p, each)
+            got = student.place(env)
+            checks.equal(
+                got,
+                (rank, p, f"cuda:{rank % each}"),
+                name=f"place({env})",
+                mistakes={
+                    "LOCAL_RANK counts on one machine: two processes of the training would have the same share of the "
+                    "data. The rank is RANK.": (rank % each, p, f"cuda:{rank % each}"),
+                    "Machines have GPUs 0, 1, ... each: the device is that of LOCAL_RANK.": (rank, p, f"cuda:{rank}"),
+                    "The world is all machines' processes: WORLD_SIZE.": (rank, each, f"cuda:{rank % each}"),
+                    "What env has are strings: int(env[...]).": (str(rank), str(p), f"cuda:{rank % each}"),
+                }
+                if p > each > 1
+                else None,
+            )
+
+
+class Training:
+    """n samples in batches, for some epochs."""
+
+    def __init__(self, p: int, n: int, batch: int, epochs: int, rng, each: int = 2):
+        self.p, self.n, self.batch, self.epochs, self.each = p, n, batch, epochs, each
+        self.weights = [weights_of("plain", rng) for _ in range(p)]
+        self.x, self.y = samples(n, rng)
+        self.setting = f"p = {p}, {n} samples in batches of {batch}, {epochs} epoch{'s' * (epochs > 1)}"
+
+    def run(self, student):
+        def arguments(rank):
+            env = env_of(rank, self.p, self.each)
+            return "plain", self.weights[rank], (env, None, self.x, self.y, self.epochs, self.batch, LR)
+
+        return student.ranks("train", self.p, arguments, harness="in_group")
+
+    def serial(self, means: bool = False, same_order: bool = False, factor: float = 1.0, whole: bool = False):
+        """Losses and weights of one process; the options are mistakes."""
+        model = network("plain", self.weights[0])
+        optimizer = torch.optim.SGD(model.parameters(), LR, momentum=MOMENTUM)
+        losses = []
+        for epoch in range(self.epochs):
+            for chosen in order(self.n, 0 if same_order else epoch).split(self.batch):
+                if whole and len(chosen) < self.batch:
+                    continue
+                shares = [chosen[rank :: self.p] for rank in range(self.p)] if means else [chosen]
+                means_of = [cross_entropy(model(self.x[s]), self.y[s]) for s in shares if len(s)]
+                loss = torch.stack(means_of).sum() / len(shares)
+                optimizer.zero_grad()
+                (factor * loss).backward()
+                optimizer.step()
+                losses.append(loss.item())
+        return losses, [param.detach() for param in model.parameters()]
+
+    def agrees(self, student):
+        run = self.run(student)
+        losses, weights = self.serial()
+        variants = {
+            "The order of the samples is that of epoch 0 in every epoch: what DistributedSampler does where set_epoch "
+            "is forgotten.": partial(self.serial, same_order=True),
+            "A mean of means: DDP takes the mean over the ranks, and a rank with few samples counts as much as one "
+            "with many. Divide sums by the number of samples in the whole batch, and multiply by p.": partial(
+                self.serial, means=True
+            ),
+            "Gradients are p times too small: DDP divides by p, and you divided by the whole batch.": partial(
+                self.serial, factor=1 / self.p
+            ),
+            "Gradients are p times too large: DDP takes the mean.": partial(self.serial, factor=float(self.p)),
+            "The last batch is left out.": partial(self.serial, whole=True),
+        }
+        for rank, (returned, got, _) in enumerate(run.results):
+            name = f"{self.setting}, rank {rank}"
+            weights_agree(
+                got, weights, name, {s: lambda of=of: of()[1] for s, of in variants.items()} if self.p > 1 else None
+            )
+            checks.that(
+                type(returned) is list and len(returned) == len(losses),
+                f"{name}: train returns {show.show(returned, 60)}; expected a list of {len(losses)} losses.",
+            )
+            for step, right in enumerate(losses):
+                checks.close(
+                    returned[step],
+                    right,
+                    name=f"{name}: the loss of step {step}",
+                    why="The mean over the whole batch, on every rank: each one's sum, added up over the ranks.",
+                    rtol=RTOL,
+                )
+        return run
+
+
+@exercise.check(points=7, seconds=SECONDS, needs="where_am_i")
+def as_one_process(student, rng):
+    "20 steps on 1, 2, 4 processes, on machines with 2 each: losses and weights of one process, from rank 0's."
+    for p, epochs in ((2, 5), (1, 2), (4, 2)):
+        Training(p, 16, 4, epochs, rng).agrees(student)
+
+
+@exercise.check(points=5, seconds=SECONDS, needs="as_one_process")
+def an_uneven_tail(student, rng):
+    "Batches that p does not divide, and a last one with fewer samples than ranks."
+    for p, n, batch in ((2, 11, 4), (3, 10, 4), (4, 9, 4)):
+        Training(p, n, batch, 2, rng).agrees(student)
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
+def one_bucket(student, rng):
+    "DDP sends the gradients in one all-reduce for each step, and you nothing beside it but the loss."
+    for p in (2, 3):
+        training = Training(p, 6 * p, 2 * p, 2, rng)
+        run = training.agrees(student)
+        steps = 2 * 3
+        gradients = numel("plain") * NUMBER
+        for rank, (_, _, calls) in enumerate(run.results):
+            reduced = [nbytes for name, nbytes in calls if name == "all_reduce"]
+            big = sum(nbytes > NUMBER for nbytes in reduced)
+            checks.that(
+                big == steps and sum(reduced) <= steps * (gradients + 2 * NUMBER),
+                f"{training.setting}: in {steps} steps rank {rank} makes {len(reduced)} all-reduces of {sum(reduced)} "
+                f"bytes. The gradients have {gradients} in one bucket, and the loss {NUMBER}.",
+                got=f"{big} all-reduces of gradients, {sum(reduced)} bytes in all",
+                expected=f"{steps} all-reduces of gradients, {steps * (gradients + NUMBER)} bytes in all",
+            )

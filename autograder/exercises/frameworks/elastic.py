@@ -1,0 +1,202 @@
+"""Going on with one process fewer. Oracle: the training that nobody disturbed."""
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
+from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
+from autograder.exercises.ready_made import RANKS
+
+exercise = Exercise(
+    "elastic",
+    points=15,
+    minutes=25,
+    functions=("train_elastic",),
+    forbid=RANKS,
+    instead="Here ranks speak by `comm`: add gradients up with ring_all_reduce.",
+)
+
+SAVE_EVERY = 5
+NEVER = 10**9
+
+
+def lr_at(step: int) -> float:
+    return 0.2 / (1 + step / 4)
+
+
+class Job:
+    """Some steps' batches of a few samples, and the training of one process that nobody disturbs."""
+
+    def __init__(self, rng, steps: int = 20, n: int = 30, batch: int = 8):
+        self.weights, (self.x, self.y) = weights_of("plain", rng), samples(n, rng)
+        self.batches = [torch.randperm(n, generator=rng)[:batch] for _ in range(steps)]
+
+    def run(self, student, p: int, files: dict, dies: int = NEVER, **machine):
+        def arguments(rank):
+            return [w.clone() for w in self.weights], self.x, self.y, self.batches, files, dies
+
+        return student.ranks("train_elastic", p, arguments, harness="resuming", **machine)
+
+    def serial(self, restarted_at: int = NEVER, forgets: str = "") -> tuple[list[float], list[torch.Tensor]]:
+        """All losses and the last weights; with `forgets`, after a restart: momentum, rate, or weights."""
+        model = network("plain", self.weights)
+        optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
+        losses = []
+        for step, chosen in enumerate(self.batches):
+            if step == restarted_at and forgets == "momentum":
+                optimizer.state.clear()
+            if step == restarted_at and forgets == "weights":
+                network_again = network("plain", self.weights)
+                model.load_state_dict(network_again.state_dict())
+            late = step >= restarted_at and forgets == "rate"
+            optimizer.param_groups[0]["lr"] = lr_at(step - restarted_at if late else step)
+            loss = cross_entropy(model(self.x[chosen]), self.y[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, [param.detach() for param in model.parameters()]
+
+    def mean_of_means(self, p: int) -> list[torch.Tensor]:
+        """The weights where ranks with few samples count as much as those with many."""
+        model = network("plain", self.weights)
+        optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
+        for step, chosen in enumerate(self.batches):
+            optimizer.param_groups[0]["lr"] = lr_at(step)
+            optimizer.zero_grad()
+            for mine in (chosen[rank::p] for rank in range(p)):
+                (cross_entropy(model(self.x[mine]), self.y[mine]) / p).backward()
+            optimizer.step()
+        return [param.detach() for param in model.parameters()]
+
+
+def on_disk(run, p: int, setting: str, before: dict | None = None) -> dict:
+    """The files after a run; two ranks that write one file have written half of each."""
+    files, writers = dict(before or {}), dict[tuple, int]()
+    for rank, (_, _, log, *_) in enumerate(run.results):
+        for moment, name, _ in log:
+            other = writers.setdefault((name, moment), rank)
+            checks.that(
+                other == rank,
+                f"{setting}: ranks {other} and {rank} write {name!r} at the same time, and the file is neither's. "
+                "All ranks have the same state: rank 0 writes it.",
+            )
+    for _, name, content in sorted((e for r in run.results for e in r[2]), key=lambda event: event[0]):
+        files[name] = content
+    checks.that(bool(files), f"{setting}: nothing is on the disk after {SAVE_EVERY} steps: disk.write.")
+    return files
+
+
+def losses_are(job: Job, losses, first: int, last: int, setting: str) -> None:
+    checks.that(
+        type(losses) is dict,
+        f"{setting}: train_elastic returns {show.show(losses, 60)}; expected a dict, the mean loss by step.",
+    )
+    right = job.serial()[0]
+    checks.equal(sorted(losses), list(range(first, last)), name=f"{setting}: the steps that were done")
+    for step in range(first, last):
+        checks.close(
+            losses[step],
+            right[step],
+            name=f"{setting}: the loss of step {step}",
+            why="The mean over the whole batch: each rank's share, added up over the ranks.",
+            rtol=RTOL,
+        )
+
+
+@exercise.check(points=5, seconds=2 * SECONDS)
+def as_one_process(student, rng):
+    "On 1 to 4 processes, whose shares of 8 samples need not be equal: losses and weights of one process."
+    for p, steps in ((2, 20), (1, 6), (3, 6), (4, 4)):
+        job = Job(rng, steps)
+        run, setting = job.run(student, p, {}), f"p = {p}"
+        every_sample_once(job, run, 0, setting)
+        losses, weights = job.serial()
+        for rank, (returned, _, _, got, _) in enumerate(run.results):
+            mistakes = {
+                "A mean of means: a rank with two samples counts as much as one with three. Divide sums by the number "
+                "of samples in the whole batch.": lambda p=p, job=job: job.mean_of_means(p),
+            }
+            weights_agree(got, weights, f"{setting}, rank {rank}", mistakes if p == 3 else None)
+            losses_are(job, returned, 0, len(losses), f"{setting}, rank {rank}")
+
+
+def every_sample_once(job: Job, run, first: int, setting: str) -> None:
+    """In each step the ranks' samples are the batch, none lost and none twice."""
+    for k in range(len(run.results[0][1])):
+        got = sorted(i for _, asked, *_ in run.results for i in (asked[k] if k < len(asked) else []))
+        expected = sorted(job.batches[first + k].tolist())
+        twice = sorted({i for i in got if got.count(i) > 1})
+        lost = sorted(set(expected) - set(got))
+        said = [f"samples {twice} are used more than once"] if twice else []
+        said += [f"samples {lost} are lost"] if lost else []
+        other = sorted(set(got) - set(expected))
+        said += [f"samples {other} are of another batch"] if other else []
+        checks.that(not said, f"{setting}: in step {first + k} {' and '.join(said)}.")
+
+
+def resumed(student, job: Job, before: int, p: int, dies: int, setting: str, **machine):
+    run = job.run(student, before, {}, dies, **machine)
+    files = on_disk(run, before, setting)
+    return job.run(student, p, files), files
+
+
+@exercise.check(points=6, seconds=2 * SECONDS, needs="as_one_process")
+def one_fewer(student, rng):
+    "All die in step 7, and one fewer go on from step 5: the losses, the momentum and the rate of the one process."
+    for before, p, dies, steps in ((4, 3, 7, 9), (2, 1, 7, 12), (3, 2, 12, 13)):
+        job, start = Job(rng, steps), dies // SAVE_EVERY * SAVE_EVERY
+        setting = f"{before} processes until step {dies}, then {p}"
+        run, _ = resumed(student, job, before, p, dies, setting)
+        weights = job.serial()[1]
+        for rank, (returned, asked, _, got, _) in enumerate(run.results):
+            checks.that(
+                len(asked) == len(job.batches) - start,
+                f"{setting}: {len(asked)} steps are done after the restart; the last state on the disk is that of step "
+                f"{start}, so {len(job.batches) - start} are left.",
+            )
+            mistakes = {
+                "The momentum is not restored: the optimizer's state belongs to the checkpoint.": "momentum",
+                "The learning rate begins again: it is that of the step, lr_at(step), which goes on.": "rate",
+                "The weights begin again: they are in the checkpoint.": "weights",
+            }
+            weights_agree(
+                got,
+                weights,
+                f"{setting}, rank {rank}",
+                {s: lambda what=what, job=job, start=start: job.serial(start, what)[1] for s, what in mistakes.items()},
+            )
+            losses_are(job, returned, start, len(job.batches), f"{setting}, rank {rank}")
+        every_sample_once(job, run, start, setting)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
+def one_writer(student, rng):
+    "One rank writes each state, and not more often than every five steps."
+    for p in (3, 2):
+        job = Job(rng, steps=12)
+        run = job.run(student, p, {})
+        on_disk(run, p, f"p = {p}")
+        writes = [len(log) for _, _, log, *_ in run.results]
+        checks.that(
+            sorted(writes)[:-1] == [0] * (p - 1),
+            f"p = {p}: the ranks write {writes} files. All have the same state: one writes it, and the others wait.",
+        )
+        most = 12 // SAVE_EVERY
+        checks.that(max(writes) <= 2 * most, f"p = {p}: {max(writes)} files in 12 steps: save after steps 5 and 10.")
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
+def a_barrier_before_going_on(student, rng):
+    "No rank begins the next step before the state is on the disk."
+    job = Job(rng, steps=6)
+    run = job.run(student, 3, {})
+    written = max(event.end for event in run.trace if event.op == "compute")
+    met = {event.rank for event in run.trace if event.op == "barrier" and event.end >= written}
+    checks.that(
+        met == {0, 1, 2},
+        "The others go on while rank 0 still writes: a step later the state of step 5 may not be on the disk. "
+        "comm.barrier() after the write, on all ranks.",
+    )

@@ -1,0 +1,73 @@
+"""One process without any framework: what every tool's training is compared with, to 1e-12."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from autograder import checks
+from hpcdl.nn.awkward import MODELS
+from hpcdl.nn.decoder import Decoder
+
+MOMENTUM = 0.9
+RTOL = 1e-12  # float64: the ranks add in another order, and nothing else
+NUMBER = 8  # bytes
+
+
+def weights_of(name: str, rng: torch.Generator) -> list[torch.Tensor]:
+    """Weights of a network of `MODELS`, in float64."""
+    return [torch.randn(p.shape, generator=rng).double() / 2 for p in MODELS[name]().parameters()]
+
+
+def network(name: str, weights: Sequence[torch.Tensor]) -> nn.Module:
+    return filled(MODELS[name]().double(), weights)
+
+
+def filled(model: nn.Module, weights: Sequence[torch.Tensor]) -> nn.Module:
+    with torch.no_grad():
+        for param, weight in zip(model.parameters(), weights, strict=True):
+            param.copy_(weight)
+    return model
+
+
+def samples(n: int, rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """x (n, 4) and one of three classes for each."""
+    return torch.randn(n, 4, generator=rng).double(), torch.randint(0, 3, (n,), generator=rng)
+
+
+def numel(name: str) -> int:
+    return sum(param.numel() for param in MODELS[name]().parameters())
+
+
+SIZES = (12, 8, 2, 2)  # the decoder's vocabulary, hidden, heads, blocks
+
+
+def decoder(weights: Sequence[torch.Tensor], tied: bool = False) -> nn.Module:
+    return filled(Decoder(*SIZES, tied=tied).double(), weights)
+
+
+def decoder_weights(rng: torch.Generator, tied: bool = False) -> list[torch.Tensor]:
+    return [torch.randn(p.shape, generator=rng).double() / 2 for p in Decoder(*SIZES, tied=tied).parameters()]
+
+
+def tokens(batch: int, length: int, rng: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, SIZES[0], (batch, length), generator=rng)
+
+
+def next_token(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+
+
+def weights_agree(got, expected, name: str, mistakes=None, why: str = "") -> None:
+    """Every weight is the expected one; `mistakes` maps sentences to functions that give all weights of a mistake."""
+    for i, right in enumerate(expected):
+        checks.close(
+            got[i],
+            right,
+            name=f"{name}: parameter {i}",
+            why=why,
+            rtol=RTOL,
+            atol=RTOL,
+            mistakes={sentence: lambda of=of, i=i: of()[i] for sentence, of in (mistakes or {}).items()},
+        )

@@ -1,0 +1,299 @@
+"""Harnesses (see `harnesses`) of trainings with torch's tools, Horovod's interface and Ray's, on ranks of ours.
+
+torch.distributed is the real one: DDP, FSDP2 and DTensor run in the student's process, over a process group whose
+messages the grader's machine carries (`hpcdl.training.process_group`).
+"""
+
+import contextlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from hpcdl.comm.base import Communicator
+from hpcdl.nn.awkward import MODELS, takes_time
+from hpcdl.nn.decoder import Decoder
+
+MOMENTUM = 0.9
+
+
+def network(name: str, weights: list) -> nn.Module:
+    """The network of that name in float64, with these weights."""
+    return filled(MODELS[name]().double(), weights)
+
+
+def filled(model: Any, weights: list) -> Any:
+    with torch.no_grad():
+        for param, weight in zip(model.parameters(), weights, strict=True):
+            param.copy_(weight)
+    return model
+
+
+def weights_of(model: nn.Module) -> list[torch.Tensor]:
+    return [param.detach().clone() for param in model.parameters()]
+
+
+# Horovod's interface
+
+
+def horovod(make: Callable, name: str, weights: list, steps: list, lr: float, seconds: float, comm: Communicator):
+    """Steps of the student's optimizer, each with some passes of (x, y); the weights after them.
+
+    `seconds`: what each layer's backward pass takes.
+    """
+    model = network(name, weights)
+    if seconds:
+        takes_time(model, comm, seconds)
+    optimizer = make(torch.optim.SGD(model.parameters(), lr, momentum=MOMENTUM), comm, len(steps[0]))
+    for passes in steps:
+        optimizer.zero_grad()
+        for x, y in passes:
+            (cross_entropy(model(x), y) / len(passes)).backward()
+        optimizer.step()
+    return weights_of(model)
+
+
+def horovod_out_of_order(make: Callable, name: str, weights: list, x: Any, y: Any, comm: Communicator):
+    """`zero_grad` between a backward pass and its step: the type of what is raised; and once more after the step."""
+    model = network(name, weights)
+    optimizer = make(torch.optim.SGD(model.parameters(), 0.1), comm, 1)
+    cross_entropy(model(x), y).backward()
+    raised = ""
+    try:
+        optimizer.zero_grad()
+    except Exception as error:
+        raised = type(error).__name__
+    else:
+        return raised, ""
+    optimizer.step()
+    try:
+        optimizer.zero_grad()
+    except Exception as error:
+        return raised, type(error).__name__
+    return raised, ""
+
+
+def momenta(function: Callable, weights: list, buffers: list, root: int, comm: Communicator):
+    """The momentum of an optimizer whose state is this rank's own, after the student's broadcast."""
+    params = [nn.Parameter(weight.clone()) for weight in weights]
+    optimizer = torch.optim.SGD(params, 0.1, momentum=MOMENTUM)
+    for param, buffer in zip(params, buffers, strict=True):
+        optimizer.state[param]["momentum_buffer"] = buffer.clone()
+    function(optimizer, comm, root)
+    return [optimizer.state[param]["momentum_buffer"] for param in params]
+
+
+# Elastic training
+
+
+class KilledError(BaseException):
+    """This rank's process ends here."""
+
+
+class Files:
+    """A disk for states: what is written is copied, with who wrote it."""
+
+    def __init__(self, files: dict, comm: Communicator):
+        self._files, self._comm, self._log = dict(files), comm, list[tuple]()
+
+    def exists(self, name: str) -> bool:
+        return name in self._files
+
+    def write(self, name: str, content: Any) -> None:
+        self._log.append((len(self._log), name, _copied(content)))
+        self._comm.compute(1.0)
+
+    def read(self, name: str) -> Any:
+        if name not in self._files:
+            raise FileNotFoundError(f"there is no file {name!r}")
+        return _copied(self._files[name])
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def resuming(
+    train: Callable, weights: list, x: Any, y: Any, batches: list, files: dict, dies: int, comm: Communicator
+):  # fmt: skip
+    """The student's elastic training of "plain"; at the `dies`-th loss that it asks for, every process ends.
+
+    The losses that it returned, the samples of each loss, what it wrote to the disk, weights and momentum.
+    """
+    model = network("plain", weights)
+    optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
+    disk, asked = Files(files, comm), list[list[int]]()
+
+    def loss_sum(chosen):
+        if len(asked) == dies:
+            raise KilledError
+        asked.append([int(i) for i in chosen])
+        return cross_entropy(model(x[chosen]), y[chosen], reduction="sum")
+
+    returned = None
+    with contextlib.suppress(KilledError):
+        returned = train(model, optimizer, loss_sum, [batch.clone() for batch in batches], disk, comm)
+    kept = [optimizer.state[param].get("momentum_buffer") for param in model.parameters()]
+    return returned, asked, disk._log, weights_of(model), kept
+
+
+# torch.distributed, on ranks of ours
+
+
+def in_group(function: Callable, name: str, weights: list, parts: tuple, comm: Communicator):
+    """`function(*parts)` with the model in the place of None, inside a process group; its weights, and the calls."""
+    from hpcdl.training.process_group import process_group
+
+    model = network(name, weights)
+    with process_group(comm) as group:
+        returned = function(*[model if part is None else part for part in parts])
+    return returned, weights_of(model), group.calls
+
+
+class Ray:
+    """What `ray.train` offers to a worker, on a rank of ours; `report` waits for all ranks, as Ray's does."""
+
+    def __init__(self, comm: Communicator):
+        self._comm, self.reports, self.models = comm, list[dict](), list[nn.Module]()
+        self.torch = types.SimpleNamespace(prepare_model=self._prepare)
+
+    def get_context(self):
+        places = {"get_world_rank": lambda: self._comm.rank, "get_world_size": lambda: self._comm.size}
+        return types.SimpleNamespace(**places, get_local_rank=lambda: self._comm.rank % 2)
+
+    def report(self, metrics: dict) -> None:
+        self._comm.barrier()
+        self.reports.append(dict(metrics))
+
+    def _prepare(self, model: nn.Module) -> nn.Module:
+        self.models.append(model)
+        return nn.parallel.DistributedDataParallel(model)
+
+
+def ray_loop(loop: Callable, name: str, weights: list, batches: list, lr: float, comm: Communicator):
+    """The student's loop on this rank: what it reported, and the weights of the model that it prepared."""
+    from hpcdl.training.process_group import process_group
+
+    train = Ray(comm)
+    config = {"lr": lr, "batches": [tuple(batch) for batch in batches], "model": lambda: network(name, weights)}
+    with process_group(comm):
+        loop(config, train)
+    return train.reports, [weights_of(model) for model in train.models]
+
+
+# Decoders: FSDP2 and DTensor
+
+SIZES = (12, 8, 2, 2)  # vocabulary, hidden, heads, blocks
+LR = 0.1
+
+
+def decoder(weights: list, tied: bool = False) -> Decoder:
+    return filled(Decoder(*SIZES, tied=tied).double(), weights)
+
+
+def next_token(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    """The mean loss of guessing each next token."""
+    return cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, comm: Communicator):
+    """Steps with the student's sharded model: losses, this rank's share of each parameter, calls of each step."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm) as group:
+        model = shard(decoder(weights, tied), init_device_mesh("cpu", (comm.size,)))
+        shares = [_share(param) for param in model.parameters()]
+        optimizer, losses, calls = torch.optim.SGD(model.parameters(), LR), [], []
+        for tokens in batches:
+            before = len(group.calls)
+            loss = next_token(model, tokens)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            calls.append(group.calls[before:])
+            total = loss.detach() / comm.size
+            dist.all_reduce(total)
+            losses.append(total.item())
+        return losses, shares, calls, [_whole(param) for param in model.parameters()]
+
+
+def _share(param: Any) -> tuple[int, int]:
+    """Elements that this rank holds, and those of the whole."""
+    return (param.to_local() if hasattr(param, "to_local") else param).numel(), param.numel()
+
+
+def state_out(whole: Callable, weights: list, tied: bool, comm: Communicator):
+    """What the student's function says is the whole state of a sharded model: tensors, and their types, by name."""
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm):
+        state = whole(_sharded(weights, tied))
+        return {name: _plain(x) for name, x in state.items()}, {name: type(x).__name__ for name, x in state.items()}
+
+
+def state_in(restore: Callable, weights: list, state: dict, tied: bool, comm: Communicator):
+    """The weights of a sharded model after the student's function has filled it from a whole state, and its shares."""
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm):
+        model = _sharded(weights, tied)
+        restore(model, {name: x.clone() for name, x in state.items()})
+        params = list(model.parameters())
+        return [_whole(param) for param in params], [_share(param) for param in params]
+
+
+def _sharded(weights: list, tied: bool) -> Decoder:
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model, mesh = decoder(weights, tied), init_device_mesh("cpu", (dist.get_world_size(),))
+    for part in (*model.blocks, model):
+        fully_shard(part, mesh=mesh)
+    return model
+
+
+def _plain(x: Any) -> torch.Tensor:
+    return (x.to_local() if hasattr(x, "to_local") else x).detach().clone()
+
+
+def _whole(x: Any) -> torch.Tensor:
+    return (x.full_tensor() if hasattr(x, "full_tensor") else x).detach().clone()
+
+
+def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communicator):
+    """One pass through a decoder cut by the student's plan.
+
+    Logits, calls of the forward and of the backward pass, this rank's share of each parameter, gradients made whole.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm) as group:
+        model: Any = decoder(weights)
+        model = parallelize_module(model, init_device_mesh("cpu", (comm.size,)), plan(model))
+        shares = {name: _share(param) for name, param in model.named_parameters()}
+        before = len(group.calls)
+        logits = model(tokens)
+        middle = len(group.calls)
+        logits = logits.full_tensor() if hasattr(logits, "full_tensor") else logits
+        cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        calls = group.calls[before:middle], group.calls[middle:]
+        return logits.detach(), calls, shares, _whole_gradients(model)
+
+
+def _whole_gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    found: dict[str, Any] = {name: param.grad for name, param in model.named_parameters()}
+    return {name: _whole(x) for name, x in found.items() if x is not None}

@@ -1,0 +1,195 @@
+"""One training by torch's tools, Horovod's interface and ours, on two ranks: time, start, memory, bytes, lines.
+
+    python -m benchmarks frameworks            # minutes; prints a table, writes benchmarks/results/frameworks.json
+    python -m benchmarks frameworks --quick    # under a minute: to see that it works, not to be quoted
+
+The training is that of lab 13 (`hpcdl.training.six_tools`), with layers of 1024 x 1024 in float64. Steps are taken in
+the same two processes, one thread each, in turns that rotate; torch's go over gloo, ours and Horovod's interface (lab
+13's answer) over MPI. A step's time is that of the slower rank. A start is a program of its own, as the tool's user has
+it, by torchrun or mpiexec: the seconds from the command to the end of the first step, and the memory of rank 0 at its
+largest; starts take turns too. Bytes are counted on simulated ranks. After the run every loss is that of one process.
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from inspect import getsource
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import pair, results
+from benchmarks.harness.machine import describe
+from benchmarks.harness.turns import rotated
+from benchmarks.peers.frameworks import horovod
+from hpcdl.cluster import find_launcher
+from hpcdl.comm.base import Communicator
+from hpcdl.training import six_tools
+from hpcdl.training.program import ranks
+
+WIDTH = 1024
+OURS = ("hpcdl.ddp", "hpcdl.sharding", "Horovod's interface")  # over MPI
+WAYS: dict[str, six_tools.Prepare] = {**six_tools.WAYS, "Horovod's interface": horovod}
+PROMISES = [("hpcdl.ddp", "DDP", 1.0), ("hpcdl.sharding", "FSDP2", 1.8)]
+STEPS_OF_START = 3
+CLOSE = 1e-12
+
+
+# -- in each of the two processes -------------------------------------------------------------------------------------
+
+
+class Arm:
+    """A training that goes on where it stood."""
+
+    def __init__(self, way: str, mpi: Communicator, gloo: Communicator):
+        self.comm = mpi if way in OURS else gloo
+        self.prepared = WAYS[way](six_tools.network(WIDTH), self.comm)
+
+    def steps(self, count: int) -> list[float]:
+        """Seconds of each of `count` steps, after one to warm up."""
+        self.comm.barrier()
+        return six_tools.steps(self.prepared, self.comm, count + 1, WIDTH)[1][1:]
+
+
+def work(rounds: int, steps: int) -> dict[str, list[float]]:
+    """Seconds per step of every way, of the slower rank."""
+    from mpi4py import MPI
+
+    from hpcdl.comm import MPIComm, TorchComm
+
+    warnings.simplefilter("ignore")  # torch's own, of what it will change
+    mpi, gloo = MPIComm(check=False), TorchComm()
+    arms = {way: Arm(way, mpi, gloo) for way in WAYS}
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    for number in range(rounds):
+        for way in rotated(arms, number):
+            times[way] += arms[way].steps(steps)
+    return {way: [MPI.COMM_WORLD.allreduce(s, op=MPI.MAX) for s in values] for way, values in times.items()}
+
+
+# -- in each of two processes that a launcher started -----------------------------------------------------------------
+
+
+def start(way: str) -> None:
+    """A training from its first line; rank 0 prints when its first step had ended, and its memory."""
+    with ranks() as (comm, _):
+        losses, seconds = six_tools.steps(WAYS[way](six_tools.network(WIDTH), comm), comm, STEPS_OF_START, WIDTH)
+        first = time.time() - sum(seconds[1:])
+        comm.all_reduce(losses)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        if comm.rank == 0:
+            print(json.dumps({"first": first, "peak": peak, "losses": losses.tolist()}), flush=True)
+
+
+# -- here -------------------------------------------------------------------------------------------------------------
+
+
+def started(way: str) -> dict:
+    """Seconds from the command to the end of the first step, bytes at most, losses. RuntimeError where it fails."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    mpiexec = [str(find_launcher().path), "-n", "2", sys.executable]
+    command = [*(mpiexec if way in OURS else torchrun), "-m", "benchmarks.frameworks", way]
+    begin = time.time()
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=results.ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        raise RuntimeError(f"{way} failed:\n{done.stdout}{done.stderr}")
+    found = json.loads(lines[-1])
+    return {"seconds": found["first"] - begin, "peak": found["peak"], "losses": found["losses"]}
+
+
+def starts(rounds: int) -> dict[str, list[dict]]:
+    """Each way started `rounds` times, in turns."""
+    found: dict[str, list[dict]] = {way: [] for way in WAYS}
+    for number in range(rounds):
+        for way in rotated(WAYS, number):
+            found[way].append(started(way))
+    return found
+
+
+def same_losses(runs: dict[str, list[dict]]) -> float:
+    """The largest difference from the losses of one process. Raises AssertionError where a tool trains otherwise."""
+    right = torch.tensor(six_tools.serial(STEPS_OF_START, WIDTH))
+    away = {way: max((torch.tensor(run["losses"]) - right).abs().max().item() for run in runs[way]) for way in WAYS}
+    wrong = {way: error for way, error in away.items() if error > CLOSE}
+    assert not wrong, f"losses differ from those of one process: {wrong}"
+    return max(away.values())
+
+
+def rows(steps: dict[str, list[float]], runs: dict[str, list[dict]]) -> dict[str, dict]:
+    """The table: of each way all that was found."""
+    return {
+        way: {
+            "step": {"min": min(steps[way]), "median": statistics.median(steps[way])},
+            "start": {
+                "min": min(run["seconds"] for run in runs[way]),
+                "median": statistics.median(run["seconds"] for run in runs[way]),
+            },
+            "peak": max(run["peak"] for run in runs[way]),
+            "sent": six_tools.sent(prepare, 2, WIDTH),
+            "lines": len(getsource(prepare).strip().splitlines()),
+        }
+        for way, prepare in WAYS.items()
+    }
+
+
+def promises(found: dict[str, dict]) -> list[dict]:
+    """Of medians, how many steps ours takes, and how often it starts, in the time of one of the peer's."""
+    kept = []
+    for ours, peer, least in PROMISES:
+        for what, asked in (("step", least), ("start", 1.0)):
+            ratio = found[peer][what]["median"] / found[ours][what]["median"]
+            kept.append({"what": f"{ours} / {peer}, {what}s per second", "promised": asked, "measured": ratio})
+    return kept
+
+
+def table(found: dict[str, dict]) -> Table:
+    heads = ("way", "step min ms", "median", "start min s", "median", "peak MB", "sent MB", "lines")
+    shown = Table(*heads, title="One training on 2 ranks")
+    for way, row in found.items():
+        step = [f"{1e3 * row['step'][key]:.1f}" for key in ("min", "median")]
+        start = [f"{row['start'][key]:.1f}" for key in ("min", "median")]
+        shown.add_row(way, *step, *start, f"{row['peak'] / 1e6:.0f}", f"{row['sent'] / 1e6:.1f}", str(row["lines"]))
+    return shown
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="Two rounds of two steps, one start.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
+) -> None:
+    """Measure one training by six ways on two ranks."""
+    out = results.file("frameworks", quick, out)
+    console, machine = Console(), describe() | {"mpi": find_launcher().mpi}
+    console.print_json(json.dumps(machine))
+    steps = pair.run("benchmarks.frameworks", *((2, 2) if quick else (20, 4)))
+    runs = starts(1 if quick else 5)
+    difference, found = same_losses(runs), rows(steps, runs)
+    kept = promises(found)
+    console.print(table(found))
+    for promise in kept:
+        console.print(f"{promise['what']}: {promise['measured']:.2f}, asked {promise['promised']:.2f}")
+    console.print(f"The losses are those of one process to {difference:.0e}.")
+    times = {"steps": steps, "starts": {way: [run["seconds"] for run in runs[way]] for way in WAYS}}
+    results.save({"machine": machine, "ways": found, **times, "difference": difference, "promises": kept}, out)
+    console.print(f"All measurements: {out}")
+
+
+if __name__ == "__main__":
+    start(sys.argv[1])

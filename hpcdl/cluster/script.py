@@ -1,0 +1,52 @@
+"""A batch script for Slurm: one torchrun on each node, and all of them meet on the first."""
+
+import shlex
+from collections.abc import Sequence
+
+
+def sbatch(
+    nodes: int,
+    each: int,
+    module: str = "hpcdl.training",
+    arguments: Sequence[str] = (),
+    minutes: int = 30,
+    gpus: bool = False,
+    restarts: int = 1,
+    port: int = 29500,
+) -> str:
+    """The text of a job that runs `python -m module arguments` in `each` processes on each of `nodes` nodes.
+
+    `gpus` asks for one per process; a run whose process died is started again `restarts` times. Raises ValueError
+    where a number is too small, `module` is no name of a module, or an argument has characters that cannot be printed.
+    """
+    _check({"nodes": nodes, "each": each, "minutes": minutes, "restarts": restarts}, module, arguments)
+    program = shlex.join(["-m", module, *arguments])
+    cards = f"#SBATCH --gpus-per-node={each}\n" if gpus else ""
+    return f"""#!/bin/bash
+#SBATCH --job-name={module.rpartition(".")[2]}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task={each}
+{cards}#SBATCH --time={minutes // 60:02}:{minutes % 60:02}:00
+#SBATCH --output=%x-%j.out
+export OMP_NUM_THREADS=1
+# srun is told its processors again: since Slurm 22.05 it does not take them from the job.
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun --cpus-per-task={each} torchrun --nnodes={nodes} --nproc-per-node={each} --max-restarts={restarts} \\
+    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:{port}" \\
+    {program}
+"""
+
+
+def _check(numbers: dict[str, int], module: str, arguments: Sequence[str]) -> None:
+    for name, value in numbers.items():
+        least = 0 if name == "restarts" else 1
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected {least} or more")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(f"module is {module!r}, expected a name such as hpcdl.training")
+    for argument in arguments:
+        if not argument.isprintable():
+            raise ValueError(
+                f"the argument {argument!r} has characters that cannot be printed: a script cannot hold it"
+            )

@@ -1,0 +1,191 @@
+"""torch.distributed on a communicator of ours: DDP, FSDP2 and DTensor run unchanged on simulated ranks.
+
+    def rank(comm):
+        with process_group(comm):
+            model = DistributedDataParallel(network())
+            ...
+
+    simulate(rank, 4).trace     # what DDP sends, message by message
+
+Collectives are `hpcdl.collectives`: rings of point-to-point messages, which the machine traces and takes time for.
+They run where they are called, none in the background. Each group writes down its own in `calls`: (name, bytes of this
+rank's result or sum).
+"""
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp, distributed_c10d
+from torch.futures import Future
+
+from hpcdl.collectives import all_gather, reduce_scatter, ring_all_reduce
+from hpcdl.comm import Communicator
+
+BACKEND = "hpcdl"
+
+_torchs: Any = distributed_c10d
+_c10d: Any = torch._C._distributed_c10d
+
+
+_TorchsGroup: Any = dist.ProcessGroup  # whose overloads are made for those who call it
+
+
+class CommGroup(_TorchsGroup):
+    """A process group whose collectives go over `comm`; torch calls the methods, by names of its own."""
+
+    def __init__(self, comm: Communicator):
+        super().__init__(comm.rank, comm.size)
+        self.comm, self.calls = comm, list[tuple[str, int]]()
+
+    def getBackendName(self) -> str:
+        return BACKEND
+
+    def size(self) -> int:
+        return self.comm.size
+
+    def rank(self) -> int:
+        return self.comm.rank
+
+    @property
+    def group_name(self) -> str:
+        return distributed_c10d._world.pg_names[self]
+
+    pg_name = group_name
+
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None):
+        for x in tensors:
+            self._note("all_reduce", x)
+            total = _flat(x)
+            ring_all_reduce(total, self.comm)
+            _fill(x, self._mean(total, opts))
+        return _done(tensors)
+
+    allreduce_coalesced = allreduce
+
+    def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any):
+        for x in tensors:
+            self._note("broadcast", x)
+            copy = _flat(x)
+            self.comm.broadcast(copy, opts.rootRank)
+            _fill(x, copy)
+        return _done(tensors)
+
+    def allgather(self, outs: Sequence[Sequence[torch.Tensor]], tensors: Sequence[torch.Tensor], opts: Any = None):
+        for parts, x in zip(outs, tensors, strict=True):
+            whole = x.new_empty(self.comm.size, x.numel())
+            whole[self.comm.rank] = x.detach().reshape(-1)
+            self._note("all_gather", whole)
+            all_gather(whole.view(-1), self.comm)
+            for part, row in zip(parts, whole, strict=True):
+                _fill(part, row)
+        return _done(outs)
+
+    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None):
+        return self.allgather([list(out.chunk(self.comm.size))], [x])
+
+    def all_gather_single_coalesced(self, outs: Sequence, tensors: Sequence, opts: Any = None):
+        for out, x in zip(outs, tensors, strict=True):
+            self.all_gather_single(out, x)
+        return _done(outs)
+
+    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None):
+        self._note("reduce_scatter", x)
+        _fill(out, self._mean(reduce_scatter(_flat(x), self.comm), opts))
+        return _done(out)
+
+    def scatter(self, outs: Sequence[torch.Tensor], tensors: Sequence[Sequence[torch.Tensor]], opts: Any):
+        self._note("scatter", outs[0])
+        root, mine = opts.rootRank, _flat(outs[0])
+        if self.comm.rank == root:
+            for rank, x in enumerate(tensors[0]):
+                if rank != root:
+                    self.comm.send(_flat(x), rank)
+            mine = _flat(tensors[0][root])
+        else:
+            self.comm.recv(mine, root)
+        _fill(outs[0], mine)
+        return _done(outs)
+
+    def barrier(self, opts: Any = None):
+        self.comm.barrier()
+        return _done([])
+
+    def _note(self, name: str, x: torch.Tensor) -> None:
+        self.calls.append((name, x.nbytes))
+
+    def _mean(self, total: torch.Tensor, opts: Any) -> torch.Tensor:
+        operation = opts.reduceOp.op if opts is not None else ReduceOp.SUM
+        if operation not in (ReduceOp.SUM, ReduceOp.AVG):
+            raise ValueError(f"rank {self.comm.rank}: {operation}: this process group has sums and means alone")
+        return total / self.comm.size if operation == ReduceOp.AVG else total
+
+
+def _flat(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().reshape(-1).clone()
+
+
+def _fill(x: torch.Tensor, flat: torch.Tensor) -> None:
+    x.detach().copy_(flat.view(x.shape))
+
+
+def _done(result: Any):
+    """torch's handle of a collective that is complete."""
+    future: Future = Future()
+    future.set_result(result)
+    return _c10d._create_work_from_future(future)
+
+
+# torch keeps the group of a process in a global; ranks that are threads of one process each need their own.
+
+_mine = threading.local()
+_lock = threading.Lock()
+_inside = [0]  # ranks of this process that have a group now
+
+
+@contextlib.contextmanager
+def process_group(comm: Communicator) -> Iterator[CommGroup]:
+    """In the block this rank's default process group is one over `comm`; ranks may be threads of one process."""
+    _mine.comm = comm
+    with _a_world_for_each_thread(), torch.autograd.set_multithreading_enabled(False):
+        dist.init_process_group(BACKEND, rank=comm.rank, world_size=comm.size, store=dist.HashStore())
+        group: Any = dist.group.WORLD
+        try:
+            yield group
+        finally:
+            if dist.is_initialized():  # the block may have ended it
+                dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _a_world_for_each_thread() -> Iterator[None]:
+    with _lock:
+        importlib.import_module("torch._dynamo")  # whole, before a rank uses it: another may be importing it just now
+        from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld
+
+        if not _inside[0]:
+            _mine_before.append(distributed_c10d._world)
+            _torchs._world = ThreadLocalWorld()
+            _c10d._set_thread_isolation_mode(True)
+            _register()
+        _inside[0] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside[0] -= 1
+            if not _inside[0]:
+                _torchs._world = _mine_before.pop()
+                _c10d._set_thread_isolation_mode(False)
+
+
+_mine_before: list[Any] = []  # the world of a process whose ranks are processes
+
+
+def _register() -> None:
+    if BACKEND not in dist.Backend._plugins and BACKEND.upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(BACKEND, lambda *_: CommGroup(_mine.comm), devices=["cpu"])

@@ -1,0 +1,83 @@
+"""The batch script of `hpcdl cluster script`: what it says, what it refuses, and a job of a real Slurm."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hpcdl.cli import app
+from hpcdl.cluster.script import sbatch
+
+
+def script(*arguments):
+    return CliRunner().invoke(app, ["cluster", "script", *arguments])
+
+
+def test_the_script_asks_for_a_task_per_node_and_starts_torchrun_in_it():
+    text = sbatch(2, 4, arguments=["--checkpoint", "my file.pt"], minutes=90)
+    assert text.startswith("#!/bin/bash\n#SBATCH --job-name=training\n")
+    for line in ("--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4", "--time=01:30:00"):
+        assert f"#SBATCH {line}\n" in text
+    assert "--nnodes=2 --nproc-per-node=4 --max-restarts=1" in text
+    assert text.endswith("-m hpcdl.training --checkpoint 'my file.pt'\n")
+    assert "gpus" not in text
+    assert "#SBATCH --gpus-per-node=4\n" in sbatch(2, 4, gpus=True)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True, timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"nodes": 0}, "nodes is 0, expected 1 or more"),
+        ({"each": 0}, "each is 0"),
+        ({"minutes": 0}, "minutes is 0"),
+        ({"restarts": -1}, "restarts is -1, expected 0 or more"),
+        ({"module": "rm -r"}, "expected a name such as hpcdl.training"),
+        ({"arguments": ["a\nb"]}, "cannot be printed"),
+    ],
+)
+def test_what_makes_no_job_is_refused(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        sbatch(**{"nodes": 1, "each": 2, **wrong})
+
+
+def test_the_command_prints_it_or_writes_a_file(tmp_path):
+    ended = script("--nodes", "2", "--each", "4", "--", "--epochs", "1")
+    assert ended.exit_code == 0
+    assert ended.stdout == sbatch(2, 4, arguments=["--epochs", "1"])
+    ended = script("--out", str(tmp_path / "job.sh"))
+    assert "sbatch" in ended.stdout
+    assert (tmp_path / "job.sh").read_text() == sbatch(1, 2)
+
+
+def test_a_wrong_module_is_a_sentence():
+    ended = script("--module", "train me")
+    assert ended.exit_code == 2
+    assert "expected a name such as hpcdl.training" in ended.stderr
+
+
+@pytest.mark.long
+def test_slurm_runs_it_and_both_processes_agree(slurm, tmp_path):
+    assert script("--out", str(tmp_path / "job.sh"), "--", "--epochs", "1").exit_code == 0
+    path = os.pathsep.join([str(Path(sys.executable).parent), slurm["PATH"]])
+    environment = {**os.environ, "SLURM_CONF": slurm["SLURM_CONF"], "PATH": path}
+    call = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 30}
+    handed_in = subprocess.run(["sbatch", "--parsable", "job.sh"], **call)
+    assert handed_in.returncode == 0, handed_in.stderr
+    job, deadline = handed_in.stdout.strip(), time.monotonic() + 150
+    while subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], **call).stdout.strip() not in (
+        "",
+        "COMPLETED",
+        "FAILED",
+    ):
+        if time.monotonic() > deadline:
+            subprocess.run(["scancel", job], **call)
+            pytest.fail("the job did not end")
+        time.sleep(0.5)
+    said = (tmp_path / f"training-{job}.out").read_text()
+    assert re.search(r"2 of 2 replicas agree to the last bit", said), said
