@@ -47,13 +47,16 @@ class Library(importlib.abc.MetaPathFinder):
 
     def close(self, opened: tuple[str, ...] | None) -> None:
         """From now on answers may call what has one of these names, or is below it, and no more; None: all."""
+        if opened == self.opened:
+            return
         before, self.opened = self.opened, opened
         self.known.clear()
         if opened is None and before is not None:
             sys.meta_path.remove(self)
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self)
-            for module in [m for name, m in list(sys.modules.items()) if m is not None and is_below(name, "hpcdl")]:
+            ours = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith("hpcdl.")]
+            for module in filter(None, ours):
                 self.bar(module)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)

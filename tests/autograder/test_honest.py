@@ -49,7 +49,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """The labs' first cells ask for one: on a crowded machine two of them wait for each other, a hundred times longer."""
+    """The labs' first cells ask for one: on a crowded machine two of them wait for each other, for ages."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
