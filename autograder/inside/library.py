@@ -56,8 +56,9 @@ class Library(importlib.abc.MetaPathFinder):
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self)
             ours = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith("hpcdl.")]
-            for module in filter(None, ours):
-                self.bar(module)
+            for module in ours:
+                if module is not None:
+                    self.bar(module)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()

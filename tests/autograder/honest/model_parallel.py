@@ -573,3 +573,50 @@ def moe(x, gate, w, capacity, comm):
     y = x.clone()
     y[rows] = odds[rows, best[rows]].unsqueeze(1) * answers
     return y, x.shape[0] - sum(sizes)
+
+
+# %% one_weird_trick: a loop with early continue, printing
+def volume(weights: int, inputs: int, batch: int, p: int, how: str) -> float:
+    nbytes = 4 * weights
+    if how != "data":
+        nbytes = 4 * inputs * batch
+    return sum(2 * nbytes / p for _ in range(p - 1))
+
+
+def one_weird_trick(layers: list, batch: int, p: int) -> list:
+    names = []
+    for number, (weights, inputs) in enumerate(layers):
+        if volume(weights, inputs, batch, p, "model") < volume(weights, inputs, batch, p, "data"):
+            print("layer", number, "by model")
+            names.append("model")
+            continue
+        names.append("data")
+    return names
+
+
+# %% schedules: recursion on what is left
+def turns(forwards, backwards):
+    if not backwards:
+        return forwards
+    return [backwards[0], *forwards[:1], *turns(forwards[1:], backwards[1:])]
+
+
+def warmed(F, B, warm):
+    return F[:warm] + turns(F[warm:], B)
+
+
+def gpipe(p, m):
+    F, B = ([(op, k, 0) for k in range(m)] for op in "FB")
+    return [warmed(F, B, m) for stage in range(p)]
+
+
+def one_f_one_b(p, m):
+    F, B = ([(op, k, 0) for k in range(m)] for op in "FB")
+    return [warmed(F, B, warm) for warm in range(p, 0, -1)]
+
+
+def interleaved(p, m, v):
+    F = [("F", g + k, c) for g in range(0, m, p) for c in range(v) for k in range(p)]
+    B = [("B", g + k, c) for g in range(0, m, p) for c in reversed(range(v)) for k in range(p)]
+    warm = [(v - 1) * p + 2 * (p - i) - 1 for i in range(p)]
+    return [warmed(F, B, w) for w in warm]

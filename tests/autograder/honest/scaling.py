@@ -389,38 +389,29 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return out
 
 
-# %% work: a class with what a layer is
-from typing import NamedTuple
-
-
-class Layer(NamedTuple):
-    weights: int
-    macs: int
-    moved: int
+# %% work: products of sizes, a running first
+from math import prod
 
 
 def conv(channels, filters, kernel, size, groups=1):
-    weights = filters * channels * kernel**2 // groups
-    return Layer(weights, weights * size**2, size**2 * (channels + filters))
+    weights = prod((filters, channels // groups, kernel, kernel))
+    return weights, prod((weights, size, size)), sum(prod((c, size, size)) for c in (channels, filters))
 
 
 def linear(tokens, inputs, outputs):
-    return Layer(inputs * outputs, tokens * inputs * outputs, tokens * (inputs + outputs))
+    return prod((inputs, outputs)), prod((tokens, inputs, outputs)), tokens * sum((inputs, outputs))
 
 
 def attention(tokens, hidden):
-    return Layer(0, 2 * hidden * tokens**2, 4 * tokens * hidden)
+    return 0, 2 * prod((tokens, tokens, hidden)), 4 * prod((tokens, hidden))
 
 
 def work(layers, batch, again=False):
-    rows = []
-    for layer in layers:
-        weights, macs, moved = layer
-        forward = 2 * batch * macs
-        backward = 2 * forward if rows else forward
-        if again:
-            backward += forward
-        rows.append((forward, backward, 4 * (batch * moved + weights)))
+    rows, passes = [], 1
+    for weights, macs, moved in layers:
+        forward = batch * macs + batch * macs
+        rows.append((forward, (passes + int(again)) * forward, 4 * batch * moved + 4 * weights))
+        passes = 2
     return rows
 
 
