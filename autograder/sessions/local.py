@@ -39,7 +39,7 @@ def uses_optimizers(value: Any) -> bool:
     """Whether it is one of torch.optim's classes, or a function that looks one up by `torch.optim`."""
     if type(value) is types.FunctionType:
         return "optim" in value.__code__.co_names
-    return isinstance(value, type) and value.__module__.startswith("torch.optim.")
+    return isinstance(value, type) and str(value.__module__).startswith("torch.optim.")
 
 
 class LocalGrader(Grader):
