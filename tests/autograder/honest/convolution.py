@@ -50,20 +50,20 @@ def conv_direct(x, w, stride=1, padding=0):
 
 
 # %% im2col: advanced indices
-def places(H, W, r, s, stride, padding):
+def window_places(H, W, r, s, stride, padding):
     P, Q = (H + 2 * padding - r) // stride + 1, (W + 2 * padding - s) // stride + 1
     i, j, p, q = torch.meshgrid(*map(torch.arange, (r, s, P, Q)), indexing="ij")
     return (p * stride + i).reshape(r * s, P * Q), (q * stride + j).reshape(r * s, P * Q)
 
 
 def im2col(x, r, s, stride=1, padding=0):
-    rows, columns = places(*x.shape[2:], r, s, stride, padding)
+    rows, columns = window_places(*x.shape[2:], r, s, stride, padding)
     return functional.pad(x, (padding,) * 4)[:, :, rows, columns].flatten(1, 2)
 
 
 def col2im(columns, shape, r, s, stride=1, padding=0):
     N, C, H, W = shape
-    at_row, at_column = places(H, W, r, s, stride, padding)
+    at_row, at_column = window_places(H, W, r, s, stride, padding)
     flat = torch.zeros(N, C, (H + 2 * padding) * (W + 2 * padding), dtype=columns.dtype)
     index = (at_row * (W + 2 * padding) + at_column).flatten()
     flat.index_add_(2, index, columns.reshape(N, C, -1))

@@ -112,7 +112,7 @@ import numpy as np
 def round_nearest_even(x, fmt):
     wide = x.to(torch.float64)
     eps = spacing(wide, fmt)
-    return fmt.bounded(torch.from_numpy(np.rint((wide / eps).numpy())) * eps).to(x.dtype)
+    return fmt.bounded(torch.as_tensor(np.rint((wide / eps).numpy())) * eps).to(x.dtype)
 
 
 # %% stochastic_round: up where u lies below what is left
