@@ -66,9 +66,9 @@ import numpy as np
 def spacing(x, fmt):
     a = x.numpy()
     if isinstance(fmt, Fixed):
-        return torch.from_numpy(np.full(a.shape, fmt.eps))
+        return torch.as_tensor(np.full(a.shape, fmt.eps))
     exponent = np.maximum(np.frexp(a)[1] - 1, fmt.min_exponent)
-    return torch.from_numpy(np.ldexp(np.ones(a.shape), exponent - fmt.mantissa_bits))
+    return torch.as_tensor(np.ldexp(np.ones(a.shape), exponent - fmt.mantissa_bits))
 
 
 def neighbours(x, fmt):
