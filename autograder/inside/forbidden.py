@@ -165,9 +165,14 @@ def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     """The `python_functions` of dotted names, looked for anew only where there are other modules that they may mean."""
+    return _functions_in(_meant(frozenset(sys.modules), dotted), dotted)
+
+
+@functools.lru_cache(maxsize=64)  # each check asks, and thousands of modules are imported
+def _meant(imported: frozenset[str], dotted: tuple[str, ...]) -> frozenset[str]:
     modules = [name.rpartition(".")[0] for name in dotted]
     owners = {*modules, *(name.rpartition(".")[0] for name in modules)}
-    return _functions_in(frozenset(name for name in sys.modules if name in owners or is_below(name, *dotted)), dotted)
+    return frozenset(name for name in imported if name in owners or is_below(name, *dotted))
 
 
 @functools.lru_cache(maxsize=256)

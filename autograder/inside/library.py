@@ -45,16 +45,22 @@ class Library(importlib.abc.MetaPathFinder):
         self.guard = guard
         self.namespace: dict = {}
         self.opened: tuple[str, ...] | None = None  # None: all of it is open
+        self.known: dict[str, bool] = {}  # whether a name is open: a loop may call its function thousands of times
 
     def close(self, opened: tuple[str, ...] | None) -> None:
         """From now on answers may call what has one of these names, or is below it, and no more; None: all."""
+        if opened == self.opened:
+            return
         before, self.opened = self.opened, opened
+        self.known.clear()
         if opened is None and before is not None:
             sys.meta_path.remove(self)
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self)
-            for module in [m for name, m in list(sys.modules.items()) if m is not None and is_below(name, "hpcdl")]:
-                self.bar(module)
+            ours = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith("hpcdl.")]
+            for module in ours:
+                if module is not None:
+                    self.bar(module)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()
@@ -84,7 +90,11 @@ class Library(importlib.abc.MetaPathFinder):
             bar(dispatcher.__call__, lambda args: self.runs(name_of(args[0].py_func)))
 
     def is_open(self, name: str) -> bool:
-        return self.opened is None or not is_below(name, "hpcdl") or is_below(name, *GIVEN, *self.opened)
+        if name not in self.known:
+            self.known[name] = (
+                self.opened is None or not is_below(name, "hpcdl") or is_below(name, *GIVEN, *self.opened)
+            )
+        return self.known[name]
 
     def denies(self, name: str) -> bool:
         """Whether it is an answer that calls what has this name, and may not."""
@@ -189,12 +199,17 @@ def is_of_library(frame: types.FrameType) -> bool:
 def is_of_checks(frame: types.FrameType) -> bool:
     """A frame of the checks' machinery, but for the doors themselves."""
     name = frame.f_globals.get("__name__")
-    return type(name) is str and is_below(name, "autograder") and name not in OF_DOORS
+    return type(name) is str and name not in OF_DOORS and is_below(name, "autograder")
 
 
 def is_below(name: str, *wholes: str) -> bool:
     """Whether a dotted name is one of these, or of something in one of them."""
-    return f"{name}.".startswith(tuple([f"{whole}." for whole in wholes]))
+    return f"{name}.".startswith(_with_dots(wholes))
+
+
+@functools.lru_cache(maxsize=256)  # the wholes are the checks' and ours, and few
+def _with_dots(wholes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([f"{whole}." for whole in wholes])
 
 
 def through(call: Callable) -> Callable:

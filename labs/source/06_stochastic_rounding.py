@@ -178,7 +178,7 @@ def round_nearest_even(x, fmt):
     is 0.
 
     x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the
-    infinities of a format stay.
+    infinities of a format stay. What becomes zero in floating point keeps the sign of x.
 
     >>> # 1.5 ε and 2.5 ε are ties
     >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))

@@ -1,0 +1,622 @@
+"""Lab 10 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+
+
+# %% tensor_parallel: bounds by divmod, einsum
+def share(w, dim, comm):
+    each, rest = divmod(w.shape[dim], comm.size)
+    begin = comm.rank * each + min(comm.rank, rest)
+    return w.narrow(dim, begin, each + (comm.rank < rest)).clone()
+
+
+class ColumnLinear:
+    def __init__(self, weight, bias, comm):
+        self.comm = comm
+        self.weight = share(weight, 0, comm)
+        self.bias = share(bias, 0, comm)
+
+    def forward(self, x):
+        self.inputs = x
+        return torch.einsum("ni,oi->no", x, self.weight) + self.bias
+
+    def backward(self, dy):
+        self.weight_grad = torch.einsum("no,ni->oi", dy, self.inputs)
+        self.bias_grad = torch.einsum("no->o", dy)
+        dx = torch.einsum("no,oi->ni", dy, self.weight).contiguous()
+        self.comm.all_reduce(dx)
+        return dx
+
+
+class RowLinear:
+    def __init__(self, weight, bias, comm):
+        self.comm = comm
+        self.weight = share(weight, 1, comm)
+        self.bias = bias.clone()
+
+    def forward(self, x):
+        self.inputs = x
+        y = torch.einsum("ni,oi->no", x, self.weight).contiguous()
+        self.comm.all_reduce(y)
+        y += self.bias
+        return y
+
+    def backward(self, dy):
+        self.weight_grad = torch.einsum("no,ni->oi", dy, self.inputs)
+        self.bias_grad = torch.einsum("no->o", dy)
+        return torch.einsum("no,oi->ni", dy, self.weight)
+
+
+# %% tensor_parallel: one base class, addmm
+def share(w, dim, comm):
+    return torch.tensor_split(w, comm.size, dim=dim)[comm.rank].contiguous().clone()
+
+
+class Part:
+    def linear_backward(self, dy):
+        self.weight_grad = dy.t().mm(self.x)
+        self.bias_grad = dy.sum(dim=0)
+        return dy.mm(self.weight)
+
+    def summed(self, x):
+        self.comm.all_reduce(x)
+        return x
+
+
+class ColumnLinear(Part):
+    def __init__(self, weight, bias, comm):
+        self.weight, self.bias = (share(w, 0, comm) for w in (weight, bias))
+        self.comm = comm
+
+    def forward(self, x):
+        self.x = x
+        return torch.addmm(self.bias, x, self.weight.t())
+
+    def backward(self, dy):
+        return self.summed(self.linear_backward(dy))
+
+
+class RowLinear(Part):
+    def __init__(self, weight, bias, comm):
+        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
+
+    def forward(self, x):
+        self.x = x
+        return self.summed(x.mm(self.weight.t())) + self.bias
+
+    def backward(self, dy):
+        return self.linear_backward(dy)
+
+
+# %% tensor_parallel: indices, and an all-reduce of a copy
+def share(w, dim, comm):
+    mine = torch.arange(w.shape[dim]).tensor_split(comm.size)[comm.rank]
+    return torch.index_select(w, dim, mine)
+
+
+class ColumnLinear:
+    def __init__(self, weight, bias, comm):
+        self.weight = share(weight, 0, comm)
+        self.bias = share(bias, 0, comm)
+        self.comm, self.x = comm, None
+
+    def forward(self, x):
+        self.x = x
+        return (self.weight @ x.T).T + self.bias
+
+    def backward(self, dy):
+        self.bias_grad = torch.ones(len(dy), dtype=dy.dtype) @ dy
+        self.weight_grad = (self.x.T @ dy).T
+        total = torch.matmul(dy, self.weight)
+        self.comm.all_reduce(total)
+        return total
+
+
+class RowLinear:
+    def __init__(self, weight, bias, comm):
+        self.weight = share(weight, 1, comm)
+        self.bias = torch.empty_like(bias).copy_(bias)
+        self.comm, self.x = comm, None
+
+    def forward(self, x):
+        self.x = x
+        total = torch.matmul(x, self.weight.T)
+        self.comm.all_reduce(total)
+        return total.add_(self.bias)
+
+    def backward(self, dy):
+        self.bias_grad = torch.ones(len(dy), dtype=dy.dtype) @ dy
+        self.weight_grad = (self.x.T @ dy).T
+        return torch.matmul(dy, self.weight)
+
+
+# %% one_weird_trick: a dictionary, a comparison by hand
+def volume(weights, inputs, batch, p, how):
+    numbers = {"data": weights, "model": inputs * batch}[how]
+    return 8 * numbers * (1 - 1 / p)
+
+
+def one_weird_trick(layers, batch, p):
+    plan = []
+    for weights, inputs in layers:
+        plan.append("data" if weights <= batch * inputs else "model")
+    return plan
+
+
+# %% one_weird_trick: early returns, steps of a ring
+FLOAT = 4
+
+
+def volume(weights, inputs, batch, p, how):
+    if how == "data":
+        return 2 * (p - 1) * weights * FLOAT / p
+    assert how == "model", how
+    return 2 * (p - 1) * batch * inputs * FLOAT / p
+
+
+def one_weird_trick(layers, batch, p):
+    def cheaper(layer):
+        costs = {how: volume(*layer, batch, p, how) for how in ("data", "model")}
+        return min(costs, key=costs.get)
+
+    return list(map(cheaper, layers))
+
+
+# %% one_weird_trick: sorted pairs
+volume = lambda weights, inputs, batch, p, how: 4 * (weights if how == "data" else inputs * batch) * 2 * (p - 1) / p
+
+
+def one_weird_trick(layers, batch, p):
+    return [sorted((volume(w, i, batch, p, how), how) for how in ("data", "model"))[0][1] for w, i in layers]
+
+
+# %% schedules: loops that append
+def gpipe(p, m):
+    orders = []
+    for _ in range(p):
+        order = []
+        for k in range(m):
+            order.append(("F", k, 0))
+        for k in range(m):
+            order.append(("B", k, 0))
+        orders.append(order)
+    return orders
+
+
+def one_f_one_b(p, m):
+    orders = []
+    for i in range(p):
+        order, f, b = [], 0, 0
+        while b < m:
+            if f < m and f - b < p - i:
+                order.append(("F", f, 0))
+                f += 1
+            else:
+                order.append(("B", b, 0))
+                b += 1
+        orders.append(order)
+    return orders
+
+
+def interleaved(p, m, v):
+    forwards = []
+    for group in range(m // p):
+        for chunk in range(v):
+            for k in range(p):
+                forwards.append(("F", group * p + k, chunk))
+    backwards = [("B", k, v - 1 - chunk) for _, k, chunk in forwards]
+    return [in_turn(forwards, backwards, (v - 1) * p + 2 * (p - 1 - i) + 1) for i in range(p)]
+
+
+# %% schedules: generators, and an index in place of three loops
+def alternate(forwards, backwards, warmup):
+    forwards, backwards = iter(forwards), iter(backwards)
+    for _, op in zip(range(warmup), forwards):
+        yield op
+    for backward in backwards:
+        yield backward
+        yield from (op for _, op in zip(range(1), forwards))
+
+
+def ops(name, m):
+    return [(name, k, 0) for k in range(m)]
+
+
+gpipe = lambda p, m: [ops("F", m) + ops("B", m)] * p
+
+
+def one_f_one_b(p, m):
+    return [list(alternate(ops("F", m), ops("B", m), min(p - i, m))) for i in range(p)]
+
+
+def interleaved(p, m, v):
+    def nth(n):
+        group, rest = divmod(n, p * v)
+        chunk, k = divmod(rest, p)
+        return group * p + k, chunk
+
+    turns = [nth(n) for n in range(m * v)]
+    F = [("F", k, c) for k, c in turns]
+    B = [("B", k, v - c - 1) for k, c in turns]
+    return [list(alternate(F, B, min((v - 1) * p + 2 * (p - i) - 1, m * v))) for i in range(p)]
+
+
+# %% schedules: itertools
+import itertools
+
+
+def gpipe(p, m):
+    return [list(itertools.product("FB", range(m), [0])) for _ in range(p)]
+
+
+def one_f_one_b(p, m):
+    def stage(i):
+        warm = min(p - i, m)
+        order = [("F", k, 0) for k in range(warm)]
+        for k in range(m - warm):
+            order += [("B", k, 0), ("F", k + warm, 0)]
+        return order + [("B", k, 0) for k in range(m - warm, m)]
+
+    return [stage(i) for i in range(p)]
+
+
+def interleaved(p, m, v):
+    turns = [(first + k, chunk) for first, chunk, k in itertools.product(range(0, m, p), range(v), range(p))]
+    orders = []
+    for i in range(p):
+        warm = (v - 1) * p + 2 * (p - i - 1) + 1
+        f, b = [("F", *turn) for turn in turns], [("B", k, v - 1 - c) for k, c in turns]
+        order, f = f[:warm], f[warm:]
+        for pair in itertools.zip_longest(b, f):
+            order.extend(op for op in pair if op is not None)
+        orders.append(order)
+    return orders
+
+
+# %% zero_bubble: a queue, and passes over all stages
+from collections import deque
+
+
+def zb_h1(p, m):
+    def stage(i):
+        waiting = deque()
+        for op in one_f_one_b(p, m)[i]:
+            yield op
+            if op[0] == "B":
+                waiting.append(("W", op[1], op[2]))
+            while len(waiting) > i:
+                yield waiting.popleft()
+        yield from waiting
+
+    return [list(stage(i)) for i in range(p)]
+
+
+def bubble(orders, f, b, w, message=0.0):
+    p = len(orders)
+    has_w = any(op[0] == "W" for order in orders for op in order)
+    takes = dict(F=f, B=b, W=w) if has_w else dict(F=f, B=b + w)
+    done, place = {}, [0] * p
+    spans = [[] for _ in range(p)]
+    moved = True
+    while moved:
+        moved = False
+        for i, order in enumerate(orders):
+            while place[i] < len(order):
+                op, k, _ = order[place[i]]
+                before = source(op, k, i, p)
+                if before is not None and before not in done:
+                    break
+                ready = 0.0
+                if before is not None:
+                    ready = done[before] + (message if before[2] != i else 0.0)
+                begin = max(ready, spans[i][-1][1] if spans[i] else 0.0)
+                spans[i].append((begin, begin + takes[op]))
+                done[op, k, i] = begin + takes[op]
+                place[i] += 1
+                moved = True
+    if any(n < len(order) for n, order in zip(place, orders)):
+        raise ValueError("a deadlock")
+    longest = max(span[-1][1] - span[0][0] for span in spans)
+    busy = sum(1 for op in orders[0] if op[0] == "F") * (f + b + w)
+    return 1 - busy / longest
+
+
+# %% zero_bubble: a count of what waits, and recursion with a memory
+import sys
+
+
+def zb_h1(p, m):
+    orders = []
+    for i in range(p):
+        order, done = [], 0
+        for op in one_f_one_b(p, m)[i]:
+            order.append(op)
+            if op[0] == "B" and op[1] - done >= i:
+                order.append(("W", done, 0))
+                done += 1
+        order.extend(("W", k, 0) for k in range(done, m))
+        orders.append(order)
+    return orders
+
+
+def bubble(orders, f, b, w, message=0.0):
+    p = len(orders)
+    whole = all(op != "W" for order in orders for op, _, _ in order)
+    seconds = {"F": f, "B": b + w if whole else b, "W": w}
+    before = {}
+    for i, order in enumerate(orders):
+        for last, (op, k, _) in zip([None, *order], order):
+            before[op, k, i] = last and (last[0], last[1], i)
+    ends, under_way = {}, set()
+
+    def end(node):
+        if node is None:
+            return 0.0
+        if node in ends:
+            return ends[node]
+        if node in under_way or node not in before:
+            raise ValueError(f"{node} waits for itself")
+        under_way.add(node)
+        op, k, i = node
+        needed = source(op, k, i, p)
+        late = message if needed is not None and needed[2] != i else 0.0
+        ends[node] = max(end(before[node]), end(needed) + late) + seconds[op]
+        return ends[node]
+
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
+    times = []
+    for i, order in enumerate(orders):
+        (op, k, _), (last_op, last_k, _) = order[0], order[-1]
+        for node in order:
+            end((node[0], node[1], i))
+        times.append(end((last_op, last_k, i)) - (end((op, k, i)) - seconds[op]))
+    m = len([1 for op, _, _ in orders[0] if op == "F"])
+    return 1 - m * (f + b + w) / max(times)
+
+
+# %% run_stage: a function for each op
+def run_stage(stage, order, rows, comm):
+    posted = post_receives(stage, order, comm)
+    n, outbox, losses = sum(rows), [], [0.0]
+    first, last = comm.rank == 0, comm.rank == comm.size - 1
+    whole = not any(op == "W" for op, _, _ in order)
+
+    def received(op, k):
+        if (op, k) not in posted:
+            return None
+        tensor, request = posted[op, k]
+        request.wait()
+        return tensor
+
+    def F(k):
+        y = stage.forward(k, received("F", k))
+        if last:
+            losses.append(y * rows[k] / n)
+        else:
+            outbox.append(comm.isend(y, comm.rank + 1, tag=k))
+
+    def B(k):
+        dx = stage.backward(k, rows[k] / n if last else received("B", k))
+        if not first:
+            outbox.append(comm.isend(dx, comm.rank - 1, tag=k))
+        if whole:
+            W(k)
+
+    def W(k):
+        stage.weights(k)
+
+    stage.zero_grad()
+    for op, k, _ in order:
+        {"F": F, "B": B, "W": W}[op](k)
+    for request in outbox:
+        request.wait()
+    return sum(losses)
+
+
+# %% run_stage: match, and the loss at the end
+def run_stage(stage, order, rows, comm):
+    waiting = post_receives(stage, order, comm)
+    stage.zero_grad()
+    sent, means = [], {}
+    separate = "W" in {op for op, *_ in order}
+    for op, k, _ in order:
+        tensor = None
+        if (op, k) in waiting:
+            tensor, request = waiting.pop((op, k))
+            request.wait()
+        match op:
+            case "F":
+                y = stage.forward(k, tensor) if tensor is not None else stage.forward(k)
+                if comm.rank + 1 < comm.size:
+                    sent.append(comm.isend(y, comm.rank + 1, tag=k))
+                else:
+                    means[k] = y
+            case "B":
+                if tensor is None:
+                    tensor = rows[k] / sum(rows)
+                dx = stage.backward(k, tensor)
+                if comm.rank:
+                    sent.append(comm.isend(dx, comm.rank - 1, tag=k))
+                if not separate:
+                    stage.weights(k)
+            case "W":
+                stage.weights(k)
+    while sent:
+        sent.pop(0).wait()
+    return sum(rows[k] * mean for k, mean in means.items()) / sum(rows) if means else 0.0
+
+
+# %% ring_attention: keys and values as one wide matrix, logarithms of sums
+def ring_attention(q, k, v, positions, comm):
+    p, rank = comm.size, comm.rank
+    c, d = q.shape
+    block = torch.cat([k, v], dim=1)
+    log_total = torch.full((c,), -torch.inf, dtype=q.dtype)
+    out = torch.zeros(c, d, dtype=q.dtype)
+    here = rank
+    for step in range(p):
+        requests = []
+        if step + 1 < p:
+            coming = (here - 1) % p
+            following = torch.empty(len(positions[coming]), 2 * d, dtype=q.dtype)
+            requests.append(comm.isend(block, (rank + 1) % p))
+            requests.append(comm.irecv(following, (rank - 1) % p))
+        later = positions[here][None, :] > positions[rank][:, None]
+        scores = q @ block[:, :d].T / d**0.5
+        scores[later] = -torch.inf
+        log_here = torch.logsumexp(scores, 1)
+        both = torch.logaddexp(log_total, log_here)
+        weights = torch.exp(scores - both[:, None])
+        out = out * torch.exp(log_total - both)[:, None] + weights @ block[:, d:]
+        log_total = both
+        for request in requests:
+            request.wait()
+        if step + 1 < p:
+            block, here = following, coming
+    return out
+
+
+def stripes(n, p):
+    return [torch.tensor(list(range(n))[rank::p], dtype=torch.int64) for rank in range(p)]
+
+
+# %% ring_attention: a class of what is kept, a row at a time
+class Running:
+    def __init__(self, q):
+        self.q = q
+        self.top = q.new_full((len(q),), -math.inf)
+        self.total = q.new_zeros(len(q))
+        self.out = torch.zeros_like(q)
+
+    def see(self, k, v, visible):
+        for row, q in enumerate(self.q):
+            mine = visible[row]
+            if not mine.any():
+                continue
+            scores = k[mine] @ q / math.sqrt(len(q))
+            top = torch.maximum(self.top[row], scores.max())
+            shrink, weights = torch.exp(self.top[row] - top), torch.exp(scores - top)
+            self.total[row] = self.total[row] * shrink + weights.sum()
+            self.out[row] = self.out[row] * shrink + weights @ v[mine]
+            self.top[row] = top
+
+
+def ring_attention(q, k, v, positions, comm):
+    p, rank = comm.size, comm.rank
+    state, kv = Running(q), torch.stack((k, v))
+    for step in range(p):
+        source = (rank - step) % p
+        if step < p - 1:
+            after = torch.empty(2, positions[source - 1].numel(), q.shape[1], dtype=q.dtype)
+            sending, receiving = comm.isend(kv, (rank + 1) % p), comm.irecv(after, (rank - 1) % p)
+        state.see(kv[0], kv[1], positions[rank][:, None] >= positions[source][None, :])
+        if step < p - 1:
+            sending.wait()
+            receiving.wait()
+            kv = after
+    return state.out / state.total[:, None]
+
+
+stripes = lambda n, p: [torch.arange(n)[torch.arange(n) % p == rank] for rank in range(p)]
+
+
+# %% moe: a loop over experts, lists
+def moe(x, gate, w, capacity, comm):
+    odds = torch.softmax(x @ gate.T, dim=1)
+    chosen = odds.argmax(dim=1).tolist() if len(x) else []
+    queues = [[] for _ in range(comm.size)]
+    dropped = 0
+    for token, e in enumerate(chosen):
+        if len(queues[e]) < capacity:
+            queues[e].append(token)
+        else:
+            dropped += 1
+    counts = [len(queue) for queue in queues]
+    kept = [token for queue in queues for token in queue]
+    coming = all_to_all(torch.tensor(counts).view(-1, 1), comm).view(-1).tolist()
+    there = all_to_all(x[kept].contiguous(), comm, counts, coming)
+    back = all_to_all(expert(there, w), comm, coming, counts)
+    y = x.clone()
+    for answer, token in zip(back, kept):
+        y[token] = odds[token].max() * answer
+    return y, dropped
+
+
+# %% moe: sorted tokens, their number in the queue by a cumulative sum
+def moe(x, gate, w, capacity, comm):
+    p = comm.size
+    odds = (x @ gate.T).softmax(dim=-1)
+    probability, chosen = odds.max(dim=-1)
+    one_hot = (chosen[:, None] == torch.arange(p)).long()
+    number = (one_hot.cumsum(0) * one_hot).sum(1)
+    fits = number <= capacity
+    kept = torch.arange(len(x))[fits]
+    kept = kept[torch.argsort(chosen[kept], stable=True)]
+    counts = one_hot[kept].sum(0)
+    coming = all_to_all(counts[:, None].contiguous(), comm).flatten()
+    arrived = all_to_all(x[kept], comm, counts.tolist(), coming.tolist())
+    answers = all_to_all(expert(arrived, w), comm, coming.tolist(), counts.tolist())
+    scaled = answers * probability[kept][:, None]
+    return x.index_copy(0, kept, scaled), int((~fits).sum())
+
+
+# %% moe: the expert written out, where in place of a loop
+def moe(x, gate, w, capacity, comm):
+    logits = torch.einsum("nd,ed->ne", x, gate)
+    e_to = torch.exp(logits - logits.amax(1, keepdim=True)) if len(x) else logits
+    odds = e_to / e_to.sum(1, keepdim=True)
+    best = odds.argmax(1)
+    chosen = [torch.where(best == e)[0][:capacity] for e in range(comm.size)]
+    sizes = [part.numel() for part in chosen]
+    rows = torch.cat(chosen)
+    to_come = [int(n) for n in all_to_all(torch.tensor([[n] for n in sizes]), comm)]
+    mine = all_to_all(x.index_select(0, rows), comm, sizes, to_come)
+    answers = all_to_all((mine @ w).clamp(min=0), comm, to_come, sizes)
+    y = x.clone()
+    y[rows] = odds[rows, best[rows]].unsqueeze(1) * answers
+    return y, x.shape[0] - sum(sizes)
+
+
+# %% one_weird_trick: a loop with early continue, printing
+def volume(weights: int, inputs: int, batch: int, p: int, how: str) -> float:
+    nbytes = 4 * weights
+    if how != "data":
+        nbytes = 4 * inputs * batch
+    return sum(2 * nbytes / p for _ in range(p - 1))
+
+
+def one_weird_trick(layers: list, batch: int, p: int) -> list:
+    names = []
+    for number, (weights, inputs) in enumerate(layers):
+        if volume(weights, inputs, batch, p, "model") < volume(weights, inputs, batch, p, "data"):
+            print("layer", number, "by model")
+            names.append("model")
+            continue
+        names.append("data")
+    return names
+
+
+# %% schedules: recursion on what is left
+def turns(forwards, backwards):
+    if not backwards:
+        return forwards
+    return [backwards[0], *forwards[:1], *turns(forwards[1:], backwards[1:])]
+
+
+def warmed(F, B, warm):
+    return F[:warm] + turns(F[warm:], B)
+
+
+def gpipe(p, m):
+    F, B = ([(op, k, 0) for k in range(m)] for op in "FB")
+    return [warmed(F, B, m) for stage in range(p)]
+
+
+def one_f_one_b(p, m):
+    F, B = ([(op, k, 0) for k in range(m)] for op in "FB")
+    return [warmed(F, B, warm) for warm in range(p, 0, -1)]
+
+
+def interleaved(p, m, v):
+    F = [("F", g + k, c) for g in range(0, m, p) for c in range(v) for k in range(p)]
+    B = [("B", g + k, c) for g in range(0, m, p) for c in reversed(range(v)) for k in range(p)]
+    warm = [(v - 1) * p + 2 * (p - i) - 1 for i in range(p)]
+    return [warmed(F, B, w) for w in warm]
