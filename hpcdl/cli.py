@@ -82,9 +82,11 @@ def lab(
         *([] if browser else ["--no-browser"]),
         *(["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []),  # in a container
     ]
-    # Settings for everyone who opens the labs (no news, Markdown as a page); a user's own settings still win.
-    config = [str(Path(hpcdl.__file__).parent / "jupyter"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(config)
+    # Settings for everyone who opens the labs (no news, Markdown as a page); a user's own settings still win. The data
+    # hold the kernel, which is this Python whatever kernels the user has.
+    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
+        own = [str(Path(hpcdl.__file__).parent / "jupyter"), *filter(None, [os.environ.get(variable)])]
+        os.environ[variable] = os.pathsep.join(own)
     os.execv(sys.executable, command)
 
 
@@ -179,6 +181,20 @@ def reset(
         return
     say(f"The cell of {begun.exercise} in {begun.notebook} is blank again; what you had written is in {begun.kept}.")
     say("Is the notebook open? In JupyterLab: File, Reload Notebook from Disk.")
+
+
+@app.command()
+def progress(
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
+    ] = None,
+) -> None:
+    """Show the points of each lab by its last checks, what is left of it, and when it was last checked."""
+    from rich.console import Console
+
+    from hpcdl.progress import table
+
+    Console().print(table(folder))
 
 
 app.command()(train)
