@@ -70,11 +70,12 @@ def lab(
     folder: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where your labs are, or shall be (default: labs, here).")
     ] = None,
+    ip: Annotated[str, typer.Option(help="The address to listen on; in a container 0.0.0.0.")] = "localhost",
 ) -> None:
     """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps what is there."""
     folder = labs_folder(folder)
     command = [
-        *(sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"),
+        *(sys.executable, "-m", "jupyterlab", f"--ip={ip}", f"--port={port}", f"--ServerApp.root_dir={folder}"),
         f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
         # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
