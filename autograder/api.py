@@ -4,11 +4,13 @@ import contextlib
 import difflib
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
 from autograder.sessions.local import LocalSession
+from hpcdl.points import Checked, Record, file_in
 
 from . import exercises
 from .authoring import Exercise, Lab
@@ -18,9 +20,6 @@ from .results import ExerciseResult
 
 SEEDS = seeds(b"notebook", "")  # the same inputs at every press of the button, so that a failure can be followed
 PRINTED = 2000  # characters of a student's own prints that are shown
-
-latest: dict[str, float] = {}  # exercise id -> points of its last check in this kernel
-best: dict[str, float] = {}
 
 
 class UnknownExerciseError(ValueError):
@@ -56,6 +55,7 @@ def _shell() -> Any:
 
 
 cells = watched(_shell()) if _shell() else None
+record = Record(file_in(Path.cwd()) if _shell() else None)  # beside the notebook, where its kernel starts
 
 
 def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
@@ -65,7 +65,7 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
     reason = next(filter(None, map(cells.outdated, exercise.functions)), "")
     if not reason:
         return None
-    latest.pop(exercise.id, None)
+    record.add(Checked(exercise.id, None))
     return NotChecked(exercise.name, reason, total(exercise.lab))
 
 
@@ -80,8 +80,8 @@ def feedback(exercise: Exercise, namespace: dict) -> Feedback:
 
 
 def total(lab: Lab) -> str:
-    """`Lab total so far: 35 / 100`, of the exercises checked in this kernel."""
-    points = sum(latest.get(exercise.id, 0.0) for exercise in lab.exercises.values())
+    """`Lab total so far: 35 / 100`, by the last check of each exercise, also of an earlier kernel."""
+    points = sum(record.points(exercise.id) for exercise in lab.exercises.values())
     return f"Lab total so far: {points:g} / {lab.points:g}"
 
 
@@ -121,10 +121,9 @@ def _all_exercises() -> list[Exercise]:
 
 
 def _remember(result: ExerciseResult) -> str:
-    latest[result.id] = result.points
-    best[result.id] = max(result.points, best.get(result.id, 0.0))
-    if best[result.id] > result.points:
-        return f"An earlier version of yours had {best[result.id]:g} points; the one in the notebook counts."
+    record.add(Checked(result.id, result.points, result.max_points))
+    if (best := record.best(result.id)) > result.points:
+        return f"An earlier version of yours had {best:g} points; the one in the notebook counts."
     return ""
 
 

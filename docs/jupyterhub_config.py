@@ -17,7 +17,8 @@ c.Authenticator.admin_users = ADMINS
 c.Authenticator.allow_all = True  # everyone with an account on this machine (PAM)
 c.Spawner.default_url = "/lab/tree/README.md"
 c.Spawner.notebook_dir = "~/labs"
-c.Spawner.environment = {"JUPYTER_CONFIG_PATH": str(Path(hpcdl.__file__).parent / "jupyter")}
+OURS = str(Path(hpcdl.__file__).parent / "jupyter")  # the labs' settings and their kernel
+c.Spawner.environment = {"JUPYTER_CONFIG_PATH": OURS, "JUPYTER_PATH": OURS}
 c.Spawner.start_timeout = 60
 
 

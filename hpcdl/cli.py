@@ -70,11 +70,12 @@ def lab(
     folder: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where your labs are, or shall be (default: labs, here).")
     ] = None,
+    ip: Annotated[str, typer.Option(help="The address to listen on; in a container 0.0.0.0.")] = "localhost",
 ) -> None:
     """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps what is there."""
     folder = labs_folder(folder)
     command = [
-        *(sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"),
+        *(sys.executable, "-m", "jupyterlab", f"--ip={ip}", f"--port={port}", f"--ServerApp.root_dir={folder}"),
         f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
         # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
@@ -82,9 +83,11 @@ def lab(
         *([] if browser else ["--no-browser"]),
         *(["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []),  # in a container
     ]
-    # Settings for everyone who opens the labs (no news, Markdown as a page); a user's own settings still win.
-    config = [str(Path(hpcdl.__file__).parent / "jupyter"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(config)
+    # Settings for everyone who opens the labs (no news, Markdown as a page); a user's own settings still win. The data
+    # hold the kernel, which is this Python whatever kernels the user has.
+    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
+        own = [str(Path(hpcdl.__file__).parent / "jupyter"), *filter(None, [os.environ.get(variable)])]
+        os.environ[variable] = os.pathsep.join(own)
     os.execv(sys.executable, command)
 
 
@@ -217,6 +220,20 @@ def reset(
         return
     say(f"The cell of {begun.exercise} in {begun.notebook} is blank again; what you had written is in {begun.kept}.")
     say("Is the notebook open? In JupyterLab: File, Reload Notebook from Disk.")
+
+
+@app.command()
+def progress(
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
+    ] = None,
+) -> None:
+    """Show the points of each lab by its last checks, what is left of it, and when it was last checked."""
+    from rich.console import Console
+
+    from hpcdl.progress import table
+
+    Console().print(table(folder))
 
 
 app.command()(train)

@@ -8,6 +8,7 @@ import nbformat
 
 from hpcdl import labs
 from hpcdl.files import write_whole
+from hpcdl.points import Checked, Record, file_in
 
 
 class ResetError(ValueError):
@@ -44,6 +45,7 @@ def reset(exercise: str, folder: Path) -> Begun:
     kept = _keep(cell.source, path, short)
     cell.source, cell.outputs, cell.execution_count = blank, [], None
     write_whole(path, nbformat.writes(notebook) + "\n")
+    Record(file_in(folder)).add(Checked(name, None))
     return Begun(short, path, kept)
 
 

@@ -22,13 +22,14 @@ LEVELS = [
         "hpcdl.doctor",
         "hpcdl.submit",
         "hpcdl.reset",
+        "hpcdl.progress",
         "hpcdl.__main__",
     },
     {"hpcdl.training"},
     {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.sharding", "hpcdl.consistency", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},
-    {"hpcdl.commands", "hpcdl.files", "hpcdl.labs", "hpcdl.lazy", "hpcdl.machine"},
+    {"hpcdl.commands", "hpcdl.files", "hpcdl.labs", "hpcdl.lazy", "hpcdl.machine", "hpcdl.points"},
 ]
 LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}
 

@@ -51,7 +51,7 @@ def test_its_dockerfile_installs_our_requirements_and_starts_by_our_script(detec
 
 
 def test_the_start_script_gives_jupyterlab_the_courses_settings():
-    show = "import os, sys; print(os.environ['JUPYTER_CONFIG_PATH'], os.environ['OMP_NUM_THREADS'])"
+    show = "import os, sys; print(*(os.environ[k] for k in ('JUPYTER_CONFIG_PATH', 'JUPYTER_PATH', 'OMP_NUM_THREADS')))"
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     ended = subprocess.run(
         [BINDER / "start", sys.executable, "-c", show],
@@ -61,6 +61,7 @@ def test_the_start_script_gives_jupyterlab_the_courses_settings():
         timeout=60,
         check=True,
     )
-    paths, threads = ended.stdout.split()
+    paths, data, threads = ended.stdout.split()
+    assert (Path(data.split(os.pathsep)[0]) / "kernels" / "python3" / "kernel.json").is_file()
     assert (Path(paths.split(os.pathsep)[0]) / "labconfig").is_dir()
     assert threads == "1"

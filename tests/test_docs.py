@@ -71,3 +71,24 @@ def test_the_instructors_page_prints_what_it_says(need):
     command = [sys.executable, ROOT / "docs" / "transcript.py", ROOT / "docs" / "instructors.md", "--check"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=290)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+GLOSSARY = [
+    [cell.strip() for cell in line.split("|")[1:-1]]
+    for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    if re.fullmatch(r"\| .* \| \d\d \|", line)
+]
+
+
+@pytest.mark.parametrize(("term", "sentence", "lab"), GLOSSARY, ids=[row[0] for row in GLOSSARY])
+def test_a_word_of_the_glossary_occurs_in_its_lab(term, sentence, lab):
+    (source,) = (ROOT / "labs" / "source").glob(f"{lab}_*.py")
+    text = re.sub(r"\s+(# )?", " ", source.read_text(encoding="utf-8"))
+    assert re.search(rf"(?<!\w){re.escape(term)}", text, re.IGNORECASE)
+    assert len(sentence) > 20
+
+
+def test_the_glossary_is_in_the_order_of_the_labs_and_names_nothing_twice():
+    terms, labs = [row[0] for row in GLOSSARY], [row[2] for row in GLOSSARY]
+    assert len(terms) == len(set(terms)) > 40
+    assert labs == sorted(labs)

@@ -1,6 +1,7 @@
 """What is released works: the wheel holds the program and no solution, installs into an empty environment, and runs."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,6 +79,27 @@ def test_the_sdist_holds_the_notebooks_and_neither_tests_nor_solutions(built):
     assert "LICENSE" in names
     parts = {part for name in names for part in Path(name).parts[:-1]}
     assert not parts & {"tests", "source", "bank", "docs", "benchmarks"}
+
+
+def test_the_package_page_links_into_the_repository(built):
+    wheel, _ = built
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    page = archive.read(name).decode()
+    targets = re.findall(r"\]\(([^)\s]+)\)", page)
+    repository = re.search(r"^Project-URL: Repository, (\S+)$", page, re.MULTILINE)[1]
+    assert not [target for target in targets if not target.startswith("https://")]
+    paths = {target.removeprefix(repository) for target in targets if target.startswith(repository)}
+    assert {"/blob/main/labs/07_ddp.ipynb", "/blob/main/docs/students.md", "/raw/main/docs/images/lab02.png"} <= paths
+    files = [path.split("/main/")[1] for path in paths if "/main/" in path]
+    assert len(files) > 20
+    assert all((ROOT / file).exists() for file in files)
+    assert "Description-Content-Type: text/markdown" in page
+
+
+def test_no_file_of_a_machine_is_part_of_the_repository():
+    stray = {"nowhere", ".dmypy.json", ".points.jsonl", ".coverage"}
+    assert not stray & {Path(name).name for name in run("git", "ls-files", cwd=ROOT).splitlines()}
 
 
 @pytest.mark.labs  # installs

@@ -14,9 +14,13 @@ stopped and the next `run` works. Where an engine died, or could not be interrup
 variables in them are gone, the notebook's are not. Only processes that the cluster started are ever ended, and they
 end with the kernel.
 
+A notebook has one set of engines, that of the cluster started last (`current()`). They work for one run at a time: a
+cell that needs them while another thread's run is on, as that of a dashboard, says so and waits.
+
 Elsewhere than on this machine: `Cluster(8, profile="slurm")`, see docs/cluster.md.
 
-How it hangs together: `cluster` drives, `run` follows one run to its end, `cells` makes a run of a `%%px` cell,
+How it hangs together: `cluster` drives, `run` follows one run to its end, `turns` lets one thread's runs wait for
+another's, `cells` knows the notebook's cluster and makes a run of a `%%px` cell,
 `processes` starts and ends the controller, `engine_sets` the engines, `profiles` reads how they start on a cluster of
 machines, `engine` is what runs in each of them, under `engine.sh`, so that mpiexec does not hear of one that dies and
 spares the others; `watcher` is the thread that interrupts a rank and knows where it stands, `lifeline` ends a process
@@ -28,6 +32,7 @@ from typing import TYPE_CHECKING
 from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.cluster.cells import current
     from hpcdl.cluster.cluster import Cluster, Record
     from hpcdl.cluster.diagnosis import ClusterError
     from hpcdl.cluster.engine import publish
@@ -40,6 +45,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "Cluster": "cluster",
         "Record": "cluster",
+        "current": "cells",
         "ClusterError": "diagnosis",
         "OversubscribedWarning": "processes",
         "find_launcher": "launcher",

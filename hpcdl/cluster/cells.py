@@ -2,6 +2,7 @@
 
 import ast
 import shlex
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,32 @@ if TYPE_CHECKING:
 _comm: "MPIComm | None" = None  # on an engine: the cells' communicator, the same object from cell to cell
 _epoch: int | None = None  # on an engine: how many runs had failed when `_comm` was made
 _current: "weakref.ref[Cluster] | None" = None  # in the notebook: refers to the cluster that was started last
+_door = threading.Lock()  # one cluster at a time takes over
 
 
-def register(cluster: "Cluster") -> None:
-    """Let `%px` and `%%px` mean `cluster`; nothing where there is no IPython."""
+def take_over(cluster: "Cluster") -> None:
+    """Make `cluster` the notebook's, that of `%px` and `%%px`, and stop the one that was; nothing without IPython.
+
+    Two sets of engines would take turns on the same cores, and each holds the memory of a kernel.
+    """
     global _current
     shell = get_ipython()
-    if shell is not None:
+    if shell is None:
+        return
+    with _door:
+        if (earlier := current()) not in (None, cluster):
+            print(
+                f"Note: the {earlier.n} engines that were started before are stopped: a notebook has one set of them."
+            )
+            earlier.stop()
         _current = weakref.ref(cluster)
-        shell.register_magic_function(px, "line_cell")
+    shell.register_magic_function(px, "line_cell")
+
+
+def current() -> "Cluster | None":
+    """The notebook's cluster: the one that was started last; None where it is stopped or gone, or without IPython."""
+    cluster = _current() if _current else None
+    return None if cluster is None or cluster.stopped else cluster
 
 
 def px(line: str, cell: str | None = None) -> None:

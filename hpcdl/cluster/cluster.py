@@ -1,6 +1,7 @@
 """The cluster as the notebook sees it: start, run, stream, stop."""
 
 import socket
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, until
 from hpcdl.cluster.run import Record, Run
+from hpcdl.cluster.turns import Turns
 from hpcdl.machine import cores
 
 __all__ = ["Cluster", "Record"]
@@ -56,8 +58,9 @@ class Cluster:
         self._client: Any = None  # ipyparallel's
         self._known: set[int] = set()  # ipyparallel's ids of engines that were started before
         self._warming_up: list[Any] = []
-        self._runs = 0
-        self._closed = False
+        self._runs, self._turns = 0, Turns()
+        self._life = threading.RLock()  # two threads start the engines once
+        self.stopped = False
 
     def __enter__(self):
         return self.start()
@@ -66,7 +69,7 @@ class Cluster:
         self.stop()
 
     def __repr__(self):
-        state = "stopped" if self._closed else "running" if self.engines else "not started"
+        state = "stopped" if self.stopped else "running" if self.engines else "not started"
         return f"<Cluster of {self.n} engines, {state}>"
 
     @property
@@ -82,10 +85,18 @@ class Cluster:
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> "Cluster":
-        """Start the engines, if they are not there yet, and wait until they answer."""
-        if self._closed:
+        """Start the engines, if they are not there yet, and wait until they answer.
+
+        A notebook has one set of engines: those of a cluster that it started before are stopped, which is said.
+        """
+        with self._life:
+            return self._start()
+
+    def _start(self) -> "Cluster":
+        if self.stopped:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
         if self._processes is None:
+            cells.take_over(self)
             self._processes = self._prepare()
             # At the latest when the kernel exits; `lifeline` covers the kernel that is killed.
             self._finalizer = weakref.finalize(self, self._processes.stop)
@@ -94,19 +105,22 @@ class Cluster:
             except BaseException:
                 self.stop()
                 raise
-            cells.register(self)
         elif self.restarting:
             self._meet_engines()
         return self
 
     def stop(self) -> None:
         """End the engines and the controller; the cluster cannot be used again."""
-        self._closed = True
+        self.stopped = True
         if self._client is not None:
             self._client.close(linger=0)
         if self._processes is not None:
             self._finalizer()
         self.engines = []
+
+    def again(self) -> "Cluster":
+        """Another cluster like this one, not started: for one that was stopped."""
+        return Cluster(self.n, self._mpiexec, self._profile)
 
     def _prepare(self) -> Processes:
         mpiexec = launcher_at(self._mpiexec) if self._mpiexec else find_launcher()
@@ -192,7 +206,8 @@ class Cluster:
     def run(self, f: Callable, *args: Any, timeout: float = 60) -> list[Any]:
         """Call `f(comm, *args)` on every rank and return the results in rank order.
 
-        Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds.
+        Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds. Where a run of
+        another thread is on, it waits and says so first; the seconds count from its begin.
         """
         run = self.stream(f, *args, timeout=timeout)
         for _ in run:
@@ -200,12 +215,18 @@ class Cluster:
         assert run.results is not None  # else it has raised
         return run.results
 
-    def stream(self, f: Callable, *args: Any, timeout: float = 60) -> Run:
-        """Like `run`, but iterate over what the ranks publish while they run; `.results` afterwards."""
+    def stream(self, f: Callable, *args: Any, timeout: float = 60, meanwhile: Callable[[], None] | None = None) -> Run:
+        """Like `run`, but iterate over what the ranks publish while they run; `.results` afterwards.
+
+        `meanwhile` is called ten times a second while another thread's run is on, in place of a sentence; it may raise.
+        """
         if not callable(f):
             raise TypeError(f"Cluster: f is {f!r}; it must be a function f(comm, *args)")
         if not timeout > 0:
             raise ValueError(f"Cluster: timeout is {timeout!r}; it is a number of seconds above 0")
+        return self._turns.begin(lambda: self._begun(f, args, timeout), meanwhile)
+
+    def _begun(self, f: Callable, args: tuple, timeout: float) -> Run:
         self.start()
         for answer in self._warming_up:
             answer.wait(START_SECONDS)
@@ -216,7 +237,7 @@ class Cluster:
         """A run is over: note whether it left messages behind, and replace engines that died or do not answer."""
         self.clean = all(report.end == "returned" for report in reports)
         self.failures += not self.clean
-        if any(report.end in ("died", "silent") for report in reports) and not self._closed:
+        if any(report.end in ("died", "silent") for report in reports) and not self.stopped:
             self._started_processes.stop_engines()
             self._started_processes.start_engines()
             self.restarting = True

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
 LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
 GRACE_SECONDS = 1.5  # how long a rank may take to stop
+STOPPED = "the engines were stopped while they worked"
 OUTPUT_SECONDS = 10.0  # how long what an engine has said may be on its way after its answer
 
 
@@ -41,6 +43,7 @@ class Run:
     def __init__(self, cluster: "Cluster", number: int, f: Callable, args: tuple, timeout: float):
         self.cluster, self.number, self.timeout = cluster, number, timeout
         self.results: list[Any] | None = None
+        self.thread, self._ended = threading.current_thread(), False
         payload = cloudpickle.dumps((f, args))
         path = [entry for entry in sys.path if entry]
         self._answers = [
@@ -59,7 +62,22 @@ class Run:
     def __iter__(self):
         return self._records
 
+    @property
+    def at_work(self) -> bool:
+        """Whether ranks may still work for it; one that nobody follows any more ends with its ranks."""
+        return not (self._ended or self.cluster.stopped or all(answer.ready() for answer in self._answers))
+
     def _follow(self):
+        try:
+            yield from self._records_of_ranks()
+        except Exception:
+            if self.cluster.stopped:  # by another thread; whatever was asked of the engines then failed
+                raise ClusterError(STOPPED) from None
+            raise
+        finally:
+            self._ended = True
+
+    def _records_of_ranks(self):
         try:
             while not self._over():
                 yield from self._news()
@@ -69,12 +87,14 @@ class Run:
                     answer.wait_for_output(OUTPUT_SECONDS if answer.successful() else 1)
             yield from self._news(last=True)
         finally:  # also when the iteration is left early, or by Ctrl-C
-            while not self._over(stopping=True):
+            while not (self.cluster.stopped or self._over(stopping=True)):
                 self._wait_a_little()
             reports = [report for report in self._reports if report is not None]  # one of each rank: it is over
             self.cluster.finished(reports)
-        if all(report.end == "returned" for report in reports):
+        if [report.end for report in reports] == ["returned"] * len(self._answers):
             self.results = [cloudpickle.loads(report.value) for report in reports]
+        elif self.cluster.stopped:
+            raise ClusterError(STOPPED)
         else:
             raise ClusterError(diagnose(reports, self.timeout, self.cluster.restarting, self._deadlocked), reports)
 

@@ -1,4 +1,4 @@
-"""Settings of JupyterLab for the labs (`labconfig`), and one of its server: messages of a kernel leave at once."""
+"""Settings of JupyterLab for the labs (`labconfig`), its kernels, and one of its server: messages leave at once."""
 
 from typing import Any
 

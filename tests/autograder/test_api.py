@@ -11,12 +11,12 @@ from nbclient import NotebookClient
 from autograder import api, check, feedback
 from autograder.boundary.limits import TimeUp, time_limit
 from autograder.results import CheckResult, ExerciseResult
+from hpcdl.points import Record
 
 
 @pytest.fixture(autouse=True)
 def fresh_kernel(monkeypatch):
-    monkeypatch.setattr(api, "latest", {})
-    monkeypatch.setattr(api, "best", {})
+    monkeypatch.setattr(api, "record", Record())
 
 
 def shown(code: str, name: str) -> api.Feedback:

@@ -19,6 +19,7 @@ def listing(monkeypatch):
         commands = []
         monkeypatch.setattr(os, "execv", lambda program, command: commands.append(command))
         monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")
+        monkeypatch.setenv("JUPYTER_PATH", "")
         monkeypatch.chdir(folder)
         CliRunner().invoke(app, ["lab", "--no-browser", *arguments])
         (command,) = commands

@@ -96,7 +96,8 @@ def _map(axes, winners: np.ndarray, p: int, nbytes: float) -> None:
             middle = min(max(middle, LOW + 1), HIGH - 1)  # the whole name inside
             box = {"facecolor": style.CARD, "alpha": 0.75, "edgecolor": "none", "boxstyle": "round,pad=0.2"}
             axes.text(middle, row, _words(NAMES[i]), ha="center", va="center", fontsize=11, bbox=box)
-    axes.plot(np.log10(nbytes), RANKS.index(p), "X", color=style.INK, markeredgecolor=style.CARD, markersize=13)
+    mark = {"color": style.INK, "markeredgecolor": style.CARD, "markersize": 13, "zorder": 4}  # above the names
+    axes.plot(np.log10(nbytes), RANKS.index(p), "X", **mark)
     axes.axhline(RANKS.index(p), color=style.INK, linewidth=0.8, linestyle=":")
     axes.set(xlim=(LOW, HIGH), ylim=(-0.5, len(RANKS) - 0.5), xlabel="size of x", ylabel="ranks p")
     style.ticks(axes.xaxis, list(UNITS), [UNITS[k] if k % 2 == 0 else "" for k in UNITS])
@@ -119,7 +120,8 @@ def _costs(axes, seconds: np.ndarray, p: int, nbytes: float) -> None:
     style.ticks(axes.xaxis, [10.0**k for k in (2, 4, 6, 8)], [UNITS[k] for k in (2, 4, 6, 8)])
     style.decades(axes.yaxis)
     axes.set_title(f"What each costs for p = {p}")
-    axes.legend(loc="upper left", fontsize=9.5, labelspacing=0.2, handlelength=1.2)
+    card = {"frameon": True, "facecolor": style.CARD, "edgecolor": "none", "framealpha": 0.9}  # on the upright line
+    axes.legend(loc="upper left", fontsize=9.5, labelspacing=0.2, handlelength=1.2, **card)
 
 
 def _words(name: str) -> str:

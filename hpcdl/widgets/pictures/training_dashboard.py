@@ -5,7 +5,7 @@ from functools import partial
 
 import ipywidgets as widgets
 
-from hpcdl.cluster import ClusterError
+from hpcdl.cluster import ClusterError, current
 from hpcdl.cluster.cluster import Cluster
 from hpcdl.collectives import ALL_REDUCE
 from hpcdl.training import scaling
@@ -20,12 +20,18 @@ from hpcdl.widgets.pictures import training, training_scaling
 SECONDS = 0.4  # between two pictures
 HAND = ("slow_rank", "factor")  # the controls that act on a run that is under way
 PATIENCE = 3600.0  # seconds that a training may take, pauses included
+BUSY = "The engines are busy with a cell: this begins when it is done. Stop gives up waiting."
+
+
+class GivenUpError(Exception):
+    """Stop was pressed before the engines were free."""
 
 
 class Dashboard:
     """Buttons and sliders around a training on `cluster`; make it the last line of a cell.
 
-    `start`, `pause`, `stop`, `kill` and `scale` are the buttons; `wait` returns when nothing runs any more.
+    `start`, `pause`, `stop`, `kill` and `scale` are the buttons; `wait` returns when nothing runs any more. Where the
+    cluster was stopped it goes over to the notebook's newest one, and starts engines where there are none.
     """
 
     def __init__(self, cluster: "Cluster"):
@@ -126,7 +132,7 @@ class Dashboard:
     def _begin(self, work) -> None:
         if not self.running:
             self._stopping.clear()
-            self.picture.wait("Waiting for the engines ...")
+            self.picture.wait("Waiting for the engines ..." if self._take_cluster().engines else "Starting engines ...")
             self._thread = threading.Thread(target=self._work, args=(work,), daemon=True)
             self._thread.start()
             self._show_what_is_possible(True)
@@ -137,6 +143,8 @@ class Dashboard:
             self.cluster.start()
             self._hold(paused=False, kill=None)
             work()
+        except GivenUpError:
+            self.picture.wait("Stopped before it began: the engines are busy with a cell.")
         except Exception as error:  # nobody would see it: this is no cell's thread
             self.picture.wait(Alarm(short(error)))
         finally:
@@ -144,9 +152,24 @@ class Dashboard:
             self.buttons["pause"].description = "‖ pause"
             self._show_what_is_possible(False)
 
+    def _take_cluster(self) -> Cluster:
+        """The cluster to work on, with the controls that depend on its number of engines."""
+        if self.cluster.stopped:
+            self.cluster = current() or self.cluster.again()
+            n = self.cluster.n
+            self.controls["ranks"].max, self.controls["slow_rank"].max = n, max(1, n - 1)
+        return self.cluster
+
+    def _while_busy(self) -> None:
+        """The engines work for a cell: say so, until they are free or stop is pressed."""
+        if self._stopping.is_set():
+            raise GivenUpError
+        if self.picture.caption != BUSY:
+            self.picture.wait(BUSY)
+
     def _train(self) -> None:
         state = training.fresh(self.settings.epochs)
-        run = self.cluster.stream(train_live, self.settings, self._path, timeout=PATIENCE)
+        run = self.cluster.stream(train_live, self.settings, self._path, timeout=PATIENCE, meanwhile=self._while_busy)
         try:
             for record in run:
                 if self._stopping.is_set():
@@ -159,7 +182,7 @@ class Dashboard:
                     training.append(state, record)
                 self.picture.update(state)
         except ClusterError as error:
-            state["said"] = Alarm(short(error))
+            state["said"] = Alarm(short(error) + " Press start to begin anew." * self.cluster.stopped)
         run.close()
         self.picture.update(state)
         self.picture.finish()

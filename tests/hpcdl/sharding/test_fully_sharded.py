@@ -212,7 +212,7 @@ def test_passes_before_a_step_add_up_and_a_whole_state_goes_back_in(training):
     torch.testing.assert_close(norm, sum(param.grad.square().sum() for param in model.parameters()))
 
 
-def test_what_cannot_work_is_said(training):
+def test_what_cannot_work_is_said(training, tmp_path):
     def mistakes(comm):
         with pytest.raises(ValueError, match="nothing to reduce"):
             FullyShardedDataParallel(nn.Linear(2, 2).requires_grad_(False), comm)
@@ -222,6 +222,6 @@ def test_what_cannot_work_is_said(training):
         with pytest.raises(RuntimeError, match="before it is wrapped"):
             model.float()
         with pytest.raises(TypeError, match="save its shards"):
-            torch.save(model, "nowhere")
+            torch.save(model, tmp_path / "nowhere")
 
     simulate(mistakes, 2)

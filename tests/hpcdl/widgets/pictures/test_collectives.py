@@ -229,3 +229,15 @@ def test_the_map_waits_for_an_unsolved_cost():
         raise NotImplementedError
 
     assert best_algorithm.explorable(cost).picture.caption.startswith("Waiting for your")
+
+
+def test_the_place_on_the_map_is_not_covered_by_a_name_nor_the_names_of_the_costs_by_its_line():
+    explorable = best_algorithm.explorable()
+    explorable.controls["p"].value, explorable.controls["nbytes"].value = 4, 1e4
+    places, costs = (explorable.picture.axes[name] for name in ("map", "costs"))
+    (mark,) = [line for line in places.lines if line.get_marker() == "X"]
+    assert mark.zorder > max(text.zorder for text in places.texts)
+    legend = costs.get_legend()
+    assert legend.get_frame_on()
+    assert legend.get_frame().get_alpha() > 0.8
+    assert legend.zorder > max(line.zorder for line in costs.lines)

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import threading
 import time
 
 import pytest
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 
 from hpcdl.cluster import Cluster, ClusterError, Record
 from hpcdl.training import scaling
-from hpcdl.widgets.pictures import training_scaling
+from hpcdl.widgets.pictures import training_dashboard, training_scaling
 from hpcdl.widgets.pictures.training import TrainingFigure, append, bars, draw, fresh, least, smooth
 from hpcdl.widgets.pictures.training_dashboard import Dashboard, short
 
@@ -200,13 +201,67 @@ def test_scaling_measures_each_number_of_ranks(board):
     assert "2 ranks, 128 images a step" in board._scaling.caption
 
 
-def test_a_stopped_cluster_is_a_sentence():
-    cluster = Cluster(1)
+@pytest.mark.mpi
+def test_where_the_notebooks_engines_were_stopped_it_starts_its_own():
+    cluster = Cluster(2)
     cluster.stop()
     board = Dashboard(cluster)
-    board.start()
+    assert not board.running
+    run_on(board)
+    assert board.cluster is not cluster
+    board.stop()
     board.wait(10)
-    assert "this cluster was stopped" in board.picture.caption
+    assert usable(board)
+    board.cluster.stop()
+
+
+@pytest.mark.mpi
+def test_it_goes_over_to_the_cluster_that_was_started_since(board, monkeypatch):
+    gone = Cluster(4)
+    gone.stop()
+    monkeypatch.setattr(training_dashboard, "current", lambda: board.cluster)
+    shown = Dashboard(gone)
+    run_on(shown)
+    assert shown.cluster is board.cluster
+    assert (shown.controls["ranks"].max, shown.controls["slow_rank"].max) == (2, 1)
+    shown.stop()
+    shown.wait(10)
+    assert usable(board)
+
+
+@pytest.mark.mpi
+def test_engines_that_are_stopped_while_it_trains_are_a_sentence_and_start_goes_on():
+    with Cluster(2) as cluster:
+        board = Dashboard(cluster)
+        run_on(board)
+    board.wait(20)
+    assert not board.running
+    assert board.picture.caption == "the engines were stopped while they worked. Press start to begin anew."
+    run_on(board)
+    board.stop()
+    board.wait(10)
+    board.cluster.stop()
+
+
+@pytest.mark.mpi
+def test_a_cell_waits_for_the_training_and_the_training_for_a_cell(board, capsys):
+    run_on(board)
+    pids = [engine.process.pid for engine in board.cluster.engines]
+    threading.Timer(1.5, board.stop).start()
+    assert board.cluster.run(lambda comm: comm.rank, timeout=2) == [0, 1]
+    board.wait(10)
+    assert "The engines are busy with another run, such as the dashboard's training" in capsys.readouterr().out
+    assert board.picture.caption.startswith("Stopped. Epoch")
+    assert [engine.process.pid for engine in board.cluster.engines] == pids
+
+    run = board.cluster.stream(lambda comm: time.sleep(3))
+    board.start()
+    assert until(lambda: board.picture.caption == training_dashboard.BUSY)
+    board.stop()
+    board.wait(10)
+    assert board.picture.caption == "Stopped before it began: the engines are busy with a cell."
+    assert list(run) == []
+    assert run.results == [None, None]
 
 
 def test_a_bucket_is_a_wait_until_the_last_rank_has_it():

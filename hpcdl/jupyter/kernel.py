@@ -1,0 +1,56 @@
+"""In the kernels of the labs: a name that the lab's first cell imports, used before that cell ran, is one sentence.
+
+`kernels/python3/kernel.json` is Jupyter's own kernel with this extension of IPython; JUPYTER_PATH leads servers there.
+"""
+
+import ast
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hpcdl import labs
+
+PROOF = "check"  # every lab's first cell imports it: where it is, that cell has run
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """IPython calls this when the kernel starts."""
+    shell.set_custom_exc((NameError,), show)
+
+
+def show(shell: Any, kind: type, error: NameError, trace: TracebackType, tb_offset: int | None = None) -> None:
+    """Show a NameError as the sentence that helps, or else as IPython does."""
+    if sentence := advice(error, trace, shell.user_ns):
+        error._render_traceback_ = lambda: [sentence]  # type: ignore[attr-defined]  # IPython asks the error itself
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+
+
+def advice(error: NameError, trace: TracebackType, namespace: dict) -> str:
+    """What to do about a name of the notebook's that its first cell would have brought; empty where that is not it."""
+    while trace.tb_next:
+        trace = trace.tb_next
+    theirs = trace.tb_frame.f_globals is namespace
+    if PROOF in namespace or not theirs or error.name not in imported_first():
+        return ""
+    return (
+        f"`{error.name}` is not there yet: run the lab's first cell, which imports it. "
+        "After a restart of the kernel, Run → Run All Above Selected Cell brings back all that stands above."
+    )
+
+
+def imported_first() -> set[str]:
+    """The names that the first cell of some lab imports."""
+    return {name for path in labs.notebooks(labs.shipped()) for name in imports(first_cell(path))}
+
+
+def first_cell(path: Path) -> str:
+    """The first cell of code in a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return next(("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"), "")
+
+
+def imports(code: str) -> set[str]:
+    """The names that the imports of `code` bind."""
+    found = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {(alias.asname or alias.name).partition(".")[0] for node in found for alias in node.names}

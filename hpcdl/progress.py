@@ -1,0 +1,77 @@
+"""Where am I? The points of each lab, what is left of it, and when it was last checked: `table()` shows it anywhere."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpcdl import labs
+from hpcdl.points import Checked, Record, file_in
+from hpcdl.reset import exercises
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FULL_MARKS = 100  # of every lab
+
+
+class ProgressError(ValueError):
+    """There are no labs whose points could be shown."""
+
+
+@dataclass(frozen=True)
+class LabProgress:
+    """A lab's `points` of 100 by the last check of each exercise, the exercises that are `left`, and the last check."""
+
+    name: str
+    points: float
+    left: list[str]
+    checked: datetime | None
+
+
+def progress(folder: Path | None = None) -> list[LabProgress]:
+    """Every lab in `folder` (default: the labs of the current one); raises ProgressError where there are none."""
+    folder = folder or labs.found(Path.cwd())
+    if folder is None or not labs.notebooks(folder):
+        raise ProgressError(f"no labs in {folder or Path.cwd()}: say where they are")
+    record = Record(file_in(folder))
+    by_notebook: dict[Path, dict[str, None]] = {path: {} for path in labs.notebooks(folder)}
+    for path, exercise in exercises(folder):
+        by_notebook[path][exercise] = None  # a cell that was copied is the same exercise
+    return [_of_lab(path.stem, list(names), record) for path, names in by_notebook.items()]
+
+
+def _of_lab(name: str, names: list[str], record: Record) -> LabProgress:
+    checks = list(filter(None, map(record.last, names)))
+    done = {checked.exercise for checked in checks if checked.points == checked.most}
+    left = [exercise.partition(".")[2] for exercise in names if exercise not in done]
+    return LabProgress(name, sum(checked.points or 0 for checked in checks), left, _latest(checks))
+
+
+def _latest(checks: Iterable[Checked]) -> datetime | None:
+    return max((datetime.fromisoformat(checked.when).astimezone() for checked in checks), default=None)
+
+
+def table(folder: str | os.PathLike | None = None) -> "Table":
+    """A table of the progress: a notebook shows it as the last line of a cell, a terminal by `hpcdl progress`."""
+    from rich.table import Table
+
+    rows = progress(Path(folder) if folder else None)
+    points, most = sum(row.points for row in rows), FULL_MARKS * len(rows)
+    shown = Table("lab", "points", "left", "last checked", caption=f"{points:g} of {most:g} points")
+    shown.columns[1].justify = "right"
+    for row in rows:
+        shown.add_row(row.name.replace("_", " ", 1), f"{row.points:g}", _left(row), _day(row.checked))
+    return shown
+
+
+def _left(row: LabProgress) -> str:
+    if not row.left:
+        return "✓"
+    return ", ".join(row.left) if row.checked else f"all {len(row.left)}"
+
+
+def _day(when: datetime | None) -> str:
+    return f"{when:%d %b %Y %H:%M}" if when else "–"

@@ -1,0 +1,80 @@
+"""The kernels of `hpcdl lab`: what a lab's first cell imports, used before that cell ran, is a sentence."""
+
+import os
+import types
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from nbclient import NotebookClient
+
+import hpcdl.jupyter
+from hpcdl import labs
+from hpcdl.jupyter import kernel
+
+DATA = str(Path(hpcdl.jupyter.__file__).parent)
+ABOVE = "Run → Run All Above Selected Cell"
+
+
+def spec():
+    """The kernel that a server finds as `hpcdl lab` starts it."""
+    return KernelSpecManager(kernel_dirs=[os.path.join(DATA, "kernels")]).get_kernel_spec("python3")
+
+
+def test_the_kernel_is_jupyters_own_with_the_extension():
+    from ipykernel.kernelspec import get_kernel_dict
+
+    own, ours = get_kernel_dict(), spec()
+    assert ours.argv[1:] == ["-m", "ipykernel_launcher", "-f", "{connection_file}", "--ext=hpcdl.jupyter.kernel"]
+    assert set(ours.argv[1:5]) <= set(own["argv"])
+    assert (ours.display_name, ours.language) == (own["display_name"], own["language"])
+    assert ours.metadata["debugger"] is True
+
+
+@pytest.mark.parametrize("path", labs.notebooks(labs.CLONE), ids=lambda path: path.stem)
+def test_every_labs_first_cell_brings_check(path):
+    assert {kernel.PROOF, "torch"} <= kernel.imports(kernel.first_cell(path))
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("import math\nimport numpy as np", {"math", "np"}),
+        ("import matplotlib.pyplot", {"matplotlib"}),
+        ("from autograder import check\nfrom a.b import c as d, e\nx = 1", {"check", "d", "e"}),
+    ],
+)
+def test_the_names_are_those_that_imports_bind(code, names):
+    assert kernel.imports(code) == names
+
+
+def said(code: str, namespace: dict) -> str:
+    """The advice on the NameError in which `code` ends."""
+    try:
+        exec(code, namespace)
+    except NameError as error:
+        return kernel.advice(error, error.__traceback__, namespace)
+    raise AssertionError("no NameError")
+
+
+def test_it_speaks_of_the_notebooks_names_before_the_first_cell_ran_and_of_no_others():
+    assert said("check('ddp.ring_all_reduce')", {}).startswith("`check` is not there yet: run the lab's first cell")
+    assert ABOVE in said("def f():\n    return np.pi\nf()", {})
+    assert said("chekc('ddp')", {}) == ""
+    assert said("np.pi", {"check": None}) == ""  # the first cell has run: `np` is missing for another reason
+    library = types.FunctionType(compile("np", "library", "eval"), {})
+    assert said("library()", {"library": library}) == ""
+
+
+@pytest.mark.labs  # starts a kernel
+def test_in_a_fresh_kernel_the_cell_ends_in_the_sentence_alone(monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", DATA)
+    sources = ('check("gradient_descent.mse_grad")', "misspelt", "check = 1", "np.pi")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    NotebookClient(notebook, timeout=60, allow_errors=True, kernel_name="python3").execute()
+    early, misspelt, _, late = (cell.outputs[0] if cell.outputs else None for cell in notebook.cells)
+    assert len(early.traceback) == 1
+    assert early.traceback[0].startswith("`check` is not there yet: run the lab's first cell, which imports it.")
+    assert early.ename == "NameError"
+    assert all("NameError" in "".join(output.traceback) for output in (misspelt, late))
