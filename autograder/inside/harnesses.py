@@ -23,6 +23,7 @@ from hpcdl.nn.stage import Stage
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
+from .tensor_harnesses import averaging, descending, in_memory, taken, watching
 
 
 def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
@@ -212,4 +213,9 @@ HARNESSES = {
     "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr")),
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
     "layer": Harness(layer, ("weight", "bias", "comm")),
+    "in_memory": Harness(in_memory, ("...",)),
+    "averaging": Harness(averaging, ("xs",)),
+    "descending": Harness(descending, ("w", "lr")),
+    "watching": Harness(watching, ("params", "ready")),
+    "taken": Harness(taken, ("n", "size", "times", "order")),
 }
