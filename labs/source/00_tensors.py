@@ -25,9 +25,18 @@ from torch.nn import functional
 from autograder import check
 from hpcdl.data import digits
 from hpcdl.widgets import style, when_solved
-from hpcdl.widgets.pictures import aliases, bits, broadcasting, grad_steps, handing_out, masks, row_sums, strides
+from hpcdl.widgets.pictures import (
+    aliases,
+    bits,
+    broadcasting,
+    grad_steps,
+    handing_out,
+    masks,
+    row_sums,
+    strides,
+)
 
-torch.set_num_threads(1)  # these tensors are small: a second thread costs more than it brings
+torch.set_num_threads(1)  # small tensors: a second thread costs more than it brings
 style.use()
 
 # %% [markdown]
@@ -43,8 +52,8 @@ strides.explorable("x[:, ::2]")
 # <details><summary>Guess first: what shapes have <code>x[:, 1]</code> and
 # <code>x[:, 1:2]</code>?</summary>
 #
-# (3,) and (3, 1). The same three numbers, but a number in the brackets removes its axis, and a
-# slice keeps it, though its length is 1. A slice is `start:stop:step`; what you leave out
+# (3,) and (3, 1). The same three numbers, but a number in the brackets removes its axis, and
+# a slice keeps it, though its length is 1. A slice is `start:stop:step`; what you leave out
 # means "from the first", "to the end", "each".
 # </details>
 #
@@ -95,8 +104,8 @@ strides.explorable("x.T")
 #
 # Only the last. `x.T` exchanges the two strides, `view` counts the same strip in other rows.
 # But no offset and strides walk through `x.T` in rows of 4: `view` would refuse, `reshape`
-# copies. So: `view` never copies, `reshape` copies where it must, and both cut *in the order of
-# the axes as they are now*.
+# copies. So: `view` never copies, `reshape` copies where it must, and both cut *in the order
+# of the axes as they are now*.
 # </details>
 #
 # {{exercise by_channel}}
@@ -207,8 +216,8 @@ masks.explorable()
 #
 # <details><summary>Hint</summary>
 #
-# `torch.where(condition, this, that)`. It is no harm that `a / b` has an `inf` where it is not
-# chosen. And `/` divides, `//` rounds down to whole numbers.
+# `torch.where(condition, this, that)`. It is no harm that `a / b` has an `inf` where it is
+# not chosen. And `/` divides, `//` rounds down to whole numbers.
 # </details>
 
 
@@ -242,19 +251,19 @@ row_sums.explorable()
 # <details><summary>Guess first: which of the four combinations is wrong without an
 # error?</summary>
 #
-# A square `x`, dim 1, no `keepdim`: row i is divided by all the sums in turn, not by its own. With
-# (3, 4) the same line stops with an error, which is kinder.
+# A square `x`, dim 1, no `keepdim`: row i is divided by all the sums in turn, not by its own.
+# With (3, 4) the same line stops with an error, which is kinder.
 # </details>
 #
 # {{exercise sums}}
 #
-# Two lines. `shares`: each row of `x` divided by its sum. `mix`: at every pixel, each output is
-# a weighted sum over the channels, $y_{nkpq} = \sum_c w_{kc}\, x_{ncpq}$. `torch.einsum` takes the
-# formula as it stands: a letter for each axis, and what is missing behind the arrow is summed
-# over.
+# Two lines. `shares`: each row of `x` divided by its sum. `mix`: at every pixel, each output
+# is a weighted sum over the channels, $y_{nkpq} = \sum_c w_{kc}\, x_{ncpq}$. `torch.einsum`
+# takes the formula as it stands: a letter for each axis, and what is missing behind the arrow
+# is summed over.
 #
-# *You will need it in lab 04, where softmax makes shares of exponentials, and in lab 05, where
-# `"kc,ncpq->nkpq"` is the heart of a convolution.*
+# *You will need it in lab 04, where softmax makes shares of exponentials, and in lab 05,
+# where `"kc,ncpq->nkpq"` is the heart of a convolution.*
 #
 # <details><summary>Hint 1: shares</summary>
 #
@@ -262,8 +271,8 @@ row_sums.explorable()
 # </details>
 # <details><summary>Hint 2: mix</summary>
 #
-# A matrix product would be `torch.einsum("ik,kj->ij", a, b)`. Write the letters of w, of x and
-# of y in the formula's order.
+# A matrix product would be `torch.einsum("ik,kj->ij", a, b)`. Write the letters of w, of x
+# and of y in the formula's order.
 # </details>
 
 
@@ -310,8 +319,8 @@ strides.explorable("x.flatten().unfold(0, 4, 2)")
 # <details><summary>Guess first: 12 numbers, windows of 4, a step of 2. How many windows, and what
 # are the strides?</summary>
 #
-# (12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory. From one window to the next it
-# is 2 cells, within a window 1: strides (2, 1).
+# (12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory. From one window to the next
+# it is 2 cells, within a window 1: strides (2, 1).
 # </details>
 #
 # {{exercise windows}}
@@ -324,8 +333,9 @@ strides.explorable("x.flatten().unfold(0, 4, 2)")
 #
 # <details><summary>Hint</summary>
 #
-# The last axis has the number -1. There is also `x.as_strided(shape, strides)`, which believes
-# whatever you say: then take the strides of *this* x, `x.stride()`, not those that you expect.
+# The last axis has the number -1. There is also `x.as_strided(shape, strides)`, which
+# believes whatever you say: then take the strides of *this* x, `x.stride()`, not those that
+# you expect.
 # </details>
 
 
@@ -360,9 +370,9 @@ aliases.explorable()
 # <details><summary>Guess first: does <code>a = a + 1</code> change <code>b</code>, after
 # <code>b = a</code>? Does <code>a += 1</code>?</summary>
 #
-# The first does not: it computes a new tensor, and hangs the name `a` on that. The second does:
-# it writes into the memory which both name. In a function the same holds of its arguments: `x
-# = x + 1` is nobody's business, `x += 1` is the caller's.
+# The first does not: it computes a new tensor, and hangs the name `a` on that. The second
+# does: it writes into the memory which both name. In a function the same holds of its
+# arguments: `x = x + 1` is nobody's business, `x += 1` is the caller's.
 # </details>
 #
 # {{exercise average_in_place}}
@@ -370,8 +380,8 @@ aliases.explorable()
 # Leave in *every tensor of the list* the mean of them all. Whoever else looks into their
 # memories must see it; the function returns nothing.
 #
-# *You will need it in labs 07 and 08: that is what an all-reduce does to the gradients of many
-# machines, and a bucket is one memory with many names.*
+# *You will need it in labs 07 and 08: that is what an all-reduce does to the gradients of
+# many machines, and a bucket is one memory with many names.*
 #
 # <details><summary>Hint 1: the mean</summary>
 #
@@ -408,8 +418,8 @@ check("tensors.average_in_place")
 # ## 8 · Bits: the same number, or the same memory?
 #
 # A float32 is 32 bits: a sign, 8 for the power of two, 23 for the digits. `x.to(dtype)` finds
-# the *number* in another format. `x.view(dtype)` leaves the *bits* alone, and reads them as if
-# they were of that format.
+# the *number* in another format. `x.view(dtype)` leaves the *bits* alone, and reads them as
+# if they were of that format.
 
 # %%
 bits.explorable()
@@ -432,8 +442,8 @@ bits.explorable()
 #
 # <details><summary>Hint 1: the way</summary>
 #
-# Look at the bits as whole numbers, `x.view(torch.int32)`; change those; look at them as floats
-# again, `.view(torch.float32)`.
+# Look at the bits as whole numbers, `x.view(torch.int32)`; change those; look at them as
+# floats again, `.view(torch.float32)`.
 # </details>
 # <details><summary>Hint 2: the low half</summary>
 #
@@ -472,16 +482,17 @@ grad_steps.explorable()
 # %% [markdown]
 # <details><summary>Guess first: without the box, and 8 steps: does w come to rest?</summary>
 #
-# No, it swings: the third step still goes on though the slope has turned, since the old slopes
-# are in `w.grad` too. No error tells you. Somebody must forget the gradient after each step.
+# No, it swings: the third step still goes on though the slope has turned, since the old
+# slopes are in `w.grad` too. No error tells you. Somebody must forget the gradient after each
+# step.
 # </details>
 #
 # {{exercise grads}}
 #
 # Two functions. `descend`: one step of `w` against its gradient, in place, without autograd
-# looking on; then the gradient is forgotten. `watch`: a *hook*, a function that autograd calls
-# by itself, on each parameter, so that `ready(i)` is called as soon as `params[i].grad` is
-# there.
+# looking on; then the gradient is forgotten. `watch`: a *hook*, a function that autograd
+# calls by itself, on each parameter, so that `ready(i)` is called as soon as `params[i].grad`
+# is there.
 #
 # *You will need it in lab 07: the training step, and messages that leave while the backward
 # pass still runs.*
@@ -497,8 +508,9 @@ grad_steps.explorable()
 # </details>
 # <details><summary>Hint 3: why is it always the last number?</summary>
 #
-# A function looks its variables up when it is *called*. By then the loop is over, and i is what
-# it was last. A default value is looked up when the function is *made*: `lambda _, i=i: ...`.
+# A function looks its variables up when it is *called*. By then the loop is over, and i is
+# what it was last. A default value is looked up when the function is *made*: `lambda _, i=i:
+# ...`.
 # </details>
 
 
@@ -551,8 +563,8 @@ handing_out.explorable()
 # <details><summary>Guess first: the first batch is asked for. How many orders has each program
 # drawn?</summary>
 #
-# Both generators one, the list all three. And the program with a plain `yield` hands over a whole
-# epoch as one item.
+# Both generators one, the list all three. And the program with a plain `yield` hands over a
+# whole epoch as one item.
 # </details>
 #
 # {{exercise epochs}}
@@ -576,7 +588,8 @@ def epochs(n, size, times, order):
     """The batches of so many epochs, one after the other.
 
     order(n): a 1-d int64 tensor of n indices, called once for each epoch, when its first
-    batch is asked for. Yields 1-d tensors of `size` indices; an epoch's last may be shorter.
+    batch is asked for. Yields 1-d tensors of `size` indices; the last of an epoch may be
+    shorter.
 
     >>> list(epochs(3, 2, 2, torch.arange))
     [tensor([0, 1]), tensor([2]), tensor([0, 1]), tensor([2])]
@@ -594,9 +607,9 @@ check("tensors.epochs")
 # ## For real: your lines read handwriting
 #
 # 1,797 digits of 8 × 8 pixels, and 640 weights: `x @ w` gives ten numbers for an image, the
-# largest one is the answer. `epochs` hands out the batches, `descend` makes the steps, `shares`
-# turns numbers into odds, `cut` takes half of each weight's bits away. (The loss is torch's;
-# you write it yourself in lab 04.)
+# largest one is the answer. `epochs` hands out the batches, `descend` makes the steps,
+# `shares` turns numbers into odds, `cut` takes half of each weight's bits away. (The loss is
+# torch's; you write it yourself in lab 04.)
 #
 # Guess first: how many of the held-out digits will be read right, and how many with half of
 # the bits?
@@ -614,7 +627,8 @@ with when_solved():
         right = ((x_new @ weights).argmax(1) == data.y_held_out).float().mean().item()
         print(f"{name:<13} {100 * right:.1f} % of {len(x_new)} held-out digits right")
     odds = shares(torch.exp(x_new[:1] @ w.detach()))[0]
-    print(f"the first of them: {data.y_held_out[0]}; read as {odds.argmax()}, odds {odds.max():.3f}")
+    read, sure = odds.argmax().item(), odds.max().item()
+    print(f"the first of them is a {data.y_held_out[0]}; read as a {read}, odds {sure:.3f}")
 
 # %% [markdown]
 # <details><summary>What you should see</summary>

@@ -37,8 +37,8 @@ def operate(lab, call: str, number: int) -> None:
     for slider in range(len(explorable.sliders)):
         explorable.press(slider)
     for options in explorable.cell.locator("select").all():
-        last = options.locator("option").count() - 1
-        explorable.after(lambda options=options, last=last: options.select_option(index=last))
+        other = (options.evaluate("list => list.selectedIndex") or options.locator("option").count()) - 1
+        explorable.after(lambda options=options, other=other: options.select_option(index=other))
     for box in explorable.cell.locator("input[type=checkbox]").all():
         explorable.after(box.check)
     lab.screenshot(f"00_{number:02d}_moved")

@@ -38,7 +38,7 @@ def explorable(view: str = "x.T") -> Explorable:
         "row": slider("row of y", 1, 0, 4),
         "column": slider("column of y", 1, 0, 3),
     }
-    return Explorable(draw, controls, (9.6, 3.9), layout=[["tensor", "memory"]], width_ratios=[1, 2.6])
+    return Explorable(draw, controls, (9.6, 3.6), layout=[["tensor", "memory"]], width_ratios=[1, 2.6])
 
 
 def draw(state: dict, axes: dict[str, Axes]) -> str:
