@@ -6,6 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.tensors.drawing import built, whole
 from autograder.exercises.tensors.memory import in_every_layout
+from autograder.inside.tensor_harnesses import LAYOUTS
 
 exercise = Exercise(
     "windows",
@@ -64,17 +65,14 @@ def edges(student, rng):
 def views_of_any_memory(student, rng):
     "However x lies in memory, the windows look into it: no number is copied."
     x = whole(rng, 3, 8)
-    wrong = {}
-    for layout in ("columns", "gaps"):
-        wrong |= {
-            "You count cells of memory as if x lay there row after row. as_strided wants x's own strides, "
-            f"`x.stride()`; unfold takes them by itself ({layout}).": lambda layout=layout: as_if_contiguous(x, layout)
-        }
+    wrong = {
+        "You count cells of memory as if x lay there row after row. as_strided wants x's own strides, "
+        f"`x.stride()`; unfold takes them by itself (x with its numbers {where}).": as_if_contiguous(x, layout)
+        for layout, where in {"columns": "column after column", "gaps": "in every second cell"}.items()
+    }
     in_every_layout(student, "windows", (x, 3, 2), all_windows(x, 3, 2), wrong)
 
 
 def as_if_contiguous(x: torch.Tensor, layout: str) -> torch.Tensor:
-    from autograder.inside.tensor_harnesses import LAYOUTS
-
-    laid = LAYOUTS[layout](x)
-    return laid.as_strided((3, 3, 3), (8, 2, 1))
+    """Windows of 3, 2 apart, of x (3, 8) in that layout, by the strides that it would have row after row."""
+    return LAYOUTS[layout](x).as_strided((3, 3, 3), (8, 2, 1))

@@ -52,7 +52,7 @@ def draw(state: dict, axes: Axes) -> str:
     y = LOOKS[state["look"]](x)
     _draw(axes, 0.9, f"x, float32: {_exactly(x)}", stored(x))
     _draw(axes, 3.6, f"y = {state['look']}: {_exactly(y)}", stored(y))
-    axes.text(0, 7.2, "sign", fontsize=10, backgroundcolor=COLOURS[0])
+    axes.text(0.3, 7.2, "sign", fontsize=10, backgroundcolor=COLOURS[0])
     axes.text(2.4, 7.2, "exponent", fontsize=10, backgroundcolor=COLOURS[1])
     axes.text(6.6, 7.2, "mantissa", fontsize=10, backgroundcolor=COLOURS[2])
     axes.text(10.8, 7.2, "whole number", fontsize=10, backgroundcolor=WHOLE)

@@ -28,7 +28,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     x, dim, keepdim = NUMBERS[:, : state["columns"]], state["dim"], state["keepdim"]
     s = x.sum(dim, keepdim=keepdim)
     _draw(axes["x"], "x", x, X)
-    _draw(axes["s"], f"s = x.sum({dim}{', keepdim=True' * keepdim})", s, S)
+    _draw(axes["s"], "s, the sums", s, S)
     if s.dim() == 1 and len(s) != x.shape[1]:
         axes["y"].set_visible(False)
         return Alarm(f"x / s: {tuple(x.shape)} and {tuple(s.shape)}, aligned at the right: 4 meets 3. RuntimeError.")

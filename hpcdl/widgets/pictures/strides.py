@@ -53,7 +53,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
 
 def cell(y: torch.Tensor, at: tuple[int, ...]) -> int:
     """The place in memory of the element at an index."""
-    return y.storage_offset() + sum(i * stride for i, stride in zip(at, y.stride(), strict=True))
+    return int(y.storage_offset()) + sum(i * stride for i, stride in zip(at, y.stride(), strict=True))
 
 
 def _shades(n: int) -> list[str]:
