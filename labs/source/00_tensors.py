@@ -77,8 +77,8 @@ def pick(x, c, i, step):
 
     x: (N, C, H, W). Returns a view of it, (N, rows, W); no number is copied.
 
-    >>> pick(torch.arange(12).view(1, 2, 3, 2), 1, 0, 2)
-    tensor([[[ 6,  7], [10, 11]]])
+    >>> pick(torch.arange(12).view(1, 2, 3, 2), 1, 0, 2).tolist()
+    [[[6, 7], [10, 11]]]
     """
     # BEGIN SOLUTION
     return x[:, c, i::step]
@@ -130,8 +130,8 @@ def by_channel(x):
 
     x: (N, C, H, W), contiguous or not. Returns (C, N H W); with one image it is a view.
 
-    >>> by_channel(torch.arange(8).view(2, 2, 1, 2))
-    tensor([[0, 1, 4, 5], [2, 3, 6, 7]])
+    >>> by_channel(torch.arange(8).view(2, 2, 1, 2)).tolist()
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
     """
     # BEGIN SOLUTION
     return x.transpose(0, 1).reshape(x.shape[1], -1)
@@ -180,8 +180,8 @@ def stretch(b, x):
 
     b: (C,). x: (N, C, H, W), of which only the shape counts. Returns a view of b.
 
-    >>> stretch(torch.tensor([1, 2]), torch.zeros(1, 2, 1, 3))
-    tensor([[[[1, 1, 1]], [[2, 2, 2]]]])
+    >>> stretch(torch.tensor([1, 2]), torch.zeros(1, 2, 1, 3)).tolist()
+    [[[[1, 1, 1]], [[2, 2, 2]]]]
     """
     # BEGIN SOLUTION
     return b[:, None, None].expand(x.shape)
@@ -282,8 +282,8 @@ def shares(x):
 
     x: (n, d), rows with a sum that is not 0; not changed. Returns (n, d), of floats.
 
-    >>> shares(torch.tensor([[1.0, 3.0], [2.0, 2.0]]))
-    tensor([[0.2500, 0.7500], [0.5000, 0.5000]])
+    >>> shares(torch.tensor([[1.0, 3.0], [2.0, 2.0]])).tolist()
+    [[0.25, 0.75], [0.5, 0.5]]
     """
     # BEGIN SOLUTION
     return x / x.sum(1, keepdim=True)
@@ -345,8 +345,8 @@ def windows(x, size, step):
 
     x: (..., n), n >= size. Returns a view of it, (..., windows, size).
 
-    >>> windows(torch.arange(6), 3, 2)
-    tensor([[0, 1, 2], [2, 3, 4]])
+    >>> windows(torch.arange(6), 3, 2).tolist()
+    [[0, 1, 2], [2, 3, 4]]
     """
     # BEGIN SOLUTION
     return x.unfold(-1, size, step)

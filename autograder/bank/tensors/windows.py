@@ -50,7 +50,7 @@ def windows(x, size, step):
     "tensors.windows",
     "along the first axis",
     fails=("windows_overlap", "edges", "views_of_any_memory"),
-    says="has shape",
+    says="Is it the last one?",
 )
 def windows(x, size, step):
     return x.unfold(0, size, step)

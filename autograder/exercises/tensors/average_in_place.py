@@ -52,11 +52,11 @@ def averaged(student, xs: list[torch.Tensor], together: str = "apart") -> None:
         }
         if len(xs) == 1:
             mistakes = {}
-        checks.close(got, expected, name=f"xs[{i}] after the call ({setting})", mistakes=mistakes)
+        checks.close(got, expected, name=f"{setting}: xs[{i}]", mistakes=mistakes)
     for i, got in enumerate(memory):
         checks.that(
             checks.same(got, left[i]),
-            f"xs[{i}] ({setting}): its memory still holds the old numbers. `x.data = mean` hangs another memory under "
+            f"{setting}: the memory of xs[{i}] still holds the old numbers. `x.data = mean` hangs another memory under "
             "the name, and whoever looks at the old one, a bucket say, sees nothing of it: `x.copy_(mean)` writes.",
             got=got,
             expected=left[i],

@@ -104,7 +104,7 @@ def only_when_it_is_needed(student, rng):
     )
     checks.that(
         before == 0 and asked == 1,
-        f"After {few} batches of the first epoch order has been called {asked} times, {before} of them before any "
+        f"After {few} of the first epoch's batches order has been called {asked} times, {before} of them before any "
         "batch was asked for. A list holds all batches at once; a generator stops at each `yield` "
         "until the next is wanted.",
         got=f"{asked} calls",

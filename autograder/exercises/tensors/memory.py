@@ -8,9 +8,9 @@ from autograder import checks
 from autograder.checks.ladder import Mistakes
 
 LAYOUTS = {
-    "rows": "x row after row in memory",
-    "columns": "x not contiguous, its first axis the fastest in memory",
-    "gaps": "x not contiguous, in every second cell of a memory",
+    "rows": "With x row after row in memory",
+    "columns": "With x not contiguous, its first axis the fastest in memory",
+    "gaps": "With x not contiguous, in every second cell of a memory",
 }
 COPIED = (
     "The numbers are right, but copied into a memory of their own. Indexing with numbers and slices, transpose, expand "
@@ -27,5 +27,5 @@ def in_every_layout(student: Any, name: str, args: tuple, expected: torch.Tensor
     """The function gives `expected`, and views, for its tensors in every layout."""
     for layout, words in LAYOUTS.items():
         got, shares = called(student, name, *args, layout=layout)
-        checks.close(got, expected, name=f"{name}(...) with {words}", mistakes=mistakes)
-        checks.that(shares[0], f"{name}(...) with {words}: {COPIED}", got="a copy", expected="a view of x's memory")
+        checks.close(got, expected, name=f"{words}: {name}(...)", mistakes=mistakes)
+        checks.that(shares[0], f"{words}: {COPIED}", got="a copy", expected="a view of x's memory")

@@ -41,6 +41,11 @@ def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
         * (a / b),
         "// rounds down to whole numbers: use /.": torch.where(b == 0, b, a // torch.where(b == 0, 1, b)),
         "Where b is 0 the result is to be 0: you give a there.": torch.where(b == 0, a, a / b),
+    } | {
+        f"You have added {small:g} to b: where b is 0 the ratio is huge and not 0, elsewhere it is a little off.": (
+            a / (b + small)
+        )
+        for small in (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
     }
 
 

@@ -61,7 +61,7 @@ def _draw_program(axes: Axes, lines: tuple[str, ...]) -> None:
     for row, line in enumerate(lines):
         key = "yield" in line or "return" in line
         axes.text(
-            0.0, 0.9 - 0.14 * row, line, family="monospace", fontsize=11, va="center", parse_math=False,
+            0.0, 0.9 - 0.14 * row, line, family="monospace", fontsize=12, va="center", parse_math=False,
             weight="bold" if key else "normal",
         )  # fmt: skip
     axes.set_axis_off()

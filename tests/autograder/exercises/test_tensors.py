@@ -1,5 +1,6 @@
 """Lab 00: a puzzle has many right answers, and all of them pass; the harness lays tensors out as it says."""
 
+import doctest
 import functools
 
 import pytest
@@ -105,3 +106,12 @@ def test_memory_is_shared_by_views_alone():
     assert all(share_memory(x, y) for y in (x, x[3:], x.view(2, 3).T, x[:1].expand(4)))
     assert not any(share_memory(x, y) for y in (x.clone(), x[[0, 1]], x[:0].clone()))
     assert not share_memory(torch.empty(0), torch.empty(0))
+
+
+@pytest.mark.parametrize("name", exercises.load("tensors").functions)
+def test_the_example_in_the_docstring_is_true(name):
+    namespace: dict = {"torch": torch}
+    exec(solved(), namespace)
+    (example,) = doctest.DocTestFinder(recurse=False).find(namespace[name], name, globs=namespace)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
