@@ -54,5 +54,5 @@ def any_shape(student, rng):
 @exercise.check(points=3)
 def a_view(student, rng):
     "However x lies in memory: no number is copied, the result looks into x's memory."
-    x, i = whole(rng, 2, 3, 6, 4), integer(rng, 0, 1)
+    x, i = whole(rng, 2, 3, 7, 4), integer(rng, 1, 3)
     in_every_layout(student, "pick", (x, 1, i, 2), picked(x, 1, i, 2))
