@@ -2,6 +2,7 @@
 
 import doctest
 import functools
+import importlib
 
 import pytest
 import torch
@@ -115,3 +116,10 @@ def test_the_example_in_the_docstring_is_true(name):
     (example,) = doctest.DocTestFinder(recurse=False).find(namespace[name], name, globs=namespace)
     assert example.examples
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_a_decorator_that_the_library_uses_too_accuses_nobody():
+    importlib.import_module("hpcdl.training.mixed_precision")  # has methods under @torch.no_grad()
+    test_another_right_answer_has_full_points(
+        "grads", "@torch.no_grad()\ndef descend(w, lr):\n    w -= lr * w.grad\n    w.grad = None"
+    )
