@@ -21,8 +21,13 @@ def test_a_lab_is_named_by_its_number_or_its_slug(suite, name):
     assert suite.lab_of(name) == ("07", "ddp")
 
 
+@pytest.mark.parametrize("name", ["0", "00", "tensors"])
+def test_so_is_the_one_before_the_first(suite, name):
+    assert suite.lab_of(name) == ("00", "tensors")
+
+
 def test_an_unknown_lab_names_those_there_are(suite):
-    with pytest.raises(pytest.UsageError, match="there is no lab 'dpp'; the labs are 01_calculus, 02_gradient_descent"):
+    with pytest.raises(pytest.UsageError, match="there is no lab 'dpp'; the labs are 00_tensors, 01_calculus, 02_"):
         suite.lab_of("dpp")
 
 

@@ -3,6 +3,7 @@
 import importlib
 
 LABS: tuple[str, ...] = (
+    "tensors",
     "calculus",
     "gradient_descent",
     "perceptron",

@@ -35,6 +35,7 @@ from .framework_harnesses import (
 )
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
+from .tensor_harnesses import averaging, descending, in_memory, taken, watching
 
 
 def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
@@ -234,4 +235,9 @@ HARNESSES = {
     "state_in": Harness(state_in, ("model", "state")),
     "planned": Harness(planned, ("model",)),
     "layer": Harness(layer, ("weight", "bias", "comm")),
+    "in_memory": Harness(in_memory, ("...",)),
+    "averaging": Harness(averaging, ("xs",)),
+    "descending": Harness(descending, ("w", "lr")),
+    "watching": Harness(watching, ("params", "ready")),
+    "taken": Harness(taken, ("n", "size", "times", "order")),
 }

@@ -176,7 +176,8 @@ def _plain(value) -> Iterator[types.FunctionType]:
     elif isinstance(value, functools.cached_property | functools.partial):
         inner = [value.func]
     elif type(value) is types.FunctionType:
-        yield value
+        inner = inspect.unwrap(value)  # the code of a wrapper, as that of `torch.no_grad()`, is others' too
+        yield inner if type(inner) is types.FunctionType else value
         return
     else:
         inner = [getattr(value, "__wrapped__", None)] if type(value) is functools._lru_cache_wrapper else []

@@ -55,7 +55,8 @@ class RankCall:
             shown = tuple(map(_stand_in, HARNESSES[self.harness].shown))
         encoder = Encoder(peer)
         parts = [encoder.write(shown), encoder.write(tuple(self.kwargs.items()))]
-        return Frame(["call", ["name", f"rank 0 of {self.p}: {self.name}"], *parts, False, None], encoder.buffers)
+        name = self.name if self.p == 1 else f"rank 0 of {self.p}: {self.name}"
+        return Frame(["call", ["name", name], *parts, False, None], encoder.buffers)
 
 
 def _stand_in(name: str) -> Callable:
@@ -101,8 +102,8 @@ def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> BaseExc
 
 
 def of_rank(error: StudentError, rank: int, p: int) -> StudentError:
-    """The error of one rank, which says so."""
-    if error.kind in ("exception", "ended", "timeout") and not error.text.startswith(f"rank {rank}:"):
+    """The error of one rank, which says so where there are others."""
+    if p > 1 and error.kind in ("exception", "ended", "timeout") and not error.text.startswith(f"rank {rank}:"):
         error.text = f"{error.text} (rank {rank} of {p})".lstrip()
     return error
 

@@ -34,7 +34,7 @@ def listing(monkeypatch):
 def test_in_a_clone_the_solutions_are_not_the_first_entry_nor_any(listing):
     names = listing(labs.CLONE)
     assert "source" not in names
-    assert next(name for name in sorted(names) if re.match(r"\d\d_", name)) == "01_calculus.ipynb"
+    assert next(name for name in sorted(names) if re.match(r"\d\d_", name)) == "00_tensors.ipynb"
     assert "README.md" in names
 
 

@@ -1,11 +1,14 @@
 """Numbers that the labs' texts name are what their code computes."""
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from autograder.authors import build
 from hpcdl.cost import collectives
 from hpcdl.training.low_precision_runs import made_before
 from hpcdl.widgets.pictures.stalling_sum import FORMATS, STEPS, TERMS, sums
@@ -71,3 +74,26 @@ def test_data_overtakes_weights_where_lab_04_says():
     data = widths[0] + 2 * sum(widths[1:])
     assert (weights, data) == (669_706, 2_852)
     assert 234 * data < weights < 235 * data
+
+
+def test_tensors_are_what_lab_00_says():
+    says("tensors", "(12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory", "strides (2, 1)")
+    windows = torch.arange(12).unfold(0, 4, 2)
+    assert (tuple(windows.shape), windows.stride(), windows.numel()) == ((5, 4), (2, 1), 20)
+    says("tensors", "16,777,217 is 2²⁴ + 1", "0.7 is stored as 0.699999988")
+    assert (torch.tensor(16_777_217.0).item(), 2**24) == (16_777_216, 16_777_216)
+    assert f"{torch.tensor(0.7).item():.9f}" == "0.699999988"
+    says("tensors", "(3,) and (3, 1)", "0 times infinity is not a number", "Only the last. `x.T` exchanges")
+    x = torch.arange(12).view(3, 4)
+    assert (tuple(x[:, 1].shape), tuple(x[:, 1:2].shape)) == ((3,), (3, 1))
+    assert torch.isnan(False * torch.tensor(torch.inf))
+    assert x.T.reshape(3, 4).data_ptr() != x.data_ptr() == x.T.data_ptr() == x.view(4, 3).data_ptr()
+
+
+def test_half_of_the_bits_read_as_many_digits_as_lab_00_says(capsys):
+    says("tensors", "About 95 of 100 in both rows")
+    code = build.code("tensors")
+    namespace: dict = {}
+    exec("\n".join([code[0], *build.references("tensors").values(), code[-1]]), namespace)
+    shares = re.findall(r"(\d+\.\d) % of 359 held-out digits right", capsys.readouterr().out)
+    assert [round(float(share)) for share in shares] == [95, 95]

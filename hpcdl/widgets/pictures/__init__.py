@@ -17,6 +17,8 @@ def explorable(picture: str, *args: Any, **options: Any) -> Explorable:
 
 
 _NAMES = (
+    *("strides", "broadcasting", "masks", "row_sums"),  # tensors
+    *("aliases", "bits", "grad_steps", "handing_out"),
     *("secant", "step_error", "surface"),  # calculus
     *("descent_path", "learning_rates", "shards"),  # gradient descent
     *("perceptron_plane", "perceptron_lift", "perceptron_mlp"),  # perceptron

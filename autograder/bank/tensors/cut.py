@@ -1,0 +1,72 @@
+"""Wrong answers to `cut`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "tensors.cut",
+    "converts for looking at the bits",
+    fails=("the_low_half_is_zero", "special_numbers"),
+    says="has converted the number",
+)
+def cut(x):
+    return (x.to(torch.int32) >> 16 << 16).view(torch.float32)
+
+
+@wrong(
+    "tensors.cut",
+    "converts on the way back",
+    fails=("the_low_half_is_zero", "special_numbers"),
+    says="On the way back the whole number was converted",
+)
+def cut(x):
+    return (x.view(torch.int32) >> 16 << 16).to(torch.float32)
+
+
+@wrong(
+    "tensors.cut",
+    "rounds to the nearest bfloat16",
+    fails=("the_low_half_is_zero", "special_numbers"),
+    says="bfloat16 rounds to the nearest",
+)
+def cut(x):
+    return x.to(torch.bfloat16).to(torch.float32)
+
+
+@wrong(
+    "tensors.cut",
+    "shifts, and does not shift back",
+    fails=("the_low_half_is_zero", "special_numbers"),
+    says="move it up again",
+)
+def cut(x):
+    return (x.view(torch.int32) >> 16).view(torch.float32)
+
+
+@wrong(
+    "tensors.cut",
+    "keeps the other half",
+    fails=("the_low_half_is_zero", "special_numbers"),
+    says="You kept the low half",
+)
+def cut(x):
+    return (x.view(torch.int32) & 0xFFFF).view(torch.float32)
+
+
+@wrong(
+    "tensors.cut",
+    "cuts the digits after the point",
+    fails=("the_low_half_is_zero", "special_numbers"),
+    says="whole numbers cut off",
+)
+def cut(x):
+    return torch.trunc(x)
+
+
+@wrong("tensors.cut", "cuts the bits of x itself", fails="leaves_x_alone", says="Your function has cut x itself")
+def cut(x):
+    bits = x.view(torch.int32)
+    bits &= -65536
+    return x.clone()

@@ -1,0 +1,86 @@
+"""Wrong answers to `descend` and `watch`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "tensors.grads",
+    "lets autograd watch the step",
+    fails=("one_step", "gradients_do_not_pile_up"),
+    says="Autograd watches w",
+)
+def descend(w, lr):
+    w -= lr * w.grad
+    w.grad = None
+
+
+@wrong("tensors.grads", "gradients pile up", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
+def descend(w, lr):
+    with torch.no_grad():
+        w -= lr * w.grad
+
+
+@wrong("tensors.grads", "a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w is what it was")
+def descend(w, lr):
+    with torch.no_grad():
+        w = w - lr * w.grad
+
+
+@wrong("tensors.grads", "climbs", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
+def descend(w, lr):
+    with torch.no_grad():
+        w += lr * w.grad
+    w.grad = None
+
+
+@wrong("tensors.grads", "takes w away from autograd", fails="gradients_do_not_pile_up", says="leave its flag alone")
+def descend(w, lr):
+    w.requires_grad_(False)
+    w -= lr * w.grad
+    w.grad = None
+
+
+@wrong(
+    "tensors.grads",
+    "a hook that looks up i when it is called",
+    fails=("as_soon_as_it_is_there", "in_every_pass"),
+    says="keeps the i of its turn",
+)
+def watch(params, ready):
+    for i, param in enumerate(params):
+        param.register_post_accumulate_grad_hook(lambda _: ready(i))
+
+
+@wrong(
+    "tensors.grads",
+    "calls in place of handing over",
+    fails=("as_soon_as_it_is_there", "in_every_pass"),
+    says="give the function itself",
+)
+def watch(params, ready):
+    for i, param in enumerate(params):
+        param.register_post_accumulate_grad_hook(ready(i))
+
+
+@wrong(
+    "tensors.grads",
+    "the hook that comes too early",
+    fails=("as_soon_as_it_is_there", "in_every_pass"),
+    says="calls with the gradient before it is written",
+)
+def watch(params, ready):
+    for i, param in enumerate(params):
+        param.register_hook(lambda _, i=i: ready(i))
+
+
+@wrong(
+    "tensors.grads",
+    "hands over the tensor, not the number",
+    fails=("as_soon_as_it_is_there", "in_every_pass"),
+    says="call it with the number",
+)
+def watch(params, ready):
+    for param in params:
+        param.register_post_accumulate_grad_hook(ready)

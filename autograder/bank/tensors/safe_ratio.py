@@ -1,0 +1,69 @@
+"""Wrong answers to `safe_ratio`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "tensors.safe_ratio",
+    "divides by zero",
+    fails=("zero_where_b_is_zero", "any_tensor"),
+    says="1/0 is inf and 0/0 is nan",
+)
+def safe_ratio(a, b):
+    return a / b
+
+
+@wrong(
+    "tensors.safe_ratio",
+    "adds a little to b",
+    fails=("zero_where_b_is_zero", "any_tensor"),
+    says="to b: where b is 0 the ratio is huge",
+)
+def safe_ratio(a, b):
+    return a / (b + 1e-9)
+
+
+@wrong(
+    "tensors.safe_ratio",
+    "nan_to_num for a choice",
+    fails=("zero_where_b_is_zero", "any_tensor"),
+    says="writes the largest number there is",
+)
+def safe_ratio(a, b):
+    return torch.nan_to_num(a / b)
+
+
+@wrong(
+    "tensors.safe_ratio",
+    "multiplies by the mask",
+    fails=("zero_where_b_is_zero", "any_tensor"),
+    says="a product with a mask does not remove it",
+)
+def safe_ratio(a, b):
+    return (b != 0) * a / b
+
+
+@wrong("tensors.safe_ratio", "whole-number division", fails=("zero_where_b_is_zero", "any_tensor"), says="rounds down")
+def safe_ratio(a, b):
+    return torch.where(b == 0, 0, a // torch.where(b == 0, 1, b))
+
+
+@wrong(
+    "tensors.safe_ratio",
+    "asks with if",
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
+    says="has an answer for each element",
+)
+def safe_ratio(a, b):
+    if b == 0:
+        return torch.zeros_like(a)
+    return a / b
+
+
+@wrong("tensors.safe_ratio", "mends b itself", fails="leaves_its_arguments_alone", says="changed its argument b")
+def safe_ratio(a, b):
+    zero = b == 0
+    b[zero] = 1
+    return torch.where(zero, 0, a / b)

@@ -1,0 +1,53 @@
+"""Wrong answers to `stretch`."""
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "tensors.stretch",
+    "along the last axis",
+    fails=("along_the_channels", "any_shape", "no_memory"),
+    says="aligned at their right ends",
+)
+def stretch(b, x):
+    return b.expand(x.shape)
+
+
+@wrong(
+    "tensors.stretch",
+    "one axis too few",
+    fails=("along_the_channels", "any_shape", "no_memory"),
+    says="b lies along the rows",
+)
+def stretch(b, x):
+    return b[:, None].expand(x.shape)
+
+
+@wrong(
+    "tensors.stretch",
+    "one axis too many",
+    fails=("along_the_channels", "any_shape", "no_memory"),
+    says="b lies along the images",
+)
+def stretch(b, x):
+    return b[:, None, None, None].expand(x.shape)
+
+
+@wrong("tensors.stretch", "repeat for expand", fails="no_memory", says="lets an axis of length 1 look long")
+def stretch(b, x):
+    return b[:, None, None].repeat(len(x), 1, *x.shape[2:])
+
+
+@wrong(
+    "tensors.stretch",
+    "not stretched at all",
+    fails=("along_the_channels", "any_shape", "no_memory"),
+    says="let them look long",
+)
+def stretch(b, x):
+    return b[:, None, None]
+
+
+@wrong("tensors.stretch", "makes the view contiguous", fails="no_memory", says="stands in memory many times")
+def stretch(b, x):
+    return b[:, None, None].expand(x.shape).contiguous()

@@ -1,0 +1,71 @@
+"""Wrong answers to `windows`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+
+@wrong(
+    "tensors.windows",
+    "windows side by side",
+    fails=("windows_overlap", "edges", "views_of_any_memory"),
+    says="do not overlap",
+)
+def windows(x, size, step):
+    return x.reshape(*x.shape[:-1], -1, size)
+
+
+@wrong(
+    "tensors.windows",
+    "the last window is lost",
+    fails=("windows_overlap", "edges", "views_of_any_memory"),
+    says="The last window is missing",
+)
+def windows(x, size, step):
+    starts = range(0, x.shape[-1] - size, step)
+    return torch.stack([x[..., start : start + size] for start in starts], dim=-2)
+
+
+@wrong(
+    "tensors.windows",
+    "always a step of 1",
+    fails=("windows_overlap", "edges", "views_of_any_memory"),
+    says="the third argument of unfold is the step",
+)
+def windows(x, size, step):
+    return x.unfold(-1, size, 1)
+
+
+@wrong(
+    "tensors.windows",
+    "size and step exchanged",
+    fails=("windows_overlap", "edges", "views_of_any_memory"),
+    says="size and step are exchanged",
+)
+def windows(x, size, step):
+    return x.unfold(-1, step, size)
+
+
+@wrong(
+    "tensors.windows",
+    "along the first axis",
+    fails=("windows_overlap", "edges", "views_of_any_memory"),
+    says="Is it the last one?",
+)
+def windows(x, size, step):
+    return x.unfold(0, size, step)
+
+
+@wrong("tensors.windows", "slices, stacked", fails="views_of_any_memory", says="repeat, stack, clone")
+def windows(x, size, step):
+    starts = range(0, x.shape[-1] - size + 1, step)
+    return torch.stack([x[..., start : start + size] for start in starts], dim=-2)
+
+
+@wrong(
+    "tensors.windows", "strides of a contiguous x", fails="views_of_any_memory", says="as if x lay there row after row"
+)
+def windows(x, size, step):
+    *before, n = x.shape
+    strides = torch.empty(x.shape).stride()
+    return x.as_strided((*before, (n - size) // step + 1, size), (*strides[:-1], step, 1))

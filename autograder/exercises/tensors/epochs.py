@@ -1,0 +1,112 @@
+"""A function that hands out one value after the other, and one that is handed in. Oracle: Python lists."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.tensors.drawing import integer
+
+exercise = Exercise(
+    "epochs",
+    points=10,
+    minutes=4,
+    meanings={"chunk expects `chunks`": "size is the number of indices in a batch: split(size)."},
+)
+
+
+class Orders:
+    """`order(n)`: a random order of 0 ... n - 1, another one at each call; `given` are those so far."""
+
+    def __init__(self, rng: torch.Generator):
+        self.rng, self.given, self.__name__ = rng, list[list[int]](), "order"
+
+    def __call__(self, n):
+        self.given.append(torch.randperm(n, generator=self.rng).tolist())
+        return torch.tensor(self.given[-1], dtype=torch.int64)
+
+
+def cut(orders: list, size: int) -> list:
+    return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
+
+
+def batches(student, n: int, size: int, times: int, order) -> list:
+    """All batches, as lists of numbers."""
+    got, call = student.epochs(n, size, times, order), f"epochs({n}, {size}, {times}, order)"
+    checks.that(
+        type(got) is list,
+        f"{call} gives {type(got).__name__}, expected a generator: a function with `yield` in it, and no `return`.",
+        got=got,
+    )
+    for i, batch in enumerate(got):
+        together = type(batch) in (list, tuple)
+        checks.that(
+            not together,
+            f"{call}: item {i} is all batches of an epoch in one {type(batch).__name__}. `yield` hands over one value; "
+            "`yield from` hands over each of several in turn.",
+            got=batch,
+            expected="a tensor of indices",
+        )
+        checks.tensor(batch, name=f"{call}: item {i}", dtype=torch.int64)
+        checks.that(batch.dim() == 1, f"{call}: item {i} must have one axis, the indices.", got=batch)
+    return [batch.tolist() for batch in got]
+
+
+@exercise.check(points=4)
+def batch_after_batch(student, rng):
+    "Each epoch in an order of its own, from order(n), cut into batches; the last may be short."
+    for n, size, times in ((10, 4, 2), (7, 3, 3)):
+        order = Orders(rng)
+        got = batches(student, n, size, times, order)
+        call = f"epochs({n}, {size}, {times}, order)"
+        checks.that(
+            bool(order.given),
+            f"{call} never calls order. It is a function that you are handed: `order(n)` calls it.",
+            got=got,
+        )
+        given, each = order.given, f"{times} epochs, each in the order of one call of order({n})"
+        if len(given) == times and got == cut(given, size):
+            continue
+        mistakes = {
+            "Only one epoch: `return` ends a function at its first turn, `yield from` goes on.": cut(given[:1], size),
+            "Every epoch has the same order: call order(n) anew inside the loop.": cut(given[:1] * times, size),
+            "The short last batch is missing.": [batch for batch in cut(given, size) if len(batch) == size],
+            "size is the number of indices in a batch, not the number of batches: split, not chunk.": [
+                part.tolist() for one in given for part in torch.tensor(one).chunk(size)
+            ],
+        }
+        raise checks.CheckFailure(
+            f"{call} gives {len(got)} batches, and calls order {len(given)} times.",
+            got=str(got),
+            expected=str(cut(given, size)) if len(given) == times else each,
+            mistake=next((sentence for sentence, value in mistakes.items() if got == value), ""),
+        )
+
+
+@exercise.check(points=3)
+def any_numbers(student, rng):
+    "Batches longer than the data, of one index, and no epoch at all."
+    for n, size, times in ((3, 5, 2), (4, 1, 2), (1, 1, 1), (5, 2, 0)):
+        order = Orders(rng)
+        got = batches(student, n, size, times, order)
+        checks.equal(got, cut(order.given, size), name=f"epochs({n}, {size}, {times}, order)")
+        checks.equal(len(order.given), times, name=f"the calls of order in epochs({n}, {size}, {times}, order)")
+
+
+@exercise.check(points=3)
+def only_when_it_is_needed(student, rng):
+    "An epoch's order is drawn when its first batch is asked for, and not before."
+    orders = [torch.randperm(6, generator=rng) for _ in range(3)]
+    few = integer(rng, 1, 3)
+    found, before, asked = student.ranks("epochs", 1, lambda _: (orders, 2, few), harness="taken").results[0]
+    first = [order.tolist() for order in orders[0].split(2)][:few]
+    checks.equal(
+        [batch.tolist() for batch in found if type(batch) is torch.Tensor], first, name=f"the first {few} batches"
+    )
+    checks.that(
+        before == 0 and asked == 1,
+        f"After {few} of the first epoch's batches order has been called {asked} times, {before} of them before any "
+        "batch was asked for. A list holds all batches at once; a generator stops at each `yield` "
+        "until the next is wanted.",
+        got=f"{asked} calls",
+        expected="1 call",
+    )

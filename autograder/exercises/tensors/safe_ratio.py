@@ -1,0 +1,88 @@
+"""A mask chooses element by element. Oracle: Python's own division, one number after the other."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.tensors.drawing import built, whole
+
+exercise = Exercise(
+    "safe_ratio",
+    points=10,
+    minutes=3,
+    meanings={
+        "Boolean value of Tensor": "`if` asks one question, and b == 0 has an answer for each element. torch.where "
+        "takes them all.",
+        "ZeroDivision": "// is whole-number division: it rounds down, and for whole numbers has no answer at 0. Use /.",
+    },
+)
+
+
+def ratios(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    dtype = a.dtype if a.is_floating_point() else torch.float32
+
+    def element(*index: int) -> float:
+        top, bottom = a[index].item(), b[index].item()
+        return top / bottom if bottom else 0.0
+
+    return built(tuple(a.shape), dtype, element)
+
+
+def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
+    return {
+        "1/0 is inf and 0/0 is nan: choose 0 in their place, `torch.where(b == 0, 0, a / b)`.": a / b,
+        "nan_to_num writes the largest number there is where inf was: choose by b instead, with torch.where.": (
+            torch.nan_to_num(a / b)
+        ),
+        "nan times 0 is nan: a product with a mask does not remove it. torch.where chooses, without arithmetic.": (
+            (b != 0) * a / b
+        ),
+        "(b != 0) * (a / b) multiplies inf by 0, which is nan: torch.where chooses, without arithmetic.": (b != 0)
+        * (a / b),
+        "// rounds down to whole numbers: use /.": torch.where(b == 0, b, a // torch.where(b == 0, 1, b)),
+        "Where b is 0 the result is to be 0: you give a there.": torch.where(b == 0, a, a / b),
+    } | {
+        f"You have added {small:g} to b: where b is 0 the ratio is huge and not 0, elsewhere it is a little off.": (
+            a / (b + small)
+        )
+        for small in (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
+    }
+
+
+def with_zeros(b: torch.Tensor) -> torch.Tensor:
+    """Every third number is 0."""
+    b.view(-1)[::3] = 0
+    return b
+
+
+@exercise.check(points=4)
+def zero_where_b_is_zero(student, rng):
+    "a / b, and 0 where b is 0, also where a is 0 too; a tiny b is no zero."
+    for dtype in (torch.float32, torch.float64):
+        a, b = whole(rng, 2, 5, dtype=dtype), with_zeros(whole(rng, 2, 5, dtype=dtype))
+        a[0, 0], b[1, 3] = 0.0, 1e-9
+        got = student.safe_ratio(a.clone(), b.clone())
+        checks.close(got, ratios(a, b), name="safe_ratio(a, b)", mistakes=mistakes(a, b), atol=0.0)
+
+
+@exercise.check(points=3)
+def any_tensor(student, rng):
+    "Whole numbers, one number alone, no numbers, nothing but zeros."
+    for shape, dtype in (((3, 4), torch.int64), ((), torch.float32), ((0, 3), torch.float32)):
+        a, b = whole(rng, *shape, dtype=dtype), whole(rng, *shape, dtype=dtype)
+        b = with_zeros(b) if b.dim() else b
+        got = student.safe_ratio(a.clone(), b.clone())
+        name = f"safe_ratio(a, b) of shape {shape}, {str(dtype).removeprefix('torch.')}"
+        checks.close(got, ratios(a, b), name=name, mistakes=mistakes(a, b))
+    a, b = whole(rng, 4), torch.zeros(4)
+    checks.close(student.safe_ratio(a.clone(), b.clone()), torch.zeros(4), name="safe_ratio(a, zeros)")
+
+
+@exercise.check(points=3)
+def leaves_its_arguments_alone(student, rng):
+    "a and b are the same after the call."
+    a, b = whole(rng, 3, 3), with_zeros(whole(rng, 3, 3))
+    before = a.clone(), b.clone()
+    student.safe_ratio(a, b)
+    checks.unchanged(a, before[0], name="a")
+    checks.unchanged(b, before[1], name="b")

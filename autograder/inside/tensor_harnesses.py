@@ -1,0 +1,112 @@
+"""Harnesses (see `harnesses`) of what no message carries: how a tensor lies in memory, what hooks hear, what waits."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hpcdl.comm.base import Communicator
+
+
+def by_rows(x: torch.Tensor) -> torch.Tensor:
+    """In a memory of its own, row after row."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def by_columns(x: torch.Tensor) -> torch.Tensor:
+    """The same numbers with the first axis as the fastest one in memory."""
+    turned = tuple(reversed(range(x.dim())))
+    return by_rows(x.permute(turned)).permute(turned)
+
+
+def with_gaps(x: torch.Tensor) -> torch.Tensor:
+    """The same numbers in every second cell of a memory, from the second one on."""
+    if x.dim() == 0:
+        return torch.stack((x, x))[1]
+    return x.repeat_interleave(2, dim=-1)[..., 1::2]
+
+
+LAYOUTS = {"rows": by_rows, "columns": by_columns, "gaps": with_gaps}
+
+
+def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors look into the same memory; empty ones are in none."""
+    mine, other = a.untyped_storage(), b.untyped_storage()
+    return mine.nbytes() > 0 and mine.data_ptr() == other.data_ptr()
+
+
+def in_memory(function: Callable, layout: str, args: list, comm: Communicator):
+    """Call the function with its tensors in a layout; what it returns, and which of them that shares memory with."""
+    given = [LAYOUTS[layout](arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+    result = function(*given)
+    tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
+    return result, [isinstance(result, torch.Tensor) and share_memory(result, arg) for arg in tensors]
+
+
+def averaging(function: Callable, values: list, together: str, comm: Communicator):
+    """Call the function with a list of tensors: each in a memory of its own, or all in one, as its "rows" or "columns".
+
+    What is in the tensors afterwards, what is in the memory of each, and whether two of them lie in one place that did
+    not before.
+    """
+    if together == "rows":
+        xs = list(torch.stack(values))
+    elif together == "columns":
+        xs = list(torch.stack(values, dim=-1).unbind(-1))
+    else:
+        xs = [value.clone() for value in values]
+    windows, given = [x.detach() for x in xs], list(xs)  # a window looks at the memory, whatever becomes of its tensor
+    function(given)
+    met = any(a.numel() and a.data_ptr() == b.data_ptr() for a, b in itertools.combinations(xs, 2))
+    return [x.detach() for x in xs], windows, met
+
+
+def descending(function: Callable, start: torch.Tensor, targets: list, lr: float, comm: Communicator):
+    """Steps of the function on |w - target|², a target each: w after each, and what has become of w itself."""
+    w, path = start.clone().requires_grad_(), []
+    memory = w.data_ptr()
+    for target in targets:
+        (w - target).square().sum().backward()
+        function(w, lr)
+        path.append(w.detach().clone())
+    return path, w.requires_grad, w.is_leaf, w.data_ptr() == memory
+
+
+def watching(function: Callable, weights: list, unused: list, passes: int, comm: Communicator):
+    """Backward passes through a chain of layers, that the function has put hooks on, but for the `unused` ones.
+
+    The calls of `ready` by the end of the registration, and of each pass: (what it was given, whether that parameter's
+    gradient was there).
+    """
+    params, calls = [weight.clone().requires_grad_() for weight in weights], list[tuple]()
+
+    def ready(i: Any) -> None:
+        known = type(i) is int and 0 <= i < len(params)
+        calls.append((i if known else type(i).__name__, known and params[i].grad is not None))
+
+    function(params, ready)
+    heard = [list(calls)]
+    for _ in range(passes):
+        calls.clear()
+        y = torch.ones(3, dtype=torch.float64)
+        for i, param in enumerate(params):
+            y = y if i in unused else torch.tanh(param * y)
+            param.grad = None
+        y.sum().backward()
+        heard.append(list(calls))
+    return heard
+
+
+def taken(function: Callable, orders: list, size: int, few: int, comm: Communicator):
+    """The first few batches of epochs with these orders; orders asked for before the first batch, and by the last."""
+    asked = [0]
+
+    def order(n: int) -> torch.Tensor:
+        asked[0] += 1
+        return orders[asked[0] - 1].clone()
+
+    batches = function(len(orders[0]), size, len(orders), order)
+    before = asked[0]
+    found = list(itertools.islice(batches, few))
+    return found, before, asked[0]

@@ -1,0 +1,650 @@
+# %% [markdown]
+# # Lab 00 · Tensors
+# ## Ten puzzles before the labs
+#
+# The labs are about ideas: gradients, convolutions, rings. What stops people is not the
+# ideas but a line such as `.permute(4, 5, 1, 0, 2, 3).reshape(a * a, C, -1)`. Here are ten
+# such lines, one screen each: a picture, a question to guess at, a function of one to four
+# lines, a check. Each says where you will meet it again.
+#
+# **After this lab you can**
+# - say what shape comes out, before you run it;
+# - tell a view from a copy, and a step in place from a new name;
+# - read what a broadcast, a mask, an `einsum` and a window do;
+# - step a weight behind autograd's back, hang a hook on it, and hand out batches one by one.
+#
+# **100 points, 10 exercises, about 45 minutes.** You need Python functions and `for`
+# loops; no calculus, no networks, no GPU, no download. Run each cell with Shift+Enter. The
+# cell below an exercise checks it, as often as you like. Who knows PyTorch well goes
+# straight to the exercises, and to lab 01 in a quarter of an hour.
+
+# %%
+import torch
+from torch.nn import functional
+
+from autograder import check
+from hpcdl.data import digits
+from hpcdl.widgets import style, when_solved
+from hpcdl.widgets.pictures import (
+    aliases,
+    bits,
+    broadcasting,
+    grad_steps,
+    handing_out,
+    masks,
+    row_sums,
+    strides,
+)
+
+torch.set_num_threads(1)  # small tensors: a second thread costs more than it brings
+style.use()
+
+# %% [markdown]
+# ## 1 · Shape: a number removes an axis, a slice keeps it
+#
+# On the left `y`, made from `x` of shape (3, 4) as the list says; on the right the memory.
+# For now look at the left: choose `x[1]`, `x[:, 1]`, `x[:, 1:2]`, `x[:, ::2]`.
+
+# %%
+strides.explorable("x[:, ::2]")
+
+# %% [markdown]
+# <details><summary>Guess first: what shapes have <code>x[:, 1]</code> and
+# <code>x[:, 1:2]</code>?</summary>
+#
+# (3,) and (3, 1). The same three numbers, but a number in the brackets removes its axis, and
+# a slice keeps it, though its length is 1. A slice is `start:stop:step`; what you leave out
+# means "from the first", "to the end", "each".
+# </details>
+#
+# {{exercise pick}}
+#
+# Images are stored as `x` of shape (N, C, H, W): images, channels, rows, columns. Take
+# channel `c` of every image, and of it every `step`-th row, from row `i` on.
+#
+# *You will need it in lab 05: what a place of the sliding window sees is such a slice.*
+#
+# <details><summary>Hint</summary>
+#
+# Four axes, four places in the brackets: all images, the number `c`, a slice with a start
+# and a step, and all columns, which you may leave out.
+# </details>
+
+
+# %%
+def pick(x, c, i, step):
+    """Channel c of every image, rows i, i + step, i + 2 step, ...
+
+    x: (N, C, H, W). Returns a view of it, (N, rows, W); no number is copied.
+
+    >>> pick(torch.arange(12).view(1, 2, 3, 2), 1, 0, 2).tolist()
+    [[[6, 7], [10, 11]]]
+    """
+    # BEGIN SOLUTION
+    return x[:, c, i::step]
+    # END SOLUTION
+
+
+# %%
+check("tensors.pick")
+
+# %% [markdown]
+# ## 2 · Memory: a view, or a copy?
+#
+# A tensor is a strip of memory and a way to walk through it: an *offset*, and for each axis
+# a *stride*, the cells from one element to the next. The shades run in the order of `y`. Step
+# through `x.T`, `x.view(4, 3)` and `x.T.reshape(3, 4)`, and read the sentence.
+
+# %%
+strides.explorable("x.T")
+
+# %% [markdown]
+# <details><summary>Guess first: which of <code>x.T</code>, <code>x.view(4, 3)</code> and
+# <code>x.T.reshape(3, 4)</code> copies numbers?</summary>
+#
+# Only the last. `x.T` exchanges the two strides, `view` counts the same strip in other rows.
+# But no offset and strides walk through `x.T` in rows of 4: `view` would refuse, `reshape`
+# copies. So: `view` never copies, `reshape` copies where it must, and both cut *in the order
+# of the axes as they are now*.
+# </details>
+#
+# {{exercise by_channel}}
+#
+# Bring images (N, C, H, W) into a matrix with a row for each channel: in row c channel c of
+# image 0, row after row, then of image 1, and so on.
+#
+# *You will need it in lab 05: Winograd's tiles become a stack of matrices by
+# `permute(4, 5, 1, 0, 2, 3)` and `reshape`.*
+#
+# <details><summary>Hint</summary>
+#
+# First put the axes into the order in which the numbers shall follow one another: C, N, H,
+# W. `x.transpose(0, 1)` exchanges two axes, `x.permute(1, 0, 2, 3)` names them all. Then
+# `.reshape(rows, -1)`: -1 means "as many as there are".
+# </details>
+
+
+# %%
+def by_channel(x):
+    """A matrix with a row for each channel.
+
+    x: (N, C, H, W), contiguous or not. Returns (C, N H W); with one image it is a view.
+
+    >>> by_channel(torch.arange(8).view(2, 2, 1, 2)).tolist()
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
+    """
+    # BEGIN SOLUTION
+    return x.transpose(0, 1).reshape(x.shape[1], -1)
+    # END SOLUTION
+
+
+# %%
+check("tensors.by_channel")
+
+# %% [markdown]
+# ## 3 · Broadcasting: what fits, stretches
+#
+# Two shapes are laid over each other *at their right ends*. Where one of them has a 1, or
+# nothing, it stretches to the other's length. Else both must agree.
+
+# %%
+broadcasting.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: (3, 3) + (3,): does each row get its own number, or each
+# column?</summary>
+#
+# Each column: the vector lies along the last axis. No error tells you, if you meant the
+# rows. `b[:, None]` has shape (3, 1), stands upright, and gives each row its own.
+# </details>
+#
+# {{exercise stretch}}
+#
+# A bias `b` has a number for each channel. Make the tensor of `x`'s shape that has `b[c]`
+# everywhere in channel c, and takes no memory: the one that `x + b[:, None, None]` computes
+# with.
+#
+# *You will need it in labs 01 and 04: `slopes[:, None] * X`, and a bias for each neuron.*
+#
+# <details><summary>Hint</summary>
+#
+# `None` in brackets adds an axis of length 1: `b[:, None, None]` is (C, 1, 1), which meets
+# (N, C, H, W) at the channels. `.expand(shape)` lets axes of length 1 look long, with stride
+# 0. `.repeat` writes copies.
+# </details>
+
+
+# %%
+def stretch(b, x):
+    """b along the channels, in the shape of x, without a copy.
+
+    b: (C,). x: (N, C, H, W), of which only the shape counts. Returns a view of b.
+
+    >>> stretch(torch.tensor([1, 2]), torch.zeros(1, 2, 1, 3)).tolist()
+    [[[[1, 1, 1]], [[2, 2, 2]]]]
+    """
+    # BEGIN SOLUTION
+    return b[:, None, None].expand(x.shape)
+    # END SOLUTION
+
+
+# %%
+check("tensors.stretch")
+
+# %% [markdown]
+# ## 4 · Masks: a question to every element
+#
+# `x >= 0` is not one answer but a tensor of them. `if` cannot use it; `torch.where` can.
+
+# %%
+masks.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: some numbers of <code>a</code> are infinite. What is
+# <code>(a &lt; 5) * a</code> there?</summary>
+#
+# `nan`. False counts as 0, and 0 times infinity is not a number. A mask that multiplies lets
+# `inf` and `nan` through; `torch.where(a < 5, a, 0)` chooses, without arithmetic.
+# </details>
+#
+# {{exercise safe_ratio}}
+#
+# Divide element by element, and give 0 where `b` is 0.
+#
+# *You will need it in labs 01, 03 and 06: the logistic function by the sign of x, labels ±1,
+# rounding that leaves nan alone.*
+#
+# <details><summary>Hint</summary>
+#
+# `torch.where(condition, this, that)`. It is no harm that `a / b` has an `inf` where it is
+# not chosen. And `/` divides, `//` rounds down to whole numbers.
+# </details>
+
+
+# %%
+def safe_ratio(a, b):
+    """a / b, and 0 where b is 0, elementwise.
+
+    a, b: of one shape and dtype, not changed. Returns that shape; of whole numbers float32.
+
+    >>> safe_ratio(torch.tensor([1.0, 2.0, 0.0]), torch.tensor([4.0, 0.0, 0.0]))
+    tensor([0.2500, 0.0000, 0.0000])
+    """
+    # BEGIN SOLUTION
+    return torch.where(b == 0, 0, a / b)
+    # END SOLUTION
+
+
+# %%
+check("tensors.safe_ratio")
+
+# %% [markdown]
+# ## 5 · Sums: an axis that goes, an axis that stays
+#
+# `x.sum(1)` adds along each row, and axis 1 is gone. What is left is a vector, and puzzle 3
+# says where a vector lies. Tick `keepdim`, and choose the shape (3, 3) without it.
+
+# %%
+row_sums.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: which of the four combinations is wrong without an
+# error?</summary>
+#
+# A square `x`, dim 1, no `keepdim`: row i is divided by all the sums in turn, not by its own.
+# With (3, 4) the same line stops with an error, which is kinder.
+# </details>
+#
+# {{exercise sums}}
+#
+# Two lines. `shares`: each row of `x` divided by its sum. `mix`: at every pixel, each output
+# is a weighted sum over the channels, $y_{nkpq} = \sum_c w_{kc}\, x_{ncpq}$. `torch.einsum`
+# takes the formula as it stands: a letter for each axis, and what is missing behind the arrow
+# is summed over.
+#
+# *You will need it in lab 04, where softmax makes shares of exponentials, and in lab 05,
+# where `"kc,ncpq->nkpq"` is the heart of a convolution.*
+#
+# <details><summary>Hint 1: shares</summary>
+#
+# `x.sum(1, keepdim=True)` has shape (n, 1): a column, and each row of x meets its own sum.
+# </details>
+# <details><summary>Hint 2: mix</summary>
+#
+# A matrix product would be `torch.einsum("ik,kj->ij", a, b)`. Write the letters of w, of x
+# and of y in the formula's order.
+# </details>
+
+
+# %%
+def shares(x):
+    """Each row of x divided by its sum.
+
+    x: (n, d), rows with a sum that is not 0; not changed. Returns (n, d), of floats.
+
+    >>> shares(torch.tensor([[1.0, 3.0], [2.0, 2.0]])).tolist()
+    [[0.25, 0.75], [0.5, 0.5]]
+    """
+    # BEGIN SOLUTION
+    return x / x.sum(1, keepdim=True)
+    # END SOLUTION
+
+
+def mix(w, x):
+    """Every pixel's channels, mixed: y[n, k, p, q] = sum over c of w[k, c] x[n, c, p, q].
+
+    w: (K, C). x: (N, C, P, Q), of the same dtype. Returns (N, K, P, Q).
+
+    >>> mix(torch.tensor([[1.0, 10.0]]), torch.tensor([[[[1.0, 2.0]], [[3.0, 4.0]]]]))
+    tensor([[[[31., 42.]]]])
+    """
+    # BEGIN SOLUTION
+    return torch.einsum("kc,ncpq->nkpq", w, x)
+    # END SOLUTION
+
+
+# %%
+check("tensors.sums")
+
+# %% [markdown]
+# ## 6 · Windows: more numbers to see than there are
+#
+# The last view of the list. `unfold(dim, size, step)` cuts windows that overlap. Move the
+# framed element from row to row: two rows of `y` share cells of one memory.
+
+# %%
+strides.explorable("x.flatten().unfold(0, 4, 2)")
+
+# %% [markdown]
+# <details><summary>Guess first: 12 numbers, windows of 4, a step of 2. How many windows, and what
+# are the strides?</summary>
+#
+# (12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory. From one window to the next
+# it is 2 cells, within a window 1: strides (2, 1).
+# </details>
+#
+# {{exercise windows}}
+#
+# All windows along the last axis of `x`, of any number of axes, without a copy.
+#
+# *You will need it in lab 05: the tiles of Winograd's algorithm are `x.unfold(2, a,
+# m).unfold(3, a, m)`. (Its `im2col` is to be written without `unfold`, since that is what it
+# does.)*
+#
+# <details><summary>Hint</summary>
+#
+# The last axis has the number -1. There is also `x.as_strided(shape, strides)`, which
+# believes whatever you say: then take the strides of *this* x, `x.stride()`, not those that
+# you expect.
+# </details>
+
+
+# %%
+def windows(x, size, step):
+    """The windows x[..., 0 : size], x[..., step : step + size], ... that fit into x.
+
+    x: (..., n), n >= size. Returns a view of it, (..., windows, size).
+
+    >>> windows(torch.arange(6), 3, 2).tolist()
+    [[0, 1, 2], [2, 3, 4]]
+    """
+    # BEGIN SOLUTION
+    return x.unfold(-1, size, step)
+    # END SOLUTION
+
+
+# %%
+check("tensors.windows")
+
+# %% [markdown]
+# ## 7 · In place: who else sees it?
+#
+# A name is a label on a memory. `=` moves the label; `+=`, `x[...] =` and methods that end in
+# `_` write into the memory, and every name of it sees that. Click through the program; before
+# each line say which names will change.
+
+# %%
+aliases.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: does <code>a = a + 1</code> change <code>b</code>, after
+# <code>b = a</code>? Does <code>a += 1</code>?</summary>
+#
+# The first does not: it computes a new tensor, and hangs the name `a` on that. The second
+# does: it writes into the memory which both name. In a function the same holds of its
+# arguments: `x = x + 1` is nobody's business, `x += 1` is the caller's.
+# </details>
+#
+# {{exercise average_in_place}}
+#
+# Leave in *every tensor of the list* the mean of them all. Whoever else looks into their
+# memories must see it; the function returns nothing.
+#
+# *You will need it in labs 07 and 08: that is what an all-reduce does to the gradients of
+# many machines, and a bucket is one memory with many names.*
+#
+# <details><summary>Hint 1: the mean</summary>
+#
+# `sum(xs) / len(xs)` is a new tensor. Compute it once, while all of them are what they were.
+# </details>
+# <details><summary>Hint 2: writing</summary>
+#
+# `x.copy_(mean)` writes into the memory of x. `x = mean` in a loop gives a name away.
+# </details>
+
+
+# %%
+def average_in_place(xs):
+    """Overwrite each tensor with the mean of all.
+
+    xs: list of tensors of one shape and float dtype; any of them may be a view of a larger
+    memory. Returns None.
+
+    >>> a, b = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 6.0])
+    >>> average_in_place([a, b]); a
+    tensor([2., 4.])
+    """
+    # BEGIN SOLUTION
+    mean = sum(xs) / len(xs)
+    for x in xs:
+        x.copy_(mean)
+    # END SOLUTION
+
+
+# %%
+check("tensors.average_in_place")
+
+# %% [markdown]
+# ## 8 · Bits: the same number, or the same memory?
+#
+# A float32 is 32 bits: a sign, 8 for the power of two, 23 for the digits. `x.to(dtype)` finds
+# the *number* in another format. `x.view(dtype)` leaves the *bits* alone, and reads them as
+# if they were of that format.
+
+# %%
+bits.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: 16,777,217 is 2²⁴ + 1. Which number does float32 make of
+# it?</summary>
+#
+# 16,777,216: choose it in the list. With 24 bits of digits, whole numbers have gaps from 2²⁴
+# on, and 0.7 is stored as 0.699999988. float64 has 53 bits: sums over millions of samples
+# are safer there, at twice the bytes.
+# </details>
+#
+# {{exercise cut}}
+#
+# Set the lower 16 of the 32 bits of every number to 0. What is left fits into 16 bits, and is
+# called bfloat16.
+#
+# *You will need it in lab 06: rounding at random is one integer addition before this cut.*
+#
+# <details><summary>Hint 1: the way</summary>
+#
+# Look at the bits as whole numbers, `x.view(torch.int32)`; change those; look at them as
+# floats again, `.view(torch.float32)`.
+# </details>
+# <details><summary>Hint 2: the low half</summary>
+#
+# `bits >> 16` moves all bits 16 places down, and the low ones fall off; `<< 16` moves them up
+# again, and zeros come in. (`bits & -65536` does the same at once.)
+# </details>
+
+
+# %%
+def cut(x):
+    """x with the low 16 of its 32 bits set to 0.
+
+    x: float32, any shape, not changed. Returns float32 of that shape.
+
+    >>> cut(torch.tensor([0.7, -100.3]))
+    tensor([   0.6992, -100.0000])
+    """
+    # BEGIN SOLUTION
+    return (x.view(torch.int32) >> 16 << 16).view(torch.float32)
+    # END SOLUTION
+
+
+# %%
+check("tensors.cut")
+
+# %% [markdown]
+# ## 9 · Gradients: they add up, and they tell
+#
+# A tensor with `requires_grad=True` is watched: `loss.backward()` computes the slope of the
+# loss with respect to it, and **adds** it to `w.grad`. Here are steps against `w.grad` on the
+# loss w². Tick the box.
+
+# %%
+grad_steps.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: without the box, and 8 steps: does w come to rest?</summary>
+#
+# No, it swings: the third step still goes on though the slope has turned, since the old
+# slopes are in `w.grad` too. No error tells you. Somebody must forget the gradient after each
+# step.
+# </details>
+#
+# {{exercise grads}}
+#
+# Two functions. `descend`: one step of `w` against its gradient, in place, without autograd
+# looking on; then the gradient is forgotten. `watch`: a *hook*, a function that autograd
+# calls by itself, on each parameter, so that `ready(i)` is called as soon as `params[i].grad`
+# is there.
+#
+# *You will need it in lab 07: the training step, and messages that leave while the backward
+# pass still runs.*
+#
+# <details><summary>Hint 1: descend</summary>
+#
+# Under `with torch.no_grad():` a step in place is allowed. `w.grad = None` forgets.
+# </details>
+# <details><summary>Hint 2: watch</summary>
+#
+# `param.register_post_accumulate_grad_hook(f)`: autograd will call `f(param)`. So hand over
+# a function that takes one argument, and does not use it: `lambda _: ...`.
+# </details>
+# <details><summary>Hint 3: why is it always the last number?</summary>
+#
+# A function looks its variables up when it is *called*. By then the loop is over, and i is
+# what it was last. A default value is looked up when the function is *made*: `lambda _, i=i:
+# ...`.
+# </details>
+
+
+# %%
+def descend(w, lr):
+    """One step w <- w - lr w.grad, in place; then w.grad is None.
+
+    w: tensor with requires_grad and a gradient. It stays the tensor that autograd watches.
+
+    >>> w = torch.tensor([3.0], requires_grad=True)
+    >>> (w**2).sum().backward(); descend(w, 0.25); w
+    tensor([1.5000], requires_grad=True)
+    """
+    # BEGIN SOLUTION
+    with torch.no_grad():
+        w -= lr * w.grad
+    w.grad = None
+    # END SOLUTION
+
+
+def watch(params, ready):
+    """Have ready(i) called in every backward pass, as soon as params[i].grad is there.
+
+    params: list of tensors with requires_grad. ready: function of an int. Returns None.
+
+    >>> w = torch.tensor([1.0], requires_grad=True)
+    >>> watch([w], print); (w**2).sum().backward()
+    0
+    """
+    # BEGIN SOLUTION
+    for i, param in enumerate(params):
+        param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))
+    # END SOLUTION
+
+
+# %%
+check("tensors.grads")
+
+# %% [markdown]
+# ## 10 · Generators: one value at a time
+#
+# A function with `yield` in it does not run when it is called. It runs when somebody asks for
+# the next value, up to its `yield`, and waits there. `yield from` hands over all values of
+# something, in turn. Ask for items, with each of the three programs.
+
+# %%
+handing_out.explorable()
+
+# %% [markdown]
+# <details><summary>Guess first: the first batch is asked for. How many orders has each program
+# drawn?</summary>
+#
+# Both generators one, the list all three. And the program with a plain `yield` hands over a
+# whole epoch as one item.
+# </details>
+#
+# {{exercise epochs}}
+#
+# `order` is a function, handed in like any other value: `order(n)` gives the indices 0 ... n
+# − 1 in some order, another one at each call. Hand out the batches of `times` epochs, each
+# epoch in a new order.
+#
+# *You will need it in lab 02, which trains by mini-batches; and functions as values in all of
+# them: `derivative(f, x)`, `train(step, ...)`.*
+#
+# <details><summary>Hint</summary>
+#
+# A tensor has `.split(size)`: a tuple of pieces of that size, and a shorter last one. What
+# hands over the pieces of one epoch, one after the other, is a single line in a loop.
+# </details>
+
+
+# %%
+def epochs(n, size, times, order):
+    """The batches of so many epochs, one after the other.
+
+    order(n): a 1-d int64 tensor of n indices, called once for each epoch, when its first
+    batch is asked for. Yields 1-d tensors of `size` indices; the last of an epoch may be
+    shorter.
+
+    >>> list(epochs(3, 2, 2, torch.arange))
+    [tensor([0, 1]), tensor([2]), tensor([0, 1]), tensor([2])]
+    """
+    # BEGIN SOLUTION
+    for _ in range(times):
+        yield from order(n).split(size)
+    # END SOLUTION
+
+
+# %%
+check("tensors.epochs")
+
+# %% [markdown]
+# ## For real: your lines read handwriting
+#
+# 1,797 digits of 8 × 8 pixels, and 640 weights: `x @ w` gives ten numbers for an image, the
+# largest one is the answer. `epochs` hands out the batches, `descend` makes the steps,
+# `shares` turns numbers into odds, `cut` takes half of each weight's bits away. (The loss is
+# torch's; you write it yourself in lab 04.)
+#
+# Guess first: how many of the held-out digits will be read right, and how many with half of
+# the bits?
+
+# %%
+with when_solved():
+    data, generator = digits(), torch.Generator().manual_seed(0)
+    x, x_new = data.x.flatten(1), data.x_held_out.flatten(1)
+    w = torch.zeros(64, 10, requires_grad=True)
+    for batch in epochs(len(x), 32, 20, lambda n: torch.randperm(n, generator=generator)):
+        functional.cross_entropy(x[batch] @ w, data.y[batch]).backward()
+        descend(w, 0.5)
+
+    for name, weights in (("all 32 bits", w.detach()), ("the upper 16", cut(w.detach()))):
+        right = ((x_new @ weights).argmax(1) == data.y_held_out).float().mean().item()
+        print(f"{name:<13} {100 * right:.1f} % of {len(x_new)} held-out digits right")
+    odds = shares(torch.exp(x_new[:1] @ w.detach()))[0]
+    read, sure = odds.argmax().item(), odds.max().item()
+    print(f"the first of them is a {data.y_held_out[0]}; read as a {read}, odds {sure:.3f}")
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# About 95 of 100 in both rows: the lower half of the bits hardly matters *after* training.
+# Whether a network can also be trained in 16 bits is lab 06.
+# </details>
+#
+# ## Further reading
+#
+# - PyTorch's documentation: *Tensor Views*, *Broadcasting semantics*, *Autograd mechanics*.
+# - S. van der Walt, S. C. Colbert, G. Varoquaux (2011), *The NumPy Array: A Structure for
+#   Efficient Numerical Computation*, Computing in Science & Engineering 13(2): strides and
+#   broadcasting, by those who built them.
+# - D. Goldberg (1991), *What Every Computer Scientist Should Know About Floating-Point
+#   Arithmetic*, ACM Computing Surveys 23(1).
+# - Python's documentation, *Functional Programming HOWTO*: generators and functions as values.
+#
+# **Next:** lab 01 measures a derivative.
