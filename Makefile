@@ -12,7 +12,7 @@ help:
 	@echo "make lab        open the labs in JupyterLab (without an NVIDIA card: make lab TORCH=cpu)"
 	@echo "make test       run the tests (under 10 minutes on 2 cores)"
 	@echo "make test-lab LAB=07  prove one lab in depth, by number or slug (under 3 minutes)"
-	@echo "make test-labs  prove every lab: each picture in Chromium, each wrong answer of its bank, and what else takes long (20 minutes)"
+	@echo "make test-labs  prove every lab: each picture in Chromium, each wrong answer of its bank, and what else takes long (40 minutes)"
 	@echo "make test-long  run the long tests"
 	@echo "make lint       check style and types"
 	@echo "make labs       rebuild labs/*.ipynb from labs/source"
