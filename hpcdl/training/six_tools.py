@@ -174,6 +174,9 @@ def one_way(way: str, started: float, count: int = 20) -> None:
     if rank == 0:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"way": way, "peak": peak, **found}), flush=True)
+    # Before the group: were DDP's reducer its last owner, it would wait, holding Python's lock, for the group's thread,
+    # which may need that lock to let go of a tensor.
+    del prepared
     dist.destroy_process_group()
 
 
