@@ -101,7 +101,7 @@ def test_a_cell_that_runs_again_is_checked_again(kernel):
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        ("check()", 'Say which exercise, with its lab: check("calculus.derivative")'),
+        ("check()", 'Say which exercise, with its lab: check("tensors.pick")'),
         ("check(mse_grad)", 'The name of an exercise stands in quotes: check("gradient_descent.mse_grad")'),
         ("check(mse_loss)", 'The name of an exercise stands in quotes: check("gradient_descent.mse_grad")'),
         ("check(3)", "The name of an exercise stands in quotes"),

@@ -4,6 +4,7 @@ DeepSpeed does not run here: its dict is read as its documentation has it. Ray's
 stand-in for `ray.train` and torch's own DDP.
 """
 
+from copy import deepcopy
 from functools import partial
 
 import torch
@@ -143,7 +144,7 @@ class Loop:
 
     def run(self, student):
         def arguments(rank):
-            return "plain", self.weights, self.batches, self.lr
+            return deepcopy(("plain", self.weights, self.batches, self.lr))
 
         return student.ranks("loop_per_worker", self.p, arguments, harness="ray_loop")
 

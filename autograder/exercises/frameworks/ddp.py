@@ -1,5 +1,6 @@
 """A file for torchrun, with torch's own DDP. Oracle: one process; messages of the simulated machine."""
 
+from copy import deepcopy
 from functools import partial
 
 import torch
@@ -77,7 +78,7 @@ class Training:
     def run(self, student):
         def arguments(rank):
             env = env_of(rank, self.p, self.each)
-            return "plain", self.weights[rank], (env, None, self.x, self.y, self.epochs, self.batch, LR)
+            return deepcopy(("plain", self.weights[rank], (env, None, self.x, self.y, self.epochs, self.batch, LR)))
 
         return student.ranks("train", self.p, arguments, harness="in_group")
 

@@ -1,5 +1,7 @@
 """Going on with one process fewer. Oracle: the training that nobody disturbed."""
 
+from copy import deepcopy
+
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -35,7 +37,7 @@ class Job:
 
     def run(self, student, p: int, files: dict, dies: int = NEVER, **machine):
         def arguments(rank):
-            return [w.clone() for w in self.weights], self.x, self.y, self.batches, files, dies
+            return deepcopy((self.weights, self.x, self.y, self.batches, files, dies))
 
         return student.ranks("train_elastic", p, arguments, harness="resuming", **machine)
 

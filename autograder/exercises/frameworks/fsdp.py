@@ -1,5 +1,7 @@
 """FSDP2 around a decoder. Oracle: one process; bytes and calls of the process group; shares of the parameters."""
 
+from copy import deepcopy
+
 import torch
 
 from autograder import checks, show
@@ -41,7 +43,7 @@ class Training:
         self.setting = f"p = {p}, {steps} steps" + (", tied" if tied else "")
 
     def run(self, student):
-        arguments = lambda rank: (self.weights, self.batches[rank], self.tied)  # noqa: E731
+        arguments = lambda rank: deepcopy((self.weights, self.batches[rank], self.tied))  # noqa: E731
         return student.ranks("shard", self.p, arguments, harness="fully_sharded")
 
     def serial(self):
@@ -125,7 +127,9 @@ def the_whole_state(student, rng):
     for p, tied in ((2, False), (3, False)):
         weights = decoder_weights(rng, tied)
         right = decoder(weights, tied).state_dict()
-        state, kinds = student.ranks("whole", p, lambda rank, w=weights, t=tied: (w, t), harness="state_out").results[0]
+        state, kinds = student.ranks(
+            "whole", p, lambda rank, w=weights, t=tied: (deepcopy(w), t), harness="state_out"
+        ).results[0]
         checks.equal(sorted(state), sorted(right), name=f"p = {p}: the names on rank 0")
         for name, x in right.items():
             checks.that(
@@ -142,7 +146,7 @@ def and_back(student, rng):
     for p in (2, 3):
         weights, other = decoder_weights(rng), decoder_weights(rng)
         state = {name: x.clone() for name, x in decoder(weights).state_dict().items()}
-        run = student.ranks("restore", p, lambda rank, o=other, s=state: (o, s, False), harness="state_in")
+        run = student.ranks("restore", p, lambda rank, o=other, s=state: deepcopy((o, s, False)), harness="state_in")
         for rank, (found, shares) in enumerate(run.results):
             before = {"The weights are those before: nothing was loaded.": lambda o=other: o}
             weights_agree(found, weights, f"p = {p}, rank {rank}, after restore", before)

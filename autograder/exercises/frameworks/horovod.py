@@ -1,5 +1,6 @@
 """Horovod's interface on our communicator. Oracle: one machine's training, the trace, virtual seconds."""
 
+from copy import deepcopy
 from functools import partial
 
 import torch
@@ -58,7 +59,7 @@ def all_begin_alike(student, rng):
         run = student.ranks("broadcast_parameters", p, arguments, {"root_rank": root})
         momenta = [[torch.randn(3, 2, generator=rng), torch.randn(4, generator=rng)] for _ in range(p)]
         weights = [torch.zeros(3, 2), torch.zeros(4)]
-        own_state = lambda rank, m=momenta, w=weights, root=root: (w, m[rank], root)  # noqa: E731
+        own_state = lambda rank, m=momenta, w=weights, root=root: deepcopy((w, m[rank], root))  # noqa: E731
         states = student.ranks("broadcast_optimizer_state", p, own_state, harness="momenta")
         for rank in range(p):
             own = {"This rank still has its own: broadcast, in place.": owned[rank]}
@@ -188,7 +189,7 @@ def zero_grad_too_late(student, rng):
     weights = weights_of("plain", rng)
     for p in (1, 2):
         batches = [samples(3, rng) for _ in range(p)]
-        arguments = lambda rank, batches=batches: ("plain", weights, *batches[rank])  # noqa: E731
+        arguments = lambda rank, batches=batches: deepcopy(("plain", weights, *batches[rank]))  # noqa: E731
         for raised, after in student.ranks(
             "DistributedOptimizer", p, arguments, harness="horovod_out_of_order"
         ).results:

@@ -1,5 +1,7 @@
 """A DTensor plan for a decoder. Oracle: one process; collectives and shares of the parameters."""
 
+from copy import deepcopy
+
 from torch.nn.functional import cross_entropy
 
 from autograder import checks
@@ -35,7 +37,7 @@ class Pass:
         self.setting = f"p = {p}"
 
     def run(self, student):
-        return student.ranks("plan", self.p, lambda rank: (self.weights, self.tokens), harness="planned")
+        return student.ranks("plan", self.p, lambda rank: deepcopy((self.weights, self.tokens)), harness="planned")
 
     def agrees(self, student):
         run, model = self.run(student), decoder(self.weights)
