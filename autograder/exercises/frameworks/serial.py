@@ -1,16 +1,14 @@
 """One process without any framework: what every tool's training is compared with, to 1e-12."""
 
-from collections.abc import Sequence
-
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
 
 from autograder import checks
+from autograder.inside.framework_harnesses import MOMENTUM, SIZES, decoder, network, next_token
 from hpcdl.nn.awkward import MODELS
 from hpcdl.nn.decoder import Decoder
 
-MOMENTUM = 0.9
+__all__ = ["MOMENTUM", "decoder", "network", "next_token"]  # the same models as on the ranks
+
 RTOL = 1e-12  # float64: the ranks add in another order, and nothing else
 NUMBER = 8  # bytes
 
@@ -18,17 +16,6 @@ NUMBER = 8  # bytes
 def weights_of(name: str, rng: torch.Generator) -> list[torch.Tensor]:
     """Weights of a network of `MODELS`, in float64."""
     return [torch.randn(p.shape, generator=rng).double() / 2 for p in MODELS[name]().parameters()]
-
-
-def network(name: str, weights: Sequence[torch.Tensor]) -> nn.Module:
-    return filled(MODELS[name]().double(), weights)
-
-
-def filled(model: nn.Module, weights: Sequence[torch.Tensor]) -> nn.Module:
-    with torch.no_grad():
-        for param, weight in zip(model.parameters(), weights, strict=True):
-            param.copy_(weight)
-    return model
 
 
 def samples(n: int, rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,23 +27,12 @@ def numel(name: str) -> int:
     return sum(param.numel() for param in MODELS[name]().parameters())
 
 
-SIZES = (12, 8, 2, 2)  # the decoder's vocabulary, hidden, heads, blocks
-
-
-def decoder(weights: Sequence[torch.Tensor], tied: bool = False) -> nn.Module:
-    return filled(Decoder(*SIZES, tied=tied).double(), weights)
-
-
 def decoder_weights(rng: torch.Generator, tied: bool = False) -> list[torch.Tensor]:
     return [torch.randn(p.shape, generator=rng).double() / 2 for p in Decoder(*SIZES, tied=tied).parameters()]
 
 
 def tokens(batch: int, length: int, rng: torch.Generator) -> torch.Tensor:
     return torch.randint(0, SIZES[0], (batch, length), generator=rng)
-
-
-def next_token(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    return cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
 
 
 def weights_agree(got, expected, name: str, mistakes=None, why: str = "") -> None:
