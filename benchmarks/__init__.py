@@ -20,6 +20,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "ddp": "benchmarks.ddp",
     "frameworks": "benchmarks.frameworks",
     "grading": "benchmarks.grading",
+    "guard": "benchmarks.guard",
     "labs": "benchmarks.labs",
     "low_precision": "benchmarks.low_precision",
     "memory": "benchmarks.memory",

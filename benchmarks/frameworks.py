@@ -1,4 +1,4 @@
-"""One training by torch's tools, Horovod's interface and ours, on two ranks: time, start, memory, bytes, lines.
+"""One training by torch's tools, others' and ours, on two ranks: time, start, memory, bytes, lines.
 
     python -m benchmarks frameworks            # minutes; prints a table, writes benchmarks/results/frameworks.json
     python -m benchmarks frameworks --quick    # under a minute: to see that it works, not to be quoted
@@ -8,6 +8,10 @@ the same two processes, one thread each, in turns that rotate; torch's go over g
 13's answer) over MPI. A step's time is that of the slower rank. A start is a program of its own, as the tool's user has
 it, by torchrun or mpiexec: the seconds from the command to the end of the first step, and the memory of rank 0 at its
 largest; starts take turns too. Bytes are counted on simulated ranks. After the run every loss is that of one process.
+
+DeepSpeed and Ray are measured where they are installed (`hpcdl.training.optional`), else a line says that they are not.
+DeepSpeed sends float32 whatever the weights are: its losses are held to 1e-6. Ray starts processes of its own, so its
+steps take no turns with the others', and its start counts Ray's own.
 """
 
 import json
@@ -33,15 +37,22 @@ from benchmarks.harness.turns import rotated
 from benchmarks.peers.frameworks import horovod
 from hpcdl.cluster import find_launcher
 from hpcdl.comm.base import Communicator
-from hpcdl.training import six_tools
+from hpcdl.training import optional, six_tools
 from hpcdl.training.program import ranks
+from hpcdl.training.six_tools import on_ray, ways
 
 WIDTH = 1024
 OURS = ("hpcdl.ddp", "hpcdl.sharding", "Horovod's interface")  # over MPI
-WAYS: dict[str, six_tools.Prepare] = {**six_tools.WAYS, "Horovod's interface": horovod}
-PROMISES = [("hpcdl.ddp", "DDP", 1.0), ("hpcdl.sharding", "FSDP2", 1.8)]
+WAYS: dict[str, six_tools.Prepare] = {**six_tools.installed(), "Horovod's interface": horovod}
+PROMISES = [
+    ("hpcdl.ddp", "DDP", 1.0),
+    ("hpcdl.sharding", "FSDP2", 1.8),
+    ("hpcdl.sharding", "DeepSpeed ZeRO-3", 1.0),
+    ("hpcdl.ddp", "Ray", 1.0),
+]
+TASK = six_tools.wide(WIDTH)
 STEPS_OF_START = 3
-CLOSE = 1e-12
+CLOSE, CLOSE_IN_FLOAT32 = 1e-12, 1e-6
 
 
 # -- in each of the two processes -------------------------------------------------------------------------------------
@@ -52,12 +63,12 @@ class Arm:
 
     def __init__(self, way: str, mpi: Communicator, gloo: Communicator):
         self.comm = mpi if way in OURS else gloo
-        self.prepared = WAYS[way](six_tools.network(WIDTH), self.comm)
+        self.prepared = WAYS[way](TASK.network(), self.comm)
 
     def steps(self, count: int) -> list[float]:
         """Seconds of each of `count` steps, after one to warm up."""
         self.comm.barrier()
-        return six_tools.steps(self.prepared, self.comm, count + 1, WIDTH)[1][1:]
+        return six_tools.steps(self.prepared, self.comm, count + 1, TASK)[1][1:]
 
 
 def work(rounds: int, steps: int) -> dict[str, list[float]]:
@@ -79,10 +90,10 @@ def work(rounds: int, steps: int) -> dict[str, list[float]]:
 # -- in each of two processes that a launcher started -----------------------------------------------------------------
 
 
-def start(way: str) -> None:
+def begin(way: str) -> None:
     """A training from its first line; rank 0 prints when its first step had ended, and its memory."""
     with ranks() as (comm, _):
-        losses, seconds = six_tools.steps(WAYS[way](six_tools.network(WIDTH), comm), comm, STEPS_OF_START, WIDTH)
+        losses, seconds = six_tools.steps(WAYS[way](TASK.network(), comm), comm, STEPS_OF_START, TASK)
         first = time.time() - sum(seconds[1:])
         comm.all_reduce(losses)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -103,7 +114,7 @@ def started(way: str) -> dict:
         command,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         cwd=results.ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
@@ -115,6 +126,14 @@ def started(way: str) -> dict:
     return {"seconds": found["first"] - begin, "peak": found["peak"], "losses": found["losses"]}
 
 
+def rays(rounds: int, count: int) -> list[dict]:
+    """The same of Ray, which starts the processes itself, and the seconds of `count` steps; nothing where it is not."""
+    if optional.found("Ray") is None:
+        return []
+    runs = [six_tools.fit(TASK, count=count + 1) for _ in range(rounds)]
+    return [{**run, "seconds": run["ready"], "steps": run["seconds"][1:]} for run in runs]
+
+
 def starts(rounds: int) -> dict[str, list[dict]]:
     """Each way started `rounds` times, in turns."""
     found: dict[str, list[dict]] = {way: [] for way in WAYS}
@@ -124,36 +143,55 @@ def starts(rounds: int) -> dict[str, list[dict]]:
     return found
 
 
-def same_losses(runs: dict[str, list[dict]]) -> float:
-    """The largest difference from the losses of one process. Raises AssertionError where a tool trains otherwise."""
-    right = torch.tensor(six_tools.serial(STEPS_OF_START, WIDTH))
-    away = {way: max((torch.tensor(run["losses"]) - right).abs().max().item() for run in runs[way]) for way in WAYS}
-    wrong = {way: error for way, error in away.items() if error > CLOSE}
+def same_losses(runs: dict[str, list[dict]]) -> dict[str, float]:
+    """Largest differences from the losses of one process. Raises AssertionError where a tool trains otherwise."""
+    most = max(len(run["losses"]) for each in runs.values() for run in each)
+    right = torch.tensor(six_tools.serial(TASK, most), dtype=torch.float64)
+    away = {way: max(_away(run["losses"], right) for run in each) for way, each in runs.items()}
+    close = {way: CLOSE_IN_FLOAT32 if way in six_tools.DEEPSPEED else CLOSE for way in runs}
+    wrong = {way: error for way, error in away.items() if not error <= close[way]}
     assert not wrong, f"losses differ from those of one process: {wrong}"
-    return max(away.values())
+    return away
+
+
+def _away(losses: list[float], right: torch.Tensor) -> float:
+    return (torch.tensor(losses, dtype=torch.float64) - right[: len(losses)]).abs().max().item()
 
 
 def rows(steps: dict[str, list[float]], runs: dict[str, list[dict]]) -> dict[str, dict]:
     """The table: of each way all that was found."""
     return {
         way: {
-            "step": {"min": min(steps[way]), "median": statistics.median(steps[way])},
-            "start": {
-                "min": min(run["seconds"] for run in runs[way]),
-                "median": statistics.median(run["seconds"] for run in runs[way]),
-            },
-            "peak": max(run["peak"] for run in runs[way]),
-            "sent": six_tools.sent(prepare, 2, WIDTH),
-            "lines": len(getsource(prepare).strip().splitlines()),
+            "step": _summary(steps[way]),
+            "start": _summary([run["seconds"] for run in runs[way]]),
+            "peak": max(run.get("peak", 0) for run in runs[way]),
+            "sent": sent(way),
+            "lines": lines(way),
         }
-        for way, prepare in WAYS.items()
+        for way in runs
     }
+
+
+def _summary(values: list[float]) -> dict[str, float]:
+    return {"min": min(values), "median": statistics.median(values)}
+
+
+def sent(way: str) -> int:
+    """Bytes of a step on a simulated rank, 0 where the tool does not run on one."""
+    return six_tools.sent(WAYS[way], TASK) if way in WAYS and way not in six_tools.DEEPSPEED else 0
+
+
+def lines(way: str) -> int:
+    """Of the function that prepares the model; of Ray's loop and what starts it."""
+    functions: list = [on_ray.loop, on_ray.fit] if way == "Ray" else [WAYS[way]]
+    functions += [ways.deepspeed] if way in six_tools.DEEPSPEED else []
+    return sum(len(getsource(function).strip().splitlines()) for function in functions)
 
 
 def promises(found: dict[str, dict]) -> list[dict]:
     """Of medians, how many steps ours takes, and how often it starts, in the time of one of the peer's."""
     kept = []
-    for ours, peer, least in PROMISES:
+    for ours, peer, least in (row for row in PROMISES if row[1] in found):
         for what, asked in (("step", least), ("start", 1.0)):
             ratio = found[peer][what]["median"] / found[ours][what]["median"]
             kept.append({"what": f"{ours} / {peer}, {what}s per second", "promised": asked, "measured": ratio})
@@ -166,30 +204,42 @@ def table(found: dict[str, dict]) -> Table:
     for way, row in found.items():
         step = [f"{1e3 * row['step'][key]:.1f}" for key in ("min", "median")]
         start = [f"{row['start'][key]:.1f}" for key in ("min", "median")]
-        shown.add_row(way, *step, *start, f"{row['peak'] / 1e6:.0f}", f"{row['sent'] / 1e6:.1f}", str(row["lines"]))
+        peak, bytes_ = f"{row['peak'] / 1e6:.0f}", f"{row['sent'] / 1e6:.1f}"
+        shown.add_row(
+            way, *step, *start, peak if row["peak"] else "–", bytes_ if row["sent"] else "–", str(row["lines"])
+        )
     return shown
 
 
 def main(
     quick: Annotated[bool, typer.Option(help="Two rounds of two steps, one start.")] = False,
     out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
+    start: Annotated[int, typer.Option(min=1, help="How often each way is started.")] = 5,
 ) -> None:
-    """Measure one training by six ways on two ranks."""
+    """Measure one training by all tools that are here, on two ranks."""
     out = results.file("frameworks", quick, out)
-    console, machine = Console(), describe() | {"mpi": find_launcher().mpi}
+    versions = {name: optional.found(name) or f"not installed: {optional.advice(name)}" for name in optional.PACKAGES}
+    console, machine = Console(), describe() | {"mpi": find_launcher().mpi, **versions}
     console.print_json(json.dumps(machine))
     steps = pair.run("benchmarks.frameworks", *((2, 2) if quick else (20, 4)))
-    runs = starts(1 if quick else 5)
+    runs = starts(1 if quick else start)
+    try:
+        by_ray = rays(1 if quick else start, 4 if quick else 20)
+    except Exception as error:  # what the others took minutes to measure is not lost when Ray's service does not start
+        by_ray, machine["Ray"] = [], f"{machine['Ray']}, which did not train: {error}"
+    if by_ray:
+        runs["Ray"], steps["Ray"] = by_ray, [seconds for run in by_ray for seconds in run["steps"]]
     difference, found = same_losses(runs), rows(steps, runs)
     kept = promises(found)
     console.print(table(found))
     for promise in kept:
         console.print(f"{promise['what']}: {promise['measured']:.2f}, asked {promise['promised']:.2f}")
-    console.print(f"The losses are those of one process to {difference:.0e}.")
-    times = {"steps": steps, "starts": {way: [run["seconds"] for run in runs[way]] for way in WAYS}}
+    away = ", ".join(f"{way} {error:.0e}" for way, error in difference.items())
+    console.print(f"The losses are those of one process: {away}.")
+    times = {"steps": steps, "starts": {way: [run["seconds"] for run in each] for way, each in runs.items()}}
     results.save({"machine": machine, "ways": found, **times, "difference": difference, "promises": kept}, out)
     console.print(f"All measurements: {out}")
 
 
 if __name__ == "__main__":
-    start(sys.argv[1])
+    begin(sys.argv[1])

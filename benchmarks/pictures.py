@@ -37,6 +37,8 @@ MOVED = {  # picture: the control that is moved
     "backprop": "x1",
     "value_graph": "step",
     "gradient_norms": "scale",
+    "three_sets": "decay",
+    "conv_gradient": "pixel",
 }
 WAYS = ("ours", "cleared", "anew")
 WARM = 3  # moves before those that count

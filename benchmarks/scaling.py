@@ -1,15 +1,18 @@
-"""What large batches need: steps of LARS and LAMB beside other optimizers', and buckets that finish first.
+"""What large batches need: steps of LARS and LAMB beside other optimizers', the best buckets, and images in time.
 
     python -m benchmarks scaling            # a minute; writes benchmarks/results/scaling.json
     python -m benchmarks scaling --quick    # seconds: to see that it works, not to be quoted
+    python -m benchmarks scaling --only-loader    # the loaders anew; the other figures stay
 
 The optimizers take turns that rotate, on ResNet-50's parameters: 25.5 million in 162 tensors. pytorch-optimizer is
 measured where it is installed. Buckets are those of `hpcdl.cost.scaling` on ResNet-50's gradients, 0.13 s of backward
-and 16 ranks: seconds are predicted by the ring's cost, not measured.
+and 16 ranks: seconds are predicted by the ring's cost, not measured. Loaders bring epochs of raw images from warm files
+to a training that does nothing: ours, torch's, and webdataset's where it is installed, each with two workers.
 """
 
 import functools
 import importlib.util
+import json
 import statistics
 import time
 from collections.abc import Callable
@@ -21,7 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import results
+from benchmarks.harness import loading, results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.turns import rotated, seconds
 from hpcdl.cost.collectives import ring
@@ -132,12 +135,24 @@ def bucket_promises(found: dict[str, dict[str, float]]) -> list[dict]:
     return [*rows, {"what": what, "promised": SOLVED_WITHIN, "measured": taken}]
 
 
+def loaders(quick: bool) -> dict:
+    """Images/s of loaders, and what was asked of ours."""
+    machine = describe()
+    counts = {"28x28": 512, "224x224": 128} if quick else {"28x28": 20_000, "224x224": 1536}
+    rates = {size: loading.race(size, count, turns=1 if quick else 5) for size, count in counts.items()}
+    late = loading.late_steps(counts["224x224"])
+    return {"machine": machine, "images_per_second": rates, "promises": loading.promises(rates, late)}
+
+
 def main(
     quick: Annotated[bool, typer.Option(help="Two turns of small tensors.")] = False,
     out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
+    only_loader: Annotated[bool, typer.Option(help="Measure loaders; keep what the file says of the others.")] = False,
 ) -> None:
-    """Time steps of LARS and LAMB, and compare rules for buckets."""
-    machine = describe()
+    """Time steps of LARS and LAMB, compare rules for buckets, and race loaders."""
+    file, machine = results.file("scaling", quick, out), describe()
+    if only_loader:
+        return results.save(json.loads(file.read_text(encoding="utf-8")) | {"loader": loaders(quick)}, file)
     times, predicted = compete(quick), iterations()
     shown = Table("optimizer", "ms", title="A step over ResNet-50's parameters: min / median")
     for name, taken in times.items():
@@ -145,4 +160,4 @@ def main(
     Console().print(shown)
     promises = [*optimizer_promises(times), *bucket_promises(predicted)]
     findings = {"machine": machine, "seconds": times, "predicted": predicted, "promises": promises}
-    results.save(findings, results.file("scaling", quick, out))
+    results.save(findings | {"loader": loaders(quick)}, file)

@@ -1,39 +1,66 @@
-"""Sharded training steps on two ranks: ZeRO-1 and ZeRO-3 of ours beside torch's, all over the same two processes.
+"""Sharded training steps on two ranks: ZeRO-1 and ZeRO-3 of ours beside torch's and DeepSpeed's, in two processes.
 
-    python -m benchmarks sharding            # a minute; prints tables, writes benchmarks/results/sharding.json
+    python -m benchmarks sharding            # minutes; prints tables, writes benchmarks/results/sharding.json
     python -m benchmarks sharding --quick    # seconds: to see that it works, not to be quoted
 
 The model has four layers of 1024 x 1024 and is trained by Adam. Every competitor trains its own copy on the same batch,
 one thread each, in turns that rotate; torch's go over gloo, ours over MPI. A time is that of the slower rank. "two
 local" are both ranks without a byte between them. After the run all competitors must have the same weights. Memory is
-what a rank keeps of weights, gradients and Adam's states, beside what `hpcdl.cost.memory` says.
+what a rank keeps of weights, gradients and Adam's states, beside what `hpcdl.cost.memory` says. DeepSpeed takes part
+where it is installed, else a line says that it is not.
+
+A checkpoint of the model, written by two ranks, is read by three, beside torch's DCP, in turns. Saves by two
+processes are killed at random moments. A step with states on disk stands beside `hpcdl.cost.offload`.
 """
 
 import json
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
-from torch import nn
 
 from benchmarks.harness import pair, results
+from benchmarks.harness.killed_saves import killed_saves
 from benchmarks.harness.machine import describe
+from benchmarks.harness.offloading import measure
 from benchmarks.harness.turns import rotated
+from benchmarks.peers.sharding import (
+    LAYERS,
+    ROWS,
+    WIDTH,
+    Competitor,
+    adam,
+    by_torch,
+    deepspeed,
+    fsdp_1,
+    fsdp_2,
+    mlp,
+    redundancy,
+    update_and_forget,
+)
 from hpcdl.cluster import find_launcher
 from hpcdl.comm.base import Communicator
 from hpcdl.cost.memory import zero
 from hpcdl.memory import meter
 from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
+from hpcdl.training import optional
 
-WIDTH, LAYERS, ROWS = 1024, 4, 32  # rows: of each rank
-PROMISES = [("ZeRO-3", "FSDP2", 1.8), ("ZeRO-3", "FSDP1", 1.2), ("ZeRO-1", "ZeroRedundancyOptimizer", 1.3)]
+PROMISES = [
+    ("ZeRO-3", "FSDP2", 1.8),
+    ("ZeRO-3", "FSDP1", 1.2),
+    ("ZeRO-1", "ZeroRedundancyOptimizer", 1.3),
+    ("ZeRO-3", "DeepSpeed ZeRO-3", 3.0),
+    ("ZeRO-1", "DeepSpeed ZeRO-1", 3.0),
+]
+SOONER = 5.0  # a load onto another number of ranks, beside DCP
 STAGES = {"ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
 MOST_MEMORY = 1.05  # of the formula
 
@@ -41,31 +68,9 @@ MOST_MEMORY = 1.05  # of the formula
 # -- in each of the two processes -------------------------------------------------------------------------------------
 
 
-class Competitor:
-    """A model, what makes the mean gradient and takes a step; `known` are what the memory meter is told of."""
-
-    def __init__(self, net: nn.Module, reduce: Callable[[], None], update: Callable[[], None], known: list):
-        self.net, self.reduce, self.update, self.known = net, reduce, update, known
-
-    def step(self, x: torch.Tensor) -> None:
-        self.net(x).square().mean().backward()
-        self.reduce()
-        self.update()
-
-
-def mlp() -> nn.Module:
-    torch.manual_seed(0)
-    layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
-    return nn.Sequential(*layers[:-1])
-
-
-def adam(params: Any) -> torch.optim.Optimizer:
-    return torch.optim.Adam(params, lr=1e-3)
-
-
 def local(comm: Communicator) -> Competitor:
     model = mlp()
-    return _torch(model, adam(model.parameters()))
+    return by_torch(model, adam(model.parameters()))
 
 
 def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
@@ -81,51 +86,7 @@ def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
 def zero_3(comm: Communicator) -> Competitor:
     net = FullyShardedDataParallel(mlp(), comm)
     optimizer = adam(net.parameters())
-    return Competitor(net, net.synchronize, _update(optimizer), [net, optimizer])
-
-
-# torch's are imported where they are used: the module that has them warns of its own parts.
-
-
-def redundancy(comm: Communicator) -> Competitor:
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    net = nn.parallel.DistributedDataParallel(mlp())
-    return _torch(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
-
-
-def fsdp_1(comm: Communicator) -> Competitor:
-    from torch.distributed import fsdp
-    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-
-    net = fsdp.FullyShardedDataParallel(
-        mlp(), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu")
-    )
-    return _torch(net, adam(net.parameters()))
-
-
-def fsdp_2(comm: Communicator) -> Competitor:
-    from torch.distributed import fsdp
-
-    net: nn.Module = mlp()
-    mesh = torch.distributed.init_device_mesh("cpu", (comm.size,))
-    for layer in net.children():
-        if isinstance(layer, nn.Linear):
-            fsdp.fully_shard(layer, mesh=mesh)
-    fsdp.fully_shard(net, mesh=mesh)
-    return _torch(net, adam(net.parameters()))
-
-
-def _torch(net: nn.Module, optimizer: torch.optim.Optimizer) -> Competitor:
-    return Competitor(net, lambda: None, _update(optimizer), [net, optimizer])
-
-
-def _update(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    def update():
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return update
+    return Competitor(net, net.synchronize, update_and_forget(optimizer), [net, optimizer])
 
 
 COMPETITORS: dict[str, Callable[[Communicator], Competitor]] = {
@@ -137,6 +98,8 @@ COMPETITORS: dict[str, Callable[[Communicator], Competitor]] = {
     "FSDP1": fsdp_1,
     "FSDP2": fsdp_2,
 }
+if optional.found("DeepSpeed"):
+    COMPETITORS |= {"DeepSpeed ZeRO-1": deepspeed(1), "DeepSpeed ZeRO-3": deepspeed(3)}
 
 
 def work(rounds: int, steps: int) -> dict:
@@ -202,12 +165,30 @@ def promises(found: dict) -> list[dict]:
     speeds = [
         {"what": f"{ours} / {peer}, steps per second", "promised": least, "measured": median[peer] / median[ours]}
         for ours, peer, least in PROMISES
+        if peer in median
     ]
     sizes = [
         {"what": f"formula / {name}'s memory", "promised": 1 / MOST_MEMORY, "measured": formula(name) / measured}
         for name, measured in found["memory"].items()
     ]
-    return speeds + sizes
+    load = {name: statistics.median(times) for name, times in found["load onto 3 ranks"].items()}
+    kills = found["killed saves"]
+    return [
+        *speeds,
+        *sizes,
+        {
+            "what": "load onto 3 ranks / DCP's, loads per second",
+            "promised": SOONER,
+            "measured": load["DCP"] / load["hpcdl"],
+        },
+        {"what": "whole states of killed saves", "promised": 1.0, "measured": kills["whole"] / kills["kills"]},
+    ]
+
+
+def checkpoints(folder: Path, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each load of what two ranks have saved, by three; the model is the one of the steps."""
+    pair.run("benchmarks.harness.checkpoints", "save", str(folder))
+    return pair.run("benchmarks.harness.checkpoints", "load", str(folder), rounds, ranks=3)
 
 
 def formula(name: str) -> float:
@@ -225,6 +206,22 @@ def table_of_times(times: dict) -> Table:
     return table
 
 
+def table_of_loads(times: dict[str, list[float]]) -> Table:
+    table = Table("reader", "min ms", "median ms", title="A checkpoint of 2 ranks, read by 3")
+    for name, values in times.items():
+        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{statistics.median(values) * 1e3:.2f}")
+    return table
+
+
+def table_of_states(found: dict) -> Table:
+    link = f"{found['bytes'] / 1e6:.0f} MB of states, a link of {found['bytes per second'] / 1e9:.2f} GB/s"
+    table = Table("Adam's step", "measured ms", "predicted ms", title=f"States on disk: {link}")
+    for name, seconds in found["seconds"].items():
+        predicted = found["predicted"].get(name)
+        table.add_row(name, f"{seconds * 1e3:.1f}", "–" if predicted is None else f"{predicted * 1e3:.1f}")
+    return table
+
+
 def table_of_promises(kept: list[dict]) -> Table:
     table = Table("promise", "at least", "measured", "kept", title="Promises")
     for row in kept:
@@ -237,14 +234,22 @@ def main(
     quick: Annotated[bool, typer.Option(help="Two rounds of two steps.")] = False,
     out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
-    """Measure sharded training steps on two ranks beside torch's."""
+    """Measure sharded training steps on two ranks, checkpoints and offloaded states beside their peers."""
     out = results.file("sharding", quick, out)
+    torch.set_num_threads(1)  # of the step with states on disk, too
     console = Console()
-    machine = describe() | {"mpi": find_launcher().mpi}
+    version = optional.found("DeepSpeed") or f"not installed: {optional.advice('DeepSpeed')}"
+    machine = describe() | {"mpi": find_launcher().mpi, "DeepSpeed": version}
     console.print_json(json.dumps(machine))
-    found = pair.run(__name__, *((2, 2) if quick else (20, 4)))
+    found = pair.run("benchmarks.sharding", *((2, 2) if quick else (20, 4)))
+    with tempfile.TemporaryDirectory() as folder:
+        found["load onto 3 ranks"] = checkpoints(Path(folder), 3 if quick else 20)
+        found["killed saves"] = killed_saves(5 if quick else 100, Path(folder))
+        found["states on disk"] = measure([WIDTH * WIDTH] * LAYERS, Path(folder), 3 if quick else 20)
     kept = promises(found)
     console.print(table_of_times(found["steps"]))
+    console.print(table_of_loads(found["load onto 3 ranks"]))
+    console.print(table_of_states(found["states on disk"]))
     console.print(table_of_promises(kept))
     results.save({"machine": machine, **found, "promises": kept}, out)
     console.print(f"All measurements: {out}")

@@ -18,7 +18,7 @@ PARTS = {
     "consistency": "parameter servers, HOGWILD! and how late a gradient may be",
     "cost": "what it costs, as pure functions",
     "cluster": "live engines",
-    "data": "data sets",
+    "data": "data sets, and a loader that works ahead",
     "widgets": "pictures that move",
 }
 MAX_SIGNATURE = 100

@@ -76,7 +76,7 @@ def lab(
     folder = labs_folder(folder)
     command = [
         *(sys.executable, "-m", "jupyterlab", f"--ip={ip}", f"--port={port}", f"--ServerApp.root_dir={folder}"),
-        f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else 'README.md'}",
+        f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else labs.map_in(folder)}",
         # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
         *(f"--ContentsManager.hide_globs={pattern}" for pattern in HIDDEN if folder.resolve() == labs.CLONE),
@@ -200,7 +200,7 @@ def submit(
 
 @app.command()
 def reset(
-    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad.")],
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad; or `guesses`.")],
     folder: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
     ] = None,
@@ -208,12 +208,16 @@ def reset(
     """Begin an exercise again: its cell is blank as at first, and what you wrote is kept in a file beside the notebook.
 
     Save the notebook before, and load it anew after: in JupyterLab, File, Reload Notebook from Disk.
+    `hpcdl reset guesses` begins the ledger of your guesses again.
     """
     from hpcdl import reset as resetting
 
     here = folder or labs.found(Path.cwd())
     if here is None:
         end("no labs here: say where they are, --folder my-labs")
+    if exercise == "guesses":
+        say(f"Guesses forgotten: {resetting.forget_guesses(here)}.")
+        return
     begun = resetting.reset(exercise, here)
     if begun.kept is None:
         say(f"The cell of {begun.exercise} is blank already.")

@@ -17,12 +17,17 @@ from hpcdl.machine import cores
 
 PIP = f"{sys.executable} -m pip install"
 
+MARKS = {"ok": ("✓", "green"), "limited": ("!", "yellow"), "missing": ("✗", "red"), "absent": ("·", "dim")}
+
 ENOUGH_MEMORY_GB = 2.0  # the promise to visitors on Binder: every lab works in 2 GB
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe found: `ok`, `limited` (the course works, with less) or `missing` (a lab cannot run)."""
+    """What a probe found: `ok`, `limited` (the course works, with less), `missing` (a lab cannot run), or `absent`.
+
+    What is absent is not needed, and nothing is less without it.
+    """
 
     name: str
     state: str
@@ -74,8 +79,7 @@ def _line(finding: Finding):
     line.add_column(width=1)
     line.add_column(width=13)
     line.add_column(ratio=1)
-    mark = {"ok": Text("✓", "green"), "limited": Text("!", "yellow"), "missing": Text("✗", "red")}[finding.state]
-    line.add_row(mark, Text(finding.name, "bold"), Text(finding.detail))
+    line.add_row(Text(*MARKS[finding.state]), Text(finding.name, "bold"), Text(finding.detail))
     if finding.advice:
         line.add_row("", "", Text(f"→ {finding.advice}", "cyan"))
     return line
@@ -182,7 +186,7 @@ def _optional(name: str) -> Finding:
 
     version = optional.found(name)
     if version is None:
-        return Finding(name, "limited", "not installed; no lab needs it", f"to try it: {optional.advice(name, PIP)}")
+        return Finding(name, "absent", "not installed; no lab needs it", f"to try it: {optional.advice(name, PIP)}")
     return Finding(name, "ok", f"{version}; no lab needs it")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 CLONE = PACKAGE.parent / "labs"
 BROUGHT = PACKAGE / "notebooks"  # in an installed package
+MAP = "map.ipynb"  # made from README.md, with a cell that says where one is
 
 
 def notebooks(folder: Path) -> list[Path]:
@@ -23,10 +24,15 @@ def found(start: Path) -> Path | None:
     return next((folder for folder in candidates if notebooks(folder)), None)
 
 
+def map_in(folder: Path) -> str:
+    """The page on which a visitor of the folder begins; a folder that an instructor made has a README of its own."""
+    return MAP if (folder / MAP).exists() else "README.md"
+
+
 def bring(folder: Path) -> list[Path]:
     """Copy the labs and their map into `folder`; what is there already is kept, whatever it is. The new files."""
     folder.mkdir(parents=True, exist_ok=True)
-    sources = (*notebooks(shipped()), shipped() / "README.md")
+    sources = (*notebooks(shipped()), shipped() / "README.md", shipped() / MAP)
     return [folder / source.name for source in sources if _copied(source, folder / source.name)]
 
 

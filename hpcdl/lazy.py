@@ -1,7 +1,8 @@
-"""A package whose names are imported when they are first used."""
+"""What is imported when it is first used, what is to be imported before, and whether an import goes on."""
 
 import importlib
 from collections.abc import Callable
+from types import FrameType
 
 
 def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, Callable]:
@@ -14,3 +15,28 @@ def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, C
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     return names, find, lambda: names
+
+
+COMPILER = "torch._dynamo"
+
+
+def import_compiler() -> None:
+    """Import torch's compiler, as torch's optimizers do when the first of them is made: it takes seconds.
+
+    So it is done before a clock runs, which could stop it halfway, and before several threads ask for it, of which one
+    would find it half imported.
+    """
+    importlib.import_module(COMPILER)
+
+
+IMPORTER = "<frozen importlib._bootstrap>"
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Whether `frame` stands in an import: an exception raised there leaves the module half made, for good.
+
+    Not only an `import` of the program's own: the first `y.backward(dy)` makes torch import sympy.
+    """
+    while frame is not None and frame.f_code.co_filename != IMPORTER:
+        frame = frame.f_back
+    return frame is not None

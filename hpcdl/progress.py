@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcdl import labs
+from hpcdl import guesses, labs
+from hpcdl.guesses import Ledger
 from hpcdl.points import Checked, Record, file_in
 from hpcdl.reset import exercises
 
@@ -33,14 +34,20 @@ class LabProgress:
 
 def progress(folder: Path | None = None) -> list[LabProgress]:
     """Every lab in `folder` (default: the labs of the current one); raises ProgressError where there are none."""
-    folder = folder or labs.found(Path.cwd())
-    if folder is None or not labs.notebooks(folder):
-        raise ProgressError(f"no labs in {folder or Path.cwd()}: say where they are")
+    folder = labs_in(folder)
     record = Record(file_in(folder))
     by_notebook: dict[Path, dict[str, None]] = {path: {} for path in labs.notebooks(folder)}
     for path, exercise in exercises(folder):
         by_notebook[path][exercise] = None  # a cell that was copied is the same exercise
     return [_of_lab(path.stem, list(names), record) for path, names in by_notebook.items()]
+
+
+def labs_in(folder: str | os.PathLike | None = None) -> Path:
+    """`folder`, or that of the labs of the current one; raises ProgressError where there are none."""
+    found = Path(folder) if folder else labs.found(Path.cwd())
+    if found is None or not labs.notebooks(found):
+        raise ProgressError(f"no labs in {found or Path.cwd()}: say where they are")
+    return found
 
 
 def _of_lab(name: str, names: list[str], record: Record) -> LabProgress:
@@ -55,12 +62,17 @@ def _latest(checks: Iterable[Checked]) -> datetime | None:
 
 
 def table(folder: str | os.PathLike | None = None) -> "Table":
-    """A table of the progress: a notebook shows it as the last line of a cell, a terminal by `hpcdl progress`."""
+    """Points and what is left, a lab a row, and how good the guesses are.
+
+    A notebook shows it as the last line of a cell, a terminal by `hpcdl progress`.
+    """
     from rich.table import Table
 
-    rows = progress(Path(folder) if folder else None)
+    here = labs_in(folder)
+    rows, made = progress(here), Ledger(guesses.file_in(here)).guesses.values()
     points, most = sum(row.points for row in rows), FULL_MARKS * len(rows)
-    shown = Table("lab", "points", "left", "last checked", caption=f"{points:g} of {most:g} points")
+    caption = f"{points:g} of {most:g} points\n{guesses.summary(made)}"
+    shown = Table("lab", "points", "left", "last checked", caption=caption)
     shown.columns[1].justify = "right"
     for row in rows:
         shown.add_row(row.name.replace("_", " ", 1), f"{row.points:g}", _left(row), _day(row.checked))

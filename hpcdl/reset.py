@@ -6,8 +6,9 @@ from pathlib import Path
 
 import nbformat
 
-from hpcdl import labs
+from hpcdl import guesses, labs
 from hpcdl.files import write_whole
+from hpcdl.guesses import Ledger
 from hpcdl.points import Checked, Record, file_in
 
 
@@ -22,6 +23,14 @@ class Begun:
     exercise: str
     notebook: Path
     kept: Path | None
+
+
+def forget_guesses(folder: Path) -> int:
+    """Begin the ledger of the labs in `folder` again; how many guesses it had."""
+    ledger = Ledger(guesses.file_in(folder))
+    count = len(ledger.guesses)
+    ledger.reset()
+    return count
 
 
 def reset(exercise: str, folder: Path) -> Begun:

@@ -29,7 +29,16 @@ LEVELS = [
     {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.sharding", "hpcdl.consistency", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},
-    {"hpcdl.commands", "hpcdl.files", "hpcdl.labs", "hpcdl.lazy", "hpcdl.machine", "hpcdl.points"},
+    {
+        "hpcdl.commands",
+        "hpcdl.files",
+        "hpcdl.guesses",
+        "hpcdl.journal",
+        "hpcdl.labs",
+        "hpcdl.lazy",
+        "hpcdl.machine",
+        "hpcdl.points",
+    },
 ]
 LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}
 

@@ -1,5 +1,6 @@
 """Binder builds what everyone else runs: the same pins, found by repo2docker's own rules."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from hpcdl.cli import HIDDEN
 
 ROOT = Path(__file__).parents[1]
 BINDER = ROOT / "binder"
@@ -50,18 +53,29 @@ def test_its_dockerfile_installs_our_requirements_and_starts_by_our_script(detec
     assert "binder/start" in dockerfile
 
 
-def test_the_start_script_gives_jupyterlab_the_courses_settings():
-    show = "import os, sys; print(*(os.environ[k] for k in ('JUPYTER_CONFIG_PATH', 'JUPYTER_PATH', 'OMP_NUM_THREADS')))"
+def started(command: list) -> str:
+    """What a program prints that Binder starts."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     ended = subprocess.run(
-        [BINDER / "start", sys.executable, "-c", show],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+        [BINDER / "start", *command], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
-    paths, data, threads = ended.stdout.split()
+    return ended.stdout.strip()
+
+
+def test_the_start_script_gives_jupyterlab_the_courses_settings():
+    show = "import os, sys; print(*(os.environ[k] for k in ('JUPYTER_CONFIG_PATH', 'JUPYTER_PATH', 'OMP_NUM_THREADS')))"
+    paths, data, threads = started([sys.executable, "-c", show]).split()
     assert (Path(data.split(os.pathsep)[0]) / "kernels" / "python3" / "kernel.json").is_file()
     assert (Path(paths.split(os.pathsep)[0]) / "labconfig").is_dir()
     assert threads == "1"
+
+
+def test_the_file_browser_hides_there_what_it_hides_at_home():
+    settings = json.loads((BINDER / "jupyter_server_config.json").read_text())
+    assert settings == {"ContentsManager": {"hide_globs": list(HIDDEN)}}
+
+
+def test_jupyter_reads_that_from_where_the_start_script_leads_it():
+    show = "import os; print(os.environ['JUPYTER_CONFIG_PATH'])"
+    paths = started([sys.executable, "-c", show]).split(os.pathsep)
+    assert any((Path(path) / "jupyter_server_config.json").is_file() for path in paths if path.strip())

@@ -111,7 +111,7 @@ def test_jupyterlab_opens_the_map_of_the_labs(visitor, box):
     server = box.start(["binder/start", "jupyter", "lab", *options], **in_binder(visitor))
     try:
         for path in ("lab/tree", "api/contents"):
-            assert status(f"http://127.0.0.1:{port}/{path}/labs/README.md?token=t") == 200
+            assert status(f"http://127.0.0.1:{port}/{path}/labs/map.ipynb?token=t") == 200
     finally:
         server.terminate()
         server.wait(30)

@@ -1,4 +1,4 @@
-"""From a lab's source to its notebooks: `labs/source/NN_slug.py` -> `labs/NN_slug.ipynb`.
+"""From a lab's source to its notebooks: `labs/source/NN_slug.py` -> `labs/NN_slug.ipynb`, and README.md -> map.ipynb.
 
 With it goes `autograder/exercises/SLUG/allowed.json`, what of hpcdl the exercises leave open (`allowed`).
 Authors edit the source alone. The student notebook has each solution replaced by `raise NotImplementedError`; the
@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat
 
 from autograder import exercises
+from hpcdl import labs
 
 from . import allowed
 
@@ -26,6 +27,12 @@ BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 STUB = "raise NotImplementedError"
 CHECK_CALL = re.compile(r"""^check\(\s*["']([\w.]+)["']\s*\)""", re.MULTILINE)
 HEADING = re.compile(r"^# \{\{exercise (\w+)\}\}\s*$")
+HARDER = (8, 15)  # minutes: longer exercises have a second dot, and a third
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+WHERE = "**Where am I?** Click into the cell below and press Shift+Enter: your points, what is left, and your guesses."
 CELL_MARK = re.compile(r"^# %%(\s|$)")
 
 
@@ -199,16 +206,23 @@ def _notebook(path: Path, keep_solutions: bool) -> nbformat.NotebookNode:
             blank = _without_solutions(cell.source)  # `hpcdl reset` puts it back
             cell.metadata["hpcdl"] = {"exercise": f"{slug}.{exercise_at[block.line]}", "blank": blank}
             cell.source = _without_marks(cell.source) if keep_solutions else blank
-    notebook.metadata = nbformat.from_dict(
-        {
-            "hpcdl": {"lab": slug},
-            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        }
-    )
+    notebook.metadata = nbformat.from_dict({"hpcdl": {"lab": slug}, **KERNEL})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     nbformat.validate(notebook)
     return notebook
+
+
+def the_map() -> nbformat.NotebookNode:
+    """`labs/README.md` as a notebook whose first cell of code says where one is; what is for authors stays away."""
+    text, _, _ = (LABS_DIR / "README.md").read_text(encoding="utf-8").partition("\n## For authors")
+    heading, rest = text.split("\n", 1)
+    new = nbformat.v4
+    cells = [
+        new.new_markdown_cell(f"{heading}\n\n{WHERE}", id="map-000"),
+        new.new_code_cell("from hpcdl.widgets.overview import where_am_i\n\nwhere_am_i()", id="map-001"),
+        new.new_markdown_cell(rest.strip(), id="map-002"),
+    ]
+    return new.new_notebook(cells=cells, metadata=KERNEL)
 
 
 def _expand_headings(path: Path, text: str) -> str:
@@ -221,11 +235,18 @@ def _expand_headings(path: Path, text: str) -> str:
                 raise BuildError(path, number, f"heading of an unknown exercise {name!r}")
             exercise, position = lab.exercises[name], list(lab.exercises).index(name) + 1
             lines[number - 1] = (
-                f"# ### Exercise {position} · `{name}` — {exercise.points:g} points, about {exercise.minutes} minutes"
+                f"# ### Exercise {position} · `{name}` {_dots(exercise.minutes)} — "
+                f"{exercise.points:g} points, about {exercise.minutes} minutes"
             )
         elif "{{exercise" in line:
             raise BuildError(path, number, "write the heading alone on its line: `# {{exercise NAME}}`")
     return "\n".join(lines)
+
+
+def _dots(minutes: int) -> str:
+    """How hard an exercise is, by the minutes that it takes: lines and traps."""
+    full = 1 + sum(minutes > least for least in HARDER)
+    return "●" * full + "○" * (1 + len(HARDER) - full)
 
 
 def _without_marks(source: str) -> str:
@@ -254,7 +275,8 @@ def built(path: Path) -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     differing = []
-    for target, text in (item for path in sources() for item in built(path).items()):
+    files = [item for path in sources() for item in built(path).items()]
+    for target, text in [*files, (LABS_DIR / labs.MAP, write(the_map()))]:
         if target.exists() and target.read_text(encoding="utf-8") == text:
             continue
         differing.append(target.name)

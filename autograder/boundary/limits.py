@@ -10,7 +10,10 @@ import threading
 import time
 from functools import cache
 
+from hpcdl.lazy import is_importing
+
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
+IMPORT = 5.0  # seconds that an import is given to end: cut short, it would fail for the rest of the process
 OURS = __package__.partition(".")[0]  # the package whose own frames are left alone
 
 CROWDED = 4  # times the limit that may pass on the wall's clock, however busy the machine is
@@ -85,6 +88,8 @@ def _signal_timer(seconds: float):
         if rings == 0 and (more := watch.left(seconds)) > 0:
             signal.setitimer(signal.ITIMER_REAL, max(more, 1e-3), AGAIN)
             return
+        if rings == 0 and is_importing(frame) and watch.wall() < seconds + IMPORT:
+            return  # it rings again
         rings += 1
         if rings > 1:  # swallowed before
             _insist(frame, lambda: armed)

@@ -2,7 +2,8 @@
 
 `ladder`: a value's type, shape, dtype, and whether it is the right one, by `equality`. `evidence`: what it takes more
 than one value for: a property of all inputs, a share or a mean of random draws, a gradient, counts of calls, time
-beside a reference. What several labs share: `messages` for functions over p ranks, `number_formats` for rounding.
+beside a reference. What several labs share: `messages` for functions over p ranks, `number_formats` for rounding,
+`impostors` for exercises in which the student examines programs.
 
 May import: this room, `show`, `hpcdl`.
 """

@@ -17,6 +17,7 @@ LABS: tuple[str, ...] = (
     "sharding",
     "scaling",
     "frameworks",
+    "own_stack",
 )  # in the order of the course
 
 

@@ -1,6 +1,5 @@
 """The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
 
-import importlib
 import sys
 import threading
 import types
@@ -11,6 +10,7 @@ from autograder.boundary.protocol import Frame
 from autograder.inside.forbidden import Guard
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
+from hpcdl.lazy import COMPILER, import_compiler
 
 from .errors import StudentError
 from .grader import Grader
@@ -27,12 +27,9 @@ def is_thread_of_kernel() -> bool:
 
 
 def import_what_optimizers_need(namespace: dict) -> None:
-    """Torch imports its compiler when an optimizer is first made: seconds, which are not the answer's.
-
-    Should a time limit fall into them, a module that is imported by half would fail whatever asks for it afterwards.
-    """
-    if "torch._dynamo" not in sys.modules and any(map(uses_optimizers, list(namespace.values()))):
-        importlib.import_module("torch._dynamo")
+    """The seconds that `hpcdl.lazy.import_compiler` takes are not the answer's."""
+    if COMPILER not in sys.modules and any(map(uses_optimizers, list(namespace.values()))):
+        import_compiler()
 
 
 def uses_optimizers(value: Any) -> bool:

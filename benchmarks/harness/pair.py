@@ -53,6 +53,7 @@ def answer(module: str, folder: str, ranks: int, *order: Any) -> None:
         raise RuntimeError(
             f"{size} rank of {ranks}: mpiexec and mpi4py belong to different MPIs; `hpcdl doctor` says which is which"
         )
+    os.environ["LOCAL_RANK"] = str(rank)  # DeepSpeed looks for it
     store = torch.distributed.FileStore(f"{folder}/store", size)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=size)
     found = importlib.import_module(module).work(*order)

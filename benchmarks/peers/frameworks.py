@@ -17,7 +17,7 @@ def lab_13() -> dict:
     return names
 
 
-def horovod(model: nn.Sequential, comm: Communicator) -> Prepared:
+def horovod(model: nn.Module, comm: Communicator) -> Prepared:
     hvd = lab_13()
     hvd["broadcast_parameters"](list(model.parameters()), comm)
     optimizer = torch.optim.SGD(model.parameters(), RATE)

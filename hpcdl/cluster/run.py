@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
 LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
 GRACE_SECONDS = 1.5  # how long a rank may take to stop
+IMPORT_SECONDS = 10.0  # and how much longer where it imports: a module cut short could not be imported again
 STOPPED = "the engines were stopped while they worked"
 OUTPUT_SECONDS = 10.0  # how long what an engine has said may be on its way after its answer
 
@@ -115,11 +116,16 @@ class Run:
             self._cancelled = now + (COMPANY_SECONDS if failed and not stopping else 0)
         if self._cancelled is not None and now > self._cancelled:
             watcher.cancel_flag(self.cluster.directory, self.number).touch()
-        if self._cancelled is not None and now > self._cancelled + GRACE_SECONDS:
+        if self._cancelled is not None and now > self._cancelled + self._grace(missing):
             for rank in missing:
                 self._reports[rank] = Report.silent(rank, self.cluster.black_box(rank))
             return True
         return False
+
+    def _grace(self, missing: list[int]) -> float:
+        """The seconds from the word to stop that the `missing` ranks are given."""
+        importing = any(self.cluster.black_box(rank).get("importing") for rank in missing)
+        return GRACE_SECONDS + importing * IMPORT_SECONDS
 
     def _sees_deadlock(self, missing: list[int], now: float) -> bool:
         if self._cancelled is None and now > self._looked + LOOK_SECONDS:

@@ -30,6 +30,8 @@ def sbatch(
 {cards}#SBATCH --time={minutes // 60:02}:{minutes % 60:02}:00
 #SBATCH --output=%x-%j.out
 export OMP_NUM_THREADS=1
+# A store for each start: in a shared one a restart finds the addresses of processes that have ended (pytorch #135712).
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 # srun is told its processors again: since Slurm 22.05 it does not take them from the job.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun --cpus-per-task={each} torchrun --nnodes={nodes} --nproc-per-node={each} --max-restarts={restarts} \\

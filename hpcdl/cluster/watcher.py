@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hpcdl.comm.location import lines_of
 from hpcdl.files import write_whole
+from hpcdl.lazy import is_importing
 
 if TYPE_CHECKING:
     from hpcdl.comm.mpi import MPIComm
@@ -92,8 +93,9 @@ class Watcher:
             self._run = None
             self._on.clear()
 
-    def _interrupt(self, _signal, _frame):
-        if self._run is not None:
+    def _interrupt(self, _signal, frame):
+        # A rank that imports is asked again soon; one that goes on importing is ended by the notebook's side.
+        if self._run is not None and not is_importing(frame):
             raise Interrupted
 
     def _watch(self):
@@ -111,7 +113,8 @@ class Watcher:
                 time.sleep(4 * PERIOD)
 
     def _write(self, frame: FrameType | None, end: str | None = None) -> None:
-        state = json.dumps({"stack": lines_of(frame), "waiting": self.waiting(), "end": end})
+        importing = is_importing(frame)
+        state = json.dumps({"stack": lines_of(frame), "waiting": self.waiting(), "end": end, "importing": importing})
         with self._writing:
             if state == self._last or self._ended:  # nothing is written over how it ended
                 return

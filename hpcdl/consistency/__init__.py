@@ -8,6 +8,7 @@
 | `hogwild`, `fast_hogwild` | one vector in memory | nobody: nothing is locked; beside it locks, and writing in turns |
 | `lbfgs`, `sandblaster`, `balancing` | shards | the coordinator, for the first result of each portion of the batch |
 | `adam` | a server's | Project Adam: factors in place of the gradient of a fully connected layer |
+| `gossip` | each rank's own | a rank for its neighbours: a ring, a wheel, or new pairs in each round |
 
 The contract:
 
@@ -25,15 +26,16 @@ What is lost:
 
 - A worker that raises tells the servers on its way out, on every communicator: the others go on, and the server says
   so.
-- A worker that is killed is noticed where a wait can end: `MPIComm(timeout=...)` on the servers, and a longer timeout
-  on the workers. It is noticed when nothing else is heard, so without a threshold at the end. mpiexec itself ends all
-  ranks when one dies, and so does `hpcdl.cluster`: where they do, start again from the snapshots. MPI cannot finalise
-  without the dead: leave with `os._exit`.
+- A worker that is killed is noticed by its silence: after `Server(patience=...)` while others are heard, and where
+  nobody is, after `MPIComm(timeout=...)` on the servers; give workers a longer timeout. Nothing is quicker than those
+  two: a server does not ask the system whether a process lives. mpiexec itself ends all ranks when one dies, and so
+  does `hpcdl.cluster`, at once: where they do, start again from the snapshots. MPI cannot finalise without the dead:
+  leave with `os._exit`.
 - A server that dies is a CommError on each worker that waits for it, after the same timeout. Started again with as many
   ranks and the same folder of snapshots, each server goes on from its own last one; gradients that it has are left out
   when they come a second time.
-- Not covered: a coordinator, shard or replica of `sandblaster`, which keep no snapshots; and on torch.distributed, a
-  rank that is killed, since gloo does not say whose message failed.
+- Not covered: `sandblaster`, whose ranks keep no snapshots: a run of it that loses one begins again; and on
+  torch.distributed, a rank that is killed, since gloo does not say whose message failed.
 """
 
 from typing import TYPE_CHECKING
@@ -49,7 +51,8 @@ if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.consistency.server import Served, Server, Update
     from hpcdl.consistency.worker import Worker, work
 
-# Imported when first used. `hogwild`, `downpour`, `sandblaster` and `adam` are modules, with functions of that name.
+# Imported when first used. `hogwild`, `downpour`, `sandblaster`, `adam` and `gossip` are modules, with functions of
+# that name.
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {

@@ -65,6 +65,7 @@ class _Worker:
     pushes: int = 0
     others: int = 0  # gradients of others that were in when it pulled last
     lead: int = 0
+    heard: float = math.inf  # when it spoke last, or was given the weights; not yet
     header: torch.Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.int64))
 
 
@@ -75,7 +76,8 @@ class Server:
     w -= lr g for SGD, with no mean over workers (deck 001, ASP and SSP). At staleness 0 it is one step for the sum over
     all workers (BSP; for the lecture's mean take lr / workers). A pull is answered once the worker is at most
     `staleness` iterations ahead of the slowest that is still there. With `snapshots`, a folder, the state is saved
-    after every `every` updates, and a server that finds one goes on from it.
+    after every `every` updates, and a server that finds one goes on from it. A worker that has its weights and is not
+    heard for more than `patience` seconds of `comm.clock`, while others are, is lost.
     """
 
     def __init__(
@@ -87,10 +89,13 @@ class Server:
         staleness: float = ASP,
         snapshots: str | None = None,
         every: int = 100,
+        patience: float = math.inf,
     ):
         check_weights(w)
+        if not patience > 0:
+            raise ValueError(f"patience is {patience}; give more seconds than the longest gradient takes")
         share = shares(w.detach(), check_servers(servers, comm, serves=True))[comm.rank]
-        self.comm, self.staleness = comm, check_staleness(staleness)
+        self.comm, self.staleness, self.patience = comm, check_staleness(staleness), patience
         self.w = nn.Parameter(comm.empty(share.numel(), share.dtype).copy_(share))
         self.optimizer = make([self.w])
         self.updates = 0
@@ -112,8 +117,9 @@ class Server:
         """Answer until every worker is through, or lost.
 
         A worker that says that it failed is lost, and so is one of which nothing is heard where a wait raises
-        TimeoutError (`MPIComm(timeout=...)`): the others go on without it. Give workers a longer timeout than servers,
-        since they may be held while their server waits for another. Raises RuntimeError when no worker is left.
+        TimeoutError (`MPIComm(timeout=...)`), or for `patience`: the others go on without it. Give workers a longer
+        timeout than servers, since they may be held while their server waits for another. Raises RuntimeError when no
+        worker is left.
         """
         for rank in self._workers:
             self._listen(rank)
@@ -142,7 +148,15 @@ class Server:
                 self._lose(silent, f"nothing was heard of it: {error}")
             return
         del self._requests[rank]
+        self._workers[rank].heard = self.comm.clock()
         self._do(self._workers[rank])
+        self._miss()
+
+    def _miss(self) -> None:
+        """Give up a worker that has been silent for too long. Requests are in the order in which workers spoke."""
+        rank = next((rank for rank in self._requests if rank not in self._held), None)
+        if rank is not None and (silent := self.comm.clock() - self._workers[rank].heard) > self.patience:
+            self._lose(rank, f"nothing was heard of it for {silent:.3g} s")
 
     def _do(self, worker: _Worker) -> None:
         what, clock = worker.header.tolist()
@@ -237,7 +251,7 @@ class Server:
             if lead <= self.staleness:
                 del self._held[worker.rank]
                 worker.lead = lead
-                worker.others = self.updates - worker.pushes
+                worker.others, worker.heard = self.updates - worker.pushes, self.comm.clock()
                 self._send(worker, self.w.detach(), WEIGHTS)
 
     def _send(self, worker: _Worker, x: torch.Tensor, tag: int) -> None:

@@ -9,6 +9,7 @@
 - `roofline`: compute or memory, whichever is slower; `convolution`: work and memory of the convolution algorithms;
 - `work`: operations, bytes and parameters of networks and transformers; `memory`: what training keeps;
 - `scaling`: gradients in buckets, summed while the backward pass goes on;
+- `loading`: whether the input keeps up, by a queue model;
 - `pipeline`: any schedule played, and closed forms; `timeline`: what comes of it; `sequence_parallel`: ring attention;
 - `training`: an iteration predicted from a model, a machine and a layout, its utilization, and the time to the end;
 - `published`: all of that beside published figures, `python -m hpcdl.cost.published`.

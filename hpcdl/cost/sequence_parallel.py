@@ -16,8 +16,3 @@ def least_block(peak: float, bandwidth: float) -> float:
 def least_sequence(peak: float, bandwidth: float) -> float:
     """6 F / B tokens on each rank: a rank holds six blocks, two of queries and outputs, four of keys and values."""
     return 6 * least_block(peak, bandwidth)
-
-
-def block_bytes(batch: int, block: int, hidden: int, itemsize: int = 2) -> int:
-    """6 b c h numbers that a layer needs on each rank, however long the whole sequence is."""
-    return 6 * batch * block * hidden * itemsize

@@ -68,18 +68,20 @@ def predict(
     measured: tuple[float, float] | None = None,
     spread: float = 0.0,
     input_rate: float = float("inf"),
+    half: float = 0.0,
 ) -> Iteration:
     """One iteration of synchronous training with `batch` samples in all.
 
     `measured` is seconds of one microbatch forward and backward through the whole model on one rank, in place of the
     roofline's. The computing times of ranks deviate by `spread`; `input_rate` samples per second can be read in all,
-    while ranks compute. Stages are taken as equally long. Raises TypeError and ValueError for a model, a precision, a
-    schedule or a batch that does not fit.
+    while ranks compute. With a microbatch of `half` samples a device reaches half of its roofline: small ones take
+    1 + half / samples times as long (Hockney and Jesshope 1981, n_1/2). Stages are taken as equally long. Raises
+    TypeError and ValueError for a model, a precision, a schedule or a batch that does not fit.
     """
     m, late = layout.microbatches(batch), slowest(layout.ranks, spread)
     samples = batch // layout.data // m
     device = machine.device(layout.precision) if measured is None else Device(1.0, machine.bandwidth)
-    compute = measured or _compute(model, device, layout, samples)
+    compute = measured or _compute(model, device, layout, samples, 1 + half / samples)
     messages = _tensor_messages(model, machine, layout, samples)
     stage = [late * (seconds + sent) / layout.pipeline for seconds, sent in zip(compute, messages, strict=True)]
     exposed = _exposed_gradients(model, machine, layout, stage[1])
@@ -106,8 +108,9 @@ def predict(
 MOVED = 2 * 2 + 2 * 3
 
 
-def _compute(model, device, layout, samples) -> tuple[float, float]:
+def _compute(model, device, layout, samples, slower) -> tuple[float, float]:
     """Seconds of one microbatch forward and backward through the whole model, on the ranks that share its layers."""
+    device = Device(device.peak / slower, device.bandwidth / slower)
     if not isinstance(model, Transformer):
         once, back = (
             f(model, samples, device, layout.itemsize) / layout.tensor

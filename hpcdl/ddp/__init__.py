@@ -2,8 +2,8 @@
 
 `naive` is the plain step: after backward, one all-reduce averages all gradients. `bucketed` puts gradients together in
 messages of a size of your choice; `overlapped` sends them while backward goes on: `DistributedDataParallel`.
-`agreement` compares models before the first step, `buffers` keeps running means alike, `sampler` deals out the data.
-Trainings made of these are in `hpcdl.training`.
+`tuning` finds the buckets that suit model and network; `agreement` compares models before the first step, `buffers`
+keeps running means alike, `sampler` deals out the data. Trainings made of these are in `hpcdl.training`.
 
 The way of one gradient, from `loss.backward()` to a message between two processes:
 

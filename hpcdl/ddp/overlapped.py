@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -28,7 +28,9 @@ class DistributedDataParallel(nn.Module):
     Ranks may have different n_r; one with none only synchronizes. Gradients travel in buckets of up to `bucket_mb`
     (2^20 bytes), last layer first, summed by `all_reduce`: a name of `hpcdl.collectives.ALL_REDUCE` or a function of
     (x, comm). With `overlap` a bucket leaves as soon as it is full, beside the rest of backward; else all of them in
-    `synchronize()`. Its state dict has the keys of torch's DistributedDataParallel.
+    `synchronize()`. With `bucket_mb="auto"` the first four steps and a few messages are measured, and from then on the
+    buckets are those that finish soonest (`hpcdl.ddp.tuning`). Its state dict has the keys of torch's
+    DistributedDataParallel.
 
     Raises ValueError on every rank where models differ in names, shapes, dtypes or in what is frozen; where nothing is
     to be trained; and where n_r would be a guess: a layer inside has `batch_first=False` and there is no `samples`.
@@ -38,7 +40,7 @@ class DistributedDataParallel(nn.Module):
         self,
         module: nn.Module,
         comm: Communicator,
-        bucket_mb: float = 4.0,
+        bucket_mb: float | Literal["auto"] = 4.0,
         overlap: bool = True,
         all_reduce: str | Callable = "ring",
         samples: Callable[..., int] | None = None,
@@ -46,8 +48,8 @@ class DistributedDataParallel(nn.Module):
         super().__init__()
         self.module, self.comm, self.samples = module, comm, samples
         all_reduce = _collective(all_reduce)
-        if not bucket_mb > 0:
-            raise ValueError(f"bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1")
+        if bucket_mb != "auto" and not (isinstance(bucket_mb, (int, float)) and bucket_mb > 0):
+            raise ValueError(f'bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1, or it is "auto"')
         require_countable(module, samples)
         require_same(
             "another model", outline(module), comm, "build the same model on every rank, its weights may differ"

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -18,6 +18,7 @@ from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
+from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
 
 class Span(NamedTuple):
@@ -48,16 +49,25 @@ class Reducer:
     """
 
     def __init__(
-        self, params: Iterable[torch.Tensor], comm: Communicator, bucket_mb: float, overlap: bool, all_reduce: Callable
+        self,
+        params: Iterable[torch.Tensor],
+        comm: Communicator,
+        bucket_mb: float | Literal["auto"],
+        overlap: bool,
+        all_reduce: Callable,
     ):
-        cap = bucket_mb * 2**20
+        cap = (FIRST_MB if bucket_mb == "auto" else bucket_mb) * 2**20
         self.comm, self.overlap, self.all_reduce = comm, overlap, all_reduce
         self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
+        measure = bucket_mb == "auto" and comm.size > 1  # a rank alone has nothing to wait for
+        self.arrivals = Arrivals([p for bucket in self.buckets for p in bucket.params]) if measure else None
         self.background = comm.background() if overlap else Foreground(comm)
         self.syncing = True
         self.total: float = 1
         self.step, self.last = Step(), Step()
+        self._handles: list[RemovableHandle] = []
         self._listen()
+        weakref.finalize(self, _end, self._handles, self.background)
 
     def count(self, samples: int) -> None:
         """A forward pass of so many samples begins."""
@@ -68,6 +78,8 @@ class Reducer:
                 "several under `with ddp.no_sync():`"
             )
         self.step.samples = (self.step.samples or 0) + samples
+        if self.arrivals:
+            self.arrivals.begin(_clock(self.comm)())
 
     def finish(self, loss: float | None, buffers: BufferBroadcast) -> float | None:
         """Send what has not left, wait for all, hand out the means; the mean of the ranks' `loss`."""
@@ -86,12 +98,13 @@ class Reducer:
         self.total = total
         self.last, self.step = self.step, Step()
         self.last.waited = self.comm.clock() - begin
+        self._tune()
         return None if loss is None else losses / total
 
     def _listen(self) -> None:
         """Register a hook on every parameter, for as long as this object lives."""
         me = weakref.ref(self)  # a hook must not keep it alive
-        handles: list[RemovableHandle] = []
+        _remove(self._handles)
         for bucket in self.buckets:
             for i, param in enumerate(bucket.params):  # 5
 
@@ -100,8 +113,23 @@ class Reducer:
                     assert reducer is not None  # `_end` takes its hooks away with it
                     reducer._gradient_is_in(bucket, i)
 
-                handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
-        weakref.finalize(self, _end, handles, self.background)
+                self._handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
+
+    def _tune(self) -> None:
+        """After the first steps with `bucket_mb="auto"`: the buckets that are best for what they took."""
+        if self.arrivals is None:
+            return
+        self.arrivals.end_step()
+        if self.arrivals.enough:
+            arrivals, self.arrivals = self.arrivals, None
+            groups: list[list[torch.Tensor]] = []
+            self.background.start(
+                lambda comm: groups.extend(best_groups(arrivals, self.all_reduce, comm, _clock(comm)))
+            )
+            self.background.wait()
+            whole = sum(param.nbytes for param in arrivals.params)
+            self.buckets = [Bucket(group, whole, self.comm) for group in groups]
+            self._listen()
 
     def _gradient_is_in(self, bucket: Bucket, i: int) -> None:  # 12-14
         if not self.syncing:
@@ -112,6 +140,8 @@ class Reducer:
                 "under `with ddp.no_sync():`"
             )
         bucket.announced[i] = True
+        if self.arrivals:
+            self.arrivals.note(bucket.params[i], _clock(self.comm)())
         if self.overlap:  # else all at once later: between two layers no line of this is in a cache
             bucket.put_in(i)  # 15-16
             self._launch()
@@ -156,6 +186,10 @@ def _clock(comm: Communicator) -> Callable[[], float]:
 
 
 def _end(handles: list[RemovableHandle], background: Background) -> None:
-    for handle in handles:
-        handle.remove()
+    _remove(handles)
     background.close()
+
+
+def _remove(handles: list[RemovableHandle]) -> None:
+    while handles:
+        handles.pop().remove()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch.utils.data import Sampler
 
+from hpcdl.data.loader import epoch_order
+
 
 class ShardedSampler(Sampler[list[int]]):
     """Global batches of `batch` out of `n` samples, in an order that `seed` and the epoch decide, a share per rank.
@@ -43,8 +45,7 @@ class ShardedSampler(Sampler[list[int]]):
     def shares(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Steps `first` to `last` - 1, counted from the start of training, each with this rank's indices."""
         for epoch in range(first // self.steps, -(-last // self.steps)):
-            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
-            order = torch.randperm(self.n, generator=generator)
+            order = epoch_order(self.n, self.seed, epoch)
             for step, chosen in enumerate(order.split(self.batch), start=epoch * self.steps):
                 if first <= step < last:
                     yield step, chosen[self.rank :: self.size]

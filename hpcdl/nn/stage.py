@@ -7,6 +7,7 @@ weigh is little, and has its gradient in B.
 Source: Qi et al. 2024, "Zero bubble pipeline parallelism".
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,6 +40,8 @@ class Stage:
         work: Callable[[str], None] = lambda op: None,
         clock: Callable[[], float] = time.perf_counter,
     ):
+        if any(n < 1 for n in rows):
+            raise ValueError(f"rows is {list(rows)}; a microbatch has 1 or more: the mean over no row is no number")
         self.module, self.rows, self.inputs, self.targets, self.loss = module, list(rows), inputs, targets, loss
         self.shapes = {"F": tuple(takes), "B": tuple(gives)}
         self.work, self.clock = work, clock
@@ -57,8 +60,8 @@ class Stage:
             param.grad = torch.zeros_like(param)
 
     def empty(self, op: str, k: int) -> Tensor:
-        """Memory for what `op`, "F" or "B", of microbatch k receives."""
-        return torch.empty(self.rows[k], *self.shapes[op], dtype=self.dtype)
+        """Memory for what `op`, "F" or "B", of microbatch k receives; NaN, so that it shows if read too early."""
+        return torch.full((self.rows[k], *self.shapes[op]), math.nan, dtype=self.dtype)
 
     def forward(self, k: int, x: Tensor | None = None) -> Tensor | float:
         """F: the output for microbatch k, whose input is x; on the last stage its mean loss, a float."""

@@ -2,6 +2,7 @@
 
 - `derivatives`: difference quotients, what limits them, and the step that does best
 - `dual`: dual numbers, forward-mode differentiation
+- `common_functions`: the lecture's table of derivatives
 - `descent`: gradient descent on a linear model, with momentum and in mini-batches
 - `rounding`: formats of few bits; rounding to nearest and at random; steps of SGD for weights stored in few bits
 

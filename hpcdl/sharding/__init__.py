@@ -12,10 +12,13 @@
   batches of different lengths, or none. Per step they also exchange a `ballot`: N, and which parameters are in use.
 - The optimizer is any of torch's that works elementwise; it sees flat pieces of parameters. `clipping` clips by the
   norm of the whole gradient.
+- `Offloaded(optimizer, Disk(folder))` keeps its states on disk, or in the `Host`'s memory, but for the parameters that
+  are updated just now; `hpcdl.cost.offload` says what that costs.
 - Activations are no matter of ranks: `checkpointed` computes a layer's a second time in place of keeping them, `plan`
   says for which layers that costs least.
 - `save(path, step, model.shards(), comm)` writes every rank's shards, `load(path, comm)` finds the last whole state,
-  whose `fill(shards)` reads what a rank needs of it, on any number of ranks: see `saving`.
+  whose `fill(shards)` reads what a rank needs of it, on any number of ranks: see `saving`. `save_dcp` and `load_dcp` do
+  the same in the format of torch.distributed.checkpoint.
 - Memory is proved by `hpcdl.memory`, beside `hpcdl.cost.memory.zero`; traffic by the trace.
 """
 
@@ -26,8 +29,10 @@ from hpcdl.lazy import exports
 if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.sharding.checkpointing import checkpointed, plan
     from hpcdl.sharding.clipping import clip
+    from hpcdl.sharding.dcp import load_dcp, save_dcp
     from hpcdl.sharding.flat import Layout, Shard
     from hpcdl.sharding.fully_sharded import FullyShardedDataParallel
+    from hpcdl.sharding.offload import Disk, Host, Offloaded
     from hpcdl.sharding.optimizer import ShardedOptimizer
     from hpcdl.sharding.saving import Checkpoint, load, save, with_states
 
@@ -35,15 +40,20 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "Checkpoint": "saving",
+        "Disk": "offload",
         "FullyShardedDataParallel": "fully_sharded",
+        "Host": "offload",
         "Layout": "flat",
+        "Offloaded": "offload",
         "Shard": "flat",
         "ShardedOptimizer": "optimizer",
         "checkpointed": "checkpointing",
         "clip": "clipping",
         "load": "saving",
+        "load_dcp": "dcp",
         "plan": "checkpointing",
         "save": "saving",
+        "save_dcp": "dcp",
         "with_states": "saving",
     },
 )

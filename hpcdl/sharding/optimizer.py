@@ -16,8 +16,9 @@ from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.clipping import clip
 from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.offload import Offloaded
 
-Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer | Offloaded]
 
 UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
 NOT_ELEMENTWISE = ("Adafactor", "LBFGS", "Muon", "SparseAdam")  # of torch: an element's update needs its neighbours
@@ -40,7 +41,7 @@ class ShardedOptimizer:
     this rank has its share of the sum alone. After a step there are no gradients: `zero_grad` is not needed.
 
     A parameter that no rank used stays as it is. A rank without samples calls `count(0)` and `step()`.
-    `optimizer.optimizer` is what `make` returned, for schedules of the learning rate.
+    `optimizer.optimizer` is what `make` returned, for schedules of the learning rate; it may be `Offloaded`.
 
     Raises ValueError where ranks have other parameters, none is to be trained, or the optimizer is known not to work
     elementwise (Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models").
@@ -60,9 +61,10 @@ class ShardedOptimizer:
             broadcast_state(frozen.detach(), comm)
         shards = [shard for bucket in self.buckets for shard in bucket.shards if shard.numel()]
         self.optimizer = make(shards or [nn.Parameter(torch.empty(0))])  # a rank may own nothing
-        if type(self.optimizer).__name__ in NOT_ELEMENTWISE:
+        made = self.optimizer.optimizer if isinstance(self.optimizer, Offloaded) else self.optimizer
+        if type(made).__name__ in NOT_ELEMENTWISE:
             raise ValueError(
-                f"{type(self.optimizer).__name__} needs a parameter's elements together, and here each rank has a part "
+                f"{type(made).__name__} needs a parameter's elements together, and here each rank has a part "
                 "of them; take one that works elementwise, such as SGD, Adam or AdamW"
             )
         self.background = comm.background() if stage == 2 else Foreground(comm)

@@ -13,18 +13,18 @@ new or the previous one.
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import Communicator
-from hpcdl.ddp.agreement import lines_of
 from hpcdl.files import write_whole
 from hpcdl.sharding import shard_file
 from hpcdl.sharding.flat import Shard
+from hpcdl.sharding.offload import Offloaded
+from hpcdl.sharding.together import together
 
 MANIFEST = "manifest.json"
 
@@ -37,15 +37,15 @@ def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communi
     rank raises OSError.
     """
     path = Path(path)
-    folder = Path(_together(lambda: _new_folder(path, step) if comm.rank == 0 else "", comm)[0])
+    folder = Path(together(lambda: _new_folder(path, step) if comm.rank == 0 else "", comm)[0])
     try:
-        files = _together(lambda: json.dumps(_write(folder, shards, comm)), comm)
+        files = together(lambda: json.dumps(_write(folder, shards, comm)), comm)
     except OSError:
         if comm.rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     manifest = {"step": step, "folder": folder.name, "files": [json.loads(file) for file in files]}
-    _together(lambda: _commit(path, manifest) if comm.rank == 0 else "", comm)
+    together(lambda: _commit(path, manifest) if comm.rank == 0 else "", comm)
 
 
 def load(path: str | Path, comm: Communicator) -> "Checkpoint":
@@ -55,7 +55,7 @@ def load(path: str | Path, comm: Communicator) -> "Checkpoint":
     damaged, on every rank.
     """
     path = Path(path)
-    manifest = json.loads(_together(lambda: json.dumps(_manifest(path)) if comm.rank == 0 else "", comm)[0])
+    manifest = json.loads(together(lambda: json.dumps(_manifest(path)) if comm.rank == 0 else "", comm)[0])
     return Checkpoint(path / manifest["folder"], manifest, comm)
 
 
@@ -67,7 +67,7 @@ class Checkpoint:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._comm = comm
         self._sources: dict[str, list[tuple[Path, int, shard_file.Entry]]] = {}
-        _together(lambda: self._index(folder, manifest["files"]), comm)
+        together(lambda: self._index(folder, manifest["files"]), comm)
 
     def read(self, name: str, start: int, stop: int) -> torch.Tensor:
         """Elements `start` to `stop` of a tensor, flat, from the files that have them; no other is opened.
@@ -96,11 +96,11 @@ class Checkpoint:
             found.extend(self._read_like(name, shard) for name, shard in shards.items())
             return ""
 
-        _together(gather, self._comm)
+        together(gather, self._comm)
         for shard, piece in zip(shards.values(), found, strict=True):
             shard.piece.detach().copy_(piece)
 
-    def restore(self, optimizer: torch.optim.Optimizer, shards: Mapping[str, Shard]) -> None:
+    def restore(self, optimizer: torch.optim.Optimizer | Offloaded, shards: Mapping[str, Shard]) -> None:
         """Give `optimizer`, which steps these shards, the states that `with_states` has saved; every rank calls it."""
         found: dict[str, dict[str, torch.Tensor]] = {name: {} for name, shard in shards.items() if shard.piece.numel()}
 
@@ -110,7 +110,7 @@ class Checkpoint:
                     states[full.removeprefix(f"{name}/").removeprefix("/")] = self._state(full, name, shards[name])
             return ""
 
-        _together(gather, self._comm)
+        together(gather, self._comm)
         for name, states in found.items():
             if states:
                 optimizer.state[shards[name].piece] = states
@@ -134,7 +134,7 @@ class Checkpoint:
         return self.read(name, shard.start, shard.start + shard.piece.numel())
 
 
-def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer) -> dict[str, Shard]:
+def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer | Offloaded) -> dict[str, Shard]:
     """`shards`, and of those that `optimizer` steps its states: what a training needs to go on.
 
     Named "NAME/KEY", and "NAME//KEY" where a state is one number for the whole parameter, as Adam's `step`.
@@ -201,25 +201,3 @@ def _manifest(path: Path) -> dict[str, Any]:
         if found.stat().st_size != file["bytes"]:
             raise ValueError(f"{found} has {found.stat().st_size} bytes, and {file['bytes']} were written; restore it")
     return manifest
-
-
-# -- all ranks, or none -----------------------------------------------------------------------------------------------
-
-ERRORS = (OSError, FileNotFoundError, ValueError, KeyError)
-
-
-def _together(work: Callable[[], str], comm: Communicator) -> list[str]:
-    """What `work` returns on each rank, on every rank; where one raises, every rank raises its error."""
-    code, line = 0, ""
-    try:
-        line = work()
-    except ERRORS as error:
-        code = max(i for i, kind in enumerate(ERRORS, 1) if isinstance(error, kind))
-        line = f"rank {comm.rank}: {error.args[0] if isinstance(error, KeyError) else error}"
-    codes = torch.zeros(comm.size, dtype=torch.int64, device=comm.devices[0])
-    codes[comm.rank] = code
-    naive_all_reduce(codes, comm)
-    if codes.any():
-        rank = int(codes.nonzero()[0])
-        raise ERRORS[int(codes[rank]) - 1](" ".join(lines_of(rank, [line], comm)))
-    return ["\n".join(lines_of(rank, [line], comm)) for rank in range(comm.size)]

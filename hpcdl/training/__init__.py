@@ -4,9 +4,11 @@
 `program` is the same as a program: `mpiexec -n 4 hpcdl train`, `torchrun -m hpcdl.training`. `live` is a training that
 obeys while it runs: pause, slow down or kill a rank; `scaling` measures it on 1, 2, 4, ... ranks beside what the cost
 model predicts. `asynchronous` is LeNet-5 with parameter servers, also as a program. `large_batch` holds LARS, LAMB and
-learning rates that grow with the batch; `mixed_precision` a loss scale that ranks agree on, and float32 masters.
+learning rates that grow with the batch; `mixed_precision` a loss scale that ranks agree on, and float32 masters; `fp8`
+linear layers in eight bits.
 `low_precision_runs` trains LeNet in fixed-point formats, and keeps the runs made before. `process_group` lets torch's
 own DDP, FSDP2 and DTensor run on any machine of ours; `six_tools` is one training by each of them, and by ours.
+`own_stack` is a training whose every brick can be exchanged, and that counts whose lines ran.
 """
 
 from typing import TYPE_CHECKING

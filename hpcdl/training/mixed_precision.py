@@ -4,6 +4,8 @@ FP16's smallest number is 6e-8, and most gradients of some networks are smaller:
 multiplied by a scale before backward, and the gradients are divided by it before the step (`LossScaler`). Updates are
 small beside weights: added in 16 bits they would be rounded away, which float32 copies take in (`MasterWeights`).
 
+On a GPU one kernel divides all gradients and looks for what is not finite. `hpcdl.training.fp8` goes down to 8 bits.
+
 Source: Micikevicius et al. 2018, "Mixed precision training".
 """
 
@@ -59,15 +61,14 @@ class LossScaler:
         Once per step, and before they are clipped: a norm is one of true gradients. Raises TypeError for those in FP16,
         which division would bring back to zero: `MasterWeights` has them in float32.
         """
-        overflows = 0.0
-        for grad in (param.grad for param in params if param.grad is not None):
-            if grad.dtype == torch.float16:
-                raise TypeError(
-                    "a gradient is in torch.float16, where what is small becomes 0 again when it is divided by the "
-                    "scale; call take_gradients() of MasterWeights first, and give its params"
-                )
-            grad.mul_(1 / self.value)
-            overflows += not math.isfinite(grad.sum(dtype=torch.float32)) and not bool(grad.isfinite().all())
+        grads = [param.grad for param in params if param.grad is not None]
+        if any(grad.dtype == torch.float16 for grad in grads):
+            raise TypeError(
+                "a gradient is in torch.float16, where what is small becomes 0 again when it is divided by the "
+                "scale; call take_gradients() of MasterWeights first, and give its params"
+            )
+        on_gpu = [grad for grad in grads if grad.is_cuda]
+        overflows = sum(divide(grad, self.value) for grad in grads if not grad.is_cuda) + divide_all(on_gpu, self.value)
         return not self._on_any_rank(overflows)
 
     def step(self, optimizer: Optimizer, params: Iterable[torch.Tensor]) -> bool:
@@ -100,6 +101,28 @@ class LossScaler:
         votes = torch.tensor([overflows], dtype=torch.float64, device=self.comm.devices[0])
         recursive_doubling_all_reduce(votes, self.comm)
         return votes.item() > 0
+
+
+def divide(grad: torch.Tensor, scale: float) -> bool:
+    """Divide a gradient by the scale, in place; whether a number of it is infinite or none."""
+    grad.mul_(1 / scale)
+    return not math.isfinite(grad.sum(dtype=torch.float32)) and not bool(grad.isfinite().all())
+
+
+def divide_all(grads: list[torch.Tensor], scale: float) -> int:
+    """The same of all gradients of a GPU: a kernel for many tensors, and one number to wait for; how many GPUs had one.
+
+    torch's own, which `torch.amp.GradScaler` is made of.
+    """
+    overflows = 0
+    for device in {grad.device for grad in grads}:
+        found = torch.zeros(1, device=device)
+        mine = [grad for grad in grads if grad.device == device]
+        for dtype in {grad.dtype for grad in mine}:  # one call takes tensors of one dtype
+            alike = [grad for grad in mine if grad.dtype == dtype]
+            torch._amp_foreach_non_finite_check_and_unscale_(alike, found, torch.tensor(1 / scale, device=device))
+        overflows += found.item() > 0
+    return overflows
 
 
 class MasterWeights:

@@ -13,7 +13,6 @@ rank's result or sum).
 """
 
 import contextlib
-import importlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from torch.futures import Future
 
 from hpcdl.collectives import all_gather, reduce_scatter, ring_all_reduce
 from hpcdl.comm import Communicator
+from hpcdl.lazy import import_compiler
 
 BACKEND = "hpcdl"
 
@@ -164,7 +164,7 @@ def process_group(comm: Communicator) -> Iterator[CommGroup]:
 @contextlib.contextmanager
 def _a_world_for_each_thread() -> Iterator[None]:
     with _lock:
-        importlib.import_module("torch._dynamo")  # whole, before a rank uses it: another may be importing it just now
+        import_compiler()
         from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld
 
         if not _inside[0]:

@@ -84,7 +84,7 @@ def _torchrun():
     backend, device, remark = choose(rank, here, torch.cuda.device_count())
     if device != "cpu":
         torch.cuda.set_device(device)
-    torch.distributed.init_process_group(backend)
+    torch.distributed.init_process_group(backend, **meeting())
     comm = TorchComm()
     if remark and comm.rank == 0:
         print(remark, flush=True)
@@ -94,6 +94,20 @@ def _torchrun():
     except Exception as error:
         _say(error, comm.rank)
         os._exit(1)  # torchrun ends the others; to part from a group whose ranks have gone would take minutes
+
+
+def meeting() -> dict:
+    """Where the ranks find each other: in torchrun's store, apart from what a start before this one has left there.
+
+    That start's addresses would be called, and nobody answers (pytorch #135712). torchrun counts its starts on each
+    node by itself, so the count serves on one node alone; `hpcdl cluster script` has new stores for several.
+    """
+    import torch.distributed as dist
+
+    store, rank, size = next(dist.rendezvous("env://"))
+    if os.environ["LOCAL_WORLD_SIZE"] == str(size):
+        store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    return {"store": store, "rank": rank, "world_size": size}
 
 
 # How a launcher says how many processes it started, and which of them this is. What Open MPI's leaves for its own

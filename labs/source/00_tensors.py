@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from autograder import check
 from hpcdl.data import digits
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import (
     aliases,
     bits,
@@ -48,9 +48,16 @@ style.use()
 # %%
 strides.explorable("x[:, ::2]")
 
+# %%
+guess(
+    "tensors.pick",
+    "x has shape (3, 4). What is the shape of x[:, 1:2]?",
+    choices=("(3,)", "(3, 1)", "(1, 3)", "(3, 2)"),
+    truth=lambda: str(tuple(torch.zeros(3, 4)[:, 1:2].shape)),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: what shapes have <code>x[:, 1]</code> and
-# <code>x[:, 1:2]</code>?</summary>
+# <details><summary>And why?</summary>
 #
 # (3,) and (3, 1). The same three numbers, but a number in the brackets removes its axis, and
 # a slice keeps it, though its length is 1. A slice is `start:stop:step`; what you leave out
@@ -98,9 +105,23 @@ check("tensors.pick")
 # %%
 strides.explorable("x.T")
 
+
+# %%
+def copies(x):
+    """The line whose result lies in another memory."""
+    made = {"x.T": x.T, "x.view(4, 3)": x.view(4, 3), "x.T.reshape(3, 4)": x.T.reshape(3, 4)}
+    return next(line for line, y in made.items() if y.data_ptr() != x.data_ptr())
+
+
+guess(
+    "tensors.copies",
+    "x has shape (3, 4). Which of these copies numbers?",
+    choices=("x.T", "x.view(4, 3)", "x.T.reshape(3, 4)"),
+    truth=lambda: copies(torch.arange(12).view(3, 4)),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: which of <code>x.T</code>, <code>x.view(4, 3)</code> and
-# <code>x.T.reshape(3, 4)</code> copies numbers?</summary>
+# <details><summary>And why?</summary>
 #
 # Only the last. `x.T` exchanges the two strides, `view` counts the same strip in other rows.
 # But no offset and strides walk through `x.T` in rows of 4: `view` would refuse, `reshape`
@@ -150,9 +171,17 @@ check("tensors.by_channel")
 # %%
 broadcasting.explorable()
 
+# %%
+x33, b3 = torch.zeros(3, 3), torch.tensor([1.0, 2.0, 3.0])
+guess(
+    "tensors.stretch",
+    "x has shape (3, 3), b has shape (3,). What gets a number of its own in x + b?",
+    choices=("each row", "each column"),
+    truth=lambda: "each column" if torch.equal((x33 + b3)[0], b3) else "each row",
+)
+
 # %% [markdown]
-# <details><summary>Guess first: (3, 3) + (3,): does each row get its own number, or each
-# column?</summary>
+# <details><summary>And why?</summary>
 #
 # Each column: the vector lies along the last axis. No error tells you, if you meant the
 # rows. `b[:, None]` has shape (3, 1), stands upright, and gives each row its own.
@@ -199,9 +228,17 @@ check("tensors.stretch")
 # %%
 masks.explorable()
 
+# %%
+infinite = torch.tensor(float("inf"))
+guess(
+    "tensors.mask",
+    "Some numbers of a are infinite. What is (a < 5) * a there?",
+    choices=("0", "inf", "nan"),
+    truth=lambda: str(((infinite < 5) * infinite).item()),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: some numbers of <code>a</code> are infinite. What is
-# <code>(a &lt; 5) * a</code> there?</summary>
+# <details><summary>And why?</summary>
 #
 # `nan`. False counts as 0, and 0 times infinity is not a number. A mask that multiplies lets
 # `inf` and `nan` through; `torch.where(a < 5, a, 0)` chooses, without arithmetic.
@@ -247,9 +284,30 @@ check("tensors.safe_ratio")
 # %%
 row_sums.explorable()
 
+
+# %%
+def wrong_without_an_error():
+    """The combination that runs, and whose rows do not add up to 1."""
+    for shape in ((3, 3), (3, 4)):
+        for keepdim in (False, True):
+            x = torch.arange(1.0, 1 + shape[0] * shape[1]).view(shape)
+            try:
+                y = x / x.sum(1, keepdim=keepdim)
+            except RuntimeError:
+                continue
+            if not torch.allclose(y.sum(1), torch.ones(3)):
+                return f"{shape}{', keepdim' if keepdim else ''}"
+
+
+guess(
+    "tensors.square",
+    "x / x.sum(1) in four combinations: which one is wrong without an error?",
+    choices=("(3, 3)", "(3, 3), keepdim", "(3, 4)", "(3, 4), keepdim"),
+    truth=lambda: wrong_without_an_error(),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: which of the four combinations is wrong without an
-# error?</summary>
+# <details><summary>And why?</summary>
 #
 # A square `x`, dim 1, no `keepdim`: row i is divided by all the sums in turn, not by its own.
 # With (3, 4) the same line stops with an error, which is kinder.
@@ -315,9 +373,15 @@ check("tensors.sums")
 # %%
 strides.explorable("x.flatten().unfold(0, 4, 2)")
 
+# %%
+guess(
+    "tensors.windows",
+    "12 numbers, windows of 4, a step of 2. How many windows?",
+    truth=lambda: len(torch.arange(12).unfold(0, 4, 2)),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: 12 numbers, windows of 4, a step of 2. How many windows, and what
-# are the strides?</summary>
+# <details><summary>And why?</summary>
 #
 # (12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory. From one window to the next
 # it is 2 cells, within a window 1: strides (2, 1).
@@ -366,9 +430,28 @@ check("tensors.windows")
 # %%
 aliases.explorable()
 
+
+# %%
+def changes_b():
+    """Run both lines, and look at b."""
+    a = b = torch.zeros(1)
+    a = a + 1
+    first = b.item() != 0
+    a = b
+    a += 1
+    second = b.item() != 0
+    return {(True, False): "a = a + 1", (False, True): "a += 1", (True, True): "both"}.get((first, second), "neither")
+
+
+guess(
+    "tensors.in_place",
+    "After b = a: which line changes b, too?",
+    choices=("a = a + 1", "a += 1", "both", "neither"),
+    truth=lambda: changes_b(),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: does <code>a = a + 1</code> change <code>b</code>, after
-# <code>b = a</code>? Does <code>a += 1</code>?</summary>
+# <details><summary>And why?</summary>
 #
 # The first does not: it computes a new tensor, and hangs the name `a` on that. The second
 # does: it writes into the memory which both name. In a function the same holds of its
@@ -424,9 +507,16 @@ check("tensors.average_in_place")
 # %%
 bits.explorable()
 
+# %%
+guess(
+    "tensors.float32",
+    "16,777,217 is 2²⁴ + 1. Which number does float32 make of it?",
+    choices=("16,777,216", "16,777,217", "16,777,218"),
+    truth=lambda: f"{torch.tensor(16_777_217.0).item():,.0f}",
+)
+
 # %% [markdown]
-# <details><summary>Guess first: 16,777,217 is 2²⁴ + 1. Which number does float32 make of
-# it?</summary>
+# <details><summary>And why?</summary>
 #
 # 16,777,216: choose it in the list. With 24 bits of digits, whole numbers have gaps from 2²⁴
 # on, and 0.7 is stored as 0.699999988. float64 has 53 bits: sums over millions of samples
@@ -479,8 +569,16 @@ check("tensors.cut")
 # %%
 grad_steps.explorable()
 
+# %%
+guess(
+    "tensors.rest",
+    "Without the box, and 8 steps: does w come to rest?",
+    choices=("yes", "no"),
+    truth=lambda: "no" if abs(grad_steps.path(8, 0.2, False).w[-1]) > 0.1 else "yes",
+)
+
 # %% [markdown]
-# <details><summary>Guess first: without the box, and 8 steps: does w come to rest?</summary>
+# <details><summary>And why?</summary>
 #
 # No, it swings: the third step still goes on though the slope has turned, since the old
 # slopes are in `w.grad` too. No error tells you. Somebody must forget the gradient after each
@@ -559,9 +657,29 @@ check("tensors.grads")
 # %%
 handing_out.explorable()
 
+
+# %%
+def orders_drawn():
+    """Ask for the first batch, and count."""
+    drawn = []
+
+    def batches():
+        for _ in range(3):
+            drawn.append(torch.randperm(6))
+            yield from drawn[-1].split(2)
+
+    next(batches())
+    return len(drawn)
+
+
+guess(
+    "tensors.orders",
+    "Three epochs by yield from, and the first batch is asked for. How many orders are drawn by then?",
+    truth=lambda: orders_drawn(),
+)
+
 # %% [markdown]
-# <details><summary>Guess first: the first batch is asked for. How many orders has each program
-# drawn?</summary>
+# <details><summary>And why?</summary>
 #
 # Both generators one, the list all three. And the program with a plain `yield` hands over a
 # whole epoch as one item.
@@ -611,11 +729,26 @@ check("tensors.epochs")
 # `shares` turns numbers into odds, `cut` takes half of each weight's bits away. (The loss is
 # torch's; you write it yourself in lab 04.)
 #
-# Guess first: how many of the held-out digits will be read right, and how many with half of
-# the bits?
+# How many of the held-out digits will be read right, and how many with half of the bits?
+
+# %%
+guess(
+    "tensors.digits",
+    "Of 100 held-out digits, how many will be read right?",
+    unit="of 100",
+)
+
+# %%
+guess(
+    "tensors.half",
+    "And with the upper 16 bits of each weight alone?",
+    unit="of 100",
+)
 
 # %%
 with when_solved():
+    guessed("tensors.digits")
+    guessed("tensors.half")
     data, generator = digits(), torch.Generator().manual_seed(0)
     x, x_new = data.x.flatten(1), data.x_held_out.flatten(1)
     w = torch.zeros(64, 10, requires_grad=True)
@@ -626,6 +759,7 @@ with when_solved():
     for name, weights in (("all 32 bits", w.detach()), ("the upper 16", cut(w.detach()))):
         right = ((x_new @ weights).argmax(1) == data.y_held_out).float().mean().item()
         print(f"{name:<13} {100 * right:.1f} % of {len(x_new)} held-out digits right")
+        reveal("tensors.digits" if name == "all 32 bits" else "tensors.half", 100 * right)
     odds = shares(torch.exp(x_new[:1] @ w.detach()))[0]
     read, sure = odds.argmax().item(), odds.max().item()
     print(f"the first of them is a {data.y_held_out[0]}; read as a {read}, odds {sure:.3f}")
@@ -636,7 +770,17 @@ with when_solved():
 # About 95 of 100 in both rows: the lower half of the bits hardly matters *after* training.
 # Whether a network can also be trained in 16 bits is lab 06.
 # </details>
+
+# %% [markdown]
+# ## For those who want more
 #
+# No points, no check: a puzzle, and the proof to ask of yourself.
+#
+# `x.as_strided(size, stride)` is a view that walks as many numbers as `stride` says for one step in each direction. Make all windows of 3 × 3 pixels of an image of
+# 8 × 8 with it: shape (6, 6, 3, 3), and not one pixel copied. *Proof:* the view's `data_ptr()` is the image's, and it equals
+# `x.unfold(0, 3, 1).unfold(1, 3, 1)`. Then add 1 to the view in place, and find out from PyTorch's answer why it will not.
+
+# %% [markdown]
 # ## Further reading
 #
 # - PyTorch's documentation: *Tensor Views*, *Broadcasting semantics*, *Autograd mechanics*.

@@ -13,7 +13,7 @@
 # - build *forward-mode automatic differentiation* in one small class;
 # - find a bug in a gradient that somebody else wrote, down to the coordinate.
 #
-# **100 points, 7 exercises, about 90 minutes.** You need Python functions and classes, and PyTorch's tensors (not its
+# **100 points, 8 exercises, about 100 minutes.** You need Python functions and classes, and PyTorch's tensors (not its
 # autograd). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as
 # you like.
 #
@@ -30,7 +30,8 @@ import torch
 
 from autograder import check
 from hpcdl.data import digits
-from hpcdl.widgets import style, when_solved
+from hpcdl.numerics.common_functions import TABLE
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import secant, step_error, surface
 
 torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
@@ -233,6 +234,29 @@ with when_solved():
 # </details>
 
 # %% [markdown]
+# ### The lecture's table, measured
+#
+# Nobody measures slopes that can be looked up. The lecture prints fourteen of them, in Leibniz's notation:
+# $\frac{d}{dx} \log_c x = \frac{1}{x \ln c}$, $\frac{d}{dx} |x| = \frac{|x|}{x}$,
+# $\frac{d}{dx} \ln |x| = \frac{1}{x}$ and so on. A printed table may be wrong; yours can be held against it.
+
+# %%
+with when_solved():
+    print(f"{'f(x), c = 3':<12} {'df/dx':<16} largest relative error on [0.1, 2], or on both sides of 0")
+    for row in TABLE:
+        x = row.points()
+        error = ((derivative(row.f, x) - row.slope(x)).abs() / (1 + row.slope(x).abs())).max()
+        print(f"{row.printed:<12} {row.slope_printed:<16} {error:8.0e}  {'both' if row.negative else ''}")
+
+# %% [markdown]
+# <details><summary>Which row has no slope at 0 although it has a value there? Which holds where its function does
+# not?</summary>
+#
+# $|x|$: its slope is −1 on the left and 1 on the right, and $|x|/x$ has no value at 0. And $1/x$ is the slope of
+# $\ln |x|$ on both sides of 0, where $\ln x$ itself is defined on one side only: that is why both rows are in the table.
+# </details>
+
+# %% [markdown]
 # ## 3 · A function worth knowing
 #
 # Rules spare us the measuring. For functions $f$ and $g$ (lecture 12):
@@ -409,6 +433,18 @@ def gradient(f, x, h=1e-5):
 
 # %%
 check("calculus.gradient")
+
+# %% [markdown]
+# Leibniz writes $\frac{df}{dx}$ where $x$ is the only variable, and $\frac{\partial f}{\partial x_i}$ where others are
+# held still. Sum, product and chain rule hold for each partial derivative, hence for all together:
+# $\nabla (f g) = g \nabla f + f \nabla g$ and $\nabla h(f) = h'(f)\, \nabla f$. Measured:
+
+# %%
+with when_solved():
+    at = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    f, g = (lambda x: x[0] ** 2 + x[0] * x[1] + x[1] ** 2), (lambda x: x[0].sin() * x[1])
+    print("product:", gradient(lambda x: f(x) * g(x), at), g(at) * gradient(f, at) + f(at) * gradient(g, at))
+    print("chain:  ", gradient(lambda x: f(x).exp(), at), f(at).exp() * gradient(f, at))
 
 # %% [markdown]
 # ## 5 · No step at all: dual numbers
@@ -760,6 +796,13 @@ with when_solved():
 # Python.)
 
 # %%
+guess(
+    "calculus.bill",
+    "The chain rule evaluates L once, central differences 130 times. How many times as long do they take?",
+    unit="times",
+)
+
+# %%
 few = slice(0, 30)
 rows, labels = X[few].tolist(), y[few].tolist()
 
@@ -789,9 +832,10 @@ def by_differences(w):
 
 
 with when_solved():
+    guessed("calculus.bill")
     oracle = w.clone().requires_grad_()
     ((torch.sigmoid(X[few] @ oracle) - y[few]) ** 2).mean().backward()  # torch's own automatic differentiation
-    bill = [f"{'way':<20} {'evaluations of L':>17} {'milliseconds':>13} {'largest error':>14}"]
+    bill, least = [f"{'way':<20} {'evaluations of L':>17} {'milliseconds':>13} {'largest error':>14}"], {}
     for way, evaluations in ((by_chain_rule, 1), (by_duals, 65), (by_differences, 130)):
         milliseconds = []
         for _ in range(3):
@@ -799,8 +843,10 @@ with when_solved():
             g = way(w)
             milliseconds.append(1000 * (time.perf_counter() - begin))
         error = (g - oracle.grad).abs().max() / oracle.grad.abs().max()
-        bill.append(f"{way.__name__:<20} {evaluations:>17} {min(milliseconds):>13.1f} {error:>14.0e}")
+        least[way] = min(milliseconds)
+        bill.append(f"{way.__name__:<20} {evaluations:>17} {least[way]:>13.1f} {error:>14.0e}")
     print(*bill, sep="\n")
+    reveal("calculus.bill", least[by_differences] / least[by_chain_rule])
 
 # %% [markdown]
 # For 65 weights nobody minds. How does the bill look for networks of the lectures, for *one* image? Let each
@@ -808,12 +854,24 @@ with when_solved():
 # TFLOP/s that the lectures calculate with.
 
 # %%
+guess(
+    "calculus.vgg",
+    "VGG-16 has 138 million weights. How long would central differences take for one image?",
+    unit="hours",
+)
+
+# %%
 networks = {"LeNet-5": (60e3, 341e3), "VGG-16": (138e6, 15.5e9), "ResNet-50": (25.5e6, 3.9e9)}  # weights, multiply-adds
-print(f"{'network':<10} {'weights':>12} {'central differences':>22} {'chain rule, backwards':>23}")
-for name, (weights, multiply_adds) in networks.items():
-    forward = 2 * multiply_adds / 112e12  # seconds
-    measured, backward = 2 * weights * forward, 3 * forward  # forward and backward together: about 3 forward passes
-    print(f"{name:<10} {weights:>12,.0f} {measured:>20,.4f} s {1e6 * backward:>20,.2f} µs")
+with when_solved():
+    guessed("calculus.vgg")
+    print(f"{'network':<10} {'weights':>12} {'central differences':>22} {'chain rule, backwards':>23}")
+    for name, (weights, multiply_adds) in networks.items():
+        forward = 2 * multiply_adds / 112e12  # seconds
+        measured, backward = 2 * weights * forward, 3 * forward  # forward and backward together: about 3 forward passes
+        print(f"{name:<10} {weights:>12,.0f} {measured:>20,.4f} s {1e6 * backward:>20,.2f} µs")
+        if name == "VGG-16":
+            hours = measured / 3600
+    reveal("calculus.vgg", hours)
 
 # %% [markdown]
 # <details><summary>What you should see</summary>
@@ -896,6 +954,88 @@ with when_solved():
 # image. Divided by its norm, each step has the same length,
 # 0.15; the direction is all that is used.
 # </details>
+
+# %% [markdown]
+# ## 9 · Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. Until here the checks asked, and you answered. Now you ask.
+#
+# Eight programs, **A** to **H**, claim to be `derivative`, the central difference of exercise 1. Four of them are, each
+# written in its own way. Four are impostors: on many inputs they answer as the others do. You do not see their code. You
+# choose the inputs.
+
+# %% [markdown]
+# {{exercise unmask_derivative}}
+#
+# Return a list of at most 12 inputs, each a tuple `(f, x, h)`:
+#
+# | part | what it may be |
+# |---|---|
+# | `f` | `"square"`, `"cube"`, `"sin"` or `"exp"`, as text |
+# | `x` | a number from -10 to 10, or a tensor of up to 8 of them |
+# | `h` | a number from -1 to 1, not 0 |
+#
+# A program is unmasked where its slopes are wrong by more than rounding explains, or where it changes `x`. Each impostor
+# that you unmask earns two points. Two more are for sparing the innocent: an input that breaks the rules above, or on
+# which right programs differ because they round differently, unmasks nobody. The check tells whom you have caught, and by
+# what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in exercise 1, or nearly made. On which inputs would nobody have noticed?
+# </details>
+# <details><summary>Hint 2: one input can be better than ten</summary>
+#
+# The slope of $x^2$ is measured exactly by the central difference with *any* step, so `"square"` says nothing about the
+# step. Which function does, and with a large step or a small one?
+# </details>
+# <details><summary>Hint 3: not only the result counts</summary>
+#
+# What else promised the docstring of `derivative`?
+# </details>
+
+
+# %%
+def unmask_derivative():
+    """Inputs (f, x, h) on which the impostors among the eight programs answer wrongly.
+
+    Returns a list of at most 12 tuples.
+
+    An input that is not yet enough:
+
+        [('square', 2.0, 0.5)]
+    """
+    # BEGIN SOLUTION
+    return [
+        ("cube", 3.0, 0.5),  # a slope that depends on a large step, at an x beyond 1
+        ("sin", torch.tensor([1.0, 2.0]), 0.1),  # an x that can be moved
+    ]
+    # END SOLUTION
+
+
+# %%
+check("calculus.unmask_derivative")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **B** takes the forward difference.
+# - **D** steps by 1e-5, whatever h is.
+# - **E** steps by h |x| where |x| > 1.
+# - **G** moves the caller's x.
+#
+# One input catches all of them: a cube, at a tensor with an element beyond 1, with a large step. Good tests are few, and
+# each has a reason.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# Differences lose digits because two nearly equal numbers are subtracted. W. Squire and G. Trapp (1998) subtract nothing: $f'(x) \approx \operatorname{Im} f(x + ih) / h$, with
+# the imaginary unit $i$ and $h = 10^{-100}$. Write it, a line with Python's `complex` and `cmath`, and say why it works by the series of $f(x + ih)$. *Proof:* draw its
+# error for $h$ from 1 to $10^{-100}$ beside those of your two differences. For which functions of this lab does it give nonsense, and why?
 
 # %% [markdown]
 # ## Further reading

@@ -12,7 +12,7 @@
 # - split one gradient over *p* processors and get exactly the same step;
 # - measure how time per epoch and progress per epoch depend on the batch size.
 #
-# **100 points, 8 exercises, about 75 minutes.** You need Python functions, matrix products and partial derivatives
+# **100 points, 9 exercises, about 85 minutes.** You need Python functions, matrix products and partial derivatives
 # (lab 01). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as you like.
 
 # %%
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from autograder import check
 from hpcdl.data import digits
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import descent_path, learning_rates, shards
 
 torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
@@ -249,7 +249,7 @@ check("gradient_descent.max_stable_lr")
 #
 # Now three of your functions work together, on 1,797 real handwritten digits of 8 × 8 pixels. A linear model is to tell a 0
 # from all others: target $+1$ for a 0, $-1$ otherwise. The loss is quadratic, so its Hessian $H = \frac2n X^T X$ is the same
-# everywhere, and your limit should hold to the per cent. **Guess first**: does a learning rate 2 % above the limit do visible
+# everywhere, and your limit should hold to the per cent. Does a learning rate 2 % above the limit do visible
 # harm in 200 steps?
 
 
@@ -266,8 +266,16 @@ n, d = X.shape
 print(f"{n} digits to learn from, {len(X_test)} held out, {d} inputs each: 64 pixels and a constant 1")
 
 # %%
+guess(
+    "gradient_descent.above",
+    "200 steps at 2 % above the limit: how many times the first loss is the last one?",
+    unit="times",
+)
+
+# %%
+zero_or_not = torch.where(labels == 0, 1.0, -1.0)
 with when_solved():
-    zero_or_not = torch.where(labels == 0, 1.0, -1.0)
+    guessed("gradient_descent.above")
     hessian = 2 / n * X.T @ X
     limit, eigenvalues = max_stable_lr(hessian), torch.linalg.eigvalsh(hessian)
     curves, ends = {}, {}
@@ -286,6 +294,7 @@ with when_solved():
     print(f"limit 2/λmax = {limit:.4f}; λmax is {eigenvalues[-1] / eigenvalues[-2]:.0f} times the next eigenvalue")
     print(f"pixels that are blank in every image: {int((X == 0).all(dim=0).sum())}")
     print(f"held-out digits told right after 200 steps at 98 %: {100 * right.float().mean():.1f} %")
+    reveal("gradient_descent.above", curves[1.02][-1] / curves[1.02][0])
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -398,8 +407,22 @@ check("gradient_descent.sgd")
 # loss is $-\log$ of the probability of the right class. Its gradient is as simple as that of the linear model,
 # $\frac1B X^T(\text{softmax}(XW) - Y)$ with $Y$ one-hot: **softmax regression**. (You derive it in lab 04; here it is given.)
 #
-# The same number of epochs, seven batch sizes, one learning rate. **Guess first:** which batch size takes the shortest time
-# per epoch? Which has the lowest loss after ten epochs?
+# The same number of epochs, seven batch sizes, one learning rate: which batch size takes the shortest time
+# per epoch, and which has the lowest loss after ten epochs?
+
+# %%
+guess(
+    "gradient_descent.epoch",
+    "An epoch in batches of 1: how many times as long as an epoch in batches of 256?",
+    unit="times",
+)
+
+# %%
+guess(
+    "gradient_descent.batch",
+    "Which batch size has the lowest loss after ten epochs?",
+    choices=("1", "16", "256", "all of them"),
+)
 
 # %%
 one_hot = torch.nn.functional.one_hot(labels, 10).float()
@@ -423,6 +446,8 @@ def accuracy(w: Tensor) -> float:
 # %%
 epochs, rows = 10, {}
 with when_solved():
+    guessed("gradient_descent.epoch")
+    guessed("gradient_descent.batch")
     for batch_size in (1, 4, 16, 64, 256, 1024, n):
         generator, begin = torch.Generator().manual_seed(0), time.perf_counter()
         path = sgd(softmax_grad, n, torch.zeros(d * 10), 0.1, batch_size, epochs, generator)
@@ -434,6 +459,9 @@ with when_solved():
     for batch_size, (seconds, losses, right) in rows.items():
         steps = math.ceil(n / batch_size)
         print(f"{batch_size:10d} {steps:17d} {1000 * seconds:14.1f} {losses[-1]:22.3f} {100 * right:17.1f} %")
+    reveal("gradient_descent.epoch", rows[1][0] / rows[256][0])
+    lowest = min((1, 16, 256, n), key=lambda batch_size: rows[batch_size][1][-1])
+    reveal("gradient_descent.batch", "all of them" if lowest == n else str(lowest))
 
 # %%
 if rows:
@@ -678,7 +706,14 @@ check("gradient_descent.lr_schedule")
 #
 # The digits once more, batches of 16, ten epochs: plain steps, momentum, Adam, each with a constant learning rate and with
 # your schedule, for six peaks from cautious to reckless. The loop below is what every training script contains.
-# **Guess first:** does the schedule help a cautious learning rate, or a reckless one?
+
+
+# %%
+guess(
+    "gradient_descent.schedule",
+    "Which learning rate does the schedule help, with Adam?",
+    choices=("the lowest", "the highest", "both", "neither"),
+)
 
 
 # %%
@@ -705,6 +740,7 @@ def train(method: str, peak: float, scheduled: bool, batch_size=16, epochs=10) -
 
 # %%
 with when_solved():
+    guessed("gradient_descent.schedule")
     runs = {}
     for method, lowest in {"plain": 0.5, "momentum": 0.05, "Adam": 0.0125}.items():
         for peak in (lowest * 2**k for k in range(6)):
@@ -730,6 +766,9 @@ with when_solved():
     accuracies = [100 * right for _, right in runs.values()]
     print(f"held-out accuracy of the {len(runs)} runs: {min(accuracies):.1f} to {max(accuracies):.1f} %;", end=" ")
     print(f"one of the {len(X_test)} images is {100 / len(X_test):.2f} %")
+    low, high = (runs["Adam", peak, True][0][-1] < runs["Adam", peak, False][0][-1] for peak in (0.0125, 0.4))
+    helped = {(True, False): "the lowest", (False, True): "the highest", (True, True): "both"}
+    reveal("gradient_descent.schedule", helped.get((low, high), "neither"))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -739,6 +778,82 @@ with when_solved():
 # a schedule and a high peak. Momentum and Adam go lower than plain steps in the same number of steps. And yet the held-out accuracies
 # hardly differ: below some point, a lower loss on the digits you learn from no longer means reading new ones better.
 # </details>
+
+# %% [markdown]
+# ## Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+#
+# Eight programs, **A** to **H**, claim to be `lr_schedule` of exercise 8. Four of them are, each written in its own way. Four are impostors: for most
+# steps of most schedules they answer as the others do. You do not see their code. You choose the questions.
+
+# %% [markdown]
+# {{exercise unmask_lr_schedule}}
+#
+# Return a list of at most 12 inputs, each a tuple `(step, warmup, total, peak)`:
+#
+# | part | what it may be |
+# |---|---|
+# | `step` | an int from 0 to 10,000 |
+# | `warmup` | an int from 0 to 1,000, less than `total` |
+# | `total` | an int from 1 to 1,000 |
+# | `peak` | a number from 0.001 to 10 |
+#
+# A program is unmasked where its rate is wrong by more than rounding explains, or where it raises an error. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
+# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in exercise 8, or nearly made. At which steps would nobody have noticed?
+# </details>
+# <details><summary>Hint 2: where formulas change</summary>
+#
+# The first step, the last one and the one after it; a step on either side of the end of the warm-up; no warm-up at all.
+# </details>
+
+
+# %%
+def unmask_lr_schedule() -> list[tuple[int, int, int, float]]:
+    """Inputs (step, warmup, total, peak) for which the impostors answer wrongly.
+
+    Returns a list of at most 12 tuples.
+
+    An input that unmasks nobody:
+
+        [(10, 0, 100, 1.0)]
+    """
+    # BEGIN SOLUTION
+    return [
+        (3, 10, 100, 1.0),  # in the warm-up
+        (0, 0, 100, 1.0),  # no warm-up
+        (50, 10, 100, 1.0),  # half-way
+        (130, 10, 100, 1.0),  # after the end
+    ]
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.unmask_lr_schedule")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **B** goes on with the wave after the last step.
+# - **C** begins its warm-up with a step taken.
+# - **F** divides by warmup where it is 0.
+# - **G** counts the wave from step 0.
+#
+# Without a warm-up, and before the end, three of them are right, and the fourth goes wrong in step 0 alone. The ends are where tests belong.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# J. Barzilai and J. Borwein (1988) choose the learning rate anew in each step from the last two: $\eta = \frac{s \cdot s}{s \cdot y}$, where $s$ is the last change of $w$ and
+# $y$ that of the gradient. No $\lambda_{\max}$, nothing to tune; the loss may rise on its way. Write it around your `mse_grad`, with one small step to begin with.
+# *Proof:* on the digits, how many steps does it need for the loss that 200 steps at 98 % of the limit $2/\lambda_{\max}$ reach?
 
 # %% [markdown]
 # ## What you have, and where it goes

@@ -13,7 +13,7 @@
 #   a second layer,
 # - tell handwritten digits apart with a machine of 65 weights, and see where it stops.
 #
-# **100 points, 7 exercises, about 75 minutes.** You need nothing but tensors: no gradient appears in this lab. No GPU, no
+# **100 points, 8 exercises, about 85 minutes.** You need nothing but tensors: no gradient appears in this lab. No GPU, no
 # download. In this lab $n$ counts inputs and $m$ samples.
 
 # %%
@@ -23,8 +23,8 @@ import torch
 from autograder import check
 from hpcdl.data import digits
 from hpcdl.nn.perceptron import separable, with_bias
-from hpcdl.widgets import style, when_solved
-from hpcdl.widgets.pictures import perceptron_lift, perceptron_mlp, perceptron_plane
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets.pictures import any_function, perceptron_lift, perceptron_mlp, perceptron_plane
 
 style.use()
 
@@ -369,6 +369,13 @@ check("perceptron.novikoff_bound")
 # How good is the promise? Here are 200 random problems, some with a wide gap and some with a narrow one: the mistakes that your `fit` made, against
 # what your bound allows, for the $w^*$ that the problem was cut with. No point may lie above the dashed line.
 
+# %%
+guess(
+    "perceptron.bound",
+    "Of the mistakes that the bound allows, how many are made in the problem that comes closest to it?",
+    unit="%",
+)
+
 
 # %%
 def random_problem(seed, m=30):
@@ -382,6 +389,7 @@ def random_problem(seed, m=30):
 
 
 with when_solved():
+    guessed("perceptron.bound")
     made, allowed = [], []
     for seed in range(200):
         X, y, w_star = random_problem(seed)
@@ -396,6 +404,7 @@ with when_solved():
     axes.set(xlabel="mistakes allowed by the bound", ylabel="mistakes made")
     axes.set(title=f"{len(made)} problems: at most {closest:.0%} of what the bound allows")
     plt.show()
+    reveal("perceptron.bound", 100 * closest)
 
 # %% [markdown]
 # <details><summary>What do you see?</summary>
@@ -530,6 +539,30 @@ check("perceptron.mlp_xor")
 # You found the weights by hand. To *learn* the weights of a hidden layer, one has to know how much each hidden neuron is to blame for a mistake,
 # and a step function does not tell: its slope is 0 wherever it has one. That is the subject of lab 04.
 #
+# ## Any function
+#
+# XOR took two hidden neurons. What can a hundred do? Each hidden neuron below looks at one number $x$ and switches on at a threshold of its own; the
+# output adds up what they say, each with a weight. No weight is learned: they are read off the curve.
+#
+# 1. Find the number of steps at which you can no longer tell the network from the wave.
+# 2. Twice as many neurons: how much closer is the network with steps, and how much with ramps?
+# 3. On which curve are ramps no better than steps?
+
+# %%
+any_function.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. With some forty it is hard to see, and that is the theorem: one hidden layer comes as close to any continuous function as you like, if it may have
+#    enough neurons (Cybenko 1989). It says nothing about how many, nor how to find the weights.
+# 2. With steps the error halves. With ramps, which are called ReLU, it is a quarter: straight pieces follow a smooth curve better than level ones.
+#    Steps have another fault, that no slope tells how to move them.
+# 3. On the jump: one piece has to cross it, level or straight, and only a narrower piece helps. A single step at the right place would do; the
+#    network has its thresholds at equal distances, and does not know where the place is. Training finds out.
+# </details>
+
+# %% [markdown]
 # ## Reading digits with 65 weights
 #
 # The digits are real: 1,797 images of 8 × 8 pixels. A sample has 64 pixels and $x_0 = 1$. One digit against another is a problem with two
@@ -569,7 +602,23 @@ with when_solved():
 # All 45 pairs. A pair that settles is separable, and your updates are the proof.
 
 # %%
+guess(
+    "perceptron.pairs",
+    "How many of the 45 pairs settle within 100 epochs?",
+    unit="pairs",
+)
+
+# %%
+guess(
+    "perceptron.wrong",
+    "Each pair is asked about its held-out images, 3,231 answers in all. How many are wrong?",
+    unit="answers",
+)
+
+# %%
 with when_solved():
+    guessed("perceptron.pairs")
+    guessed("perceptron.wrong")
     updates, wrong = torch.full((10, 10), torch.nan), torch.full((10, 10), torch.nan)
     settled = 0
     for a in range(10):
@@ -591,6 +640,8 @@ with when_solved():
         axes.grid(False)
     plt.show()
     print(f"{settled} of 45 pairs settled within 100 epochs; {int(wrong.nansum())} held-out images are read wrongly.")
+    reveal("perceptron.pairs", settled)
+    reveal("perceptron.wrong", wrong.nansum())
 
 # %% [markdown]
 # ## Where it stops
@@ -644,7 +695,85 @@ with when_solved():
 # - `from hpcdl.data import mnist` fetches the 70,000 images of MNIST once (12 MB). Which of its 45 pairs settle?
 #
 # </details>
+
+# %% [markdown]
+# ## Catch the impostors
 #
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+#
+# Eight programs, **A** to **H**, claim to be `fit` of exercise 3. Four of them are, each written in its own way. Four are impostors, whose perceptrons
+# often learn all the same. You do not see their code. You choose the samples.
+
+# %% [markdown]
+# {{exercise unmask_fit}}
+#
+# Return a list of at most 12 inputs, each a tuple `(points, labels, lr, max_epochs)`:
+#
+# | part | what it may be |
+# |---|---|
+# | `points` | a list of 1 to 8 pairs `(x1, x2)` |
+# | `labels` | a list of as many labels, each +1 or -1 |
+# | `lr` | from 0.25 to 8 |
+# | `max_epochs` | an int from 1 to 20 |
+#
+# Coordinates, from -8 to 8, and `lr` are multiples of 0.25: on these numbers all sums are exact, and right programs agree to the last bit. A program is
+# unmasked where its weights or its counts of mistakes are not those of exercise 3. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
+# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in exercise 3, or nearly made. Which samples would have hidden them?
+# </details>
+# <details><summary>Hint 2: samples that take time</summary>
+#
+# A single sample is learned in two epochs by almost anything. Which samples take many epochs, or never end?
+# </details>
+
+
+# %%
+def unmask_fit():
+    """Inputs (points, labels, lr, max_epochs) for which the impostors answer wrongly.
+
+    Returns a list of at most 12 tuples.
+
+    An input that is not yet enough:
+
+        [([(1, 2)], [1], 0.5, 10)]
+    """
+    # BEGIN SOLUTION
+    return [
+        # one line parts them, and it takes a while
+        ([(2, 0), (1, 0)], [1, -1], 0.5, 20),
+        # XOR: no line does
+        ([(1, 1), (1, -1), (-1, 1), (-1, -1)], [-1, 1, 1, -1], 0.5, 6),
+    ]
+    # END SOLUTION
+
+
+# %%
+check("perceptron.unmask_fit")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **A** takes sgn(0) for -1.
+# - **D** updates once in an epoch, for all mistakes together.
+# - **E** stops where an epoch has as many mistakes as the one before.
+# - **G** stops one epoch early.
+#
+# XOR, which taught you what a perceptron cannot do, is also the best test of a program that learns: what never ends shows how a program ends.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# Your `fit` asks of the weights only products $w \cdot x$, and $w$ is a sum of samples that were read wrongly. So do without $w$: keep how often each sample was added, and
+# write $x_i \cdot x$ wherever a product is needed. Then put $(1 + x_i \cdot x)^2$ in its place (M. Aizerman, E. Braverman and L. Rozonoer 1964, the first *kernel*).
+# *Proof:* with plain products it makes the mistakes of your `fit`, epoch by epoch; with the square it learns XOR, which `fit` alone cannot.
+
+# %% [markdown]
 # ## Further reading
 #
 # - F. Rosenblatt, *The perceptron: a probabilistic model for information storage and organization in the brain*, Psychological Review 65 (1958).

@@ -11,9 +11,10 @@
 # - write backpropagation for whole batches, without a loop over samples, and prove it right against PyTorch;
 # - differentiate *any* program, by recording what it does and walking the record backwards;
 # - write a softmax and its cross-entropy that survive every input;
-# - say where the memory of training goes, and why deep networks of sigmoids learn so slowly.
+# - say where the memory of training goes, and why deep networks of sigmoids learn so slowly;
+# - keep three sets of data apart, and stop a network before it learns wrong labels by heart.
 #
-# **100 points, 8 exercises, about 90 minutes.** You need matrix products, the chain rule (lab 01) and mini-batch gradient
+# **100 points, 9 exercises, about 100 minutes.** You need matrix products, the chain rule (lab 01) and mini-batch gradient
 # descent (lab 02). No GPU, no download. In this lab $N$ counts the samples of a batch.
 
 # %%
@@ -28,9 +29,9 @@ from autograder import check
 from hpcdl.data import digits
 from hpcdl.nn.mlp import cost, initial, sigma, sigma_prime
 from hpcdl.nn.value import Value
-from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import backprop as backprop_picture
-from hpcdl.widgets.pictures import gradient_norms, value_graph
+from hpcdl.widgets.pictures import gradient_norms, three_sets, value_graph
 
 torch.set_num_threads(1)  # these networks are small: a second thread costs more than it brings
 style.use()
@@ -353,7 +354,15 @@ check("backprop.backprop")
 # forward and one back. Here are both on one network, with your functions: the same numbers, at a different price.
 
 # %%
+guess(
+    "backprop.nudging",
+    "600 weights nudged one by one, or one pass back for 900: how many times as long does nudging take?",
+    unit="times",
+)
+
+# %%
 with when_solved():
+    guessed("backprop.nudging")
     weights, biases = initial((20, 30, 10), torch.Generator().manual_seed(0), dtype=torch.float64)
     X, Y = torch.rand(8, 20, dtype=torch.float64), torch.rand(8, 10, dtype=torch.float64)
     start = time.perf_counter()
@@ -374,6 +383,7 @@ with when_solved():
     print(f"largest difference between the two: {(nudged - weight_grads[0]).abs().max():.1e}")
     print(f"one pass back: all {sum(W.numel() for W in weights)} weights in {one_pass * 1e3:.1f} ms")
     print(f"nudging: the {nudged.numel()} weights of the first layer alone in {all_nudges * 1e3:.0f} ms")
+    reveal("backprop.nudging", all_nudges / one_pass)
 
 # %% [markdown]
 # ### Where the memory goes
@@ -382,7 +392,13 @@ with when_solved():
 # every $z$, so they wait in memory until it comes by, and there is a gradient for each weight and for each piece of data. In short
 # $D + W + \nabla D + \nabla W$, with $D$ for the data that flows through the layers. That is an upper bound: your `backprop` drops each layer's
 # $\nabla D$ once the layer before has its own, and $\sigma' = a(1 - a)$ needs no $z$. $W$ does not depend on the batch; $D$ grows with it.
-# Guess first: at which batch does $D$ overtake $W$?
+
+# %%
+guess(
+    "backprop.memory",
+    "A network of widths 784, 512, 512, 10: from which batch on does D take more memory than W?",
+    unit="samples",
+)
 
 
 # %%
@@ -393,9 +409,13 @@ def training_memory(widths, N, bytes_per_number=4):
     return numbers_w * bytes_per_number / 1e6, numbers_d * bytes_per_number / 1e6
 
 
-for N in (1, 64, 4096):
-    W, D = training_memory((784, 512, 512, 10), N)
-    print(f"batch of {N:5}: W {W:6.2f} MB, D {D:6.2f} MB; training D + W + ∇D + ∇W {2 * (W + D):7.2f} MB")
+with when_solved():
+    guessed("backprop.memory")
+    for N in (1, 64, 4096):
+        W, D = training_memory((784, 512, 512, 10), N)
+        print(f"batch of {N:5}: W {W:6.2f} MB, D {D:6.2f} MB; training D + W + ∇D + ∇W {2 * (W + D):7.2f} MB")
+    more = (N for N in itertools.count(1) if training_memory((784, 512, 512, 10), N)[1] > W)
+    reveal("backprop.memory", next(more))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -749,6 +769,194 @@ with when_solved():
 # </details>
 
 # %% [markdown]
+# ## Three sets, and when to stop
+#
+# The held-out digits have just told you which widths are the better ones. Whoever chooses by a set has learned from it, so it takes three: from the
+# **training set** the network learns its weights; by the **validation set** you choose what it does not learn, the widths, the learning rate, the
+# epoch to stop at; the **test set** is asked once, when nothing is left to choose.
+#
+# Below, a network with one hidden layer has 150 digits to learn from, and a fifth of them carry the label of another digit. An epoch is one step on all of
+# them, with momentum. Guess first: of the losses on the training and on the validation set, which one rises in the end? Three things hold a network back:
+# - **early stopping**: keep the weights of the epoch with the lowest loss on the validation set;
+# - **weight decay**: the cost has $\frac\lambda2 \sum w^2$ added, over all weights and no bias. Each gradient has $\lambda w$ more, and a plain step of
+#   gradient descent becomes $w \leftarrow (1 - \eta\lambda)\,w - \eta\,\partial C/\partial w$: every weight shrinks, unless its gradient speaks against it;
+# - **dropout**: in each step of training every hidden neuron is left out with probability $p$. What the others say is multiplied by $\frac{1}{1-p}$,
+#   so that the next layer hears as much as before on average, and a trained network is used as it is, with all its neurons.
+#
+# 1. Compare the full bars with the pale ones. What did the network learn after its best epoch?
+# 2. Make all labels right, then go back and take 400 digits. Where is stopping worth nothing?
+# 3. Raise $\lambda$ to the end, put it back to 0, and raise $p$. Which values hold back enough, and which too much?
+#
+# The picture asks the test set at each of your moves, to show what you could not see.
+
+# %%
+three_sets.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. The wrong labels, by heart. At its best epoch, 26, it gives 76 % of the training digits the label they came with, and 85 % of the test digits the
+#    right one. After 100 epochs it repeats 99 % of its labels, and reads 69 % of the test digits. It *overfits*.
+# 2. With all labels right: the loss on the validation set falls to the end, and 94 % are read right there. With 400 digits there is more to contradict a
+#    wrong label, and less is lost: 88 % at the best epoch, 84 % at the end.
+# 3. With $\lambda = 0.01$ the last epoch is as good as the best, 86 %; with 0.03 the weights cannot grow, and 32 % is all it reaches. With $p = 0.5$ it ends at
+#    80 %; with 0.8, some six neurons of 32 in a step, 100 epochs are too few: 50 %. Good values are choices, so they are the validation set's to make.
+# </details>
+
+# %% [markdown]
+# ### Why a third set
+#
+# A thousand networks draw each of their answers by lot, so each reads one digit in ten. You keep the one that is best on 100 digits of a validation set.
+
+# %%
+guess(
+    "backprop.lottery",
+    "1,000 networks draw their answers by lot: of 100 digits, how many does the best one read right?",
+    unit="digits",
+)
+
+# %%
+with when_solved():
+    guessed("backprop.lottery")
+    drawn = torch.randint(10, (1000, 100 + len(X_held_out)), generator=torch.Generator().manual_seed(0))
+    right = drawn == torch.cat((split.y[-100:], split.y_held_out))
+    scores = right[:, :100].sum(dim=1)
+    chosen = scores.argmax()
+    print(f"The best of 1,000 reads {scores[chosen]} of the 100 digits that it was chosen by,")
+    print(f"and {right[chosen, 100:].float().mean():.1%} of {len(X_held_out)} digits that nobody chose by.")
+    reveal("backprop.lottery", scores[chosen].item())
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 19, nearly twice what any of them can do; and 7 % of the others. The best of many is lucky, and its luck ends with the digits that it was chosen by. Real
+# networks differ in more than luck, but each choice by a set takes some of it along: what a set says of the winner that it chose is too good. Only one
+# that was never asked tells how good it is, and it can do so once.
+# </details>
+
+# %% [markdown]
+# ### Stop your own training
+#
+# Nobody knows the best epoch before it is over. So one waits: when a number of epochs in a row, the *patience*, has brought no better loss on the
+# validation set, training stops, and the best network so far is the result. Your `train` makes new lists and leaves the old ones as they are, so to keep
+# a network is to keep its name.
+#
+# Here are 1,079 digits to learn from, a fifth of them with wrong labels again, and 359 to validate. The weights can decay once after each epoch,
+# $W \leftarrow (1 - \eta\lambda)\,W$, with `DECAY` for $\lambda$.
+
+
+# %%
+def loss(weights, biases, X, labels):
+    zs, _ = feedforward(weights, biases, X)
+    return float(softmax_cross_entropy(zs[-1], labels)[0])
+
+
+LR, DECAY, PATIENCE, MOST_EPOCHS, WRONG = 2.0, 0.0, 5, 100, 0.2
+with when_solved():
+    generator = torch.Generator().manual_seed(0)
+    (X_train, X_validation), (taught, y_validation) = X.split((1079, 359)), split.y.split((1079, 359))
+    changed = torch.rand(len(taught), generator=generator) < WRONG
+    others = (taught + torch.randint(1, 10, taught.shape, generator=generator)) % 10
+    taught = torch.where(changed, others, taught)
+
+    generator = torch.Generator().manual_seed(0)
+    weights, biases = initial((64, 32, 10), generator)
+    lowest = float("inf")
+    for epoch in range(1, MOST_EPOCHS + 1):
+        weights, biases = train(X_train, taught, weights, biases, LR, 32, 1, generator)
+        weights = [(1 - LR * DECAY) * W for W in weights]
+        now = loss(weights, biases, X_validation, y_validation)
+        if now < lowest:
+            lowest, best_epoch, best = now, epoch, (weights, biases)
+        elif epoch - best_epoch >= PATIENCE:
+            break
+    print(f"stopped after epoch {epoch}; the best on the validation set was epoch {best_epoch}, loss {lowest:.3f}")
+    print(f"and now, once: {accuracy(*best, X_held_out, split.y_held_out):.1%} of the test digits are read right")
+
+# %% [markdown]
+# Two experiments, each a change of one line above (and each one more question to the test set):
+# 1. `WRONG = 0.0`, then `PATIENCE = 10` as well. What does impatience cost?
+# 2. `PATIENCE = 100`, which never stops, and the last network in place of the best: `accuracy(weights, biases, ...`. Then with `DECAY = 0.02`.
+#
+# <details><summary>What did you see?</summary>
+#
+# 1. With right labels there is little to be saved from. Patience 5 stops after epoch 23 with 97 %, patience 10 after epoch 68 with 97.5 %; after 100
+#    epochs it would be 98 %. A loss that wavers looks like one that rises.
+# 2. The network of epoch 100 reads 84 % of the test digits, where stopping gave 95 %. With the decay it learns few of the wrong labels, and that
+#    of epoch 100 reads 96 %.
+# </details>
+
+# %% [markdown]
+# ## Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+#
+# Eight programs, **A** to **H**, claim to be `softmax_cross_entropy`. Four of them are, each written in its own way. Four are impostors: while the logits
+# are small and the batch is kind, they answer as the others do. You do not see their code. You choose the batch.
+
+# %% [markdown]
+# {{exercise unmask_softmax}}
+#
+# Return a list of at most 12 inputs, each a tuple `(logits, labels)`: the logits are a list of 1 to 6 rows, each a list of 2 to 6 numbers from -10,000 to
+# 10,000, all of one length; the labels are a list of one class for each row, from 0.
+#
+# A program is unmasked where its loss or its gradient is wrong by more than rounding (a millionth) explains. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
+# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in that exercise, or nearly made. Which batches would have hidden them?
+# </details>
+# <details><summary>Hint 2: large in three ways</summary>
+#
+# One logit can be large. One row can be far above another. And a network can be sure, and wrong.
+# </details>
+
+
+# %%
+def unmask_softmax() -> list[tuple[list[list[float]], list[int]]]:
+    """Inputs (logits, labels) for which the impostors answer wrongly.
+
+    Returns a list of at most 12 tuples.
+
+    An input that unmasks nobody:
+
+        [([[0.0, 1.0]], [1])]
+    """
+    # BEGIN SOLUTION
+    return [
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 1]),  # two rows, two labels
+        ([[1000.0, 0.0]], [0]),  # exp(1000) is infinite
+        ([[500.0, 500.0], [-500.0, -500.0]], [0, 0]),  # a row far below another
+        ([[40.0, 0.0]], [1]),  # sure, and wrong
+    ]
+    # END SOLUTION
+
+
+# %%
+check("backprop.unmask_softmax")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **B** takes the logarithm of p + 1e-12, not of p.
+# - **D** subtracts 1 for every row's label in every row.
+# - **E** takes the exponential of the logits themselves.
+# - **H** shifts all rows by the largest logit of the whole batch.
+#
+# B's little 1e-12 stands in many programs. It hides how wrong a network is just where it is most wrong.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# K. He et al. (2016) let a layer *add* to what comes in: $a^l = a^{l-1} + \sigma(W^l a^{l-1} + b^l)$, all layers equally wide. Which of the four equations change, and by
+# what? Write that backprop. *Proof:* its gradients equal autograd's to 1e-12 in float64; and with forty layers of sigmoids, draw the norm of each layer's gradient with and
+# without the sum.
+
+# %% [markdown]
 # ## What you take with you
 #
 # - The error $\delta = \partial C/\partial z$ flows back through $W^T$ and $\sigma'$; each gradient is error times what arrived.
@@ -756,6 +964,7 @@ with when_solved():
 # - In a batch everything is a matrix product. In lab 07 the gradients of several machines are averaged, layer by layer, *while* the sweep still runs: the
 #   last layer's gradient is ready first.
 # - Any program can be differentiated backwards: record, then walk the record in reverse, and accumulate.
+# - Learn from one set, choose by a second, and ask the third once.
 #
 # ### Further reading
 #
@@ -765,5 +974,8 @@ with when_solved():
 # - S. Linnainmaa, "Taylor expansion of the accumulated rounding error", *BIT* 16 (1976): reverse accumulation on a computation graph.
 # - X. Glorot, Y. Bengio, "Understanding the difficulty of training deep feedforward neural networks", *AISTATS* (2010), and K. He, X. Zhang, S. Ren, J. Sun,
 #   "Delving deep into rectifiers", *ICCV* (2015): initial weights for deep networks.
+# - A. Krogh, J. A. Hertz, "A simple weight decay can improve generalization", *NIPS* 4 (1992); L. Prechelt, "Early stopping – but when?", in *Neural
+#   Networks: Tricks of the Trade* (1998); N. Srivastava, G. Hinton, A. Krizhevsky, I. Sutskever, R. Salakhutdinov, "Dropout: a simple way to prevent
+#   neural networks from overfitting", *JMLR* 15 (2014).
 # - A. G. Baydin, B. A. Pearlmutter, A. A. Radul, J. M. Siskind, "Automatic differentiation in machine learning: a survey", *JMLR* 18 (2018).
 # - A. Karpathy, *micrograd* (2020): a tape like `Value`, with a small network on top.

@@ -11,9 +11,11 @@
 # - write a convolution directly, as a matrix product, as a matrix, with Fourier transforms and with Winograd's tiles;
 # - say what each of them costs in multiplications and in memory, and predict which is best for a layer;
 # - derive Winograd's matrices exactly, for every size of tile and filter;
+# - train a network through your own convolution, whose two gradients are convolutions again;
 # - write a GPU kernel that multiplies by a matrix without ever storing it.
 #
-# **100 points, 9 exercises, about 110 minutes.** You need matrix products and a little about complex numbers. No GPU, no download.
+# **100 points, 10 exercises, about 120 minutes.** You need matrix products and a little about complex numbers. No GPU, no download.
+# The kernel at the end is written in Triton, which is for Linux: elsewhere run the lab on Binder, or leave that one exercise.
 
 # %%
 import math
@@ -21,6 +23,7 @@ import time
 from fractions import Fraction
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from IPython.display import display
 from torch.nn import functional
@@ -29,8 +32,9 @@ from autograder import check
 from hpcdl.conv import ALGORITHMS, Problem
 from hpcdl.data import digits
 from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
-from hpcdl.widgets import style, when_solved
-from hpcdl.widgets.pictures import convolution_race, sliding_window, winograd_products
+from hpcdl.nn import networks
+from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
+from hpcdl.widgets.pictures import conv_gradient, convolution_race, sliding_window, winograd_products
 
 torch.set_num_threads(1)  # one thread for everyone: a fair race, and steadier times
 style.use()
@@ -375,14 +379,30 @@ check("convolution.conv_fft")
 # %% [markdown]
 # ## Fewer multiplications
 #
-# Two outputs of a filter with three weights cost six multiplications. Or four. With $d$ for four pixels and $g$ for the weights,
+# Nearly all of VGG-16 are windows of 3 x 3: 15 billion multiplications for one image, nine for each output and channel. Fourier does not help there: the
+# windows are too small. Is nine the least? Begin with one dimension, two neighbouring outputs of a filter with three weights:
+#
+# $$y_0 = d_0 g_0 + d_1 g_1 + d_2 g_2 \qquad y_1 = d_1 g_0 + d_2 g_1 + d_3 g_2$$
+#
+# Those are six multiplications. With how few can it be done? And what would that make of the nine in two dimensions?
+
+# %%
+vgg = [layer for layer in networks.vgg16() if layer.name.startswith("conv")]
+direct = sum(layer.macs for layer in vgg)
+print(f"VGG-16, {len(vgg)} layers of 3 x 3: {direct / 1e9:.1f} billion multiplications for an image")
+for products, outputs in ((9, 1), (16, 4), (36, 16)):
+    share = products / outputs / 9
+    print(f"   {products:2} products, outputs {outputs:2}: {direct * share / 1e9:4.1f}, {1 / share:.2f} times fewer")
+
+# %% [markdown]
+# Four are enough, and no fewer (Winograd 1980):
 #
 # $$\begin{aligned} m_1 &= (d_0 - d_2)\, g_0 & m_2 &= (d_1 + d_2)\,\tfrac{g_0 + g_1 + g_2}{2} & y_0 &= m_1 + m_2 + m_3\\
 # m_4 &= (d_1 - d_3)\, g_2 & m_3 &= (d_2 - d_1)\,\tfrac{g_0 - g_1 + g_2}{2} & y_1 &= m_2 - m_3 - m_4 \end{aligned}$$
 #
-# Multiply it out: it is $y_0 = d_0 g_0 + d_1 g_1 + d_2 g_2$ and $y_1 = d_1 g_0 + d_2 g_1 + d_3 g_2$. The sums of weights are made once for a filter, and
+# Multiply it out: they are the same $y_0$ and $y_1$. The sums of weights are made once for a filter, and
 # used for every tile of the image. In two dimensions do it along the rows and then along the columns: 2 x 2 outputs from a tile of 4 x 4 pixels with $4 \cdot 4 = 16$ products where the formula takes $4 \cdot 9 = 36$
-# (Winograd, 1980; Lavin and Gray, 2016).
+# (Lavin and Gray, 2016). That is the second line above: 2.25 times fewer.
 #
 # In the picture both do one product per step. Choose an output: which of the 16 products does it use, and with which sign?
 
@@ -637,7 +657,23 @@ check("convolution.conv_cost")
 # What do your numbers say about three layers?
 
 # %%
+guess(
+    "convolution.winograd",
+    "A layer of VGG-16, 3 x 3 windows: 1,850 million multiplications directly. With Winograd's 4 x 4 tiles?",
+    unit="million",
+)
+
+# %%
+guess(
+    "convolution.fourier",
+    "13 x 13 windows: how many times fewer multiplications does Fourier's way take than the direct one?",
+    unit="times",
+)
+
+# %%
 with when_solved():
+    guessed("convolution.winograd")
+    guessed("convolution.fourier")
     layers = {
         "LeNet-5 conv1": Problem(N=1, C=1, H=32, W=32, K=6, R=5, S=5),
         "VGG-16 conv3_2": Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1),
@@ -649,6 +685,9 @@ with when_solved():
         print(f"{name:15} {'multiplications':>16} {'megabytes':>10} {'per byte':>9}")
         for algorithm, (multiplications, nbytes) in costs.items():
             print(f"  {algorithm:13} {multiplications:16,} {nbytes / 1e6:10.1f} {multiplications / nbytes:9.1f}")
+    reveal("convolution.winograd", conv_cost("winograd_4x4", layers["VGG-16 conv3_2"])[0] / 1e6)
+    direct, fourier = (conv_cost(algorithm, layers["13x13 windows"])[0] for algorithm in ("direct", "fft"))
+    reveal("convolution.fourier", direct / fourier)
 
 # %% [markdown]
 # Counting is not timing. A processor may do ten multiplications in the time that one number takes from memory, and a matrix product may run ten times as fast as a loop. So race them.
@@ -674,7 +713,41 @@ convolution_race.explorable()
 # </details>
 
 # %% [markdown]
-# ## On the GPU: a matrix that is never there
+# ## On the GPU: first the frame
+#
+# A kernel is a function that many **programs** run at the same time. Each has a number, `tl.program_id(0)`, and works on a block of elements at once: `i` below is not
+# one index but BLOCK of them. A tensor comes as the place in memory where it begins; `x + i` are BLOCK places. And since the last block may reach beyond the end,
+# there is a **mask**. Here is a whole kernel, the simplest there is: $y = \max(x, 0)$.
+
+# %%
+
+
+@triton.jit
+def relu_kernel(x, y, end, BLOCK: tl.constexpr):
+    """One program: BLOCK elements of y = max(x, 0), where they are before `end`."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + i, mask=i < end, other=0.0)
+    tl.store(y + i, tl.maximum(values, 0.0), mask=i < end)
+
+
+def relu_of_20(end: int) -> torch.Tensor:
+    """Three programs of 8: y is the first 20 of 24 elements in memory, and the last four are somebody else's."""
+    x, memory = torch.linspace(-1, 1, 24).to(DEVICE), torch.full((24,), 7.0).to(DEVICE)
+    run(relu_kernel, 3, x, memory, end, BLOCK=8)
+    return memory.cpu()
+
+
+try:
+    for end in (20, 24):
+        print(f"mask i < {end}: {' '.join(f'{value:.1f}' for value in relu_of_20(end).tolist())}")
+except ImportError as error:  # there is no Triton here
+    print(error)
+
+# %% [markdown]
+# With the right mask the four sevens stand. With a mask of 24, or none, the third program writes over them, and nobody says a word: on a GPU that is somebody else's
+# tensor. Change BLOCK to 16: how many programs does it take now?
+#
+# ## A matrix that is never there
 #
 # A GPU multiplies matrices in blocks of, say, 16 x 16, and has units that do little else (tensor cores). So im2col would be right for it, but for the matrix: it is R S times as large as the image, and moving numbers is what a GPU
 # waits for. The way out is the **implicit** matrix product. Each program computes one block of y, and whenever it needs a block of the im2col matrix, it collects those numbers from the image itself.
@@ -815,6 +888,13 @@ with when_solved():
 # Before you run it: which of your functions will be best on which layer?
 
 # %%
+guess(
+    "convolution.im2col",
+    "VGG-16's conv3_2: how many times as fast as your conv_im2col is PyTorch?",
+    unit="times",
+)
+
+# %%
 LAYERS = {
     "LeNet-5 conv1": Problem(N=1, C=1, H=32, W=32, K=6, R=5, S=5),
     "LeNet-5 conv2": Problem(N=1, C=6, H=14, W=14, K=16, R=5, S=5),
@@ -852,6 +932,7 @@ def timed(f, *arguments, **options):
 
 
 with when_solved():
+    guessed("convolution.im2col")
     speeds = {}
     for layer, problem in LAYERS.items():
         generator = torch.Generator().manual_seed(5)
@@ -897,11 +978,310 @@ with when_solved():
     display(convolution_race.explorable({**YOURS, "torch": functional.conv2d}, conv_cost))
 
 # %% [markdown]
+# ## The way back
+#
+# A network learns from what comes back: each output gets its gradient $\partial L/\partial y$, and two more are wanted from it, $\partial L/\partial w$ to change the filters and
+# $\partial L/\partial x$ for the layer before. Write dP for $\partial L/\partial P$, and take the lecture's example once more: pixels A … J, weights α β γ δ, and the outputs P Q R S.
+# Guess on paper, the picture answers:
+#
+# 1. Which outputs does the pixel E reach, each by which weight? What then is dE? And dA, from a corner?
+# 2. Which pixels does α meet while the window slides? What then is dα?
+# 3. You have seen sums like these two. What are they?
+
+# %%
+conv_gradient.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. E is in all four outputs: dE = δ dP + γ dQ + β dR + α dS. In P it met the *last* weight, δ, in S the first. A is in P alone, so dA = α dP.
+# 2. α met A, B, D and E, one for each output: dα = A dP + B dQ + D dR + E dS.
+# 3. Convolutions, both. For dx a window slides over dy in a ring of zeros: the filter, **turned round**, as mathematicians have it. For dw the gradient dy is itself the
+#    window, and slides over the image.
+# </details>
+#
+# With batch and channels, for stride 1:
+#
+# $$dw_{k,c}(i, j) = \sum_n \sum_{p,q} dy_{n,k}(p, q)\; x_{n,c}(p + i, q + j), \qquad
+# dx_{n,c}(h, v) = \sum_k \sum_{i,j} w_{k,c}(i, j)\; dy_{n,k}(h - i, v - j).$$
+#
+# Compare with the formula of exercise 1: what is summed over plays the part of the channels. In dw these are the **images**, so batch and channels change places in x and dy, and in the result.
+# In dx these are the **filters**, so K and C change places in w. That is all: your own convolution computes both. (For stride $t$ put $t - 1$ zeros between neighbours of dy first.)
+
+
+# %%
+yours = conv_im2col  # conv_direct and conv_fft can do it, too
+
+
+class Conv(torch.autograd.Function):
+    """Your convolution, and its gradients by your convolution: stride 1, square windows."""
+
+    @staticmethod
+    def forward(ctx, x, w, padding):
+        ctx.save_for_backward(x, w)
+        ctx.padding = padding
+        return yours(x.detach(), w.detach(), padding=padding)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        turned = w.flip(2, 3).transpose(0, 1)
+        dx = yours(dy, turned, padding=w.shape[2] - 1 - ctx.padding)
+        dw = yours(x.transpose(0, 1), dy.transpose(0, 1), padding=ctx.padding)
+        return dx, dw.transpose(0, 1), None
+
+
+with when_solved():
+    print("largest difference to torch's autograd, float64:")
+    for C, K, R, padding in ((1, 1, 2, 0), (3, 4, 3, 0), (3, 4, 3, 1), (4, 2, 5, 2)):
+        drawn = {"generator": torch.Generator().manual_seed(5), "dtype": torch.float64}
+        x = torch.randn(2, C, 7, 9, **drawn).requires_grad_()
+        w = torch.randn(K, C, R, R, **drawn).requires_grad_()
+        theirs = functional.conv2d(x, w, padding=padding)
+        dy = torch.randn(theirs.shape, **drawn)
+        right = torch.autograd.grad(theirs, (x, w), dy)
+        found = torch.autograd.grad(Conv.apply(x, w, padding), (x, w), dy)
+        dx, dw = ((ours - true).abs().max().item() for ours, true in zip(found, right))
+        print(f"  C = {C}, K = {K}, {R} x {R}, padding {padding}: dx {dx:.0e}, dw {dw:.0e}")
+
+    layer = {"H": 56, "W": 56, "padding": 1}  # VGG-16's conv3_2, counted by your conv_cost
+    ways = {
+        "y": Problem(N=1, C=256, K=256, R=3, S=3, **layer),
+        "dx": Problem(N=1, C=256, K=256, R=3, S=3, **layer),  # images dy, K and C exchanged
+        "dw": Problem(N=256, C=1, K=256, R=56, S=56, **layer),  # the window is dy
+    }
+    for name, way in ways.items():
+        print(f"{name:2}: {conv_cost('direct', way)[0]:,} multiplications")
+
+# %% [markdown]
+# So the way back takes **twice** the multiplications of the way there: the lecture's rule for training, of which a layer without padding takes a little more, since dx has
+# H W places and y only P Q.
+#
+# ### Pooling
+#
+# Between its convolutions a network makes the image smaller. **Mean pooling** takes the mean of each 2 x 2 pixels, and that is a convolution with equal weights and stride 2. **Max pooling** takes
+# the largest of the four, and has no weights at all. What comes back through them? For the picture say first: which pixels get the gradient? And what of two that are equally large?
+
+
+# %%
+class MaxPool(torch.autograd.Function):
+    """The largest of each 2 x 2 pixels; the gradient goes back to where it stood."""
+
+    @staticmethod
+    def forward(ctx, x):
+        tiles = x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)  # (N, C, P, Q, 4)
+        y, winners = tiles.max(4)  # the first one among equals
+        ctx.save_for_backward(winners)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (winners,), (N, C, P, Q) = ctx.saved_tensors, dy.shape
+        tiles = functional.one_hot(winners, 4) * dy[..., None]
+        tiles = tiles.view(N, C, P, Q, 2, 2).transpose(3, 4)  # as the pixels lie
+        return tiles.reshape(N, C, 2 * P, 2 * Q)
+
+
+with when_solved():
+    pixels = torch.tensor([[1.0, 3, 2, 2], [4, 2, 1, 2], [0, 0, 5, 6], [0, 0, 8, 7]])
+    x, dy = pixels.view(1, 1, 4, 4).requires_grad_(), torch.tensor([[[[4.0, 8], [12, 16]]]])
+    largest = MaxPool.apply(x)
+    mean = conv_im2col(x.detach(), torch.full((1, 1, 2, 2), 0.25), stride=2)
+    ways = {
+        "max": (largest, torch.autograd.grad(largest, x, dy)[0]),
+        "mean": (mean, torch.autograd.grad(functional.avg_pool2d(x, 2), x, dy)[0]),
+    }
+    _, places = plt.subplots(2, 4, figsize=(8, 4), width_ratios=[4, 2, 2, 4])
+    for row, (way, (y, dx)) in zip(places, ways.items()):
+        tables = {"x": x, f"y = {way}": y, "dy": dy, "dx": dx}
+        for place, (title, table) in zip(row, tables.items()):
+            numbers = table.detach()[0, 0].numpy()
+            place.imshow(numbers, cmap="Blues", vmin=0, vmax=24)
+            for (i, j), number in np.ndenumerate(numbers):
+                place.text(j, i, f"{number:g}", ha="center", va="center", fontsize=10)
+            place.set_title(title, fontsize=11)
+            place.axis("off")
+    plt.show()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - Through the maximum all of dy goes to the winner, and the others get nothing: a little change of theirs would change no output. The mean gives each pixel a quarter.
+# - Among equals the maximum has a kink and no derivative, and one must choose. `torch.max` and `max_pool2d` take the first, `torch.amax` shares the gradient evenly. After a
+#   ReLU most ties are between zeros, and its slope of 0 stops what comes back there.
+# </details>
+#
+# ### Read the digits
+#
+# A small LeNet: twice convolution, ReLU and pooling, then one matrix, 1,864 weights in all. It trains with your convolution there and back. Beside it the same network takes the same steps with PyTorch's convolution,
+# pooling and gradients, all in float64. How far apart will their losses be after 184 steps?
+
+# %%
+guess(
+    "convolution.digits",
+    "Eight epochs: how many of 359 held-out digits will it read wrongly?",
+    unit="digits",
+)
+
+
+# %%
+def network(weights, x, conv, pool):
+    """Digits x (n, 1, 8, 8) to logits (n, 10)."""
+    for w in weights[:2]:
+        x = pool(conv(x, w, 1).relu())
+    return x.flatten(1) @ weights[2]
+
+
+def beginning():
+    """Two layers of 3 x 3 filters and a matrix, always the same, and what changes them."""
+    generator, weights = torch.Generator().manual_seed(0), []
+    for shape, n in {(8, 1, 3, 3): 9, (16, 8, 3, 3): 72, (64, 10): 64}.items():
+        w = torch.randn(shape, generator=generator, dtype=torch.float64) * (2 / n) ** 0.5
+        weights.append(w.requires_grad_())
+    return weights, torch.optim.SGD(weights, lr=0.05, momentum=0.9)
+
+
+def learn(weights, optimizer, layers, x, labels):
+    """One step; returns the loss before it."""
+    loss = functional.cross_entropy(network(weights, x, *layers), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def draw_curves(state, axes):
+    epochs = range(len(state["train"]))
+    axes.plot(epochs, state["train"], "o-", color=style.BLUE, label="digits it learns from")
+    axes.plot(epochs, state["held_out"], "s-", color=style.ORANGE, label="held-out digits")
+    axes.set(xlim=(-0.2, EPOCHS + 0.2), ylim=(0, 1.03), xlabel="epoch")
+    axes.set_ylabel("fraction read correctly")
+    axes.legend(loc="lower right")
+    right = f"{state['held_out'][-1]:.1%} of the held-out digits are read correctly"
+    apart = f"Losses differ by {state['apart']:.0e} at most."
+    return f"After {len(epochs) - 1} epochs {right}. {apart}"
+
+
+EPOCHS = 8
+OWN = Conv.apply, MaxPool.apply
+TORCHS = (
+    lambda x, w, padding: functional.conv2d(x, w, padding=padding),
+    lambda x: functional.max_pool2d(x, 2),
+)
+with when_solved():
+    guessed("convolution.digits")
+    split, own, torchs = digits(), beginning(), beginning()
+    sets = {
+        "train": (split.x.double(), split.y),
+        "held_out": (split.x_held_out.double(), split.y_held_out),
+    }
+    history = {"train": [], "held_out": [], "apart": 0.0}
+    order, seconds = torch.Generator().manual_seed(0), [0.0, 0.0]
+    with LiveFigure(draw_curves) as live:
+        for epoch in range(EPOCHS + 1):
+            mixed = torch.randperm(len(split.y), generator=order)
+            for batch in mixed.split(64) if epoch else ():
+                x, labels = sets["train"][0][batch], split.y[batch]
+                times, losses = [time.perf_counter()], []
+                for net, layers in ((own, OWN), (torchs, TORCHS)):
+                    losses.append(learn(*net, layers, x, labels))
+                    times.append(time.perf_counter())
+                history["apart"] = max(history["apart"], abs(losses[0] - losses[1]))
+                seconds = [s + b - a for s, a, b in zip(seconds, times, times[1:])]
+            for name, (x, labels) in sets.items():
+                with torch.no_grad():
+                    answers = network(own[0], x, *OWN).argmax(1)
+                history[name].append((answers == labels).double().mean().item())
+            live.update(history)
+    print(f"{yours.__name__}: {seconds[0]:.1f} s; PyTorch: {seconds[1]:.1f} s")
+    reveal("convolution.digits", (answers != split.y_held_out).sum().item())
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - About 95 % of the held-out digits are read right, and nobody wrote a gradient for the whole: each layer knows its own way back, and autograd puts them in a row.
+# - The losses of all 184 steps agree to less than 10⁻¹²: the gradients are the same numbers, up to the order of their sums.
+# - PyTorch's takes a fraction of the time. Set `yours = conv_direct` and train again: the same curve, but more slowly. For dw the window is as large as the image, 64 places in the
+#   first layer, and `conv_direct` makes a small product for each of them, `conv_im2col` one for all. `conv_fft` draws the curve, too.
+# </details>
+
+# %% [markdown]
+# ## Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+#
+# Eight programs, **A** to **H**, claim to be the convolution of exercise 1. Four of them are, each written in its own way. Four are impostors: for many
+# sizes they answer as the others do. You do not see their code. You choose the sizes; the pixels and weights are then all different.
+
+# %% [markdown]
+# {{exercise unmask_conv}}
+#
+# Return a list of at most 12 inputs, each a tuple `(H, W, R, S, stride, padding)` of ints: an image of H x W, 1 to 10 each, a kernel of R x S, 1 to 5 each and
+# not larger than the padded image, a stride from 1 to 4, a padding from 0 to 3. There are 2 images of 3 channels, and 2 filters.
+#
+# A program is unmasked where its output has another shape or another value than the convolution's, or where it raises an error. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
+# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in exercise 1, or nearly made. Which sizes would have hidden them?
+# </details>
+# <details><summary>Hint 2: what is alike by chance</summary>
+#
+# Height and width that are equal; a kernel that looks the same turned round; a stride that comes out even.
+# </details>
+
+
+# %%
+def unmask_conv() -> list[tuple[int, ...]]:
+    """Inputs (H, W, R, S, stride, padding) for which the impostors answer wrongly.
+
+    Returns a list of at most 12 tuples.
+
+    An input that unmasks nobody:
+
+        [(5, 5, 1, 1, 1, 0)]
+    """
+    # BEGIN SOLUTION
+    return [
+        (5, 5, 2, 2, 1, 0),  # more than one weight
+        (4, 7, 1, 1, 1, 0),  # not square
+        (6, 6, 1, 1, 2, 0),  # one row is left over
+        (5, 5, 1, 1, 1, 1),  # a border
+    ]
+    # END SOLUTION
+
+
+# %%
+check("convolution.unmask_conv")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **B** turns the kernel round, as mathematics' convolution does.
+# - **C** pads with the pixels of the edge, not with zeros.
+# - **F** makes outputs as wide as they are high.
+# - **G** takes windows too that stick out at the end.
+#
+# One input catches all four: an image of 5 x 7, a kernel of 2 x 1, stride 2, padding 1, where nothing equals anything by chance. Four inputs, each
+# with one reason, say more: they tell you *which* mistake a program makes.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# Your `conv_winograd` takes any `m`. Try 4, 6 and 8: tiles of 36, 64 and 100 products, which take 144, 324 and 576 if they are computed directly. *Proof:* count them with
+# `matmul`; then measure, for each, the largest error in float32 against float64. Why does hardly anybody go beyond 6, and what would 16 bits say?
+
+# %% [markdown]
 # ## What you take with you
 #
 # - One operation, many algorithms: a sum, a matrix product, a product of spectra, tiles with fewer products. All are exact; they round differently.
 # - Fewer multiplications are bought with memory and additions. Which of them is scarce decides, so there is no best algorithm, only a best one for a layer and a machine. Libraries choose by tables, models or trials.
-# - A convolution is linear: its gradient is a convolution too, by $T^T$, by `col2im`, by the same kernels with the roles exchanged.
+# - A convolution is linear: its gradient is a convolution too, by $T^T$, by `col2im`, by the same kernels with the roles exchanged. There are two, for filters and for images, so the way back takes twice the
+#   multiplications of the way there.
 # - On a GPU do not store what you can address. An implicit matrix costs index arithmetic, which is cheap, in place of memory traffic, which is not.
 #
 # ### Further reading

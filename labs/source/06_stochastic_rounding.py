@@ -13,8 +13,8 @@
 # - do it for bfloat16 with one integer addition, and on a GPU with random numbers that every machine agrees on;
 # - train a network with 16-bit weights where rounding to nearest does not learn at all.
 #
-# **100 points, 7 exercises, about 90 minutes.** You need tensors and gradient descent (lab 02); the network at the end is lab 04's idea at work.
-# No GPU, no download.
+# **100 points, 8 exercises, about 100 minutes.** You need tensors and gradient descent (lab 02); the network at the end is lab 04's idea at work.
+# No GPU, no download. One exercise is a kernel in Triton, which is for Linux: elsewhere run the lab on Binder, or leave that one out.
 
 # %%
 import time
@@ -29,7 +29,7 @@ from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
 from hpcdl.nn.lenet import lenet5
 from hpcdl.numerics import rounding
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
-from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import low_precision_training, number_line, running_mean, stalling_sum
 
 torch.set_num_threads(1)
@@ -417,7 +417,14 @@ check("stochastic_rounding.running_sum")
 # Your function at work: a thousand hundredths, which should make 10.
 
 # %%
+guess(
+    "stochastic_rounding.sum",
+    "A thousand times 0.01, rounded to nearest in bfloat16 after each addition: what is the sum?",
+)
+
+# %%
 with when_solved():
+    guessed("stochastic_rounding.sum")
     xs = torch.full((1000, 20), 0.01)
     stored = {
         "nearest": running_sum(xs[:, :1], BF16, "nearest", None),
@@ -432,6 +439,7 @@ with when_solved():
     plt.legend()
     plt.show()
     print(f"to nearest {stored['nearest'][-1].item():g}, at random {stored['stochastic'][-1].mean():.3f} on average")
+    reveal("stochastic_rounding.sum", stored["nearest"][-1])
 
 # %% [markdown]
 # ## A step of training
@@ -533,7 +541,15 @@ with when_solved():
 # What became of the updates? In the first step, how many of the weights would move at all?
 
 # %%
+guess(
+    "stochastic_rounding.moved",
+    "16 bits, 8 of them behind the point, rounded to nearest: how many of LeNet's weights move in the first step?",
+    unit="%",
+)
+
+# %%
 with when_solved():
+    guessed("stochastic_rounding.moved")
     torch.manual_seed(0)
     net = lenet5()
     cross_entropy(net(split.x[:32]), split.y[:32]).backward()
@@ -552,6 +568,9 @@ with when_solved():
         if fl == 4:
             print(f"{'format':<18}{'η|g| < ε/2':>12}{'moved to nearest':>20}{'moved at random':>18}")
         print(f"{fmt!s:<18}{small:>12.1%}{moved[0]:>20.2%}{moved[1]:>18.2%}")
+        if fl == 8:
+            with_8 = 100 * moved[0]
+    reveal("stochastic_rounding.moved", with_8)
 
 # %% [markdown]
 # Three experiments, each a change of one line above:
@@ -680,6 +699,79 @@ with when_solved():
     for block in (128, 1024, 4096):
         same = torch.equal(launch(x, len(x), 2026, block).float(), library)
         print(f"BLOCK = {block:>4}: {'the same bits' if same else 'other bits'}, on {DEVICE}")
+
+# %% [markdown]
+# ## Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+#
+# Eight programs, **A** to **H**, claim to be `round_nearest_even`, for one number. Four of them are, each written in its own way. Four are impostors: for
+# almost all numbers they answer as the others do. A million random numbers between -1 and 1 may find none of them; you need four numbers. You do not see
+# their code. You choose the numbers.
+
+# %% [markdown]
+# {{exercise unmask_rounding}}
+#
+# Return a list of at most 12 inputs, each a tuple `(x, fmt)`: a number from -1,000,000 to 1,000,000 (it becomes a float32 first), and `"Fixed(4, 2)"` or
+# `"FP16"`, as text.
+#
+# A program is unmasked where its value is not the right one, to the last bit. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
+# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in that exercise, or nearly made. Which numbers would have hidden them?
+# </details>
+# <details><summary>Hint 2: the ends and the middles</summary>
+#
+# Fixed(4, 2) goes from -8 to 7.75 in steps of 0.25. FP16 has 10 bits behind the point, its largest number is 65504, its smallest normal one $2^{-14}$. Where do its
+# values lie around each of these, and where are the middles between them?
+# </details>
+
+
+# %%
+def unmask_rounding() -> list[tuple[float, str]]:
+    """Inputs (x, fmt) for which the impostors answer wrongly.
+
+    Returns a list of at most 12 tuples.
+
+    An input that unmasks nobody:
+
+        [(0.3, 'Fixed(4, 2)')]
+    """
+    # BEGIN SOLUTION
+    return [
+        (0.125, "Fixed(4, 2)"),  # a tie, with the even one below
+        (9.0, "Fixed(4, 2)"),  # beyond the end
+        (2.0**-20, "FP16"),  # subnormal
+        (65510.0, "FP16"),  # above the largest, and still nearest to it
+    ]
+    # END SOLUTION
+
+
+# %%
+check("stochastic_rounding.unmask_rounding")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **A** keeps the low bits of a fixed-point word.
+# - **C** makes every subnormal number zero.
+# - **E** makes infinite what is above FP16's largest, before it rounds.
+# - **F** rounds ties away from zero.
+#
+# Random tests are good at finding what is wrong often. What is wrong at one number in a million takes somebody who knows where to look.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# In the *microscaling* formats (B. Rouhani et al. 2023) 32 numbers share one exponent, and each keeps a few bits of its own. Write `round_block(x, bits)`: for each 32 numbers
+# the power of two at or below the largest magnitude, the numbers divided by it and rounded to your fixed point, and multiplied again. *Proof:* zeros stay zeros; what has
+# such a form already comes out unchanged; no number moves by more than half a spacing of its block. Then train this lab's network with it: how few bits suffice, to nearest
+# and at random?
 
 # %% [markdown]
 # ## What you take with you

@@ -14,7 +14,7 @@
 # - overlap the messages with the backward pass, as PyTorch's DistributedDataParallel does;
 # - measure speed-up and efficiency on live engines, and say what limits them.
 #
-# **100 points, 7 exercises, about 2 hours.** You need Python functions and tensors; lab 02 had the same gradient on $p$ shards, on paper. MPI came
+# **100 points, 8 exercises, about 130 minutes.** You need Python functions and tensors; lab 02 had the same gradient on $p$ shards, on paper. MPI came
 # with the installation. No GPU. In this lab $n$ counts the elements of a tensor or the samples of a data set, as is said each time; $n_r$ and $g_r$ are
 # the samples and the gradient of rank $r$.
 
@@ -32,7 +32,7 @@ from hpcdl.comm import simulate
 from hpcdl.machine import cores
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.train import load
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import bucket_timeline, ring_passing, training, training_dashboard
 
 torch.set_num_threads(1)
@@ -688,8 +688,16 @@ def rehearse() -> None:
 
 
 # %%
+guess(
+    "ddp.accuracy",
+    "15 epochs on four engines: how many of the held-out digits will be read right?",
+    unit="%",
+)
+
+# %%
 epochs, trained = 15, []
 with when_solved():
+    guessed("ddp.accuracy")
     rehearse()
     run = cluster.stream(learn, epochs, timeout=120)
     with training.TrainingFigure(epochs) as picture:
@@ -715,6 +723,7 @@ if trained:
     replicas_identical = all(torch.equal(a, b) for _, weights in trained for a, b in zip(first, weights, strict=True))
     print(f"{engines} engines: {accuracy:.1%} of the held-out digits are read right.")
     print("The replicas are", "identical to the last bit." if replicas_identical else "DIFFERENT.")
+    reveal("ddp.accuracy", 100 * accuracy)
 
 # %% [markdown]
 # ## How fast, and why not faster?
@@ -723,7 +732,21 @@ if trained:
 # stays the same and is split among the ranks: *strong scaling*. The fourth column is what one rank needs for its part *alone*, without any other
 # rank: what is left of the step is messages and waiting.
 #
-# Before you run it: how many cores has this machine? What do you expect for 4 ranks?
+# How many cores has this machine? What do you expect for 2 ranks, and for 4?
+
+# %%
+guess(
+    "ddp.speed_up",
+    "The same 256 images on 2 ranks: how many times as fast as on one?",
+    unit="times",
+)
+
+# %%
+guess(
+    "ddp.speed_up_of_4",
+    "And on 4 ranks?",
+    unit="times",
+)
 
 
 # %%
@@ -749,10 +772,12 @@ def fastest_ms(ranks: int, images: int) -> float:
 
 
 with when_solved():
+    guessed("ddp.speed_up")
+    guessed("ddp.speed_up_of_4")
     rehearse()
     print(f"{cores()} cores here\n")
     print("ranks  images each  ms a step  alone, ms  speed-up  efficiency  messages and waiting")
-    one = fastest_ms(1, 256)
+    one, speed_ups = fastest_ms(1, 256), {}
     for ranks in (1, 2, 4):
         images = 256 // ranks
         alone = fastest_ms(1, images) if ranks > 1 else one
@@ -761,6 +786,9 @@ with when_solved():
             f"{ranks:5}  {images:11}  {step:9.1f}  {alone:9.1f}  {one / step:8.2f}  {one / step / ranks:10.0%}  "
             f"{max(0.0, 1 - alone / step):20.0%}"
         )
+        speed_ups[ranks] = one / step
+    reveal("ddp.speed_up", speed_ups[2])
+    reveal("ddp.speed_up_of_4", speed_ups[4])
 
 # %% [markdown]
 # <details><summary>What limits it?</summary>
@@ -888,6 +916,75 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
 
 # %%
 cluster.stop()  # the engines would also end with the kernel; their memory is better given back now
+
+# %% [markdown]
+# ## Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to your ring; now you put them.
+#
+# Eight programs, **A** to **H**, sum `x` over the ranks, in place. Some are rings, some are not. Four are right, each written in its own way. Four are
+# impostors: for many p and n they answer as the others do. You do not see their code. You choose on how many ranks they run, and on how many numbers.
+
+# %% [markdown]
+# {{exercise unmask_ring}}
+#
+# Return a list of at most 12 inputs, each a tuple `(p, n)`: `p` ranks, 1 to 9, and `n` numbers on each, 1 to 32.
+#
+# A program is unmasked where `x` is not the sum on some rank, or where it raises an error. Each impostor that you unmask earns two points. Two more are
+# for inputs that keep the rules: one that breaks them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With the mistakes that you made in exercise 3, or nearly made. For which p and n would nobody have noticed?
+# </details>
+# <details><summary>Hint 2: the ends and the unlucky middle</summary>
+#
+# The smallest p there is; more ranks than numbers; a remainder; a p that is a power of two, and one that is not.
+# </details>
+
+
+# %%
+def unmask_ring() -> list[tuple[int, int]]:
+    """Inputs (p, n) for which the impostors among the eight programs answer wrongly.
+
+    Returns at most 12 tuples.
+
+    An input that unmasks nobody:
+
+        [(4, 12)]
+    """
+    # BEGIN SOLUTION
+    return [
+        (1, 3),  # nobody to send to
+        (2, 7),  # a remainder
+        (4, 2),  # more ranks than numbers
+        (3, 6),  # no power of two
+    ]
+    # END SOLUTION
+
+
+# %%
+check("ddp.unmask_ring")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **A** cuts p chunks of ⌊n / p⌋ and forgets the rest.
+# - **C** takes a first step even where there is none to take.
+# - **E** cuts with x.chunk(p), which may give fewer than p chunks.
+# - **G** pairs each rank with rank XOR distance, which may not exist.
+#
+# With four ranks and twelve numbers, which everybody tries first, all eight are right.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# Send a hundredth: each rank sends only the largest 1 % of its gradient's entries, values and places, and *keeps* the rest, which it adds to its next gradient (Y. Lin et
+# al. 2018). Write it with an all-gather in place of your ring. *Proof:* the bytes of a step, from `comm`'s trace, beside the ring's; the digits read right after as many
+# epochs; and once more without keeping the rest.
 
 # %% [markdown]
 # ## Further reading

@@ -13,7 +13,7 @@
 # - measure $\alpha$ and $\beta$ of a real machine, outliers and all;
 # - say which all-reduce is best for given ranks and sizes, where that changes, and what to expect of 1,024 GPUs.
 #
-# **100 points, 7 exercises, about 90 minutes.** You need Python functions and tensors. Lab 07 uses an all-reduce; here you look
+# **100 points, 8 exercises, about 100 minutes.** You need Python functions and tensors. Lab 07 uses an all-reduce; here you look
 # inside. Everything up to exercise 5 runs in this kernel, on a simulated machine; then MPI processes start beside it (they came
 # with the installation). No GPU. In this lab $n$ is a number of bytes, and $\beta$ the seconds that one of them takes.
 
@@ -31,7 +31,7 @@ from autograder import check
 from hpcdl.collectives import ALL_REDUCE, broadcast, naive_all_reduce, reduce, ring_all_reduce
 from hpcdl.comm import Group, simulate
 from hpcdl.machine import cores
-from hpcdl.widgets import LiveFigure, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import best_algorithm as best_map
 from hpcdl.widgets.pictures import message_cost, topology
 
@@ -64,6 +64,8 @@ topology.explorable()
 # 3. Rank 8 hands its $x$ to rank 0 before the others begin, and gets the result after they are done: two more rounds.
 # 4. With one server it is the star. With $p$ servers every rank sums one share and sends it to all: as many messages and bytes as the
 #    ring, only not to neighbours.
+#
+# The lecture draws two more topologies, a *wheel* and *random* peers. They are for averages that need not be exact at once: lab 09 has them.
 # </details>
 
 # %% [markdown]
@@ -509,13 +511,27 @@ def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> fl
 check("collectives.cost")
 
 # %% [markdown]
-# The lecture on distributed deep learning prints a table of such costs. Three of its rows for $N$ workers and $M$ bytes, beside what your formulas say:
+# The lecture on distributed deep learning prints a table of such costs for $N$ workers and $M$ bytes. Its rows, how they grow, and what your formulas
+# and this lab say of them:
 #
-# | | lecture | here |
-# |---|---|---|
-# | ring | $2(N-1)\alpha + 2\frac{N-1}{N} M\beta$ | the same |
-# | tree | $2\alpha\log N + 2\log N\, M\beta$ | the same, with $\log_2$ rounded up |
-# | parameter server | $2\alpha + 2(N-1)M\beta$ | $2(N-1)\alpha + 2(N-1)M\beta$ |
+# | | lecture | latency grows as | bytes through one link | here |
+# |---|---|---|---|---|
+# | parameter server | $2\alpha + 2(N-1)M\beta$ | $O(1)$ | $O(MN)$ | $2(N-1)\alpha + 2(N-1)M\beta$ |
+# | ring | $2(N-1)\alpha + 2\frac{N-1}{N} M\beta$ | $O(N)$ | $O(M)$ | the same |
+# | tree | $2\alpha\log N + 2\log N\, M\beta$ | $O(\log(N))$ | $O(M \log(N))$ | the same, with $\log_2$ rounded up |
+# | broadcast | $\alpha\log N + \log N\, M\beta$ | $O(\log(N))$ | $O(M \log(N))$ | the way down of `tree`: the same |
+# | all-gather | $\alpha\log N + (N-1) M\beta$ | $O(\log(N))$ | $O(MN)$ | the second half of a ring: $(N-1)\alpha + (N-1)M\beta$ |
+#
+# In the last row $M$ is what *each* worker brings, so that $NM$ bytes are there in the end; its latency is that of recursive doubling, whose messages
+# double from round to round.
+#
+# > **Read the columns before you go on.** Which rows can you not use for $10^9$ bytes on a thousand workers, and which not for $10^3$ bytes?
+#
+# <details><summary>Which ones?</summary>
+#
+# For $10^9$ bytes the bytes decide: with one server a link carries 1,998 times $M$, in the tree 20 times, in the ring less than twice. All-gather has
+# no way out: whoever is to hold $NM$ bytes must receive them. For $10^3$ bytes the messages in a row decide: 1,998 in the ring, 20 in the tree.
+# </details>
 #
 # <details><summary>Why does the parameter server's latency differ? Who is right?</summary>
 #
@@ -542,6 +558,13 @@ print(ranks, "engines")
 # **Ping-pong.** Ranks 0 and 1 play a message back and forth; half of a round trip is the time of a message. Each size is measured nine times,
 # and small ones many times in a row. The function runs on the engines, and `publish` sends each number here while they go on.
 
+# %%
+guess(
+    "collectives.message",
+    "How long does a message of 4 bytes take, from one process to another on this machine?",
+    unit="µs",
+)
+
 
 # %%
 def ping_pong(comm, sizes, repeats=9):
@@ -564,7 +587,11 @@ def ping_pong(comm, sizes, repeats=9):
 sizes = [4 * 8**k for k in range(8)]  # 4 B to 8 MB
 measured = [record.value for record in cluster.stream(ping_pong, sizes, timeout=60)]
 nbytes, seconds = torch.tensor(measured, dtype=torch.float64).T
-print(f"{len(nbytes)} measurements; 4 bytes took {1e6 * seconds[nbytes == 4].min():.3g} µs at best")
+with when_solved():
+    guessed("collectives.message")
+    least = 1e6 * seconds[nbytes == 4].min()
+    print(f"{len(nbytes)} measurements; 4 bytes took {least:.3g} µs at best")
+    reveal("collectives.message", least)
 
 # %% [markdown]
 # First fit them **by hand**. Small dots are all measurements, the marks are the fastest of each size. Move α until the flat part on the left lies on the
@@ -814,6 +841,13 @@ best_map.explorable(cost)
 # You measured a handful of processes. What would the same links do with 1,024? Take the gradients of ResNet-50, 25.5 million weights of 4 bytes each:
 # 102 MB. The curves are your `cost` with your α and β; the crosses are the real algorithms, run on the simulated machine with as many ranks.
 
+# %%
+guess(
+    "collectives.naive",
+    "All through one rank, among 1,024: how many times as long as with the best algorithm?",
+    unit="times",
+)
+
 
 # %%
 def virtual_seconds(name: str, p: int, nbytes: float, alpha: float, beta: float) -> float:
@@ -827,6 +861,7 @@ def virtual_seconds(name: str, p: int, nbytes: float, alpha: float, beta: float)
 
 gradients = 102e6
 with when_solved():
+    guessed("collectives.naive")
     alpha, beta = fit_alpha_beta(nbytes, seconds)
     best = best_algorithm(1024, gradients, alpha, beta)
     figure, axes = plt.subplots(figsize=(9.6, 4.2), layout="constrained")
@@ -845,6 +880,7 @@ with when_solved():
     print(
         f"1,024 ranks: {best} takes {best_time:.3g} s, naive {naive_time:.3g} s, {naive_time / best_time:.0f} times as long."
     )
+    reveal("collectives.naive", naive_time / best_time)
 
 # %% [markdown]
 # **And nodes?** The lectures' case study has nodes of 8 GPUs with 100 Gb/s Ethernet between them, β = 80 ps per byte. For the rest this table makes
@@ -871,6 +907,77 @@ for p in (8, 64, 512, 1024, 2048):
 # messages. For 100 MB the flat ring is the better one up to 1,024 GPUs: it sends each byte twice, where the trees inside a node send all of $x$ in each round. Systems
 # therefore do both, a small tensor one way, a large one the other: the "hybrid all-reduce" of the case study (Jia et al. 2018).
 # </details>
+
+# %% [markdown]
+# ## Catch the impostors
+#
+# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to your functions; now you put them.
+#
+# Eight programs, **A** to **H**, are hierarchical all-reduces: they sum a number over the ranks, in place, and only the first rank of a node talks to
+# other nodes. Four are right, each written in its own way. Four are impostors: for many inputs they do as the others do. You do not see their code. You
+# choose the machine.
+
+# %% [markdown]
+# {{exercise unmask_nodes}}
+#
+# Return a list of at most 12 inputs, each a tuple `(p, per_node)`: `p` ranks, 1 to 9, in nodes of `per_node`, 1 to 9; the last node may be smaller.
+#
+# A program is unmasked where some rank does not have the sum, or where another than the first rank of a node talks to another node. Each impostor that
+# you unmask earns two points. Two more are for inputs that keep the rules: one that breaks them unmasks nobody. The check tells whom you have caught,
+# and by what; press it often.
+#
+# <details><summary>Hint 1: where to begin</summary>
+#
+# With what is special about nodes: how many there are, how large they are, and whether all are equally large.
+# </details>
+# <details><summary>Hint 2: the ends</summary>
+#
+# One node for all ranks; one rank in each node; a last node that is not full. And a machine like the one of the exercise's default is a poor question.
+# </details>
+
+
+# %%
+def unmask_nodes() -> list[tuple[int, int]]:
+    """Inputs (p, per_node) for which the impostors among the eight programs go wrong.
+
+    Returns at most 12 tuples.
+
+    An input that unmasks nobody:
+
+        [(8, 4)]
+    """
+    # BEGIN SOLUTION
+    return [
+        (5, 1),  # nodes of one rank
+        (5, 5),  # one node
+        (7, 3),  # a last node that is smaller
+        (8, 2),  # full nodes, of another size than four
+    ]
+    # END SOLUTION
+
+
+# %%
+check("collectives.unmask_nodes")
+
+# %% [markdown]
+# <details><summary>When all four are caught: who they were</summary>
+#
+# - **A** makes nodes of four ranks, whatever per_node is.
+# - **D** counts ⌊p / per_node⌋ nodes.
+# - **F** does not spread the sum where there is one node.
+# - **H** does nothing where a node is one rank.
+#
+# A's sums are right on every machine. Only *who talks to whom* gives it away, which is why this course's checks read traces.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# A ring uses each link in one direction. Cut the tensor in two, and let one half go round to the right while the other goes round to the left, with `isend` and `irecv` to
+# both neighbours. *Proof:* the sums are right for $p$ = 2 … 9, and the clock of the simulated machine, whose ranks have one port to send by, says
+# $4(p-1)\alpha + 2\frac{p-1}{p} n\beta$: why is nothing gained? What would it be with a port for each neighbour, and what is it between your engines?
 
 # %% [markdown]
 # ## Further reading

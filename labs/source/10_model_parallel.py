@@ -27,13 +27,14 @@ import math
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, cross_entropy
 
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble
 
 torch.set_num_threads(1)
@@ -46,14 +47,37 @@ style.use()
 # each box a microbatch that it works on: forward (F), then backward (B). White is the **bubble**, time in which a stage has nothing to do. Below: how many
 # microbatches a stage holds in memory.
 #
-# Guess first: what happens to the bubble with twice as many microbatches? With twice as many stages? Then:
+# What happens to the bubble with twice as many microbatches? With twice as many stages? Say it first, then:
 # 1. Move $m$ and $p$. Was your guess right?
 # 2. Change **schedule** from GPipe to 1F1B. What changes, and what does not?
 # 3. Choose ZB-H1, then ZB-V, with F = B = W. Where has the white gone?
 # 4. Choose one of the published **times**: they were measured on 8 and 16 GPUs. The sentence has the bubble that the authors printed.
 
 # %%
-fill_the_bubble.explorable()
+guess(
+    "model_parallel.microbatches",
+    "1F1B, 4 stages: with 16 microbatches in place of 8, how large is the bubble, of what it was?",
+    unit="%",
+)
+
+# %%
+guess(
+    "model_parallel.stages",
+    "And with 8 stages in place of 4, for 8 microbatches?",
+    unit="%",
+)
+
+# %%
+with when_solved():
+    guessed("model_parallel.microbatches")
+    guessed("model_parallel.stages")
+    times = 1.0, 1.0, 1.0, 0.0  # F, B, W and a message, where the sliders stand at first
+    white = {
+        (p, m): fill_the_bubble.played("one_f_one_b", p, m, 1, times, {}).bubble for p, m in ((4, 8), (4, 16), (8, 8))
+    }
+    reveal("model_parallel.microbatches", 100 * white[4, 16] / white[4, 8])
+    reveal("model_parallel.stages", 100 * white[8, 8] / white[4, 8])
+    display(fill_the_bubble.explorable())
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -266,7 +290,7 @@ with when_solved():
 # - **model**, by the layer's outputs: each rank has a part of the inputs, from the layer before, and needs those of the whole batch: a gather. Backward
 #   all ranks have a part of the sum that is the gradient of the inputs, and each needs its own part of that: a reduce-scatter.
 #
-# Guess first: which layers of AlexNet should be cut how, for 128 images in all? And for 16,384?
+# Which layers of AlexNet should be cut how, for 128 images in all? And for 16,384?
 
 # %% [markdown]
 # {{exercise one_weird_trick}}
@@ -310,7 +334,15 @@ def one_weird_trick(layers: list[tuple[int, int]], batch: int, p: int) -> list[s
 check("model_parallel.one_weird_trick")
 
 # %%
+guess(
+    "model_parallel.trick",
+    "AlexNet has 8 layers. How many of them are cut by data, for 128 images on 8 ranks?",
+    unit="layers",
+)
+
+# %%
 with when_solved():
+    guessed("model_parallel.trick")
     layers = [(layer.weights, layer.inputs) for layer in alexnet()]
     print(f"{'AlexNet, 8 ranks':18}{'weights':>12}{'inputs':>9}   plan for 128, 2,048 and 16,384 images")
     plans = [one_weird_trick(layers, batch, 8) for batch in (128, 2048, 16384)]
@@ -322,6 +354,7 @@ with when_solved():
         sums = [sum(volume(*layer, batch, 8, how) for layer in layers) for how in ("data", "model")]
         sums.append(sum(volume(*layer, batch, 8, how) for layer, how in zip(layers, trick, strict=True)))
         print(f"{batch:8,}" + "".join(f"{nbytes / 1e6:12,.0f}" for nbytes in sums))
+    reveal("model_parallel.trick", plans[0].count("data"))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -776,8 +809,15 @@ cluster = Cluster(n=2).start()
 
 # %% [markdown]
 # First the timelines: eight microbatches with each schedule, a few steps, and the fastest of them. Upper half of each lane: what the stages really did, by their
-# own clocks. Lower half: what the simulation foretells for the F, B and W that were measured. Guess first: which schedule is the fastest, and what limits it
+# own clocks. Lower half: what the simulation foretells for the F, B and W that were measured. Which schedule is the fastest, and what limits it
 # with two stages?
+
+# %%
+guess(
+    "model_parallel.schedule",
+    "Two stages, eight microbatches: which schedule is the fastest?",
+    choices=("gpipe", "one_f_one_b", "zb_h1"),
+)
 
 
 # %%
@@ -800,14 +840,18 @@ def middle(events, stage: int, op: str) -> float:
 
 
 with when_solved():
+    guessed("model_parallel.schedule")
     simulate(lambda comm: train_in_a_pipeline(comm, zb_h1(2, M), 1)[0], 2)  # a mistake is easier to read here
+    took = {}
     figure, rows = plt.subplots(3, figsize=(9.6, 6.6), layout="constrained", sharex=True)
     for schedule, axes in zip((gpipe, one_f_one_b, zb_h1), rows, strict=True):
-        took, foretold = measure_and_predict(schedule, axes)
-        print(f"{schedule.__name__:12} measured {1e3 * took:6.1f} ms   predicted {1e3 * foretold:6.1f} ms")
+        took[schedule.__name__], foretold = measure_and_predict(schedule, axes)
+        measured = 1e3 * took[schedule.__name__]
+        print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * foretold:6.1f} ms")
     rows[-1].set(xlabel="seconds")
     rows[-1].autoscale(axis="x")
     plt.show()
+    reveal("model_parallel.schedule", min(took, key=took.get))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -1074,6 +1118,15 @@ with when_solved():
 # Even a fair gate is never quite even: with room for exactly its share, 16 of 64, an expert turns tokens away while others have room. A gate with a favourite
 # drops most of them, and one expert does nearly all of the work. That is why mixtures of experts are trained with a loss that rewards balance.
 # </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# The last layer of a language model compares each token with $V$ words, and the logits are the largest tensor of all. Cut the words across ranks, and write the cross entropy so
+# that no rank ever sees all logits: what must be summed, and of what must the maximum be taken first? *Proof:* value and gradients equal the whole's to 1e-12 in
+# float64 for $p$ = 1 … 5, also where $V$ does not divide; and no message of the trace has more than two numbers for each token.
 
 # %% [markdown]
 # ## Further reading

@@ -36,6 +36,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
@@ -43,7 +44,7 @@ from autograder import check
 from hpcdl.collectives import all_gather, reduce_scatter
 from hpcdl.comm import simulate
 from hpcdl.memory import saved
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import does_it_fit
 
 torch.set_num_threads(1)
@@ -55,13 +56,35 @@ style.use()
 # A model of 7.5 billion parameters is to be trained on GPUs of 80 GB. Each bar is what one rank holds: the strong one at the stage of ZeRO that is chosen, the
 # pale ones at the others. The red line is where its memory ends. At the right: what is paid for it, in bytes sent and in work done twice.
 #
-# Guess first: of 16 bytes for each parameter, which part is the largest? How many ranks does it take until it fits? Then:
+# Of 16 bytes for each parameter, which part is the largest? How many ranks does it take until it fits? Say it first, then:
 # 1. Move the **stage** from 0 to 3. What goes, what stays, and from which stage on does it cost something?
 # 2. At stage 3, move the number of **ranks** and then the **microbatch**. What limits you now?
 # 3. Choose 175 B, as Korthikanti and others trained it, and make it fit. Which of your moves cost what?
 
 # %%
-does_it_fit.explorable()
+guess(
+    "sharding.largest",
+    "Of 16 bytes for each parameter, which part is the largest?",
+    choices=("weights", "gradients", "optimizer states"),
+)
+
+# %%
+guess(
+    "sharding.ranks",
+    "7.5 billion parameters at stage 3, whose ranks share everything: how many ranks until 80 GB suffice?",
+    unit="ranks",
+)
+
+# %%
+with when_solved():
+    guessed("sharding.largest")
+    guessed("sharding.ranks")
+    picture = does_it_fit.explorable()
+    alone = does_it_fit.held(picture.state, stage=0)
+    reveal("sharding.largest", max(("weights", "gradients", "optimizer states"), key=alone.get))
+    held = (sum(does_it_fit.held(picture.state | {"p": p}, stage=3).values()) for p in itertools.count(1))
+    reveal("sharding.ranks", next(p for p, nbytes in enumerate(held, start=1) if nbytes <= does_it_fit.LIMIT))
+    display(picture)
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -790,7 +813,14 @@ with when_solved():
 # which does what you wrote, and in the background. The meter counts each rank's bytes, the trace its messages. Beside them the formulas, with 4 bytes for each
 # weight and gradient and 8 for Adam's two numbers: not nearly the same, *the same*.
 #
-# Guess first: which of the four has the shortest step on this machine?
+# Which of the four has the shortest step on this machine?
+
+# %%
+guess(
+    "sharding.step",
+    "Which of the four has the shortest step on this machine?",
+    choices=("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3"),
+)
 
 # %%
 import time
@@ -848,19 +878,23 @@ def train_one_way(comm, way: str, steps: int = 4):
 cluster = Cluster(n=4).start()
 
 # %%
-psi, found = DEEP * WIDE * WIDE, {way: cluster.run(train_one_way, way, timeout=60) for way in WAYS}
-print(f"{psi:,} weights on 4 ranks; KB on rank 0, and summed over the ranks beside the formula")
-print(
-    f"{'':14}{'weights':>9}{'gradients':>11}{'states':>8}{'all ranks':>12}{'formula':>9}{'sent':>8}{'formula':>9}{'step':>9}"
-)
-for stage, (way, ranks) in enumerate(found.items()):
-    held = sum(sum(held) for held, *_ in ranks)
-    sent = sum(sent for _, sent, *_ in ranks)
-    right = 4 * zero(psi, 4, stage, optimizer=8, gradient=4, weight=4), (3 if stage == 3 else 2) * 3 * 4 * psi
-    kinds = "".join(f"{nbytes / 1024:{width}.0f}" for nbytes, width in zip(ranks[0][0], (9, 11, 8), strict=True))
-    totals = f"{held / 1024:12.0f}{right[0] / 1024:9.0f}{sent / 1024:8.0f}{right[1] / 1024:9.0f}"
-    print(f"{way:14}{kinds}{totals}{1e3 * max(took for *_, took, _ in ranks):6.1f} ms")
-    print(f"{'':14}{'equal' if (held, sent) == right else 'not equal'}; loss {ranks[0][-1]:.6f}")
+with when_solved():
+    guessed("sharding.step")
+    psi, found = DEEP * WIDE * WIDE, {way: cluster.run(train_one_way, way, timeout=60) for way in WAYS}
+    print(f"{psi:,} weights on 4 ranks; KB on rank 0, and summed over the ranks beside the formula")
+    print(
+        f"{'':14}{'weights':>9}{'gradients':>11}{'states':>8}{'all ranks':>12}{'formula':>9}{'sent':>8}{'formula':>9}{'step':>9}"
+    )
+    for stage, (way, ranks) in enumerate(found.items()):
+        held = sum(sum(held) for held, *_ in ranks)
+        sent = sum(sent for _, sent, *_ in ranks)
+        right = 4 * zero(psi, 4, stage, optimizer=8, gradient=4, weight=4), (3 if stage == 3 else 2) * 3 * 4 * psi
+        kinds = "".join(f"{nbytes / 1024:{width}.0f}" for nbytes, width in zip(ranks[0][0], (9, 11, 8), strict=True))
+        totals = f"{held / 1024:12.0f}{right[0] / 1024:9.0f}{sent / 1024:8.0f}{right[1] / 1024:9.0f}"
+        print(f"{way:14}{kinds}{totals}{1e3 * max(took for *_, took, _ in ranks):6.1f} ms")
+        print(f"{'':14}{'equal' if (held, sent) == right else 'not equal'}; loss {ranks[0][-1]:.6f}")
+    took = {way: max(seconds for _, _, seconds, _ in ranks) for way, ranks in found.items()}
+    reveal("sharding.step", min(took, key=took.get))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -969,6 +1003,15 @@ cluster.stop()  # the engines have done their work: give back their memory
 # step 5, and does steps 5 to 9 once more, with the same losses to the last digits. The momentum and the variance of what were four shares are three now; and the
 # number of steps came along, so that Adam's correction goes on where it was.
 # </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# T. Dettmers et al. (2022) keep Adam's $m$ and $v$ in one byte per number: blocks of 2,048, each with a scale of its own. Write an Adam of that kind, rounding to the nearest of
+# 256 values that lie closer together near zero. *Proof:* the meter says $2\Psi$ bytes and the scales, in place of $8\Psi$; the loss of this lab's network stays with
+# Adam's; and it shards by your `ShardedAdam` as it stands.
 
 # %% [markdown]
 # ## Further reading

@@ -27,12 +27,13 @@
 
 # %%
 import itertools
-import queue
-import threading
+import math
 import time
+import warnings
 
 import matplotlib.pyplot as plt
 import torch
+from IPython.display import display
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -44,7 +45,7 @@ from hpcdl.cost.published.row import SPREAD, USABLE
 from hpcdl.data import digits
 from hpcdl.nn.networks import inception_v3, lenet5, resnet50, resnet101, vgg16
 from hpcdl.numerics.rounding import FP16, round_nearest
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import loss_scale, speed_up
 
 torch.set_num_threads(1)
@@ -56,13 +57,35 @@ style.use()
 # 64 images on each of $p$ GPUs, 8 to a server. At the left, what is lost between $p$ times as fast and what is left, leak by leak; at the right the efficiency over
 # $p$, with what others have printed as dots.
 #
-# Guess first: with 1,024 GPUs, which leak is the largest? Then:
+# With 1,024 GPUs, which leak is the largest? Say it first, then:
 # 1. Move the number of **GPUs**. Which leak grows, which one stays, and which one comes all at once?
 # 2. Take VGG-16, and then each kind of **buckets**. When do they matter, and when does nothing but a faster **link** or 16 bits help?
 # 3. The lecture's 1,024 GPUs reach 99.2 %. What would you have to believe to get there?
 
 # %%
-speed_up.explorable()
+guess(
+    "scaling.leak",
+    "ResNet-50 on 1,024 GPUs, links of 25 Gb/s, a critical batch of 32,000: which leak is the largest?",
+    choices=("input", "messages", "stragglers", "the batch"),
+)
+
+# %%
+guess(
+    "scaling.left",
+    "1,024 GPUs reach the same loss how many times as soon as one?",
+    unit="times",
+)
+
+# %%
+with when_solved():
+    guessed("scaling.leak")
+    guessed("scaling.left")
+    picture = speed_up.explorable()
+    left = speed_up.remaining(picture.state, 1024)
+    leaks = {leak: before - after for leak, before, after in zip(speed_up.LEAKS, left, left[1:])}
+    reveal("scaling.leak", max(leaks, key=leaks.get))
+    reveal("scaling.left", left[-1])
+    display(picture)
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -512,9 +535,16 @@ check("scaling.large_batch")
 
 
 # %%
-def steps_to(target: float, batch: int, rule: str, lr: float, most: int = 400) -> int | None:
+def steps_to(
+    target: float,
+    batch: int,
+    rule: str,
+    lr: float,
+    seed: int,
+    most: int = 400,
+) -> int | None:
     """Steps until that share of the held-out digits is right, with lr for a batch of 16; None if it is never."""
-    data, g = digits(), torch.Generator().manual_seed(0)
+    g = torch.Generator().manual_seed(seed)
     x, x_held_out = data.x.flatten(1), data.x_held_out.flatten(1)
     weights = []
     for inputs, outputs in itertools.pairwise((64, 64, 64, 10)):
@@ -543,11 +573,16 @@ def steps_to(target: float, batch: int, rule: str, lr: float, most: int = 400) -
     return None
 
 
-batches, reached = [16 * 2**i for i in range(7)], {}
+data = digits()
+batches, reached, SEEDS = [16 * 2**i for i in range(7)], {}, 3
 with when_solved():
+    print("batch   " + "".join(f"{batch:8,}" for batch in batches))
     for rule, lr in (("SGD", 0.02), ("LARS", 0.04)):
-        reached[rule] = [steps_to(0.95, batch, rule, lr) for batch in batches]
-        print(f"{rule:6}" + "".join(f"{steps or 'never':>8}" for steps in reached[rule]))
+        runs = [[steps_to(0.95, batch, rule, lr, seed) for batch in batches] for seed in range(SEEDS)]
+        for seed, steps in enumerate(runs):
+            print(f"{rule:6}{seed:2}" + "".join(f"{count or 'never':>8}" for count in steps))
+        ordered = [sorted(steps, key=lambda count: count or float("inf")) for steps in zip(*runs)]
+        reached[rule] = [steps[SEEDS // 2] for steps in ordered]  # the median
 
 # %%
 if reached:
@@ -568,7 +603,7 @@ if reached:
     axes.set(xscale="log", yscale="log", ylim=(1.5, 600), xlabel="batch", ylabel="steps to 95 %")
     style.ticks(axes.xaxis, batches, [f"{batch:,}" for batch in batches])
     style.ticks(axes.yaxis, [10, 100], ["10", "100"])
-    axes.set_title("Digits: steps until 95 % of the held-out images are right")
+    axes.set_title("Digits: steps until 95 % of the held-out images are right, median of three seeds")
     axes.legend(loc="lower left")
     plt.show()
 
@@ -577,8 +612,8 @@ if reached:
 #
 # As long as the batch is small, twice the batch needs about half the steps, and more machines do it in half the time. Then the curve becomes flat: beyond the
 # **critical batch** (McCandlish et al. 2018) the gradient is known well enough, and further samples say little. Linear scaling alone fails even before: with the
-# largest batches the rate is so high that training does not get there. LARS does, because no layer's step is longer than its weights allow. (This is one seed and
-# one small network: try another seed.)
+# largest batches the rate is so high that training does not get there, with most seeds. LARS nearly always does, because no layer's step is longer than its weights
+# allow. (These are three seeds and one small network.)
 # </details>
 
 # %% [markdown]
@@ -654,18 +689,26 @@ check("scaling.loss_scaler")
 
 # %% [markdown]
 # **Where do the gradients lie?** These are the gradients of a network's hidden activations, six layers on the digits after some hundred steps, when most images are
-# right already. Guess: how many are 0 in FP16? Move the scale until hardly any is; then go on until the largest overflows. What do BF16 and the two formats of FP8
+# right already. How many are 0 in FP16? Move the scale until hardly any is; then go on until the largest overflows. What do BF16 and the two formats of FP8
 # need?
 
 # %%
-loss_scale.explorable()
+guess(
+    "scaling.vanished",
+    "How many of these gradients are 0 in FP16, without a scale?",
+    unit="%",
+)
 
 # %%
-gradients = loss_scale.of_the_digits()
-print("share of the gradients that vanish in FP16")
-for power in (0, 8, 15):
-    vanished = (round_nearest(gradients * 2.0**power, FP16) == 0).float().mean()
-    print(f"   scale 2^{power:<3}{vanished:8.1%}")
+with when_solved():
+    guessed("scaling.vanished")
+    gradients, vanished = loss_scale.of_the_digits(), {}
+    print("share of the gradients that vanish in FP16")
+    for power in (0, 8, 15):
+        vanished[power] = (round_nearest(gradients * 2.0**power, FP16) == 0).float().mean()
+        print(f"   scale 2^{power:<3}{vanished[power]:8.1%}")
+    reveal("scaling.vanished", 100 * vanished[0])
+    display(loss_scale.explorable())
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -765,44 +808,43 @@ check("scaling.loading")
 # %% [markdown]
 # ## Live: too slow on purpose
 #
-# Threads of this kernel load batches, by sleeping; the training takes them from a queue, and sleeps too. Beside what it waits stands what you predict.
-
+# `hpcdl.data.loader` reads samples from shards on disk: workers, threads of this kernel, load batches ahead into a queue. Here each sample takes some time to decode,
+# by sleeping, and the training sleeps too. Beside what it waits stands what you predict.
 
 # %%
-def measured_waiting(load: list[float], compute: float, workers: int, room: int) -> float:
-    """Seconds that a training waits for threads that load batches for it."""
-    space, turn, loaded = threading.Semaphore(room), threading.Lock(), [queue.Queue(1) for _ in load]
-    batches = iter(range(len(load)))
+from tempfile import TemporaryDirectory
 
-    def worker() -> None:
-        while True:
-            with turn:  # batches are begun in their order
-                space.acquire()
-                i = next(batches, None)
-            if i is None:
-                return space.release()
-            time.sleep(load[i])
-            loaded[i].put(i)
-
-    threads = [threading.Thread(target=worker, daemon=True) for _ in range(workers)]
-    waited = 0.0
-    for thread in threads:
-        thread.start()
-    for i in range(len(load)):
-        begin = time.perf_counter()
-        loaded[i].get()
-        waited += time.perf_counter() - begin
-        space.release()
-        time.sleep(compute)
-    return waited
+from hpcdl.data.loader import Loader, Shards, write_shards
 
 
-with when_solved():
+def measured_waiting(
+    shards: Shards,
+    seconds: list[float],
+    compute: float,
+    workers: int,
+    room: int,
+) -> float:
+    """Seconds that a training waits for samples that take so many seconds to decode."""
+
+    def decode(sample: dict) -> dict:
+        time.sleep(seconds[int(sample["number"])])
+        return sample
+
+    with Loader(shards, 1, decode=decode, workers=workers, queue=room, seed=0) as loader:
+        for _ in loader:
+            time.sleep(compute)
+        return sum(timed.waited for timed in loader.timed)
+
+
+with when_solved(), TemporaryDirectory() as folder:
+    write_shards(folder, ({"number": number} for number in range(40)))
     g = torch.Generator().manual_seed(0)
-    load = [0.004 + 0.026 * draw for draw in torch.rand(40, generator=g).tolist()]
+    seconds = [0.004 + 0.026 * draw for draw in torch.rand(40, generator=g).tolist()]
+    load = [seconds[number] for number in shuffled(40, seed=0, epoch=0)]  # as they will come
     print(f"40 batches, {sum(load) / 40:.3f} s to load on average, 0.010 s to train: seconds waited, predicted")
     for workers, room in ((1, 1), (1, 8), (2, 2), (2, 8), (4, 8)):
-        took, right = measured_waiting(load, 0.010, workers, room), waiting(load, 0.010, workers, room)
+        took = measured_waiting(Shards(folder), seconds, 0.010, workers, room)
+        right = waiting(load, 0.010, workers, room)
         rate = input_rate([(workers, sum(load) / 40)])
         print(
             f"   {workers} workers, room for {room}{took:8.2f}{right:8.2f}    the loaders' rate is {rate:5.0f} batches/s of 100"
@@ -952,6 +994,71 @@ with when_solved():
 #   at most. VGG-16 is the one that waits for its messages.
 # </details>
 #
+# ## Growth, and zeros that do not help
+#
+# Lecture 001 quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every 3.4 months; Sevilla et al. 2022 count 6
+# months for 2010 to 2022. How much of that do chips bring? NVIDIA showed the P100 in April 2016 and the H100 in
+# March 2022; take 32 bits on the one, which has no tensor cores, and 16 on the other.
+
+# %%
+months, gain = 71, MACHINES["H100 (DGX)"].peaks["fp16"] / MACHINES["P100"].peaks["fp32"]
+print(
+    f"a chip: {gain:.0f} times the operations after {months} months, twice as many every {months / math.log2(gain):.0f}"
+)
+for doubling in (6, 3.4):
+    wanted = 2 ** (months / doubling)
+    print(
+        f"doubled every {doubling} months: {wanted:,.0f} times, so {wanted / gain:,.0f} times as many chips, or as long"
+    )
+
+# %% [markdown]
+# The rest comes from more chips at once, which is what this course is about. Better ones count as well: a network of $10^9$ weights that had run on 1,000 machines (Le et
+# al. 2012, with DistBelief) was trained by Coates et al. 2013 on three, with four GPUs each: parallel inside a GPU, between the GPUs of a machine, and between machines.
+# And chips can be made for one purpose: TPUs, DianNao; an FPGA, whose gates are wired anew for each network, is fast at its convolutions, and even harder to program than
+# a GPU.
+#
+# Can one have *fewer* operations in place of more chips? Most weights of a trained network can be set to zero, and it works nearly as well. Here is a matrix of
+# $1024 \times 1024$ weights times 64 columns, dense, and sparse: only what is not zero, with its place.
+
+# %%
+guess("scaling.zeros", "How many of the weights must be zero before the sparse product is the faster one?", unit="%")
+
+# %%
+guessed("scaling.zeros")
+warnings.filterwarnings("ignore", "Sparse CSR tensor support")  # PyTorch calls it beta
+generator = torch.Generator().manual_seed(0)
+W, X = torch.randn(1024, 1024, generator=generator), torch.randn(1024, 64, generator=generator)
+chance = torch.rand(W.shape, generator=generator)
+
+
+def milliseconds(product):
+    times = []
+    for _ in range(16):
+        begin = time.perf_counter()
+        product()
+        times.append(time.perf_counter() - begin)
+    return 1e3 * min(times)
+
+
+dense, first = milliseconds(lambda: W @ X), None
+print(f"dense: {dense:.2f} ms")
+for percent in (50, 60, 70, 75, 80, 85, 90, 95, 98, 99):
+    sparse = (W * (chance >= percent / 100)).to_sparse_csr()
+    taken = milliseconds(lambda sparse=sparse: sparse @ X)
+    first = first or (percent if taken < dense else None)
+    print(
+        f"{percent} % zeros: {taken:.2f} ms, {100 / (100 - percent):5.1f} times fewer products, {dense / taken:4.1f} times as fast"
+    )
+reveal("scaling.zeros", first or 100)
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Half of the products left out, and it takes longer. For each weight that is left its place must be read, and a row of $X$ fetched from wherever it is, where the dense
+# product walks straight on and keeps blocks in the cache. Where we measured, some 80 % had to be zero, and with 99 %, a hundred times fewer products, it was 10 to 17 times
+# as fast. A GPU needs more zeros still: tensor cores multiply whole tiles. So chips since the A100 know one pattern, two zeros in every four, at twice the speed.
+# </details>
+#
 # ## An audit
 #
 # The lecture's case study says: one node (8 GPUs) does 218 images/s. 128 nodes do about 27,500 images/s; the efficiency is 25,700 / 218 / 128 = 99.2 %. 90 epochs of
@@ -992,7 +1099,14 @@ print(
 # Two engines, MPI processes beside this kernel, one for each core; 24 small layers, data parallelism as `hpcdl.ddp` does it, with 1 to 24 layers in a bucket. First
 # they measure what you need: the time of an all-reduce by its bytes, and of the passes alone. Then stands your `wfbp` beside each measured step.
 #
-# Guess first: how many buckets are best on *this* machine, where both ranks' messages have to be carried by the cores that compute?
+# How many buckets are best on *this* machine, where both ranks' messages have to be carried by the cores that compute?
+
+# %%
+guess(
+    "scaling.buckets",
+    "24 layers: how many of them in each bucket give the shortest step on this machine?",
+    choices=("1", "2", "4", "8", "24"),
+)
 
 # %%
 from hpcdl.cluster import Cluster
@@ -1052,6 +1166,7 @@ print(f"a forward pass takes {1e3 * forward:.2f} ms, a backward pass {1e3 * back
 
 # %%
 with when_solved():
+    guessed("scaling.buckets")
     nbytes, predicted = 4 * WIDE**2, []
     ready = [(backward * (k + 1) / DEEP, nbytes) for k in range(DEEP)]
     for together in LAYERS_TOGETHER:
@@ -1074,6 +1189,7 @@ with when_solved():
     style.ticks(axes.xaxis, LAYERS_TOGETHER, [str(together) for together in LAYERS_TOGETHER])
     axes.legend(loc="lower right")
     plt.show()
+    reveal("scaling.buckets", str(LAYERS_TOGETHER[steps.index(min(steps))]))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -1084,6 +1200,15 @@ with when_solved():
 # </details>
 
 # %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# Exchange less often: *local SGD* (S. Stich 2019) lets each rank take $k$ steps of its own, and then averages the weights. Write it over `comm`. *Proof:* $k = 1$ gives the weights
+# of data-parallel training; the trace has a $k$-th of the bytes; and for the digits: up to which $k$ do 95 % take no more epochs? Where in "Where did the speed-up go?" does
+# the gain show, and where the price?
+
+# %% [markdown]
 # ## Further reading
 #
 # - P. Goyal et al. 2017, "Accurate, large minibatch SGD: Training ImageNet in 1 hour"; Y. You, I. Gitman, B. Ginsburg 2017, "Large batch training of convolutional
@@ -1091,5 +1216,7 @@ with when_solved():
 # - S. McCandlish et al. 2018, "An empirical model of large-batch training": the critical batch, and how to know it beforehand.
 # - P. Micikevicius et al. 2018, "Mixed precision training".
 # - S. Shi, X. Chu, B. Li 2019, "MG-WFBP: Efficient data communication for distributed synchronous SGD algorithms"; H. Zhang et al. 2017, "Poseidon".
+# - D. Amodei, D. Hernandez 2018, "AI and compute"; J. Sevilla et al. 2022, "Compute trends across three eras of machine learning".
+# - A. Coates et al. 2013, "Deep learning with COTS HPC systems"; Q. Le et al. 2012, "Building high-level features using large scale unsupervised learning".
 # - S. Williams, A. Waterman, D. Patterson 2009, "Roofline: An insightful visual performance model for multicore architectures".
 # - A. Chowdhery et al. 2022, "PaLM": model and hardware utilization; V. Korthikanti et al. 2022.

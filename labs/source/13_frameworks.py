@@ -33,6 +33,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from IPython.display import display
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -44,7 +45,7 @@ from hpcdl.comm import simulate
 from hpcdl.nn.decoder import Decoder
 from hpcdl.training import optional
 from hpcdl.training import six_tools as trainings
-from hpcdl.widgets import style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import six_tools
 
 torch.set_num_threads(1)
@@ -56,13 +57,38 @@ style.use()
 # Rows are the stages of a step, columns the tools. In each field stands what every rank sends, for the blocks of a decoder in float32; the line below is what you write
 # for it.
 #
-# Guess first: which of them sends the least, for 124 million weights and 1,024 tokens on each of two ranks? Then:
+# Which of them sends the least, for 124 million weights and 1,024 tokens on each of two ranks? Say it first, then:
 # 1. Choose each **tool** in turn. Which of them are the same, and why?
 # 2. Move the **tokens**. What grows, and what does not care?
 # 3. Move the **ranks** to 64. Which of these numbers grow with them, and how far?
 
 # %%
-six_tools.explorable()
+guess(
+    "frameworks.least",
+    "124 million weights, 1,024 tokens on each of two ranks: who sends the least in a step?",
+    choices=("DDP", "FSDP2", "DTensor", "Horovod", "DeepSpeed", "Ray Train"),
+)
+
+# %%
+guess(
+    "frameworks.tokens",
+    "From how many tokens on a rank on does DTensor send more than DDP?",
+    unit="tokens",
+)
+
+# %%
+with when_solved():
+    guessed("frameworks.least")
+    guessed("frameworks.tokens")
+    sent = {
+        (tool, tokens): sum(six_tools.sent(tool, stage, 2, 768, 12, tokens) for stage in six_tools.STAGES)
+        for tool in six_tools.TOOLS
+        for tokens in (1024, 2048)
+    }
+    reveal("frameworks.least", min(six_tools.TOOLS, key=lambda tool: sent[tool, 1024]))
+    of_a_token = (sent["DTensor", 2048] - sent["DTensor", 1024]) / 1024
+    reveal("frameworks.tokens", sent["DDP", 1024] / of_a_token)
+    display(six_tools.explorable())
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -588,19 +614,27 @@ check("frameworks.config")
 # %% [markdown]
 # ## Live: the table
 #
-# Now for real: `torchrun` starts two processes, and in them each tool trains the same four layers with 256 × 256 weights in float64 for twenty steps, on gloo. Ours,
-# `hpcdl.ddp` and `hpcdl.sharding`, run on the same gloo. Python and torch start once, and each tool has forks of the two processes to itself.
+# Now for real: `torchrun` starts two processes, and in them each tool trains LeNet-5 on the digits, and then a small transformer that learns to count on from a number, in
+# float64 for twenty steps, on gloo. Ours, `hpcdl.ddp` and `hpcdl.sharding`, run on the same gloo. Python and torch start once, and each training has forks of the two
+# processes to itself. DeepSpeed and Ray train too where they are installed; Ray starts processes of its own, and that takes it most of a minute.
 #
 # | | |
 # |---|---|
 # | *ready* | from the fork to the end of the first step: the process group, the tool's own modules, the prepared model |
 # | *step* | the shortest of the twenty |
 # | *peak* | the memory of one process at its largest |
-# | *sent* | by rank 0 in a step, counted on simulated ranks, where each message is seen |
+# | *sent* | by rank 0 in a step, counted on simulated ranks, where each message is seen; DeepSpeed and Ray do not run on those |
 # | *lines* | of the function in `hpcdl.training.six_tools` that prepares the model |
 # | *difference* | of the losses from those of one process, the largest |
 #
-# Guess first: who has the shortest step, and whose losses differ from those of one process, and by how much?
+# Who has the shortest step, and whose losses differ from those of one process, and by how much?
+
+# %%
+guess(
+    "frameworks.start",
+    "Before the first tool can begin, Python and torch start in two processes. How long does that take?",
+    unit="s",
+)
 
 # %%
 command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -612,29 +646,38 @@ if done.returncode:
 found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 # %%
-right = trainings.serial()
+HEAD = f"{'ready':>9}{'step':>10}{'peak':>9}{'sent':>10}{'lines':>7}{'difference':>12}"
+right = {name: trainings.serial(task) for name, task in trainings.TASKS.items()}
 
 
-def difference(losses: list[float]) -> float:
-    """The largest difference from the losses of one process."""
-    return max(abs(a - b) for a, b in zip(losses, right, strict=True))
-
-
-def row(way: str, prepare, losses: list[float], ready="–", step="–", peak="–") -> str:
+def row(name: str, way: str, prepare, run: dict) -> str:
+    """What one tool's training of a task took; – for what nobody measured."""
+    ready = f"{run['ready']:.2f} s" if "ready" in run else "–"
+    step = f"{1e3 * min(run['seconds']):.1f} ms" if "seconds" in run else "–"
+    peak = f"{run['peak'] / 1e6:.0f} MB" if "peak" in run else "–"
+    sent = "–"  # of tools that run on simulated ranks, where each message is seen
+    if way != "Ray" and way not in trainings.DEEPSPEED:
+        sent = f"{trainings.sent(prepare, trainings.TASKS[name]) / 1e3:,.0f} KB"
     lines = len(inspect.getsource(prepare).strip().splitlines())
-    sent = f"{trainings.sent(prepare) / 1e3:,.0f} KB"
-    return f"{way:16}{ready:>9}{step:>10}{peak:>9}{sent:>10}{lines:7}{difference(losses):12.0e}"
+    away = max(abs(a - b) for a, b in zip(run["losses"], right[name], strict=True))
+    return f"{way:18}{ready:>9}{step:>10}{peak:>9}{sent:>10}{lines:7}{away:12.0e}"
 
 
-print(f"Python and torch: {found[0]['started'] - begin:.1f} s until the first tool could begin\n")
-print(f"{'':16}{'ready':>9}{'step':>10}{'peak':>9}{'sent':>10}{'lines':>7}{'difference':>12}")
-for tool in found:
-    ready, step = f"{tool['ready']:.2f} s", f"{1e3 * min(tool['seconds']):.1f} ms"
-    prepare, peak = trainings.WAYS[tool["way"]], f"{tool['peak'] / 1e6:.0f} MB"
-    print(row(tool["way"], prepare, tool["losses"], ready, step, peak))
-for name in optional.PACKAGES:
-    version = optional.found(name)
-    print(f"{name}: {f'{version} is here' if version else f'not here. {optional.advice(name)}'}")
+with when_solved():
+    guessed("frameworks.start")
+    started = found[0]["started"] - begin
+    print(f"Python and torch: {started:.1f} s until the first tool could begin")
+    for name in trainings.TASKS:
+        print(f"\n{name:18}{HEAD}")
+        for run in (run for run in found if run["task"] == name):
+            print(row(name, run["way"], trainings.installed()[run["way"]], run))
+    print()
+    for name in optional.PACKAGES:
+        version = optional.found(name)
+        print(f"{name}: {f'{version} is here' if version else f'not here. {optional.advice(name)}'}")
+    if optional.found("Ray"):
+        print(row("LeNet-5", "Ray", trainings.fit, trainings.fit(trainings.LENET)))
+    reveal("frameworks.start", started)
 
 # %% [markdown]
 # And yours, Horovod's interface, on simulated ranks: what it sends and what comes of it.
@@ -648,15 +691,20 @@ def yours(model, comm):
 
 
 with when_solved():
-    print(row("yours", yours, simulate(trainings.train, 2, yours).results[0]))
+    for name, task in trainings.TASKS.items():
+        losses = simulate(trainings.train, 2, yours, task).results[0]
+        print(f"{name:18}{HEAD}\n{row(name, 'yours', yours, {'losses': losses})}\n")
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
 # - The losses are those of one process but for the last digits: the sums are added in another order, nothing else.
-# - With a quarter of a million weights a step is short, and what a tool does around it shows. FSDP2 and DTensor pass every operation through Python to decide where its
-#   numbers are: that is a cost per operation, which a GPU with large matrices hides and two cores do not.
-# - A start takes seconds, a step milliseconds. Who starts often (elastic training does) thinks about the start. Ray has its own service to start besides.
+# - These models are small, and what a tool does around a step shows. FSDP2 and DTensor pass every operation through Python to decide where its numbers are: that is a cost
+#   per operation, which a GPU with large matrices hides and two cores do not.
+# - What is sent depends on the model. Of LeNet-5 DTensor cuts two linear layers, and every rank computes all convolutions; of the transformer it cuts nearly all, and its 16
+#   tokens × 64 samples weigh more than the weights. FSDP2 sends less than three times half of the transformer: what is outside the blocks it keeps until backward.
+# - DeepSpeed, where it is, differs in the ninth digit: its gradients travel as float32, whatever the model is in.
+# - A start takes seconds, a step milliseconds. Who starts often (elastic training does) thinks about the start. Ray has a service of its own to start besides.
 # - The peak is mostly torch itself. What is held of the *model* you have counted in lab 11.
 # - Yours sends what DDP sends, to the byte: a ring is a ring.
 # </details>
@@ -681,6 +729,17 @@ print(sbatch(nodes=2, each=4, arguments=["--checkpoint", "lenet.pt"]))
 #   for each process and the file reads `SLURM_PROCID` for `RANK`.
 # - **The wrong network interface.** Nodes have several; if the rendezvous stands still, name it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`.
 # - **`--max-restarts` without a checkpoint.** The processes start anew, and so does the training, at step 0.
+#
+# And one for the day on which a node dies: since torch 2.5 the processes of a restart meet in a store that still has the addresses of those that ended, and now and then call
+# one of them ("Connection refused", pytorch #135712, #167288). The script asks for a new store; `hpcdl.training`, started on one machine, keeps its starts apart by itself.
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to ask of yourself.
+#
+# DDP has a place where messages can be changed: `register_comm_hook`. Give the table a seventh row, DDP with PyTorch's `powerSGD_hook` (T. Vogels et al. 2019), which sends two thin
+# matrices in place of a gradient. *Proof:* the column of bytes; the difference to the serial run, which is no longer rounding; and the loss after 200 steps, beside DDP's.
 
 # %% [markdown]
 # ## Further reading

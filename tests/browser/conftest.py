@@ -1,5 +1,6 @@
 """A real JupyterLab in a real Chromium: one server and one browser for the whole session."""
 
+import contextlib
 import json
 import os
 import re
@@ -36,6 +37,30 @@ def browser(need, chromium):
     playwright.stop()
 
 
+@contextlib.contextmanager
+def served(command: list, home: Path, folder: Path | None = None, **more: str):
+    """The address of the JupyterLab that `command` starts in `folder`; its settings and its log are in `home`."""
+    log = (home / "server.log").open("w+")
+    settings = {"JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data")}
+    server = subprocess.Popen(
+        list(map(str, command)),
+        cwd=folder or home,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, **settings, "BROWSER": "true", **more},
+        start_new_session=True,
+    )
+    try:
+        yield _address(server, Path(log.name))
+    finally:
+        server.send_signal(signal.SIGTERM)  # the server ends its kernels
+        try:
+            server.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+        log.close()
+
+
 @pytest.fixture(scope="session")
 def jupyter(tmp_path_factory):
     """`hpcdl lab` over a copy of the labs; yields (its address, that folder)."""
@@ -44,25 +69,8 @@ def jupyter(tmp_path_factory):
     labs.mkdir()
     for path in [build.LABS_DIR / "README.md", *build.LABS_DIR.glob("*.ipynb")]:
         shutil.copy(path, labs)
-    log = (home / "server.log").open("w+")
-    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data")}
-    server = subprocess.Popen(
-        [sys.executable, "-m", "hpcdl", "lab", "--no-browser"],
-        cwd=home,
-        stdout=log,
-        stderr=log,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        yield _address(server, Path(log.name)), labs
-    finally:
-        server.send_signal(signal.SIGTERM)  # the server ends its kernels
-        try:
-            server.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-        log.close()
+    with served([sys.executable, "-m", "hpcdl", "lab", "--no-browser"], home) as address:
+        yield address, labs
 
 
 def _address(server: subprocess.Popen, log: Path, seconds: float = 60) -> str:
@@ -83,11 +91,16 @@ class Lab:
         server, token = re.fullmatch(r"(http://[^/]+)/.*token=(\w+)", address).groups()
         self.api = f"{server}/api/sessions?token={token}"
         if by_map:
-            page.goto(address, wait_until="domcontentloaded")
-            link = page.get_by_role("link", name=name.removesuffix(".ipynb").replace("_", " ", 1))
+            page.goto(f"{address}&reset", wait_until="domcontentloaded")
+            link = page.get_by_role("link", name=Path(name).stem.replace("_", " ", 1))
             link.wait_for(timeout=60_000)
             self.screenshot("map")
             link.click()
+            tab = page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab", has_text="map.ipynb")
+            tab.locator(".lm-TabBar-tabCloseIcon").click()  # a notebook, too: cells are the lab's
+            page.wait_for_timeout(500)  # where its kernel has told it its language, JupyterLab asks whether to save it
+            if (discard := page.locator(".jp-Dialog").get_by_role("button", name="Discard")).count():
+                discard.click()
         else:
             page.goto(f"{server}/lab/tree/{name}?token={token}&reset", wait_until="domcontentloaded")
         page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
@@ -156,8 +169,10 @@ class Lab:
         self.page.keyboard.press("Enter")
         self.page.keyboard.insert_text(code)
         self.page.keyboard.press("Control+Enter")
-        self._wait(self._finished, 30, "the new cell to run")
-        return self.page.locator(".jp-Notebook .jp-Cell").last
+        new = self.page.locator(".jp-Notebook .jp-Cell").last
+        prompt = new.locator(".jp-InputPrompt")
+        self._wait(lambda: re.fullmatch(r"\[\d+\]:", prompt.text_content().strip()), 30, "the new cell to run")
+        return new
 
     def explorable(self, text: str) -> "Explorable":
         """The explorable that the cell with `text` shows."""

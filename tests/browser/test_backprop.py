@@ -15,6 +15,7 @@ def test_lab_04_runs_and_each_of_its_pictures_answers(open_lab):
         ("backprop_picture.explorable()", "backprop", 9),
         ("value_graph.explorable()", "value_graph", 4),
         ("gradient_norms.explorable()", "gradient_norms", 0),
+        ("three_sets.explorable()", "three_sets", 0),
     ):
         operate(lab, text, name, clicks)
     verdict = lab.cell('check("backprop.backward")').locator(".jp-OutputArea-output").first

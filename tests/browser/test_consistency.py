@@ -1,4 +1,4 @@
-"""Lab 09 as a student meets it: both pictures move, three rules run on engines, a barrier for SSP is explained."""
+"""Lab 09 as a student meets it: its pictures move, three rules run on engines, a barrier for SSP is explained."""
 
 import pytest
 
@@ -9,8 +9,8 @@ def test_lab_09_runs_its_pictures_move_and_a_barrier_is_explained(open_lab):
     lab = open_lab("09_consistency.ipynb")
     lab.run_all(seconds=200)
 
-    for call, name in (("who_waits.explorable()", "09_who_waits"), ("how_late.explorable(", "09_how_late")):
-        cell = lab.cell(call)
+    for name in ("who_waits", "how_late", "gossip"):
+        cell = lab.cell(f"{name}.explorable(")
         picture = cell.locator("img.widget-image").first
         picture.wait_for(timeout=20_000)
         for slider in cell.get_by_role("slider").all()[:2]:
@@ -18,7 +18,7 @@ def test_lab_09_runs_its_pictures_move_and_a_barrier_is_explained(open_lab):
             slider.focus()
             slider.press("ArrowRight")
             lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
-        lab.screenshot(name)
+        lab.screenshot(f"09_{name}")
 
     lab.cell("axes.hist").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("09_three_rules")

@@ -18,6 +18,7 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
     for text, name, keys in (
         ("sliding_window.explorable()", "sliding_window", 3),
         ("winograd_products.explorable()", "winograd_products", 14),
+        ("conv_gradient.explorable()", "conv_gradient", 4),
     ):
         explorable = lab.explorable(text)
         for _ in range(keys):
@@ -32,12 +33,14 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
         ('check("convolution.conv_kernel")', "kernel"),
         ("LAYERS = {", "layers"),
         ("convolution_race.explorable({**YOURS", "yours"),
+        ("class MaxPool", "pooling"),
+        ("def network", "way_back"),
     ):
         lab.cell(text).locator(".jp-OutputArea-output").last.scroll_into_view_if_needed()
         lab.page.wait_for_timeout(300)
         lab.screenshot(f"05_{name}")
     verdict = lab.cell('check("convolution.conv_kernel")').locator(".jp-OutputArea-output").first
-    assert "10 / 10" in verdict.text_content()
+    assert "15 / 15" in verdict.text_content()
     lab.assert_solved()
 
     wrong = lab.run_new_cell(f'{FLIPPED}; check("convolution.conv_direct")').locator(".jp-OutputArea-output").first

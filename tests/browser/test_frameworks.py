@@ -22,7 +22,7 @@ def test_lab_13_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
     lab.wait_until_changed(lambda: picture.get_attribute("src"), before)
     lab.screenshot("13_six_tools")
 
-    table = lab.cell("def row(way").locator(".jp-OutputArea-output").first
+    table = lab.cell("def row(name").locator(".jp-OutputArea-output").first
     assert all(way in table.text_content() for way in ("DDP", "FSDP2", "DTensor", "hpcdl.sharding"))
     table.scroll_into_view_if_needed()
     lab.screenshot("13_table")

@@ -73,3 +73,8 @@ def test_the_report_wraps_long_sentences_under_themselves(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("! memory")
     assert all(line.startswith(" " * 16) for line in lines[1:])
+
+
+def test_what_no_lab_needs_is_no_warning(capsys):
+    doctor.show([("Ray", lambda: doctor.Finding("Ray", "absent", "not installed; no lab needs it", "to try it: pip"))])
+    assert capsys.readouterr().out.startswith("· Ray")

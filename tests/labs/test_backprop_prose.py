@@ -1,11 +1,14 @@
 """What lab 04 says about its last experiments, measured with the lab's own solutions."""
 
+import contextlib
+
 import pytest
 import torch
 
 from autograder.authors import build
 from hpcdl.data import digits
 from hpcdl.nn.mlp import initial
+from hpcdl.widgets.pictures import three_sets
 
 pytestmark = pytest.mark.labs
 
@@ -41,3 +44,73 @@ def held_out_accuracy(lab, widths, scale, batch_size, epochs) -> float:
 )
 def test_the_experiments_end_where_the_lab_says(lab, widths, scale, batch_size, epochs, low, high):
     assert low <= held_out_accuracy(lab, widths, scale, batch_size, epochs) <= high
+
+
+@pytest.mark.parametrize(
+    ("changes", "best", "last"),
+    [
+        pytest.param({}, 0.85, 0.69, id="85 % at the best epoch, 69 % at the end"),
+        pytest.param({"wrong": 0.0}, 0.94, 0.94, id="all labels right: 94 % at the end"),
+        pytest.param({"training": 400}, 0.88, 0.84, id="400 digits: 88 % and 84 %"),
+        pytest.param({"decay": 0.01}, 0.86, 0.86, id="weight decay 0.01: both 86 %"),
+        pytest.param({"decay": 0.03}, 0.32, 0.31, id="weight decay 0.03: 32 % at most"),
+        pytest.param({"dropout": 0.5}, 0.825, 0.80, id="dropout 0.5 ends at 80 %"),
+        pytest.param({"dropout": 0.8}, 0.49, 0.50, id="dropout 0.8 ends at 50 %"),
+    ],
+)
+def test_the_three_sets_read_what_the_lab_says(changes, best, last):
+    run = three_sets.trained(**{"training": 150, "wrong": 0.2, "hidden": 32, "decay": 0.0, "dropout": 0.0, **changes})
+    assert run.right["test"] == pytest.approx((best, last), abs=0.015)
+    if not changes:
+        assert abs(run.best - 26) <= 1
+        assert run.right["training"] == pytest.approx((0.76, 0.99), abs=0.015)
+
+
+@pytest.fixture(scope="module")
+def stopping(lab):
+    """The lab's cell that stops by patience, with some of its settings changed: its names, after it has run."""
+    (cell,) = (code for code in build.code("backprop") if "PATIENCE" in code)
+    functions = next(code for code in build.code("backprop") if "def accuracy" in code)
+    split = digits()
+    given = {"split": split, "X": split.x.flatten(1), "X_held_out": split.x_held_out.flatten(1), "initial": initial}
+    accuracy = functions[functions.index("def read") : functions.index("EPOCHS =")]
+
+    def run(**settings):
+        names = {**lab, **given, "when_solved": contextlib.nullcontext}
+        exec(accuracy, names)
+        line = next(line for line in cell.splitlines() if line.startswith("LR, DECAY, PATIENCE, MOST_EPOCHS, WRONG ="))
+        changes = "".join(f"; {name} = {value}" for name, value in settings.items())
+        exec(cell.replace(line, line + changes), names)
+        return names
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("settings", "stopped", "right", "right_at_the_end"),
+    [
+        pytest.param({}, 25, 0.947, None, id="as the lab stops"),
+        pytest.param({"WRONG": 0.0}, 23, 0.969, None, id="right labels, patience 5: 97 %"),
+        pytest.param({"WRONG": 0.0, "PATIENCE": 10}, 68, 0.975, None, id="patience 10: 97.5 %"),
+        pytest.param({"WRONG": 0.0, "PATIENCE": 100}, 100, None, 0.98, id="never stopped: 98 %"),
+        pytest.param({"PATIENCE": 100}, 100, None, 0.84, id="never stopped, wrong labels: 84 %"),
+        pytest.param({"PATIENCE": 100, "DECAY": 0.02}, 100, None, 0.96, id="with the decay: 96 %"),
+    ],
+)
+def test_training_stops_where_the_lab_says(stopping, settings, stopped, right, right_at_the_end):
+    names = stopping(**settings)
+    test = names["X_held_out"], names["split"].y_held_out
+    assert names["epoch"] == stopped
+    if right:
+        assert names["accuracy"](*names["best"], *test) == pytest.approx(right, abs=0.008)
+    if right_at_the_end:
+        assert names["accuracy"](names["weights"], names["biases"], *test) == pytest.approx(right_at_the_end, abs=0.015)
+
+
+def test_the_best_of_a_thousand_lots_is_as_lucky_as_the_lab_says(capsys):
+    (cell,) = (code for code in build.code("backprop") if "scores.argmax" in code)
+    split, said = digits(), {}
+    names = {"torch": torch, "split": split, "X_held_out": split.x_held_out, "when_solved": contextlib.nullcontext}
+    exec(cell, {**names, "guessed": lambda name: None, "reveal": said.__setitem__})
+    assert said == {"backprop.lottery": 19}
+    assert "and 7.0% of 359 digits" in capsys.readouterr().out

@@ -1,15 +1,22 @@
 """Numbers that the labs' texts name are what their code computes."""
 
 import itertools
+import math
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from autograder.authors import build
-from hpcdl.cost import collectives
+from hpcdl.consistency.gossip import shrinks
+from hpcdl.conv import Problem
+from hpcdl.cost import collectives, textbook
+from hpcdl.data import digits
+from hpcdl.nn.networks import vgg16
 from hpcdl.training.low_precision_runs import made_before
 from hpcdl.widgets.pictures.stalling_sum import FORMATS, STEPS, TERMS, sums
 
@@ -67,6 +74,15 @@ def test_one_server_takes_a_thousand_times_as_long():
     assert 900 < collectives.naive(*machine) / collectives.rabenseifner(*machine) < 1100
 
 
+def test_lab_08_prints_how_each_row_of_the_lectures_table_grows():
+    for row, growths in textbook.COMPLEXITY.items():
+        latency, nbytes = (growth.printed.replace("log", "\\log") for growth in growths)
+        names = {"all_gather": "all-gather"}.get(row, row.replace("_", " "))
+        (path,) = SOURCE.glob("*_collectives.py")
+        (line,) = re.findall(rf"^# \| {names} \|.*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert [cell.strip(" $") for cell in line.split("|")][3:5] == [f"O({latency})", f"O({nbytes})"]
+
+
 def test_data_overtakes_weights_where_lab_04_says():
     says("backprop", "$W$ is 669,706 numbers, $D$ is 2,852 for each sample", "from 235 samples on")
     widths = (784, 512, 512, 10)
@@ -97,3 +113,73 @@ def test_half_of_the_bits_read_as_many_digits_as_lab_00_says(capsys):
     exec("\n".join([code[0], *build.references("tensors").values(), code[-1]]), namespace)
     shares = re.findall(r"(\d+\.\d) % of 359 held-out digits right", capsys.readouterr().out)
     assert [round(float(share)) for share in shares] == [95, 95]
+
+
+def test_gossip_is_as_fast_as_lab_09_says():
+    says(
+        "consistency",
+        "Four times: the gap of a ring is",
+        "some 0.7 for *any* number of ranks",
+        "about $\\frac{13}{p^2}$",
+    )
+    assert (1 - shrinks("ring", 32)) * 32**2 == pytest.approx(13, rel=0.02)
+    assert (1 - shrinks("ring", 16)) / (1 - shrinks("ring", 32)) == pytest.approx(4, rel=0.03)
+    assert all(0.65 < shrinks("random peers", p) < 0.71 for p in (8, 32, 1024))
+
+
+def test_vgg_16_multiplies_as_often_as_lab_05_says():
+    says("convolution", "15 billion multiplications for one image", "2.25 times fewer")
+    macs = sum(layer.macs for layer in vgg16() if layer.name.startswith("conv"))
+    assert (round(macs / 1e9), 36 / 16) == (15, 2.25)
+
+
+def test_the_way_back_takes_what_lab_05_says():
+    says("convolution", "takes **twice** the multiplications", "1,864 weights in all", "after 184 steps")
+    assert math.prod((8, 1, 3, 3)) + math.prod((16, 8, 3, 3)) + 64 * 10 == 1_864
+    assert 8 * math.ceil(len(digits().y) / 64) == 184
+    there, images, filters = (
+        Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1),  # VGG-16's conv3_2
+        Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1),
+        Problem(N=256, C=1, H=56, W=56, K=256, R=56, S=56, padding=1),
+    )
+    assert (images.x_shape, images.y_shape) == (there.y_shape, there.x_shape)
+    assert filters.y_shape == (there.C, there.K, there.R, there.S)
+    assert there.macs == images.macs == filters.macs
+
+
+def test_equal_pixels_get_the_gradient_that_lab_05_says():
+    says("convolution", "`torch.max` and `max_pool2d` take the first, `torch.amax` shares the gradient evenly")
+    ways = {
+        "max": lambda x: x.flatten(1).max(1).values,
+        "max_pool2d": lambda x: functional.max_pool2d(x, 2),
+        "amax": lambda x: x.amax((1, 2)),
+    }
+    backs = {}
+    for name, way in ways.items():
+        x = torch.ones(1, 2, 2, requires_grad=True)
+        way(x).sum().backward()
+        backs[name] = x.grad.flatten().tolist()
+    first = [1, 0, 0, 0]
+    assert backs == {"max": first, "max_pool2d": first, "amax": [0.25] * 4}
+
+
+@pytest.mark.labs("it trains two networks on the digits")
+@pytest.mark.parametrize(("yours", "epochs"), [("conv_im2col", 8), ("conv_direct", 1), ("conv_fft", 1)])
+def test_digits_are_read_through_a_students_convolution_as_lab_05_says(yours, epochs, capsys):
+    says("convolution", "About 95 % of the held-out digits", "agree to less than 10⁻¹²", "the same curve")
+    code, namespace = build.code("convolution"), {}
+    exec("\n".join([code[0], *build.references("convolution").values()]), namespace)
+    for start in ("yours = conv_im2col", "class MaxPool", "def network"):
+        (cell,) = [cell for cell in code if cell.lstrip().startswith(start)]
+        cell = cell.replace("yours = conv_im2col", f"yours = {yours}").replace("EPOCHS = 8", f"EPOCHS = {epochs}")
+        exec(cell, namespace)
+    plt.close("all")
+    held_out, apart = (namespace["history"][name] for name in ("held_out", "apart"))
+    assert len(held_out) == epochs + 1
+    assert held_out[-1] == pytest.approx(0.95 if epochs == 8 else 0.62, abs=0.006)
+    assert 0 < apart < 1e-12
+    printed = capsys.readouterr().out
+    found = [float(number) for number in re.findall(r"d[xw] (\d\S*e-\d+)", printed)]
+    assert len(found) == 8
+    assert max(found) < 1e-12
+    assert f"{yours}: " in printed

@@ -5,6 +5,7 @@ left to the long tests, but for the one that trains on engines.
 """
 
 import os
+import re
 import time
 
 import nbclient
@@ -15,7 +16,10 @@ from autograder import exercises
 from autograder.authors import build
 
 # What a lab's own variables must show at its end: a cell appended to the solved notebook.
-PROBES = {"ddp": "print('AT THE END', engines, accuracy, replicas_identical)"}
+PROBES = {
+    "ddp": "print('AT THE END', engines, accuracy, replicas_identical)",
+    "own_stack": "print('AT THE END', *((right, same) for right, _, same in results), lines, sep=';')",
+}
 LABS = [build.slug_of(path) for path in build.sources()]
 SECONDS = 300  # a limit against hangs; a lab takes under a minute on two quiet cores, and the run prints how long
 
@@ -91,3 +95,19 @@ def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(so
     assert int(engines) == 4
     assert float(accuracy) >= 0.95
     assert identical == "True"
+
+
+@pytest.mark.mpi
+@pytest.mark.labs("own_stack")
+def test_the_students_own_stack_learns_on_four_engines_and_all_lines_are_theirs(solved):
+    notebook, _ = solved("own_stack")
+    printed = "".join(out.text for out in outputs(notebook, "stream"))
+    _, *ranks, lines = printed.rsplit("AT THE END", 1)[1].strip().split(";")
+    assert len(ranks) == 4
+    for rank in ranks:
+        accuracy, same = rank.strip("()").split(", ")
+        assert float(accuracy) >= 0.95
+        assert same == "True"
+    assert lines.endswith("lines, all yours.")
+    first, last = (int(count.replace(",", "")) for count in re.findall(r"steps: ([\d,]+) of the weights", printed))
+    assert last < 3000 < first, "as one process in float64, after an epoch; no longer after eight"

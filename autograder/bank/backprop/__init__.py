@@ -13,4 +13,5 @@ from autograder.bank.backprop import (
     output_error,
     softmax_cross_entropy,
     train,
+    unmask,
 )

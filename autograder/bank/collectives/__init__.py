@@ -8,4 +8,5 @@ from autograder.bank.collectives import (
     parameter_server,
     recursive_doubling,
     tree,
+    unmask,
 )

@@ -13,5 +13,6 @@ from autograder.bank.convolution import (
     conv_winograd,
     im2col,
     toeplitz,
+    unmask,
     winograd_matrices,
 )

@@ -12,4 +12,5 @@ from autograder.bank.gradient_descent import (
     mse_grad,
     parallel_gradient,
     sgd,
+    unmask,
 )

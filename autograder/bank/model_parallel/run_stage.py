@@ -386,3 +386,29 @@ def run_stage(stage, order, rows, comm):
     for request in sent:
         request.wait()
     return loss
+
+
+@wrong(RUN, "of several requests one is waited for, as pytorch #132644", fails=ALL, says="pytorch #132644")
+def run_stage(stage, order, rows, comm):
+    posted, begun, loss = post_receives(stage, order, comm), [], 0.0
+    split = any(op == "W" for op, *_ in order)
+    stage.zero_grad()
+    for op, k, _ in order:
+        came, request = posted.get((op, k), (None, None))
+        batch = [r for r in (request, *begun) if r]
+        if batch:
+            batch.pop().wait()
+        begun = []
+        if op == "F" and comm.rank < comm.size - 1:
+            begun = [comm.isend(stage.forward(k, came), comm.rank + 1, tag=k)]
+        elif op == "F":
+            loss += rows[k] / sum(rows) * stage.forward(k, came)
+        elif op == "B":
+            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
+            if comm.rank > 0:
+                begun = [comm.isend(dx, comm.rank - 1, tag=k)]
+        if op == "W" or (op == "B" and not split):
+            stage.weights(k)
+    for request in begun:
+        request.wait()
+    return loss

@@ -15,7 +15,7 @@ ALL = (
 SCALED = "scaled_by_the_same"
 
 
-@wrong(HERE, "the rank's own norm", fails=ALL, says="the norm of the rank's own shares")
+@wrong(HERE, "the rank's own norm, as pytorch #72548", fails=ALL, says="pytorch #72548")
 def clip(shares, comm, max_norm):
     squares = torch.zeros(1, dtype=torch.float64)
     for mine in shares:

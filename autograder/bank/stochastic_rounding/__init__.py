@@ -12,4 +12,5 @@ from autograder.bank.stochastic_rounding import (
     running_sum,
     sgd_low_precision,
     stochastic_round,
+    unmask,
 )

@@ -1,4 +1,4 @@
-"""Lab 04, backprop: its eight exercises. The oracle of every gradient is torch's autograd in float64."""
+"""Lab 04, backprop: its nine exercises. The oracle of every gradient is torch's autograd in float64."""
 
 from autograder.authoring import Lab
 from autograder.exercises.backprop import (
@@ -10,6 +10,7 @@ from autograder.exercises.backprop import (
     output_error,
     softmax_cross_entropy,
     train,
+    unmask,
 )
 
 lab = Lab(
@@ -25,5 +26,6 @@ lab = Lab(
         backward.exercise,
         softmax_cross_entropy.exercise,
         train.exercise,
+        unmask.exercise,
     ),
 )

@@ -11,7 +11,7 @@ from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "backpropagate_error",
-    points=10,
+    points=5,
     minutes=8,
     offers=ACTIVATION,
     forbid=DERIVATIVES,
@@ -50,21 +50,21 @@ def check_back(student, delta, W, z):
     )
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def one_layer_back(student, rng):
     "The error of a layer, from the error of the next one."
     for n, m in ((3, 3), (3, 2), (2, 4), (1, 3)):  # square first: no shape hides a W that is not transposed
         check_back(student, normal(rng, m), normal(rng, m, n), normal(rng, n))
 
 
-@exercise.check(points=3)
+@exercise.check(points=1)
 def a_batch_one_layer_back(student, rng):
     "A batch of errors (N, m) comes back as a batch (N, n)."
     for N, n, m in ((3, 3, 3), (5, 3, 2), (1, 2, 4)):
         check_back(student, normal(rng, N, m), normal(rng, m, n), normal(rng, N, n))
 
 
-@exercise.check(points=2, needs="one_layer_back")
+@exercise.check(points=1, needs="one_layer_back")
 def all_the_way_back(student, rng):
     "Applied layer after layer, it gives what autograd calls ∂C/∂z in every layer."
     widths = (3, 4, 2, 5, 2)

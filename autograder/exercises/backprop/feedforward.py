@@ -9,12 +9,12 @@ from autograder.exercises.backprop.networks import ACTIVATION, copies, network, 
 from autograder.exercises.backprop.oracles import run
 from autograder.exercises.drawing import F64, normal
 
-exercise = Exercise("feedforward", points=15, minutes=12, offers=ACTIVATION)
+exercise = Exercise("feedforward", points=10, minutes=12, offers=ACTIVATION)
 
 ONE_MORE = "L layers have L - 1 layers of weights, so L - 1 vectors z; but L vectors a, as the input is a¹."
 
 
-@exercise.check(points=3)
+@exercise.check(points=2)
 def two_lists_from_layer_to_layer(student, rng):
     "zs has one vector for each layer of weights, activations one more: the input is a¹."
     for widths in ((2, 2), (3, 3, 3, 3)):  # square: what a transposed W does is the next check's to say
@@ -75,7 +75,7 @@ def check_forward(got, weights, biases, x):
         )
 
 
-@exercise.check(points=6, needs="two_lists_from_layer_to_layer")
+@exercise.check(points=4, needs="two_lists_from_layer_to_layer")
 def every_layer(student, rng):
     "For one sample, every z = W a + b and every a = σ(z)."
     for widths in ((3, 3, 3), (1, 1), (2, 4, 1, 3), (5, 4, 3, 2, 2)):  # square first: no shape hides a transposed W
@@ -84,7 +84,7 @@ def every_layer(student, rng):
         check_forward(student.feedforward(copies(weights), copies(biases), x.clone()), weights, biases, x)
 
 
-@exercise.check(points=4, needs="two_lists_from_layer_to_layer")
+@exercise.check(points=3, needs="two_lists_from_layer_to_layer")
 def a_batch_at_once(student, rng):
     "A batch (N, n) goes through as one: each row of the result belongs to one sample."
     for widths, N, dtype in (((3, 3), 3, F64), ((3, 2), 4, F64), ((4, 3, 5), 1, F64), ((6, 4, 2), 5, torch.float32)):
@@ -94,7 +94,7 @@ def a_batch_at_once(student, rng):
         check_forward(got, weights, biases, X)
 
 
-@exercise.check(points=2, needs="two_lists_from_layer_to_layer")
+@exercise.check(points=1, needs="two_lists_from_layer_to_layer")
 def leaves_the_network_alone(student, rng):
     "Input, weights and biases are the same after the call."
     weights, biases = network(rng, (3, 3, 2))

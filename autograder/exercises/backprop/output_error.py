@@ -11,7 +11,7 @@ from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "output_error",
-    points=10,
+    points=5,
     minutes=6,
     offers=ACTIVATION,
     forbid=DERIVATIVES,
@@ -40,7 +40,7 @@ def check_output(student, a, y, z):
     checks.close(got, expected.to(z.dtype), name="output_error(a, y, z)", why=why, mistakes=output_mistakes(a, y, z))
 
 
-@exercise.check(points=6)
+@exercise.check(points=3)
 def error_of_the_output(student, rng):
     "δᴸ is the derivative of C = ½ |y − a|² with respect to z."
     for n in (1, 3, 5):
@@ -48,7 +48,7 @@ def error_of_the_output(student, rng):
         check_output(student, torch.sigmoid(z), y, z)
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def error_of_a_batch(student, rng):
     "It works elementwise: for a batch (N, n) as for one sample."
     for shape, dtype in (((4, 3), F64), ((1, 2), F64), ((7, 5), torch.float32)):
@@ -56,7 +56,7 @@ def error_of_a_batch(student, rng):
         check_output(student, torch.sigmoid(z), y, z)
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def error_far_out(student, rng):
     "At z = ±1000 the error is 0, not NaN."
     for dtype in (F64, torch.float32):

@@ -1,7 +1,16 @@
-"""Lab 01, calculus: its seven exercises. Oracles: closed forms and torch's autograd in float64."""
+"""Lab 01, calculus: its eight exercises. Oracles: closed forms and torch's autograd in float64."""
 
 from autograder.authoring import Lab
-from autograder.exercises.calculus import best_step, chain_gradient, derivative, dual, grad_check, gradient, logistic
+from autograder.exercises.calculus import (
+    best_step,
+    chain_gradient,
+    derivative,
+    dual,
+    grad_check,
+    gradient,
+    logistic,
+    unmask,
+)
 
 lab = Lab(
     "calculus",
@@ -15,5 +24,6 @@ lab = Lab(
         dual.exercise,
         chain_gradient.exercise,
         grad_check.exercise,
+        unmask.exercise,
     ),
 )

@@ -8,10 +8,10 @@ from autograder.exercises.calculus.drawing import uniform
 from autograder.exercises.calculus.functions import autograd
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
-exercise = Exercise("chain_gradient", points=10, minutes=5, forbid=DERIVATIVES, instead=BY_HAND)
+exercise = Exercise("chain_gradient", points=5, minutes=5, forbid=DERIVATIVES, instead=BY_HAND)
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def two_by_two(student, rng):
     "f(x1(s,t), x2(s,t)): both partial derivatives of the lecture's example."
     st = uniform(0.5, 1.5, (2,), rng)
@@ -35,7 +35,7 @@ def two_by_two(student, rng):
     checks.close(got, expected, name="chain_gradient(df_dx, dx_ds)", why=why, mistakes=mistakes)
 
 
-@exercise.check(points=5)
+@exercise.check(points=2)
 def any_sizes(student, rng):
     "n inner functions of m variables, n and m from 1 on."
     for n, m in ((3, 5), (5, 3), (4, 1), (1, 4), (1, 1)):

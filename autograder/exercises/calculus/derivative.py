@@ -9,10 +9,10 @@ from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number, uniform
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
-exercise = Exercise("derivative", points=15, minutes=6, forbid=DERIVATIVES, instead=BY_HAND)
+exercise = Exercise("derivative", points=10, minutes=6, forbid=DERIVATIVES, instead=BY_HAND)
 
 
-@exercise.check(points=6)
+@exercise.check(points=4)
 def central_formula(student, rng):
     "The central difference, with the step that was given."
 
@@ -45,7 +45,7 @@ def central_formula(student, rng):
     checks.close(got, 3 * x**2 + h**2, name=name, why=why, mistakes=mistakes)
 
 
-@exercise.check(points=4, needs="central_formula")
+@exercise.check(points=3, needs="central_formula")
 def error_of_order_two(student, rng):
     "Halving h divides the error by four, and the default h is small."
     for f, exact in ((math.exp, math.exp), (math.sin, math.cos)):
@@ -62,7 +62,7 @@ def error_of_order_two(student, rng):
         checks.close(default, exact(x), name=f"derivative({f.__name__}, {x})", rtol=1e-8, why="with the default h=1e-5")
 
 
-@exercise.check(points=3)
+@exercise.check(points=2)
 def tensors_elementwise(student, rng):
     "A tensor x gives a tensor: each element's own derivative."
     x = uniform(-2, 2, (2, 3), rng)
@@ -75,7 +75,7 @@ def tensors_elementwise(student, rng):
     checks.close(got, expected, name="derivative(torch.sin, x, 1e-3)", mistakes=mistakes)
 
 
-@exercise.check(points=2, needs="tensors_elementwise")
+@exercise.check(points=1, needs="tensors_elementwise")
 def leaves_x_alone(student, rng):
     "The tensor x is the same after the call."
     x = uniform(-1, 1, (4,), rng)

@@ -1,4 +1,4 @@
-"""Lab 08, collectives: its seven exercises.
+"""Lab 08, collectives: its eight exercises.
 
 Oracles: the sum itself, and what the messages cost on the simulated machine, whose trace says who sent what to whom.
 """
@@ -12,6 +12,7 @@ from autograder.exercises.collectives import (
     parameter_server,
     recursive_doubling,
     tree,
+    unmask,
 )
 
 lab = Lab(
@@ -26,5 +27,6 @@ lab = Lab(
         cost.exercise,
         fit_alpha_beta.exercise,
         best_algorithm.exercise,
+        unmask.exercise,
     ),
 )

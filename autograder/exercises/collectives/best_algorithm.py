@@ -7,10 +7,10 @@ from autograder.authoring import Exercise
 from autograder.exercises.collectives.predictions import machine, predicted, terms
 from hpcdl.collectives import ALL_REDUCE
 
-exercise = Exercise("best_algorithm", points=15, minutes=10, functions=("best_algorithm", "crossover"))
+exercise = Exercise("best_algorithm", points=10, minutes=10, functions=("best_algorithm", "crossover"))
 
 
-@exercise.check(points=6)
+@exercise.check(points=4)
 def the_cheapest(student, rng):
     "best_algorithm names the cheapest for 2 to 33 ranks and 4 bytes to 1 GB."
     for p in (2, 3, 4, 6, 8, 12, 16, 31, 33):
@@ -60,7 +60,7 @@ def meeting_point(first: str, second: str, p: int, alpha: float, beta: float) ->
     return (a2 - a1) * alpha / ((b1 - b2) * beta)
 
 
-@exercise.check(points=5)
+@exercise.check(points=4)
 def crossover_in_bytes(student, rng):
     "crossover gives the message size at which two algorithms cost the same."
     for first, second, ranks in PAIRS:
@@ -86,7 +86,7 @@ def crossover_in_bytes(student, rng):
                 checks.close(got, expected, name=name, mistakes=mistakes, why=why)
 
 
-@exercise.check(points=2, needs="crossover_in_bytes")
+@exercise.check(points=1, needs="crossover_in_bytes")
 def some_never_cross(student, rng):
     "crossover is math.inf where one algorithm is better at every size."
     for better, worse, p in (("rabenseifner", "ring", 8), ("recursive_doubling", "tree", 8), ("tree", "naive", 6)):
@@ -103,7 +103,7 @@ def some_never_cross(student, rng):
             )
 
 
-@exercise.check(points=2, needs=("the_cheapest", "crossover_in_bytes"))
+@exercise.check(points=1, needs=("the_cheapest", "crossover_in_bytes"))
 def changes_at_the_crossover(student, rng):
     "best_algorithm changes its answer at the crossover."
     for first, second, p in (("recursive_doubling", "rabenseifner", 8), ("recursive_doubling", "ring", 3)):

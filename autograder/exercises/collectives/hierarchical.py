@@ -8,7 +8,7 @@ from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
     "hierarchical_all_reduce",
-    points=15,
+    points=10,
     minutes=10,
     uses=("tree_reduce", "recursive_doubling_all_reduce"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
@@ -17,7 +17,7 @@ exercise = Exercise(
 )
 
 
-@exercise.check(points=5, seconds=SECONDS)
+@exercise.check(points=4, seconds=SECONDS)
 def any_nodes(student, rng):
     "The sum on every rank for any p and per_node, also when the last node is smaller."
     for p, per_node in (
@@ -38,7 +38,7 @@ def any_nodes(student, rng):
         has_sum_everywhere(student, "hierarchical_all_reduce", p, 3, setting, {"per_node": per_node})
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="any_nodes")
+@exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def one_leader_per_node(student, rng):
     "Only one rank of each node talks to other nodes."
     for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
@@ -56,7 +56,7 @@ def one_leader_per_node(student, rng):
             )
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="any_nodes")
+@exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def little_between_nodes(student, rng):
     "What crosses between nodes depends on the number of nodes, not on the ranks in them."
     for p, per_node in ((8, 4), (8, 2), (9, 3)):
@@ -71,7 +71,7 @@ def little_between_nodes(student, rng):
         )
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="any_nodes")
+@exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def trees_inside(student, rng):
     "Inside a node a tree up and a tree down, between nodes at most a ring's rounds."
     for p, per_node in ((8, 8), (16, 8), (16, 4), (12, 4)):

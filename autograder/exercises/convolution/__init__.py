@@ -1,4 +1,4 @@
-"""Lab 05, convolution: its nine exercises. The oracle of every convolution is torch's own in float64."""
+"""Lab 05, convolution: its ten exercises. The oracle of every convolution is torch's own in float64."""
 
 from autograder.authoring import Lab
 from autograder.exercises.convolution import (
@@ -10,6 +10,7 @@ from autograder.exercises.convolution import (
     conv_winograd,
     im2col,
     toeplitz,
+    unmask,
     winograd_matrices,
 )
 
@@ -27,5 +28,6 @@ lab = Lab(
         conv_winograd.exercise,
         conv_cost.exercise,
         conv_kernel.exercise,
+        unmask.exercise,
     ),
 )

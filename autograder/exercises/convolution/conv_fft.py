@@ -12,7 +12,7 @@ from autograder.exercises.convolution.oracles import output
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.drawing import F64
 
-exercise = Exercise("conv_fft", points=15, minutes=12, **OWN)
+exercise = Exercise("conv_fft", points=10, minutes=12, **OWN)
 
 
 def check_fft(student, rng, sizes: Sizes, dtype=F64, **options):
@@ -27,35 +27,35 @@ def check_fft(student, rng, sizes: Sizes, dtype=F64, **options):
     check_output(got, x, w, padding=padding, name=called("conv_fft", options), extra=spectral_mistakes(x, w, padding))
 
 
-@exercise.check(points=4)
+@exercise.check(points=3)
 def a_product_of_spectra(student, rng):
     "One image, one filter: transform both, multiply by the conjugate, transform back, cut."
     for sizes in ((1, 1, 4, 4, 1, 2, 2), (1, 1, 8, 6, 1, 3, 3), (1, 1, 6, 8, 1, 2, 5)):
         check_fft(student, rng, sizes)
 
 
-@exercise.check(points=3, needs="a_product_of_spectra")
+@exercise.check(points=2, needs="a_product_of_spectra")
 def odd_sizes(student, rng):
     "Images of odd height and width come back with all their pixels."
     for sizes in ((1, 1, 5, 5, 1, 3, 3), (1, 1, 6, 7, 1, 2, 2), (1, 1, 7, 6, 1, 4, 3)):
         check_fft(student, rng, sizes)
 
 
-@exercise.check(points=3, needs="a_product_of_spectra")
+@exercise.check(points=2, needs="a_product_of_spectra")
 def many_channels_and_images(student, rng):
     "The products of the spectra are summed over the input channels, for each image and each filter."
     for sizes in ((1, 3, 4, 4, 1, 2, 2), (3, 1, 4, 4, 1, 2, 2), (2, 3, 6, 6, 3, 3, 3), (3, 2, 6, 4, 4, 3, 2)):
         check_fft(student, rng, sizes)
 
 
-@exercise.check(points=3, needs="a_product_of_spectra")
+@exercise.check(points=2, needs="a_product_of_spectra")
 def zeros_not_the_other_side(student, rng):
     "With padding the window meets zeros beyond the border, not the opposite side of the image."
     for padding, sizes in ((1, (1, 1, 6, 6, 1, 3, 3)), (2, (2, 2, 5, 6, 2, 3, 2)), (4, (1, 2, 4, 4, 1, 5, 5))):
         check_fft(student, rng, sizes, padding=padding)
 
 
-@exercise.check(points=2, needs="a_product_of_spectra")
+@exercise.check(points=1, needs="a_product_of_spectra")
 def the_kernel_as_large_as_the_image(student, rng):
     "A kernel as large as the image, one of a single pixel, float32: the Fourier transform does not mind."
     check_fft(student, rng, (2, 2, 6, 8, 3, 6, 8))

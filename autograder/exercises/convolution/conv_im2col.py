@@ -10,10 +10,10 @@ from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.convolution.products import Products, whole_count
 
-exercise = Exercise("conv_im2col", points=10, minutes=8, uses=("im2col",), **COLUMNS)
+exercise = Exercise("conv_im2col", points=5, minutes=8, uses=("im2col",), **COLUMNS)
 
 
-@exercise.check(points=4)
+@exercise.check(points=2)
 def filters_times_columns(student, rng):
     "The filters as rows times the windows as columns are all outputs at once."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (1, 2, 4, 5, 3, 2, 3), (3, 2, 5, 4, 3, 2, 2), (2, 3, 4, 5, 2, 4, 5)):
@@ -21,14 +21,14 @@ def filters_times_columns(student, rng):
     check_convolution(student.conv_im2col, rng, (2, 3, 8, 8, 4, 1, 1), "conv_im2col(x, w)", torch.float32)
 
 
-@exercise.check(points=2, needs="filters_times_columns")
+@exercise.check(points=1, needs="filters_times_columns")
 def any_stride_and_padding(student, rng):
     "Stride and padding are im2col's affair, and the outputs are as many."
     for options in STRIDES:
         check_convolution(student.conv_im2col, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_im2col", options), **options)
 
 
-@exercise.check(points=3, needs="filters_times_columns")
+@exercise.check(points=1, needs="filters_times_columns")
 def one_matrix_product(student, rng):
     "All multiplications are in one product, by the function that is passed as matmul."
     for sizes in ((1, 2, 5, 5, 3, 3, 3), (4, 2, 6, 5, 3, 2, 3)):

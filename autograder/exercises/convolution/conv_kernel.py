@@ -13,7 +13,7 @@ from autograder.exercises.convolution.outputs import check_output
 
 exercise = Exercise(
     "conv_kernel",
-    points=10,
+    points=15,
     minutes=15,
     functions=("conv_kernel", "launch_in"),
     forbid=LIBRARIES,
@@ -55,21 +55,21 @@ def blocks(x, w, stride: int, padding: int) -> dict:
     }
 
 
-@exercise.check(points=3, seconds=20)
+@exercise.check(points=4, seconds=20)
 def whole_blocks(student, rng):
     "Where pixels, filters and weights fill their blocks of 16, one block and several."
     for sizes in ((1, 4, 5, 5, 16, 2, 2), (1, 8, 9, 9, 32, 2, 2)):
         check_kernel(student, rng, sizes)
 
 
-@exercise.check(points=4, needs="whole_blocks", seconds=20)
+@exercise.check(points=6, needs="whole_blocks", seconds=20)
 def masked_borders(student, rng):
     "Any size: what sticks out of a block is neither read nor written."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
 
 
-@exercise.check(points=3, needs="whole_blocks", seconds=20)
+@exercise.check(points=5, needs="whole_blocks", seconds=20)
 def kernels_stride_and_padding(student, rng):
     "Stride and padding: pixels beyond the border are zeros, and never read."
     for stride, padding in ((2, 0), (1, 1), (3, 2)):

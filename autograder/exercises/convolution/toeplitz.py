@@ -9,7 +9,7 @@ from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.drawing import F64
 
-exercise = Exercise("toeplitz", points=10, minutes=10, **OWN)
+exercise = Exercise("toeplitz", points=5, minutes=10, **OWN)
 
 
 def matrix(w, h: int, wd: int) -> torch.Tensor:
@@ -68,13 +68,13 @@ def ask_toeplitz(student, w, h: int, wd: int) -> torch.Tensor:
     return got
 
 
-@exercise.check(points=3)
+@exercise.check(points=2)
 def the_lectures_matrix(student, rng):
     "A 2x2 kernel over a 3x3 image is the lecture's matrix of 4 rows and 9 columns."
     ask_toeplitz(student, torch.tensor([[2.0, 3.0], [5.0, 7.0]], dtype=F64), 3, 3)
 
 
-@exercise.check(points=3, needs="the_lectures_matrix")
+@exercise.check(points=1, needs="the_lectures_matrix")
 def any_kernel_and_image(student, rng):
     "T @ x.ravel() is the convolution, for rectangular kernels and images, 1x1 and as large as the image."
     for r, s, h, wd in ((2, 2, 4, 5), (2, 3, 5, 4), (3, 1, 4, 6), (1, 1, 3, 4), (3, 4, 3, 4), (1, 3, 1, 5)):
@@ -84,7 +84,7 @@ def any_kernel_and_image(student, rng):
         checks.close(T @ x.flatten(), expected, name="T @ x.ravel()")
 
 
-@exercise.check(points=2, needs="the_lectures_matrix")
+@exercise.check(points=1, needs="the_lectures_matrix")
 def mostly_zeros(student, rng):
     "Every row has R S numbers that are not zero; all others are exactly zero, and the dtype is that of w."
     for dtype in (F64, torch.float32):
@@ -93,7 +93,7 @@ def mostly_zeros(student, rng):
         checks.equal((T != 0).sum(dim=1).tolist(), [6] * (4 * 4), name="the non-zeros of each row")
 
 
-@exercise.check(points=2, needs="the_lectures_matrix")
+@exercise.check(points=1, needs="the_lectures_matrix")
 def its_transpose_goes_back(student, rng):
     "Tᵀ times the gradient of the outputs is the gradient of the image."
     for r, s, h, wd in ((2, 2, 3, 3), (3, 2, 5, 6)):

@@ -1,11 +1,11 @@
-"""Lab 07, ddp: its seven exercises.
+"""Lab 07, ddp: its eight exercises.
 
 Oracles: counting, one machine that trains on all samples together (in float64), and the trace of the simulated machine,
 which says who sent what to whom, and when.
 """
 
 from autograder.authoring import Lab
-from autograder.exercises.ddp import average, broadcast, buckets, overlap, ring, shard, step
+from autograder.exercises.ddp import average, broadcast, buckets, overlap, ring, shard, step, unmask
 
 lab = Lab(
     "ddp",
@@ -19,5 +19,6 @@ lab = Lab(
         buckets.exercise,
         step.exercise,
         overlap.exercise,
+        unmask.exercise,
     ),
 )

@@ -9,7 +9,7 @@ from autograder.exercises.ready_made import RANKS
 
 exercise = Exercise(
     "broadcast_parameters",
-    points=10,
+    points=5,
     minutes=6,
     forbid=RANKS,
     instead="What torch.distributed does is what you write here, with `comm`.",
@@ -40,14 +40,14 @@ def copies_of_root(student, p: int, root: int, rng, **options) -> None:
             checks.close(after[rank][i].detach(), before[root][i], name=name, rtol=0, atol=0, mistakes=mistakes)
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=2, seconds=SECONDS)
 def all_have_rank_0s(student, rng):
     "Ranks that begin with other weights all end with rank 0's, to the bit."
     for p in (2, 3, 1, 5, 8):
         copies_of_root(student, p, 0, rng)
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="all_have_rank_0s")
+@exercise.check(points=2, seconds=SECONDS, needs="all_have_rank_0s")
 def any_root(student, rng):
     "The same from another root; and the parameters may come one by one."
     for p, root in ((2, 1), (3, 1), (4, 3)):
@@ -55,7 +55,7 @@ def any_root(student, rng):
     copies_of_root(student, 2, 0, rng, harness="once")
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="all_have_rank_0s")
+@exercise.check(points=1, seconds=SECONDS, needs="all_have_rank_0s")
 def in_place(student, rng):
     "The tensors themselves are overwritten: the model holds them, not your list."
     given, _, before = spread(student, 3, 0, rng)

@@ -11,7 +11,7 @@ from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise(
     "OverlappedDDP",
-    points=20,
+    points=25,
     minutes=25,
     uses=("broadcast_parameters", "average_gradients", "make_buckets"),
     forbid=RANKS,
@@ -45,14 +45,14 @@ def begins_with_rank_0s(student, rng):
                 checks.close(got[i], weights[0][i], name=f"{label} on rank {rank}", rtol=0, atol=0, mistakes=mistakes)
 
 
-@exercise.check(points=5, seconds=SECONDS, needs="begins_with_rank_0s")
+@exercise.check(points=6, seconds=SECONDS, needs="begins_with_rank_0s")
 def results_unchanged(student, rng):
     "Overlap changes no result: every rank takes the steps of one machine, with equal and unequal batches."
     for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1)):
         wrapped_trains(student, "plain", sizes, rng, steps)
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="results_unchanged")
+@exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")
 def awkward_parameters(student, rng):
     "Shared, frozen and unused parameters are right, also where ranks use different ones."
     for name in ("tied", "frozen", "unused"):
@@ -72,7 +72,7 @@ def timed(student, rng, seconds_per_byte: float):
     return overlapped(student, "deep", [weights] * 2, batches, CAP, seconds=1.0, beta=seconds_per_byte)
 
 
-@exercise.check(points=2, seconds=SECONDS, needs="results_unchanged")
+@exercise.check(points=3, seconds=SECONDS, needs="results_unchanged")
 def a_message_for_each_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     run = timed(student, rng, 1e-6)
@@ -81,7 +81,7 @@ def a_message_for_each_bucket(student, rng):
     one_per_bucket(run, "deep", CAP, count, [2, 2], f"2 ranks, cap_bytes = {CAP}", since=first - 1e-6)
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="results_unchanged")
+@exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")
 def sends_before_the_last_gradient(student, rng):
     "The first bucket is under way before the backward pass has come to the first layer."
     run = timed(student, rng, 1e-6)
@@ -99,7 +99,7 @@ def sends_before_the_last_gradient(student, rng):
         )
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="sends_before_the_last_gradient")
+@exercise.check(points=4, seconds=SECONDS, needs="sends_before_the_last_gradient")
 def communication_is_hidden(student, rng):
     "The step takes clearly less time than the backward pass and then the messages."
     seconds = 0.9 / 66  # a message is half a bucket of 128 bytes and the number of samples: 0.9 s

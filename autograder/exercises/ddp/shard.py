@@ -8,7 +8,7 @@ from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
     "shard_indices",
-    points=10,
+    points=5,
     minutes=8,
     forbid=LOADERS,
     instead="Deal the samples yourself: a permutation that all ranks agree on, and each its part.",
@@ -32,7 +32,7 @@ def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[to
 SPLITS = ((12, 4), (10, 4), (3, 4), (5, 1), (7, 2), (64, 8))  # n and the number of ranks
 
 
-@exercise.check(points=4)
+@exercise.check(points=2)
 def every_sample_once(student, rng):
     "All shards together hold every sample exactly once, also where ranks do not divide n."
     for n, size in SPLITS:
@@ -67,7 +67,7 @@ def sharding_mistake(found: list[torch.Tensor], counts: torch.Tensor, n: int) ->
     )
 
 
-@exercise.check(points=2, needs="every_sample_once")
+@exercise.check(points=1, needs="every_sample_once")
 def equal_lengths(student, rng):
     "The longest shard has at most one sample more than the shortest."
     for n, size in SPLITS:
@@ -80,7 +80,7 @@ def equal_lengths(student, rng):
         )
 
 
-@exercise.check(points=2, needs="every_sample_once")
+@exercise.check(points=1, needs="every_sample_once")
 def new_each_epoch(student, rng):
     "Each epoch deals the samples anew: another order, and other samples for each rank."
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
@@ -100,7 +100,7 @@ def new_each_epoch(student, rng):
         )
 
 
-@exercise.check(points=2, needs="every_sample_once")
+@exercise.check(points=1, needs="every_sample_once")
 def same_permutation_again(student, rng):
     "The same seed and epoch give the same shards whenever they are asked for; another seed gives others."
     first, again = (shards(student, 40, 3, epoch=2, seed=7) for _ in range(2))

@@ -13,7 +13,7 @@ from autograder.inside.harnesses import network
 
 exercise = Exercise(
     "train_step",
-    points=20,
+    points=15,
     minutes=15,
     uses=("average_gradients", "make_buckets"),
     forbid=RANKS,
@@ -40,7 +40,7 @@ def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY) ->
     agree(run, name, weights, batches, setting)
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=3, seconds=SECONDS)
 def as_one_machine(student, rng):
     "After three steps on equal batches every rank has the weights of one machine, all to the same bit."
     for sizes in ((4,), (3, 3), (2, 2, 2)):
@@ -66,14 +66,14 @@ def unequal_parts(student, rng):
         trains(student, "plain", sizes, rng)
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="as_one_machine")
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def tied_and_frozen(student, rng):
     "A layer that is used twice learns from both uses, one with requires_grad=False stays as it is."
     for name in ("tied", "frozen"):
         trains(student, name, (3, 3), rng, steps=2, cap=100)
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="as_one_machine")
+@exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
 def unused(student, rng):
     "A parameter without a gradient, on every rank or on some, does not stop the others."
     trains(student, "unused", (3, 3), rng, steps=2, cap=100)
@@ -84,7 +84,7 @@ def unused(student, rng):
     agree(run, "routed", weights, batches, "3 ranks that use different layers")
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="as_one_machine")
+@exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
 def one_message_per_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     for cap in (PLENTY, 150, 90):

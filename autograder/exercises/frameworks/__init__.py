@@ -7,11 +7,12 @@ What cannot run within the walls, DeepSpeed, is graded by its configuration, and
 
 from autograder.authoring import Lab
 from autograder.exercises.frameworks import config, ddp, elastic, fsdp, horovod, tensor
+from hpcdl.lazy import COMPILER
 
 lab = Lab(
     "frameworks",
     number=13,
     title="Six tools, one step",
     exercises=(ddp.exercise, fsdp.exercise, tensor.exercise, horovod.exercise, elastic.exercise, config.exercise),
-    brings=("torch._dynamo", "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups
+    brings=(COMPILER, "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups
 )

@@ -1,4 +1,4 @@
-"""Lab 02: gradient descent, one step at a time, then in parallel. Its eight exercises.
+"""Lab 02: gradient descent, one step at a time, then in parallel. Its nine exercises.
 
 Oracles are independent of the solutions: closed forms, float64 autograd, torch.optim, eigenvalues, counted indices.
 """
@@ -13,6 +13,7 @@ from autograder.exercises.gradient_descent import (
     mse_grad,
     parallel_gradient,
     sgd,
+    unmask,
 )
 
 lab = Lab(
@@ -28,5 +29,6 @@ lab = Lab(
         adam_step.exercise,
         parallel_gradient.exercise,
         lr_schedule.exercise,
+        unmask.exercise,
     ),
 )

@@ -9,10 +9,10 @@ from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
 from autograder.exercises.gradient_descent.drawing import integer, valley
 
-exercise = Exercise("max_stable_lr", points=15, minutes=8)
+exercise = Exercise("max_stable_lr", points=5, minutes=8)
 
 
-@exercise.check(points=3)
+@exercise.check(points=1)
 def diagonal_valley(student, rng):
     "For a diagonal Hessian the limit is 2 over its largest entry."
     curvatures = torch.tensor([0.3, 4.0, 1.0], dtype=F64)[torch.randperm(3, generator=rng)] * (1 + integer(rng, 0, 4))
@@ -30,7 +30,7 @@ def diagonal_valley(student, rng):
     )
 
 
-@exercise.check(points=5)
+@exercise.check(points=2)
 def turned_valley(student, rng):
     "For a Hessian that is not diagonal its largest eigenvalue decides."
     for curvatures in ([0.4, 3.0], [0.2, 1.0, 2.5, 7.0]):
@@ -53,7 +53,7 @@ def turned_valley(student, rng):
         )
 
 
-@exercise.check(points=5)
+@exercise.check(points=1)
 def descent_obeys_it(student, rng):
     "Descent converges 1 % below your limit and diverges 1 % above it."
     H, w0 = valley(rng, [0.5, 1.0, 2.0, 6.0 + integer(rng, 0, 9)]), torch.ones(4, dtype=F64)
@@ -82,7 +82,7 @@ def descent_obeys_it(student, rng):
     )
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def flat_directions_and_float32(student, rng):
     "Directions without curvature set no limit; float32 data are fine."
     X = normal(rng, 12, 30, dtype=F32)  # fewer samples than weights: 18 eigenvalues are zero, some -1e-7 by rounding

@@ -9,7 +9,7 @@ from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
     "minibatches",
-    points=15,
+    points=10,
     minutes=8,
     forbid=LOADERS,
     instead="Deal the indices yourself: a permutation, cut into batches.",
@@ -30,7 +30,7 @@ def epoch(student, n, batch_size, generator):
     return list(batches)
 
 
-@exercise.check(points=5)
+@exercise.check(points=4)
 def every_index_once(student, rng):
     "In one epoch every index comes exactly once."
     for n, batch_size in ((12, 4), (10, 3), (5, 1), (3, 8), (1, 1)):
@@ -57,7 +57,7 @@ def every_index_once(student, rng):
         checks.that(not missing, f"{call}: {hint}", got=sorted(seen), expected=list(range(n)))
 
 
-@exercise.check(points=4)
+@exercise.check(points=2)
 def sizes_of_batches(student, rng):
     "Every batch has batch_size indices, the last one what is left."
     for n, batch_size, sizes in ((12, 4, [4, 4, 4]), (10, 3, [3, 3, 3, 1]), (3, 8, [3]), (4, 1, [1] * 4)):
@@ -75,7 +75,7 @@ def sizes_of_batches(student, rng):
         )
 
 
-@exercise.check(points=3, needs="every_index_once")
+@exercise.check(points=2, needs="every_index_once")
 def new_order_each_epoch(student, rng):
     "The order is random, and another one in the next epoch."
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
@@ -92,7 +92,7 @@ def new_order_each_epoch(student, rng):
     )
 
 
-@exercise.check(points=3, needs="every_index_once")
+@exercise.check(points=2, needs="every_index_once")
 def the_generator_decides(student, rng):
     "The same generator gives the same batches, another seed gives others."
     seed = integer(rng, 0, 2**31)

@@ -91,6 +91,11 @@ def agrees(training: Training, run, setting: str) -> None:
             )
             mistakes[nothing] = torch.zeros_like(expected)
             name = f"{setting}: gradient of weight {j} on stage {i}"
+            checks.that(
+                not (isinstance(got, torch.Tensor) and got.is_floating_point() and got.isnan().any()),
+                f"{name} is no number: memory that no message has filled yet was computed with. Wait for a request "
+                "before its tensor is used, and for every request. (In pytorch #132644 one of several was waited for.)",
+            )
             checks.close(got, expected, name=name, why="One machine has this for the whole batch.", mistakes=mistakes)
     loss = sum(c * value for c, (value, _) in zip(right, each, strict=True))
     mistakes = {

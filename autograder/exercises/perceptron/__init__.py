@@ -1,7 +1,7 @@
-"""Lab 03: a machine that learns, and what it cannot. Its seven exercises. Oracle: `hpcdl.nn.perceptron`."""
+"""Lab 03: a machine that learns, and what it cannot. Its eight exercises. Oracle: `hpcdl.nn.perceptron`."""
 
 from autograder.authoring import Lab
-from autograder.exercises.perceptron import fit, lift, margin, mlp_xor, novikoff_bound, predict, update
+from autograder.exercises.perceptron import fit, lift, margin, mlp_xor, novikoff_bound, predict, unmask, update
 
 lab = Lab(
     "perceptron",
@@ -15,5 +15,6 @@ lab = Lab(
         novikoff_bound.exercise,
         lift.exercise,
         mlp_xor.exercise,
+        unmask.exercise,
     ),
 )

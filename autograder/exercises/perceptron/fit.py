@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, separable_set
 from hpcdl.nn import perceptron as oracle
 
-exercise = Exercise("fit", points=20, minutes=12, uses=("predict", "update"))
+exercise = Exercise("fit", points=25, minutes=12, uses=("predict", "update"))
 
 FORGETS = "Every epoch begins with w = 0 again and forgets the one before: set w once, before the loop over epochs."
 ONE_EPOCH = "This is w after the first epoch. Go on until an epoch passes without an update."
@@ -43,7 +43,7 @@ def one_move_per_epoch(X, y, lr: float, max_epochs: int) -> torch.Tensor:
     return w
 
 
-@exercise.check(points=8)
+@exercise.check(points=10)
 def weights(student, rng):
     "Starting from w = 0, sample by sample in the order given, w ends where the rule leads."
     X, y, history = slow_set(rng, epochs=3)
@@ -69,7 +69,7 @@ def weights(student, rng):
     )
 
 
-@exercise.check(points=4)
+@exercise.check(points=5)
 def counts(student, rng):
     "mistakes[e] is the number of updates in epoch e, and there are at most max_epochs epochs."
     X, y, history = slow_set(rng, epochs=4)
@@ -88,7 +88,7 @@ def counts(student, rng):
     )
 
 
-@exercise.check(points=4)
+@exercise.check(points=5)
 def stops_when_settled(student, rng):
     "It stops after the first epoch without an update; that epoch's 0 is the last count."
     X, y, history = slow_set(rng, epochs=2)
@@ -110,7 +110,7 @@ def stops_when_settled(student, rng):
     )
 
 
-@exercise.check(points=4, needs="counts", seconds=3)
+@exercise.check(points=5, needs="counts", seconds=3)
 def gives_up_on_xor(student, rng):
     "On samples that no line separates, it gives up after max_epochs."
     order = torch.randperm(4, generator=rng)

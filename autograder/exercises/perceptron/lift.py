@@ -7,10 +7,10 @@ from autograder.authoring import Exercise
 from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, samples
 from hpcdl.nn import perceptron as oracle
 
-exercise = Exercise("lift", points=10, minutes=5)
+exercise = Exercise("lift", points=5, minutes=5)
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def appends_the_product(student, rng):
     "Each row (1, x1, x2) becomes (1, x1, x2, x1 x2)."
     for n in (7, 1):
@@ -35,7 +35,7 @@ def appends_the_product(student, rng):
         )
 
 
-@exercise.check(points=3)
+@exercise.check(points=1)
 def xor_becomes_separable(student, rng):
     "Four clouds in the pattern of XOR, which no line separates, are separable after the lift."
     corner = torch.randint(0, 4, (40,), generator=rng)
@@ -50,7 +50,7 @@ def xor_becomes_separable(student, rng):
     )
 
 
-@exercise.check(points=2, needs="appends_the_product")
+@exercise.check(points=1, needs="appends_the_product")
 def x_is_not_changed(student, rng):
     "The samples that were passed in stay as they were."
     X = samples(5, 2, rng)

@@ -5,7 +5,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.perceptron.samples import separable_set
 from hpcdl.nn import perceptron as oracle
 
-exercise = Exercise("margin", points=10, minutes=6)
+exercise = Exercise("margin", points=5, minutes=6)
 
 COSINE = "This is a cosine: you divided by |x| too, and a distance is y z / |w|."
 
@@ -15,7 +15,7 @@ def cosines(X, y, w):
     return y * (X @ w) / (w.norm() * X.norm(dim=1))
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def the_nearest_sample(student, rng):
     "The margin is the least of y w^T x / |w| over the samples."
     for d in (2, 5):
@@ -39,7 +39,7 @@ def the_nearest_sample(student, rng):
         )
 
 
-@exercise.check(points=3)
+@exercise.check(points=1)
 def negative_when_wrong(student, rng):
     "Where w gets a sample wrong, the margin is negative."
     X, y, w = separable_set(12, 3, rng)
@@ -61,7 +61,7 @@ def negative_when_wrong(student, rng):
     )
 
 
-@exercise.check(points=2, needs="the_nearest_sample")
+@exercise.check(points=1, needs="the_nearest_sample")
 def length_of_w_does_not_matter(student, rng):
     "w and 8 w draw the same line, so they have the same margin."
     X, y, w = separable_set(10, 2, rng)

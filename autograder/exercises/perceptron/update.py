@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.perceptron.samples import samples
 from hpcdl.nn import perceptron as oracle
 
-exercise = Exercise("update", points=15, minutes=8, uses=("predict",))
+exercise = Exercise("update", points=10, minutes=8, uses=("predict",))
 
 
 def wrong_and_right(rng: torch.Generator):
@@ -18,7 +18,7 @@ def wrong_and_right(rng: torch.Generator):
         yield w, X[oracle.predict(w, X) == -y][0], y
 
 
-@exercise.check(points=6)
+@exercise.check(points=4)
 def moves_on_a_mistake(student, rng):
     "After a mistake, w moves by lr (y - yhat) x, bias included."
     for w, x, y in wrong_and_right(rng):
@@ -41,7 +41,7 @@ def moves_on_a_mistake(student, rng):
         )
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def stays_when_right(student, rng):
     "When the prediction is right, w stays as it is."
     for w, x, y in wrong_and_right(rng):
@@ -74,7 +74,7 @@ def at_zero(student, rng):
     checks.close(student.update(w, x, 1.0, 0.5), w, name="update(w, x, +1, lr) at w = 0", why=why, mistakes=mistakes)
 
 
-@exercise.check(points=2, needs="moves_on_a_mistake")
+@exercise.check(points=1, needs="moves_on_a_mistake")
 def w_is_not_changed(student, rng):
     "The result is a new tensor: the w that was passed in keeps its values."
     for w, x, y in wrong_and_right(rng):

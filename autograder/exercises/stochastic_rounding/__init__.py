@@ -1,4 +1,4 @@
-"""Lab 06: less precision, on purpose. Its seven exercises.
+"""Lab 06: less precision, on purpose. Its eight exercises.
 
 Every expected value comes from `autograder.checks.number_formats`, which enumerates a format from its codes. Tests
 of odds go through all random numbers of a grid and are exact; those that draw fail a right answer once in 10⁹ runs,
@@ -14,6 +14,7 @@ from autograder.exercises.stochastic_rounding import (
     running_sum,
     sgd_low_precision,
     stochastic_round,
+    unmask,
 )
 
 lab = Lab(
@@ -28,5 +29,6 @@ lab = Lab(
         running_sum.exercise,
         sgd_low_precision.exercise,
         rounding_kernel.exercise,
+        unmask.exercise,
     ),
 )

@@ -9,7 +9,7 @@ from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
 
-exercise = Exercise("bf16_round_bits", points=15, minutes=15)
+exercise = Exercise("bf16_round_bits", points=10, minutes=15)
 
 HIGH = 1 << 16
 
@@ -52,7 +52,7 @@ def bit_mistakes(x, rand16) -> dict:
     }
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def add_and_cut(student, rng):
     "Add rand16 to the 32 bits of x, then cut the low 16 off: a carry takes it to the next bfloat16."
     first = torch.tensor([1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-9, 1 + 2.0**-9])  # 1/2 or 1/4 of the way
@@ -62,7 +62,7 @@ def add_and_cut(student, rng):
         ask_bits(student, x, rand16, expected, mistakes=bit_mistakes(x, rand16))
 
 
-@exercise.check(points=3, needs="add_and_cut")
+@exercise.check(points=2, needs="add_and_cut")
 def carry_into_the_exponent(student, rng):
     "Where all mantissa bits are 1 the carry runs on into the exponent, and 1.996 becomes 2."
     exponents = torch.randint(1, 253, (60,), generator=rng)
@@ -75,7 +75,7 @@ def carry_into_the_exponent(student, rng):
     ask_bits(student, x, rand16, (c + 0xFFFF) >> 16, why=why, mistakes={kept: wrapped})
 
 
-@exercise.check(points=3, needs="add_and_cut")
+@exercise.check(points=2, needs="add_and_cut")
 def all_random_numbers(student, rng):
     "Of all 65,536 values of rand16 exactly as many go up as the low half of x says."
     rand16 = torch.arange(HIGH, dtype=torch.int32)
@@ -104,7 +104,7 @@ def every_bf16_stays(student, rng):
     ask_bits(student, x, rand16, codes, mistakes={up: codes + 1})
 
 
-@exercise.check(points=2, needs="add_and_cut")
+@exercise.check(points=1, needs="add_and_cut")
 def not_a_number(student, rng):
     "NaN stays NaN: its carry must not run over into the sign."
     nan = torch.tensor([0x7FFFFFFF, -1, 0x7FC00000, 0x7F800001], dtype=torch.int32).view(F32)

@@ -14,7 +14,7 @@ from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import BITS, spacing_of
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
-exercise = Exercise("round_nearest_even", points=15, minutes=10, uses=("neighbours",), **OWN)
+exercise = Exercise("round_nearest_even", points=10, minutes=10, uses=("neighbours",), **OWN)
 
 
 def ask_nearest(student, x, fmt, *, why: str = "", mistakes=None) -> None:
@@ -28,7 +28,7 @@ def off_the_middle(rng, fmt, n: int) -> torch.Tensor:
     return x[formats.odds(x, fmt) != 0.5]
 
 
-@exercise.check(points=4)
+@exercise.check(points=3)
 def the_nearer_one(student, rng):
     "Of the two neighbours the nearer one, in fixed and in floating point."
     for fmt in (*FIXED, BF16, FP8_E4M3):
@@ -43,7 +43,7 @@ def the_nearer_one(student, rng):
         ask_nearest(student, x, fmt, mistakes=mistakes)
 
 
-@exercise.check(points=5, needs="the_nearer_one")
+@exercise.check(points=3, needs="the_nearer_one")
 def ties_to_even(student, rng):
     "From the very middle to the neighbour whose last bit is 0."
     for fmt in (*FIXED, FP8_E4M3, FP8_E5M2, BF16):
@@ -68,7 +68,7 @@ def ties_to_even(student, rng):
         ask_nearest(student, x, fmt, why=why, mistakes=mistakes)
 
 
-@exercise.check(points=3, needs="ties_to_even")
+@exercise.check(points=2, needs="ties_to_even")
 def any_bits(student, rng):
     "The same bits as the conversion in hardware, for float32 numbers of every size."
     for fmt in (BF16, FP16):
@@ -80,7 +80,7 @@ def any_bits(student, rng):
         exact(got, x.to(formats.CODES[fmt][0]).double(), x, name=f"round_nearest_even(x, {fmt})")
 
 
-@exercise.check(points=3, needs="the_nearer_one")
+@exercise.check(points=2, needs="the_nearer_one")
 def ends_and_zeros(student, rng):
     "Fixed point saturates, NaN and infinities stay, and a floating-point zero keeps its sign."
     for fmt in (Fixed(4, 4), FP8_E4M3):

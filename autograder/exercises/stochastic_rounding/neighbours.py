@@ -13,7 +13,7 @@ from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import BITS, by_spacing, spacing_of
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
-exercise = Exercise("neighbours", points=15, minutes=15, **OWN)
+exercise = Exercise("neighbours", points=20, minutes=15, **OWN)
 
 FLOATING = (BF16, FP16, FP8_E4M3, FP8_E5M2)
 
@@ -52,7 +52,7 @@ def fixed_mistakes(x, fmt) -> dict:
     }
 
 
-@exercise.check(points=4)
+@exercise.check(points=5)
 def fixed_point(student, rng):
     "In fixed point the neighbours are the multiples of ε = 2^−FL on either side of x."
     first = torch.tensor([0.30, -0.30])
@@ -61,7 +61,7 @@ def fixed_point(student, rng):
         two_neighbours(student, x, fmt, why=why, mistakes=fixed_mistakes(x, fmt))
 
 
-@exercise.check(points=2, needs="fixed_point")
+@exercise.check(points=3, needs="fixed_point")
 def a_value_of_the_format(student, rng):
     "A number that the format has is its own neighbour on both sides."
     for fmt in (Fixed(4, 4), *FLOATING):
@@ -72,7 +72,7 @@ def a_value_of_the_format(student, rng):
         two_neighbours(student, x, fmt, why=why, mistakes={apart: (x.double(), above)})
 
 
-@exercise.check(points=4, needs="fixed_point")
+@exercise.check(points=5, needs="fixed_point")
 def floating_point(student, rng):
     "In floating point the spacing doubles with each power of two: ε(x) = 2^(e − mantissa bits)."
     for fmt in (BF16, FP16):
@@ -96,7 +96,7 @@ def floating_point(student, rng):
         two_neighbours(student, x, fmt, why=why, mistakes=mistakes)
 
 
-@exercise.check(points=2, needs="floating_point")
+@exercise.check(points=3, needs="floating_point")
 def just_below_a_power_of_two(student, rng):
     "The last float32 before a power of two has the smaller spacing still."
     for fmt in (BF16, FP16):
@@ -121,7 +121,7 @@ def every_code(student, rng):
         two_neighbours(student, x, fmt, why=why, mistakes={finer: by_spacing(x, spacing_of(x, fmt, least=False))})
 
 
-@exercise.check(points=1, needs="fixed_point")
+@exercise.check(points=2, needs="fixed_point")
 def the_ends(student, rng):
     "Beyond the ends a format without infinity saturates; infinities and NaN stay in the others."
     for fmt in (Fixed(4, 4), FP8_E4M3):

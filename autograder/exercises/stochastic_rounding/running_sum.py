@@ -11,7 +11,7 @@ from autograder.exercises.stochastic_rounding.generators import fresh, repeats
 from autograder.exercises.stochastic_rounding.inputs import between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
-exercise = Exercise("running_sum", points=10, minutes=10, uses=("round_nearest_even", "stochastic_round"))
+exercise = Exercise("running_sum", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))
 
 COLUMNS = 4000  # sums that are run side by side
 
@@ -39,7 +39,7 @@ def sizes(rng, fmt, n: int, columns: int = 1) -> torch.Tensor:
     return torch.randint(3, 15, (n, columns), generator=rng) / 16 * 2.0**-fmt.fl
 
 
-@exercise.check(points=3)
+@exercise.check(points=4)
 def rounded_after_every_addition(student, rng):
     "After each addition the sum is rounded to the format; the result holds all partial sums."
     for fmt in (Fixed(4, 4), Fixed(8, 8)):
@@ -60,7 +60,7 @@ def rounded_after_every_addition(student, rng):
     exact(got, nearest_sums(xs, FP16), xs, name='running_sum(xs, FP16, "nearest", generator)')
 
 
-@exercise.check(points=2, needs="rounded_after_every_addition")
+@exercise.check(points=3, needs="rounded_after_every_addition")
 def nearest_stalls(student, rng):
     "To nearest, a sum of ones in bfloat16 stalls at 256, and no term moves it any more."
     for fmt, x, stop in ((BF16, 1.0, 256.0), (BF16, 0.375, 128.0), (FP16, 0.25, 512.0)):
@@ -73,7 +73,7 @@ def nearest_stalls(student, rng):
         )
 
 
-@exercise.check(points=3, needs="rounded_after_every_addition", seconds=10)
+@exercise.check(points=5, needs="rounded_after_every_addition", seconds=10)
 def stochastic_does_not_stall(student, rng):
     "Rounded at random the sum is right on average, each element by a random number of its own."
     fmt, n = Fixed(8, 8), 60
@@ -99,7 +99,7 @@ def stochastic_does_not_stall(student, rng):
     checks.retested(average)
 
 
-@exercise.check(points=2, needs="rounded_after_every_addition")
+@exercise.check(points=3, needs="rounded_after_every_addition")
 def its_own_generator(student, rng):
     "All randomness comes from the generator: the same state gives the same sum."
     xs = sizes(rng, Fixed(8, 8), 20).expand(20, 50).clone()

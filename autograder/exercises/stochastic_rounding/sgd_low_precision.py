@@ -12,7 +12,7 @@ from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.generators import fresh, repeats
 from hpcdl.numerics.rounding import Fixed
 
-exercise = Exercise("sgd_low_precision", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))
+exercise = Exercise("sgd_low_precision", points=10, minutes=10, uses=("round_nearest_even", "stochastic_round"))
 
 
 def weights(rng, fmt, n: int):
@@ -29,7 +29,7 @@ def ask_step(student, w, grad, lr, fmt, mode, generator=None):
     return got
 
 
-@exercise.check(points=4)
+@exercise.check(points=3)
 def a_step_to_nearest(student, rng):
     "With mode “nearest”: w − lr · grad, rounded to the nearest number of the format."
     for fmt in (Fixed(4, 4), Fixed(8, 8)):
@@ -50,7 +50,7 @@ def a_step_to_nearest(student, rng):
         exact(got, formats.nearest(new, fmt), new, name=name, why="x is w − lr · grad here.", mistakes=mistakes)
 
 
-@exercise.check(points=2, needs="a_step_to_nearest")
+@exercise.check(points=1, needs="a_step_to_nearest")
 def weights_stay_in_the_format(student, rng):
     "With mode “stochastic” each new weight is one of the two neighbours of w − lr · grad."
     for fmt in (Fixed(4, 4), Fixed(2, 14)):
@@ -67,7 +67,7 @@ def weights_stay_in_the_format(student, rng):
         )
 
 
-@exercise.check(points=2, needs="weights_stay_in_the_format")
+@exercise.check(points=1, needs="weights_stay_in_the_format")
 def each_weight_its_own(student, rng):
     "Each weight has a random number of its own."
     fmt, n = Fixed(2, 14), 400
@@ -80,7 +80,7 @@ def each_weight_its_own(student, rng):
     )
 
 
-@exercise.check(points=4, needs="each_weight_its_own")
+@exercise.check(points=3, needs="each_weight_its_own")
 def small_updates_count(student, rng):
     "An update far below half a spacing moves the weight in expectation: one in so many times, by a whole spacing."
     fmt, n = Fixed(2, 14), 50_000
@@ -96,7 +96,7 @@ def small_updates_count(student, rng):
         checks.retested(one_step)
 
 
-@exercise.check(points=2, needs="weights_stay_in_the_format")
+@exercise.check(points=1, needs="weights_stay_in_the_format")
 def no_global_generator(student, rng):
     "All randomness comes from the generator: the same state gives the same step."
     w, grad = weights(rng, Fixed(2, 14), 200)

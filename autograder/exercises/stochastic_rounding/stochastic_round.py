@@ -14,7 +14,7 @@ from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import by_spacing
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
-exercise = Exercise("stochastic_round", points=20, minutes=10, uses=("neighbours",), **OWN)
+exercise = Exercise("stochastic_round", points=15, minutes=10, uses=("neighbours",), **OWN)
 
 
 def ask_stochastic(student, x, fmt, u, *, why: str = "", mistakes=None) -> None:
@@ -51,7 +51,7 @@ def grid_of_odds(x, fmt, parts: int = PARTS):
     return x[:, None].expand(-1, parts).contiguous(), u
 
 
-@exercise.check(points=6)
+@exercise.check(points=5)
 def up_where_u_is_below_p(student, rng):
     "Up where u < p with p = (x − ⌊x⌋)/ε, down elsewhere, each element by its own u."
     x = torch.full((5,), 0.125)
@@ -68,7 +68,7 @@ def up_where_u_is_below_p(student, rng):
         ask_stochastic(student, x, fmt, u)
 
 
-@exercise.check(points=3, needs="up_where_u_is_below_p")
+@exercise.check(points=2, needs="up_where_u_is_below_p")
 def negative_numbers(student, rng):
     "Below zero too ⌊x⌋ is the lower neighbour, and p the way up from there."
     for fmt in (*FIXED, BF16):
@@ -86,7 +86,7 @@ def negative_numbers(student, rng):
         ask_stochastic(student, x, fmt, u, mistakes=mistakes)
 
 
-@exercise.check(points=3, needs="up_where_u_is_below_p")
+@exercise.check(points=2, needs="up_where_u_is_below_p")
 def a_value_stays(student, rng):
     "A number that the format has stays what it is, whatever u."
     for fmt in (Fixed(4, 4), FP8_E4M3, FP8_E5M2, BF16):
@@ -100,7 +100,7 @@ def a_value_stays(student, rng):
         exact(got, x.double(), x, name=f"stochastic_round(x, {fmt}, u)", why=f"Here x is in {fmt}.", mistakes=mistakes)
 
 
-@exercise.check(points=4, needs=("negative_numbers", "a_value_stays"))
+@exercise.check(points=3, needs=("negative_numbers", "a_value_stays"))
 def the_odds_are_exact(student, rng):
     "Over a grid of all u the mean is x itself, to the last bit: E[Round(x)] = x."
     for fmt in (*FIXED, BF16, FP16, FP8_E4M3, FP8_E5M2):
@@ -111,7 +111,7 @@ def the_odds_are_exact(student, rng):
         exact(got.double().mean(1).float(), x[:, 0].double(), x[:, 0], name=f"The mean in {fmt}", why=why)
 
 
-@exercise.check(points=4, needs="up_where_u_is_below_p")
+@exercise.check(points=3, needs="up_where_u_is_below_p")
 def beyond_the_ends(student, rng):
     "Beyond the ends nothing is random: fixed point saturates; NaN and infinities stay."
     for fmt in (Fixed(4, 4), FP8_E4M3):

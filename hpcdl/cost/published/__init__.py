@@ -26,6 +26,7 @@ SOURCES = (
     data_parallel.horovod,
     data_parallel.poseidon,
     data_parallel.large_batch,
+    data_parallel.micikevicius,
     data_parallel.case_study,
 )
 

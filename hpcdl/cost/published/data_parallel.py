@@ -10,6 +10,7 @@ from hpcdl.cost.training import Layout, predict, time_to_train
 from hpcdl.nn.networks import Layer, inception_v3, resnet50, resnet101, vgg16
 
 GIGABIT = 1e9 / 8
+FP16_MANTISSA = 10  # bits
 IMAGENET = 1.28e6
 IMAGES_PER_SECOND = {  # on one P100, batch 64
     "Inception V3": 142,  # TensorFlow's benchmark page in its last version, May 2017, synthetic data
@@ -94,7 +95,7 @@ def poseidon() -> list[Row]:
     return [
         *(
             Row("Poseidon", what.format(p, ""), published, seconds(p, layerwise), "s", 10)
-            for p, published in ((2, 18.9), (8, 19.4), (32, 20.1))
+            for p, published in ((2, 18.9), (4, 19.3), (8, 19.4), (16, 19.7), (32, 20.1))
         ),
         Row("Poseidon", what.format(32, ", Caffe with parameter servers"), 134, seconds(32, single), "s"),
     ]
@@ -124,6 +125,12 @@ def large_batch() -> list[Row]:
         )
         for cores, figure in published.items()
     ]
+
+
+def micikevicius() -> list[Row]:
+    """Micikevicius et al. 2018: from which ratio of a weight to its update on FP16 loses the update."""
+    gap = 2.0**-FP16_MANTISSA  # between 1 and the next number; half of it is rounded to 1, which is even
+    return [Row("Micikevicius et al. 2018", "weight over update, lost from there on in FP16", 2048, 2 / gap, limit=0)]
 
 
 def _thirds(seconds: float) -> tuple[float, float]:

@@ -11,16 +11,27 @@ from hpcdl.cost.training import Layout, predict
 from hpcdl.nn.networks import vgg16
 from hpcdl.parallel import schedules
 
+# Huang et al. 2019, table 2: speed on K = 2, 4, 8 accelerators by number of microbatches, relative to K = 2, M = 1.
+GPIPE = {
+    "Transformer": {1: (1, 1.07, 1.3), 4: (1.7, 3.2, 4.8), 32: (1.8, 3.4, 6.3)},
+    "AmoebaNet": {1: (1, 1.13, 1.38), 4: (1.07, 1.26, 1.72), 32: (1.21, 1.84, 3.48)},
+}
+
 
 def gpipe() -> list[Row]:
-    """Huang et al. 2019, table 2: speed of the transformer on K accelerators, relative to K = 2, M = 1."""
-    published = {1: (1, 1.07, 1.3), 4: (1.7, 3.2, 4.8), 32: (1.8, 3.4, 6.3)}
-    rows = []
-    for m, speeds in published.items():
-        for k, speed in zip((2, 4, 8), speeds, strict=True):
-            limit = {(1, 2): 0, (32, k): 10}.get((m, k))  # K = 2, M = 1 is the unit
-            rows.append(Row("GPipe", f"Transformer, speed, K = {k}, M = {m}", speed, pipeline.speedup(k, m), "", limit))
-    return rows
+    """Both columns of the table: that of equal layers, which the schedule explains, and that of unequal ones."""
+    return [
+        Row("GPipe", f"{model}, speed, K = {k}, M = {m}", speed, pipeline.speedup(k, m), "", _limit(model, k, m))
+        for model, column in GPIPE.items()
+        for m, speeds in column.items()
+        for k, speed in zip((2, 4, 8), speeds, strict=True)
+    ]
+
+
+def _limit(model: str, k: int, m: int) -> float | None:
+    if (k, m) == (2, 1):
+        return 0  # the unit
+    return 10 if model == "Transformer" and m == 32 else None
 
 
 def gpipe_without_nvlink() -> list[Row]:

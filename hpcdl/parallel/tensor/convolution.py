@@ -20,7 +20,8 @@ class FilterConv2d(nn.Module):
     """This rank's filters: (N, C, H, W), the same on every rank, to (N, its share of filters, H', W').
 
     Forward it sends nothing; backward it sums the gradient of its input. `of` raises ValueError for convolutions in
-    groups, whose filters do not look at all channels, and for padding other than with zeros.
+    groups, whose filters do not look at all channels, for padding other than with zeros, and for fewer than a filter
+    for each rank.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, comm: Communicator, **options: Any):
@@ -31,6 +32,7 @@ class FilterConv2d(nn.Module):
     @classmethod
     def of(cls, dense: nn.Conv2d, comm: Communicator) -> "FilterConv2d":
         """This rank's part of a convolution that every rank has whole."""
+        _enough("out_channels", dense.out_channels, comm)
         bias = None if dense.bias is None else share(dense.bias, comm)
         return cls(share(dense.weight, comm), bias, comm, **_options(dense))
 
@@ -53,6 +55,7 @@ class ChannelConv2d(nn.Module):
     @classmethod
     def of(cls, dense: nn.Conv2d, comm: Communicator) -> "ChannelConv2d":
         """This rank's part of a convolution that every rank has whole."""
+        _enough("in_channels", dense.in_channels, comm)
         bias = None if dense.bias is None else dense.bias.detach().clone()
         return cls(share(dense.weight, comm, dim=1), bias, comm, **_options(dense))
 
@@ -68,3 +71,8 @@ def _options(dense: nn.Conv2d) -> dict[str, Any]:
             "groups=1 and 'zeros': a convolution in groups is cut along its groups"
         )
     return {"stride": dense.stride, "padding": dense.padding, "dilation": dense.dilation}
+
+
+def _enough(name: str, channels: int, comm: Communicator) -> None:
+    if channels < comm.size:
+        raise ValueError(f"{name} is {channels} on {comm.size} ranks; each rank has one or more: use fewer ranks")

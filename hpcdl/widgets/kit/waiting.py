@@ -1,4 +1,4 @@
-"""What a lab's cell says while the student's function behind it is still to be written."""
+"""What a lab's cell says while a student's function behind it is to be written, or a guess to be made."""
 
 import contextlib
 import traceback
@@ -6,9 +6,13 @@ import traceback
 from hpcdl.comm import RankError
 
 
+class Waiting(Exception):  # noqa: N818 - no error: something is still to be done
+    """A cell cannot run yet, and the text says what to do first."""
+
+
 @contextlib.contextmanager
 def when_solved():
-    """Run the block; where it meets an unsolved exercise, print a sentence in place of a traceback.
+    """Run the block; where it meets an unsolved exercise, or a guess not made, print a sentence and no traceback.
 
         with when_solved():
             plt.plot(gradient_descent(grad, w0, lr=0.1, steps=20))
@@ -17,6 +21,8 @@ def when_solved():
     """
     try:
         yield
+    except Waiting as waiting:
+        print(waiting)
     except NotImplementedError as error:
         print(waiting_for(error))
     except RankError as error:  # one of several ranks met it

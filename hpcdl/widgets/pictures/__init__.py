@@ -21,16 +21,18 @@ _NAMES = (
     *("aliases", "bits", "grad_steps", "handing_out"),
     *("secant", "step_error", "surface"),  # calculus
     *("descent_path", "learning_rates", "shards"),  # gradient descent
-    *("perceptron_plane", "perceptron_lift", "perceptron_mlp"),  # perceptron
-    *("backprop", "gradient_norms", "value_graph"),  # backprop
-    *("sliding_window", "winograd_products", "convolution_race"),  # convolution
+    *("perceptron_plane", "perceptron_lift", "perceptron_mlp", "any_function"),  # perceptron
+    *("backprop", "gradient_norms", "value_graph", "three_sets"),  # backprop
+    *("sliding_window", "winograd_products", "convolution_race", "conv_gradient"),  # convolution
     *("number_line", "running_mean", "stalling_sum", "low_precision_training"),  # stochastic rounding
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
     *("cut_the_matrix", "fill_the_bubble"),  # model parallel
-    *("who_waits", "how_late"),  # consistency
+    *("who_waits", "how_late", "gossip"),  # consistency
     "does_it_fit",  # sharding
     *("speed_up", "loss_scale"),  # scaling
     "six_tools",  # frameworks
+    "own_stack",
+    "calibration",  # the map
 )
 PICTURES: dict[str, Callable[..., Explorable]] = {name: partial(explorable, name) for name in _NAMES}

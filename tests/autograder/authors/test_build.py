@@ -55,7 +55,7 @@ def test_the_student_notebook_holds_the_stub_and_not_the_solution(toy):
 
 
 def test_the_heading_takes_points_and_minutes_from_the_exercise(toy):
-    assert "### Exercise 1 · `double` — 10 points, about 2 minutes" in toy(SOURCE).cells[0].source
+    assert "### Exercise 1 · `double` ●○○ — 10 points, about 2 minutes" in toy(SOURCE).cells[0].source
 
 
 def test_the_solved_notebook_and_the_reference_hold_the_solution_without_marks(toy):

@@ -23,7 +23,9 @@ def reference() -> dict:
     return names
 
 
-@pytest.mark.parametrize("name", LAB.exercises)
+@pytest.mark.parametrize(
+    "name", [name for name in LAB.exercises if name != "unmask_fit"]
+)  # test_unmasking has its input
 def test_the_worked_example_in_the_docstring_is_true(reference, name):
     (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
     assert example.examples

@@ -13,6 +13,7 @@ def zygote():
         yield zygote
 
 
+@pytest.mark.timeout(900)  # a bank of sixty wrong answers, each with ranks of its own
 @pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_the_reference_the_blank_and_every_wrong_answer_get_what_they_deserve(slug, zygote):

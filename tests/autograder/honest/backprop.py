@@ -317,3 +317,17 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
         ]
         print(f"epoch {epoch}: {sum(losses) / len(losses):.3f}")
     return network.weights, network.biases
+
+
+# %% unmask_softmax: one batch that has it all
+def unmask_softmax():
+    return [([[0, 1000, 0], [-1000, -1000, -1000.0], [1, 2, 3]], [0, 1, 2])]
+
+
+# %% unmask_softmax: a name for each reason
+def unmask_softmax():
+    batch = ([[0.5, -0.5], [0.25, 1.5], [3.0, 1.0]], [1, 0, 1])
+    overflow = ([[9999.0, 9999.0]], [0])
+    apart = ([[0.0, 0.0], [-2000.0, -2000.0]], [0, 1])
+    sure_and_wrong = ([[35.0, 0.0, 1.0]], [1])
+    return [batch, overflow, apart, sure_and_wrong]

@@ -440,3 +440,15 @@ class GradientCheck:
 
 
 grad_check = GradientCheck()
+
+
+# %% unmask_derivative: a tensor that catches all at once
+def unmask_derivative():
+    return [("cube", torch.tensor([-4.0, 2.5]), 1)]
+
+
+# %% unmask_derivative: a generator, tuples and lists
+def unmask_derivative():
+    for f in ("cube", "exp"):
+        for h in (0.9, -0.25):
+            yield [f, [1.5, -3.0], h]

@@ -442,3 +442,15 @@ def crossover(first, second, p, alpha, beta, cost=cost):
     except ZeroDivisionError:
         return float("inf")
     return n if n > 0 else float("inf")
+
+
+# %% unmask_nodes: a few machines
+def unmask_nodes():
+    return ((2, 1), (2, 2), (5, 2))
+
+
+# %% unmask_nodes: all sizes of node on six ranks
+def unmask_nodes():
+    for per_node in range(1, 9):
+        yield 6, per_node
+    yield 7, 4

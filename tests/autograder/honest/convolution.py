@@ -377,3 +377,15 @@ def conv_kernel(x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK: tl.c
                 total += seen[:, None] * weights[None, :]
     mask = (pixel[:, None] < N * P * Q) & (k[None, :] < K)
     tl.store(y + ((n[:, None] * K + k[None, :]) * P + p[:, None]) * Q + q[:, None], total, mask=mask)
+
+
+# %% unmask_conv: one input that has it all
+def unmask_conv():
+    return [(5, 7, 2, 1, 2, 1)]
+
+
+# %% unmask_conv: a list of lists, from a dict
+def unmask_conv():
+    plain = dict(H=6, W=6, R=2, S=2, stride=1, padding=0)
+    changes = [dict(), dict(W=9), dict(stride=3), dict(padding=2)]
+    return [list({**plain, **change}.values()) for change in changes]

@@ -324,3 +324,13 @@ class OverlappedDDP(nn.Module):
         rest = self.buckets[len(self.under_way) :]
         self.under_way += [InFlight(bucket, self.local_n, self.comm) for bucket in rest]
         [flight.finish() for flight in self.under_way]
+
+
+# %% unmask_ring: two rings
+def unmask_ring():
+    return [(1, 1), (7, 5)]
+
+
+# %% unmask_ring: all small ones, as a comprehension
+def unmask_ring():
+    return [[p, n] for p in (1, 3, 4) for n in (2, 3, 9)]

@@ -340,3 +340,17 @@ def lr_schedule(step, warmup, total, peak):
         return float(np.interp(step, [0, warmup], [0, peak]))
     progress = np.clip((step - warmup) / (total - warmup), 0, 1)
     return peak * (0.5 + 0.5 * np.cos(np.pi * progress))
+
+
+# %% unmask_lr_schedule: a generator
+def unmask_lr_schedule():
+    yield 1, 2, 4, 1
+    yield 0, 0, 4, 1
+    yield 3, 2, 4, 1
+    yield 5, 2, 4, 1
+
+
+# %% unmask_lr_schedule: every step around the edges of two schedules
+def unmask_lr_schedule():
+    edges = [(step, 5, 20, 2.5) for step in (0, 1, 4, 5, 6, 19, 20, 21)]
+    return tuple(edges) + tuple([step, 0, 20, 2.5] for step in (0, 1))

@@ -234,3 +234,21 @@ def mlp_xor(X):
         hidden.append(h)
         outputs.append(neuron((-0.5, 1, 1), [1, *h]))
     return torch.tensor(hidden), torch.tensor(outputs)
+
+
+# %% unmask_fit: points of a loop
+import itertools
+
+
+def unmask_fit():
+    square = list(itertools.product((-1, 1), repeat=2))
+    xor = [-int(a * b) for a, b in square]
+    line = [(0.25 * i, 0) for i in range(8)]
+    return [(square, xor, 0.5, 6), (line, [-1] * 5 + [1] * 3, 1, 20)]
+
+
+# %% unmask_fit: samples given twice, from tensors
+def unmask_fit():
+    X = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]).repeat(2, 1)
+    y = [-1.0, 1.0, 1.0, -1.0] * 2
+    return [(X.tolist(), y, 0.25, 20)]

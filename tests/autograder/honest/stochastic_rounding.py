@@ -272,3 +272,17 @@ def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     rand16 = ((word >> shift) & 0xFFFF).to(tl.int32)
     rounded = (bits + rand16) >> 16
     tl.store(out_ptr + i, rounded.to(tl.int16), mask=i < n)
+
+
+# %% unmask_rounding: from what torch knows of the format
+def unmask_rounding():
+    info = torch.finfo(torch.float16)
+    return [(info.max + 1, "FP16"), (info.tiny / 4, "FP16"), (1 + info.eps / 2, "FP16"), (-8.5, "Fixed(4, 2)")]
+
+
+# %% unmask_rounding: negative numbers, and several of each
+def unmask_rounding():
+    ends = [(-100, "Fixed(4, 2)"), (7.9, "Fixed(4, 2)")]
+    ties = [(-0.125, "Fixed(4, 2)"), (-0.625, "Fixed(4, 2)")]
+    tiny = [(-(2.0**-16), "FP16"), (3e-7, "FP16")]
+    return ends + ties + tiny + [(-65519.0, "FP16")]

@@ -30,7 +30,10 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
     return weights, biases
 """,
 }
-NOT_IN_LIBRARY = {"softmax_cross_entropy": "hpcdl takes torch's"}
+NOT_IN_LIBRARY = {
+    "unmask_softmax": "what to ask eight programs is no function of anybody's",
+    "softmax_cross_entropy": "hpcdl takes torch's",
+}
 FRAMEWORKS = {
     "output_error": """
 import torch
@@ -94,4 +97,7 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
     return weights, biases
 """,
 }
-NOT_IN_FRAMEWORKS = {"feedforward": "a product and a sum are torch's for the reference too"}
+NOT_IN_FRAMEWORKS = {
+    "unmask_softmax": "what to ask eight programs is no function of anybody's",
+    "feedforward": "a product and a sum are torch's for the reference too",
+}

@@ -21,6 +21,7 @@ def grad_check(f, grad, x):
 NOT_IN_LIBRARY = {
     "logistic": "sigma of hpcdl.nn.mlp overflows in nothing, and is torch.sigmoid: see FRAMEWORKS",
     "chain_gradient": "one product of a vector and a matrix",
+    "unmask_derivative": "what to ask eight programs is no function of anybody's",
 }
 FRAMEWORKS = {
     "derivative": """
@@ -61,4 +62,7 @@ def grad_check(f, grad, x):
     return bool(torch.allclose(found, grad(x))), (0,) * x.dim()
 """,
 }
-NOT_IN_FRAMEWORKS = {"best_step": "finished differences choose a step, and do not tell it"}
+NOT_IN_FRAMEWORKS = {
+    "best_step": "finished differences choose a step, and do not tell it",
+    "unmask_derivative": "what to ask eight programs is no function of anybody's",
+}

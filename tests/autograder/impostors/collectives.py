@@ -48,7 +48,11 @@ FRAMEWORKS = {
     "hierarchical_all_reduce": MACHINE.format("hierarchical_all_reduce"),
 }
 NOT_IN_FRAMEWORKS = {
+    "unmask_nodes": "what to ask eight programs is no function of anybody's",
     "cost": "a formula of the course's",
     "fit_alpha_beta": "a fit is a call of torch's that the reference makes as well: which one is the question",
     "best_algorithm": "the smallest of a few numbers",
+}
+NOT_IN_LIBRARY = {
+    "unmask_nodes": "what to ask eight programs is no function of anybody's",
 }

@@ -93,6 +93,10 @@ def launch_in(memory, x_shape, w_shape, stride, padding):
 """,
 }
 NOT_IN_FRAMEWORKS = {
+    "unmask_conv": "what to ask eight programs is no function of anybody's",
     "winograd_matrices": "torch's are constants in its C++",
     "conv_cost": "formulas of the course's",
+}
+NOT_IN_LIBRARY = {
+    "unmask_conv": "what to ask eight programs is no function of anybody's",
 }

@@ -65,4 +65,10 @@ class OverlappedDDP:
         self.model = {PARALLEL}
 """,
 }
-NOT_IN_FRAMEWORKS = {"make_buckets": "torch's buckets are made in C++, for its reducer alone"}
+NOT_IN_FRAMEWORKS = {
+    "unmask_ring": "what to ask eight programs is no function of anybody's",
+    "make_buckets": "torch's buckets are made in C++, for its reducer alone",
+}
+NOT_IN_LIBRARY = {
+    "unmask_ring": "what to ask eight programs is no function of anybody's",
+}

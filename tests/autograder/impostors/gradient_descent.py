@@ -27,6 +27,7 @@ def adam_step(w, g, state, lr):
 """,
 }
 NOT_IN_LIBRARY = {
+    "unmask_lr_schedule": "what to ask eight programs is no function of anybody's",
     "parallel_gradient": "a weighted mean; ranks of hpcdl.ddp have it only with a communicator",
     "lr_schedule": "hpcdl has no schedule",
 }
@@ -71,6 +72,7 @@ def lr_schedule(step, warmup, total, peak):
 """,
 }
 NOT_IN_FRAMEWORKS = {
+    "unmask_lr_schedule": "what to ask eight programs is no function of anybody's",
     "max_stable_lr": "the eigenvalues are torch's for the reference too: what to do with them is the question",
     "parallel_gradient": "a weighted mean",
 }

@@ -28,9 +28,13 @@ def mlp_xor(X):
     return H, H
 """,
 }
-NOT_IN_LIBRARY = {"lift": "hpcdl appends no products"}
+NOT_IN_LIBRARY = {
+    "unmask_fit": "what to ask eight programs is no function of anybody's",
+    "lift": "hpcdl appends no products",
+}
 FRAMEWORKS: dict[str, str] = {}
 NOT_IN_FRAMEWORKS = dict.fromkeys(
     ("predict", "update", "fit", "margin", "novikoff_bound", "lift", "mlp_xor"),
     "torch has no perceptron; its own functions are what an answer is made of",
 )
+NOT_IN_FRAMEWORKS["unmask_fit"] = "what to ask eight programs is no function of anybody's"

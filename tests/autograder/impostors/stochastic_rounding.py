@@ -45,10 +45,14 @@ def round_nearest_even(x, fmt):
 """,
 }
 NOT_IN_FRAMEWORKS = {
+    "unmask_rounding": "what to ask eight programs is no function of anybody's",
     "neighbours": "torch steps through the values of its own formats only",
     "stochastic_round": "torch rounds to nearest alone",
     "bf16_round_bits": "torch rounds to nearest alone",
     "running_sum": "torch sums in float32",
     "sgd_low_precision": "torch's optimizers round to nearest in their own formats",
     "rounding_kernel": "torch rounds to nearest alone",
+}
+NOT_IN_LIBRARY = {
+    "unmask_rounding": "what to ask eight programs is no function of anybody's",
 }

@@ -63,7 +63,7 @@ def test_a_wrong_module_is_a_sentence():
 
 @pytest.mark.long
 def test_slurm_runs_it_and_both_processes_agree(slurm, tmp_path):
-    assert script("--out", str(tmp_path / "job.sh"), "--", "--epochs", "1").exit_code == 0
+    assert script("--minutes", "5", "--out", str(tmp_path / "job.sh"), "--", "--epochs", "1").exit_code == 0
     path = os.pathsep.join([str(Path(sys.executable).parent), slurm["PATH"]])
     environment = {**os.environ, "SLURM_CONF": slurm["SLURM_CONF"], "PATH": path}
     call = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 30}

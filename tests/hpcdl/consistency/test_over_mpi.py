@@ -1,5 +1,6 @@
 """The parameter server on real ranks, with deaths; started with mpiexec, this file is one of the ranks."""
 
+import math
 import os
 import signal
 import sys
@@ -50,6 +51,13 @@ def test_a_worker_that_is_killed_is_missed_and_the_others_go_on(mpiexec, stalene
     assert printed.count("equal") == 1, printed
 
 
+def test_a_worker_that_is_killed_is_missed_while_another_speaks(mpiexec):
+    """Long before a wait would end: the other worker needs 2.4 s for its six gradients, and time limits are 30 s."""
+    _, printed = mpiexec(3, "-c", HIDDEN, __file__, "worker missed", "inf", "1", seconds=60)
+    assert "server 0: worker 2 is lost after 3 iterations: nothing was heard of it for" in printed
+    assert printed.count("equal") == 1, printed
+
+
 def test_a_server_that_is_killed_is_one_error_and_training_resumes_from_its_snapshot(mpiexec, tmp_path):
     _, printed = mpiexec(3, "-c", HIDDEN, __file__, "server dies", "1", "1", str(tmp_path), seconds=60)
     assert "server 0 does not answer after" in printed
@@ -73,6 +81,10 @@ def over_gloo(mpi, folder: str):
     return TorchComm()
 
 
+# Seconds that servers wait, and workers, which may be held while their server waits for another.
+LIMITS = {"worker dies": (3.0, 6.0), "server dies": (3.0, 6.0), "worker missed": (30.0, 30.0)}
+
+
 def main(what: str, staleness: str, servers: str, folder: str | None = None):
     from hpcdl.comm import CommError, MPIComm
     from hpcdl.consistency import Server, work
@@ -82,12 +94,11 @@ def main(what: str, staleness: str, servers: str, folder: str | None = None):
     comm = MPIComm()
     if what == "gloo":
         comm, folder = over_gloo(comm, folder), None
-    elif what != "whole":
-        comm.timeout = 3.0 if comm.rank < count else 6.0  # a worker may be held while its server waits for another
+    missed = what == "worker missed"
 
     def gradient(w, k):
-        time.sleep(0.05 * (comm.rank == count))  # the first is slow
-        if what == "worker dies" and comm.rank == 2 and k == 3:
+        time.sleep((0.4 if missed else 0.05) * (comm.rank == count))  # the first is slow
+        if what in ("worker dies", "worker missed") and comm.rank == 2 and k == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         return constant(comm.rank, k)
 
@@ -100,7 +111,13 @@ def main(what: str, staleness: str, servers: str, folder: str | None = None):
 
     steps: list[int] = []
     if comm.rank < count:
-        served = Server(comm, start(), mortal, count, float(staleness), folder, 2).serve()
+        patience = 1.0 if missed else math.inf
+        server = Server(comm, start(), mortal, count, float(staleness), folder, 2, patience)
+    comm.barrier()  # time limits begin when all are there
+    if what in LIMITS:
+        comm.timeout = LIMITS[what][comm.rank >= count]
+    if comm.rank < count:
+        served = server.serve()
         done = {rank: 3 if rank in served.lost else STEPS for rank in range(count, comm.size)}
         assert torch.equal(served.w, expected(done).tensor_split(count)[comm.rank])
         print("equal", flush=True)

@@ -178,6 +178,49 @@ def test_a_worker_that_fails_is_missed_and_the_others_go_on(staleness, capsys):
     assert "server 1: worker 3 is lost after 2 iterations: it failed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("staleness", [4, ASP])
+def test_a_worker_that_falls_silent_is_missed_while_the_others_speak(staleness):
+    """Worker 3 hangs for 100 s, and then is through; with a threshold of 4 the others would wait for it so long."""
+
+    def rank(comm, patience):
+        if comm.rank == 0:
+            return Server(comm, start(), sgd, staleness=staleness, patience=patience).serve()
+        worker, steps = Worker(comm, start()), 2 if comm.rank == 3 else 20
+        while worker.clock < steps:
+            comm.compute(1.0)
+            worker.push_and_pull(constant(comm.rank, worker.clock))
+        if comm.rank == 3:
+            comm.compute(100.0)
+        worker.close()
+        return comm.clock()
+
+    run = simulate(rank, 4, 2.5, alpha=0.01)
+    torch.testing.assert_close(whole(run, 1), expected([1, 2], 20) + expected([3], 2) - start(), rtol=0, atol=0)
+    assert run.results[0].lost == {3: "nothing was heard of it for 3.05 s"}
+    assert max(run.results[1:3]) < 25
+    waited = simulate(rank, 4, math.inf, alpha=0.01).results
+    assert (max(waited[1:3]) > 100) == (staleness == 4)
+    assert not waited[0].lost
+
+
+def test_patience_outlives_being_held_and_a_long_gradient():
+    """The fast are held for 3 s at a time, the slow one computes for 3 s: nobody is silent for more than that."""
+
+    def rank(comm):
+        if comm.rank == 0:
+            return Server(comm, start(), sgd, patience=3.5, staleness=1).serve()
+        return work(comm, start(), lambda w, k: [comm.compute(1.0), constant(comm.rank, k)][1], STEPS)
+
+    run = simulate(rank, 4, alpha=0.01, slow={3: 3.0})
+    assert not run.results[0].lost
+    torch.testing.assert_close(whole(run, 1), expected([1, 2, 3]), rtol=0, atol=0)
+
+
+def test_no_patience_is_refused():
+    with pytest.raises(RankError, match="patience is 0; give more seconds than the longest gradient takes"):
+        simulate(lambda comm: comm.rank or Server(comm, start(), sgd, patience=0), 2)
+
+
 def test_when_all_workers_are_lost_there_is_one_error():
     def rank(comm):
         if comm.rank == 0:

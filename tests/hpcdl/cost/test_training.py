@@ -105,6 +105,18 @@ def test_a_pipeline_has_the_bubble_of_its_schedule(schedule, chunks, share):
     assert cut.bubble == pytest.approx(share * cut.compute / 16)
 
 
+def test_small_microbatches_fill_the_pipeline_and_compute_slowly_so_that_some_size_is_best():
+    def seconds(size, half):
+        return predict(GPT, MACHINE, Layout(pipeline=4, microbatch=size), 64, half=half).seconds
+
+    sizes = (1, 2, 4, 8, 16, 32, 64)
+    assert min(sizes, key=lambda size: seconds(size, 0)) == 1, "without a price the smallest leave the least bubble"
+    assert min(sizes, key=lambda size: seconds(size, 4)) in (4, 8, 16)
+    alone, slow = (predict(GPT, P100, Layout(), 8, half=half) for half in (0, 8))
+    assert slow.forward == pytest.approx(2 * alone.forward)
+    assert slow.backward == pytest.approx(2 * alone.backward)
+
+
 def test_a_pipelines_prediction_is_what_its_played_schedule_takes():
     from hpcdl.cost.pipeline import play
     from hpcdl.parallel.schedules import one_f_one_b

@@ -54,6 +54,17 @@ def test_b_computes_the_gradient_of_the_input_and_leaves_the_linear_layers_to_w(
     assert module[0].weight.grad is not None
 
 
+def test_memory_for_messages_is_of_no_number_until_it_is_filled():
+    stage = Stage(network(), [1, 2], takes=(3,), gives=(2,))
+    assert stage.empty("F", 1).isnan().all()
+    assert stage.empty("B", 0).isnan().all()
+
+
+def test_a_microbatch_without_rows_is_refused():
+    with pytest.raises(ValueError, match=r"rows is \[2, 0\]; a microbatch has 1 or more"):
+        Stage(network(), [2, 0])
+
+
 def test_memory_for_messages_has_the_shape_of_the_microbatch():
     stage = Stage(network(), [2, 4], takes=(7, 3), gives=(2,))
     assert stage.empty("F", 1).shape == (4, 7, 3)

@@ -169,6 +169,9 @@ def found(comm, path):
 
 path, kills, number = sys.argv[1], int(sys.argv[2]), 1
 simulate(write, 2, path, number)
+begin = time.perf_counter()
+simulate(write, 2, path, number)
+took = time.perf_counter() - begin
 random.seed(0)
 for _ in range(kills):
     child = os.fork()
@@ -176,7 +179,7 @@ for _ in range(kills):
         while True:
             number += 1
             simulate(write, 2, path, number)
-    time.sleep(random.uniform(0.001, 0.05))
+    time.sleep(random.uniform(0.001, 0.03 + 5 * took))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     step = max(simulate(found, 3, path).results)

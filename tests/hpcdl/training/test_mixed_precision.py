@@ -8,7 +8,7 @@ from torch.amp import GradScaler
 
 from hpcdl.comm import simulate
 from hpcdl.training import Momentum
-from hpcdl.training.mixed_precision import LossScaler, MasterWeights
+from hpcdl.training.mixed_precision import LossScaler, MasterWeights, divide, divide_all
 
 INF = math.inf
 
@@ -133,3 +133,33 @@ def test_small_gradients_of_an_fp16_model_reach_the_masters_and_fp16_ones_are_re
     masters.take_gradients()
     assert scaler.unscale(masters.params)
     assert masters.params[0].grad.tolist() == [tiny, tiny]
+
+
+@pytest.mark.parametrize("bad", [None, INF, -INF, math.nan])
+def test_many_gradients_at_once_are_divided_as_one_by_one(bad):
+    """What a GPU does; its kernel is there for a processor too."""
+
+    def gradients():
+        g = torch.Generator().manual_seed(0)
+        found = [torch.randn(n, generator=g) for n in (1, 5, 100)] + [torch.randn(3, dtype=torch.float64, generator=g)]
+        if bad is not None:
+            found[2][7] = bad
+        return found
+
+    singly, at_once = gradients(), gradients()
+    overflows = sum(divide(grad, 2.0**15) for grad in singly)
+    assert (divide_all(at_once, 2.0**15) > 0) == (overflows > 0) == (bad is not None)
+    for ours, theirs in zip(at_once, singly, strict=True):
+        assert torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+
+
+@pytest.mark.gpu
+def test_gradients_on_a_gpu_are_scaled_as_here(need):
+    need("gpu", torch.cuda.is_available(), "the kernel that divides all gradients")
+    w = torch.ones(3, device="cuda", requires_grad=True)
+    w.grad = torch.full((3,), 16.0, device="cuda")
+    scaler = LossScaler(scale=8.0)
+    assert scaler.unscale([w])
+    assert w.grad.tolist() == [2.0] * 3
+    w.grad[1] = INF
+    assert not scaler.unscale([w])

@@ -27,7 +27,7 @@ def test_the_doctor_says_whether_it_is_here_and_how_to_get_it(name, probe, versi
         assert (finding.state, finding.advice) == ("ok", "")
         assert version in finding.detail
     else:
-        assert finding.state == "limited"
+        assert finding.state == "absent"
         assert optional.PACKAGES[name].requirement in finding.advice
 
 

@@ -73,10 +73,10 @@ def test_a_group_ends_with_its_block_also_where_a_rank_fails():
 
 @pytest.fixture(scope="module")
 def right() -> list[float]:
-    return six_tools.serial(8, 32)
+    return six_tools.serial(six_tools.wide(32), 8)
 
 
 @pytest.mark.parametrize("way", list(six_tools.WAYS))
 def test_every_tool_trains_as_one_process(way, right):
-    for losses in simulate(six_tools.train, 2, six_tools.WAYS[way], 8, 32).results:
+    for losses in simulate(six_tools.train, 2, six_tools.WAYS[way], six_tools.wide(32), 8).results:
         assert losses == pytest.approx(right, rel=1e-12)

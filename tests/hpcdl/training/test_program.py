@@ -11,7 +11,7 @@ import torch
 
 from hpcdl.comm import simulate
 from hpcdl.training.devices import choose
-from hpcdl.training.program import LAUNCHERS, foreign_launcher
+from hpcdl.training.program import LAUNCHERS, foreign_launcher, meeting
 from hpcdl.training.train import train
 
 
@@ -124,6 +124,21 @@ def test_torchrun_starts_again_when_a_process_is_killed_and_the_file_goes_on_to_
     code, printed = torchrun("--max-restarts", "1", str(tmp_path / "elastic.py"), str(file), seconds=200)
     assert code == 0, printed
     assert f"restarts 1 weights {weights[:12]}" in printed
+
+
+@pytest.mark.parametrize(("here", "apart"), [("2", True), ("1", False)])
+def test_on_one_machine_a_restart_finds_no_address_of_the_start_before(here, apart, monkeypatch):
+    torchs = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    found = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(torchs.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for name, value in (found | {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": here}).items():
+        monkeypatch.setenv(name, value)
+    seen = []
+    for start in ("0", "1"):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", start)
+        store = meeting()["store"]
+        seen.append(store.check(["address of rank 0"]))
+        store.set("address of rank 0", "a port")
+    assert seen == [False, not apart]
 
 
 @pytest.mark.mpi

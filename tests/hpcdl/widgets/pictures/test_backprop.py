@@ -8,7 +8,7 @@ from hpcdl.nn import mlp
 from hpcdl.nn.value import Value, backward
 from hpcdl.widgets import style
 from hpcdl.widgets.kit.stepper import Stepper
-from hpcdl.widgets.pictures import backprop, backprop_steps, gradient_norms, value_graph
+from hpcdl.widgets.pictures import backprop, backprop_steps, gradient_norms, three_sets, value_graph
 from hpcdl.widgets.pictures.backprop_steps import STAGES, STEP, passes, short
 
 pytestmark = pytest.mark.labs
@@ -23,6 +23,13 @@ CORNERS = {
     },
     gradient_norms: {"depth": (2, 3, 40), "scale": (0.0, 0.1, 1.4, 8.0)},
     value_graph: {"step": range(5)},
+    three_sets: {
+        "training": (50, 150, 400),
+        "wrong": (0.0, 0.2, 0.3),
+        "hidden": (4, 32, 64),
+        "decay": (0.0, 0.01, 0.03),
+        "dropout": (0.0, 0.5, 0.8),
+    },
 }
 modules = pytest.mark.parametrize("module", CORNERS, ids=lambda module: module.__name__.rpartition(".")[2])
 
@@ -132,6 +139,41 @@ def test_a_sentence_names_zero_weights_and_explosion():
     assert "All weights are 0" in gradient_norms.verdict(10, 0.0)
     assert "explodes to 10" in gradient_norms.verdict(40, 8.0)
     assert gradient_norms.power_of_ten(2e-9) == "10⁻⁹"
+
+
+def test_a_step_of_the_three_sets_is_that_of_autograd_with_neurons_left_out():
+    data, generator = three_sets.sets(50, 0.2), torch.Generator().manual_seed(3)
+    w, decayed = three_sets.start(16, generator)
+    kept = (torch.rand(50, 16, generator=generator) >= 0.5) / 0.5
+    assert set(kept.unique().tolist()) == {0.0, 2.0}  # those that stay say twice as much
+    w.requires_grad_()
+    network = three_sets.layers(w, 16)
+    h, logits = three_sets.forward(network, data.x)
+    truth = torch.nn.functional.one_hot(data.labels, 10)
+    for mask, said in ((None, logits), (kept, (h * kept) @ network[1].T + network[3])):
+        (expected,) = torch.autograd.grad(torch.nn.functional.cross_entropy(said, data.labels), w, retain_graph=True)
+        torch.testing.assert_close(three_sets.gradient(network, data.x, truth, h, logits, mask), expected)
+    assert (int(decayed.sum()), len(decayed)) == (64 * 16 + 16 * 10, len(w))
+    assert decayed[-26:].sum() == 0, "a bias decays"
+
+
+def test_three_sets_share_no_digit_and_wrong_labels_are_wrong():
+    clean, taught = three_sets.sets(400, 0.0), three_sets.sets(400, 0.3)
+    assert [len(labels) for labels in clean[1::2]] == [400, 359, 359]
+    rows = torch.cat(clean[::2])
+    assert len(rows.unique(dim=0)) == len(rows)
+    assert (clean.labels != taught.labels).float().mean() == pytest.approx(0.3, abs=0.06)
+    assert all(torch.equal(a, b) for a, b in zip(clean[2:], taught[2:], strict=True))
+
+
+def test_the_loss_is_marked_where_it_is_lowest_on_the_validation_set():
+    run = three_sets.trained(150, 0.2, 32, 0.0, 0.0)
+    assert run.validation[run.best] == run.validation.min() < run.validation[-1] / 1.5
+    assert run.training[-1] < run.training[run.best] / 5
+    assert "Stopped at epoch 26" in three_sets.sentence(run)
+    assert "lowest at the end" in three_sets.sentence(three_sets.trained(150, 0.0, 32, 0.0, 0.0)._replace(best=100))
+    worst = three_sets.trained(50, 0.3, 64, 0.0, 0.0)
+    assert worst.validation.max() < 3.5, "a curve runs into the legend"
 
 
 def test_the_sweep_in_the_picture_ends_with_the_gradients_of_backward():

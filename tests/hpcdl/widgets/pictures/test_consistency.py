@@ -1,11 +1,12 @@
-"""The pictures of lab 09: waiting is the clocks', the bound is the roots', and the answers to their questions hold."""
+"""The pictures of lab 09: waiting is the clocks', bounds are the roots' and gaps', their answers hold."""
 
 import math
 
 import pytest
 import torch
 
-from hpcdl.widgets.pictures import how_late, who_waits
+from hpcdl.consistency.gossip import TOPOLOGIES, shrinks
+from hpcdl.widgets.pictures import gossip, how_late, who_waits
 
 pytestmark = pytest.mark.labs
 
@@ -17,14 +18,16 @@ WAITS = {
     "over": ("time", "updates"),
 }
 LATE = {"lr": (0.02, 0.5, 2.2), "delay": (0, 3, 20)}
+MEAN = {"round": (0, 3, 40), "topology": tuple(TOPOLOGIES), "p": (4, 17, 32), "over": ("rounds", "messages")}
+EVERY = [(who_waits, WAITS), (how_late, LATE), (gossip, MEAN)]
 
 
-@pytest.mark.parametrize(("picture", "values"), [(who_waits, WAITS), (how_late, LATE)])
+@pytest.mark.parametrize(("picture", "values"), EVERY)
 def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(picture, values, draws_its_corners):
     draws_its_corners(picture.explorable, values, most=24)
 
 
-@pytest.mark.parametrize(("picture", "values"), [(who_waits, WAITS), (how_late, LATE)])
+@pytest.mark.parametrize(("picture", "values"), EVERY)
 def test_every_control_changes_the_picture(picture, values, answers_its_controls):
     answers_its_controls(picture.explorable, values)
 
@@ -72,3 +75,24 @@ def test_the_run_is_the_students_where_there_is_one():
 
     assert how_late.run_of(own, 0.3, 2) == ("Your", [1.0] * (how_late.STEPS + 1))
     assert how_late.run_of(None, 0.3, 2)[0] == "A"
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_gossip_keeps_within_what_the_gap_promises_and_the_sentence_counts_what_was_sent(topology):
+    values, far, sent = gossip.run(topology, 16)
+    assert values.mean(axis=1) == pytest.approx(0.5)
+    if topology != "random peers":
+        assert (far <= shrinks(topology, 16) ** torch.arange(gossip.ROUNDS + 1).numpy() + 1e-12).all()
+    each = {"ring": 2, "wheel": 15, "random peers": 1, "everyone": 15}[topology]
+    assert sent[-1] == each * gossip.ROUNDS
+    said = caption(gossip.explorable(), topology=topology)
+    when = (far <= gossip.CLOSE).argmax()
+    assert ("After 40 rounds" if topology == "ring" else f"{when} rounds: {sent[when]} messages") in said
+
+
+def test_of_few_messages_random_peers_make_the_most():
+    def left(topology):
+        _, far, sent = gossip.run(topology, 32)
+        return far[(sent <= 15).nonzero()[0][-1]]
+
+    assert left("random peers") < 0.5 * min(left("ring"), left("wheel"), left("everyone"))

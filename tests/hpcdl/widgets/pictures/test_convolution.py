@@ -10,7 +10,7 @@ from torch.nn.functional import conv2d
 from autograder.exercises.convolution.counts import counted
 from hpcdl.conv import Problem
 from hpcdl.cost import convolution as cost
-from hpcdl.widgets.pictures import convolution_race, sliding_window, winograd_products
+from hpcdl.widgets.pictures import conv_gradient, convolution_race, sliding_window, winograd_products
 from hpcdl.widgets.pictures.convolution_race import KERNELS
 from hpcdl.widgets.pictures.sliding_window import Sliding
 
@@ -34,6 +34,7 @@ PICTURES = {
     ),
     "winograd_products": (winograd_products.explorable, {"step": (0, 13, 36), "m": (2, 4), "output": (1, 2, 4)}),
     "convolution_race": (raced, {"channels": (1, 8, 32), "batch": (1, 8)}),
+    "conv_gradient": (conv_gradient.explorable, {"pixel": tuple(range(1, 10)), "weight": (1, 2, 3, 4)}),
 }
 pictures = pytest.mark.parametrize("name", PICTURES)
 
@@ -171,3 +172,38 @@ def test_the_labs_counts_are_those_of_the_library(algorithm, options):
     run = counted(algorithm, torch.ones(problem.x_shape), torch.ones(problem.w_shape), **options)
     library = cost.cost(algorithm, problem)
     assert (run.multiplications, run.bytes) == (library.products, library.nbytes)
+
+
+# The way back
+
+
+def test_the_sums_of_the_way_back_are_those_of_autograd():
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(1, 1, n, n, generator=generator, requires_grad=True) for n in (3, 2))
+    dy = torch.randn(1, 1, 2, 2, generator=generator)
+    dx, dw = torch.autograd.grad(conv2d(x, w), (x, w), dy)
+    pixels, weights, outputs = (t.detach().flatten() for t in (x, w, dy))
+    own_dx = [sum(weights[i] * outputs[o] for i, o in conv_gradient.to_pixel(pixel)) for pixel in range(9)]
+    own_dw = [sum(pixels[i] * outputs[o] for i, o in conv_gradient.to_weight(weight)) for weight in range(4)]
+    assert torch.allclose(torch.stack(own_dx), dx.flatten())
+    assert torch.allclose(torch.stack(own_dw), dw.flatten())
+
+
+def test_the_way_back_of_the_lectures_example_is_spelled_out():
+    shown = conv_gradient.explorable()
+    said = caption(shown, pixel=5, weight=1)
+    assert said == "dE = δ dP + γ dQ + β dR + α dS. dα = A dP + B dQ + D dR + E dS."
+    assert caption(shown, pixel=9, weight=4) == "dJ = δ dS. dδ = E dP + F dQ + H dR + J dS."
+
+
+def test_what_lies_under_a_window_is_what_the_sentence_adds_up(monkeypatch):
+    tables = []
+    monkeypatch.setattr(conv_gradient, "table", lambda axes, labels, *_, **__: tables.append(np.ravel(labels)))
+    shown = conv_gradient.explorable()
+    for pixel, weight in ((1, 1), (2, 2), (5, 3), (6, 4), (9, 1)):
+        tables.clear()
+        said = caption(shown, pixel=pixel, weight=weight)
+        ringed, _, image, _ = tables
+        sums = [part.partition(" = ")[2].split(" + ") for part in said.rstrip(".").split(". ")]
+        assert [[label for label in labels if " d" in label] for labels in (ringed, image)] == sums
+        assert sum(" 0" in label for label in ringed) == 4 - len(sums[0])

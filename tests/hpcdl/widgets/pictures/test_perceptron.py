@@ -7,7 +7,7 @@ import torch
 
 from hpcdl.nn.perceptron import predict, with_bias
 from hpcdl.widgets.kit.clicks import data_position
-from hpcdl.widgets.pictures import perceptron_lift, perceptron_mlp, perceptron_plane
+from hpcdl.widgets.pictures import any_function, perceptron_lift, perceptron_mlp, perceptron_plane
 from hpcdl.widgets.pictures.perceptron_plane import DATA, MAX_EPOCHS, MAX_POINTS, STARTS, Plane, run
 
 pytestmark = pytest.mark.labs
@@ -21,6 +21,7 @@ PICTURES = {
     },
     perceptron_lift: {"t": (0.0, 0.05, 1.5), "epoch": (0, 1, 40), "turn": (0, 90)},
     perceptron_mlp: {"b1": (-3.0, 0.0), "b2": (-3.0, 0.0), "b3": (-3.0, 3.0)},
+    any_function: {"curve": tuple(any_function.FUNCTIONS), "neuron": ("step", "ramp"), "n": (1, 3, any_function.MOST)},
 }
 modules = pytest.mark.parametrize("module", PICTURES, ids=lambda module: module.__name__.rpartition(".")[2])
 
@@ -187,3 +188,24 @@ def test_points_that_land_together_stand_on_their_side_of_the_line(b3):
         places = torch.tensor(perceptron_mlp.beside(H.tolist()))
         assert torch.equal(predict(v, with_bias(places)), predict(v, with_bias(H)))
         assert torch.pdist(places).min() > 0.3, "none hides another"
+
+
+@pytest.mark.parametrize(("neuron", "order"), [("step", 1), ("ramp", 2)])
+def test_twice_as_many_neurons_halve_the_error_of_steps_and_quarter_that_of_ramps(neuron, order):
+    for name in ("a wave", "a bell"):
+        ratio = any_function.error(name, neuron, 32) / any_function.error(name, neuron, 64)
+        assert ratio == pytest.approx(2**order, rel=0.15)
+
+
+def test_the_networks_of_ramps_meet_the_curve_at_every_threshold():
+    for f in any_function.FUNCTIONS.values():
+        bias, thresholds, weights = any_function.network(f, "ramp", 9)
+        met = any_function.output(bias, thresholds, weights, "ramp", thresholds)
+        torch.testing.assert_close(met, f(thresholds))
+
+
+def test_at_a_jump_ramps_are_no_better_than_steps():
+    step, ramp = (any_function.error("a jump", neuron, 64) for neuron in ("step", "ramp"))
+    assert 0.5 < step / ramp < 2, "64 or 63 neurons: a third lies between two of them in both"
+    for neuron in ("step", "ramp"):
+        assert any_function.error("a jump", neuron, 16) / any_function.error("a jump", neuron, 64) < 6, "no order 2"

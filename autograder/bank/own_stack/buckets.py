@@ -1,0 +1,63 @@
+"""Wrong answers to `make_buckets`."""
+
+from autograder.authoring import wrong
+
+BUCKETS = "own_stack.buckets"
+ALL = ("in_reverse", "full_up_to_the_cap", "a_parameter_larger_than_the_cap", "extreme_caps", "the_same_on_every_rank")
+ONE_MESSAGE = "step.one_message_a_bucket"
+
+
+@wrong(BUCKETS, "forwards", fails=ALL, says="This is the order of the forward pass")
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], cap_bytes + 1
+    for param in params:
+        if filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(
+    BUCKETS,
+    "counts elements",
+    fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", ONE_MESSAGE),
+    says="cap_bytes counts bytes",
+)
+def make_buckets(params, cap_bytes):
+    buckets, filled = [], cap_bytes + 1
+    for param in reversed(list(params)):
+        if filled + param.numel() > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.numel()
+    return buckets
+
+
+@wrong(
+    BUCKETS,
+    "begins with an empty bucket",
+    fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
+    says="an empty one",
+)
+def make_buckets(params, cap_bytes):
+    buckets, filled = [[]], 0
+    for param in reversed(list(params)):
+        if filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
+@wrong(
+    BUCKETS,
+    "a bucket for each",
+    fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", "extreme_caps", ONE_MESSAGE),
+    says="Every parameter has a bucket of its own",
+)
+def make_buckets(params, cap_bytes):
+    return [[param] for param in reversed(list(params))]

@@ -1,0 +1,114 @@
+"""Wrong answers to the convolution and its gradients."""
+
+import torch
+
+from autograder.authoring import wrong
+from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
+
+CONV = "own_stack.convolution"
+AFTER_GRADS = ("in_float32", "leaves_all_alone")
+
+
+@wrong(CONV, "a flipped kernel", fails=("the_convolution", "leaves_all_alone", *STEPS), says="flipped kernel")
+def conv2d(x, w):
+    (N, _, H, W), (K, _, R, S) = x.shape, w.shape
+    P, Q = H - R + 1, W - S + 1
+    y = x.new_zeros(N, K, P, Q)
+    for i in range(R):
+        for j in range(S):
+            y += torch.einsum("kc,ncpq->nkpq", w[:, :, R - 1 - i, S - 1 - j], x[:, :, i : i + P, j : j + Q])
+    return y
+
+
+@wrong(CONV, "torch's own", fails=("the_convolution", "leaves_all_alone", *STEPS), says="which this exercise forbids")
+def conv2d(x, w):
+    return torch.nn.functional.conv2d(x, w)
+
+
+@wrong(
+    CONV,
+    "overwrites where windows overlap",
+    fails=("the_images_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
+    says="windows overlap, so add",
+)
+def conv2d_input_grad(g, w):
+    (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
+    dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)
+    for i in range(R):
+        for j in range(S):
+            dx[:, :, i : i + P, j : j + Q] = torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)
+    return dx
+
+
+@wrong(
+    CONV,
+    "the filter turned round",
+    fails=("the_images_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
+    says="The filter is turned round here",
+)
+def conv2d_input_grad(g, w):
+    (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
+    dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)
+    for i in range(R):
+        for j in range(S):
+            dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, R - 1 - i, S - 1 - j], g)
+    return dx
+
+
+@wrong(CONV, "float64 images' gradient", fails=("in_float32", *STEPS), says="float64")
+def conv2d_input_grad(g, w):
+    (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
+    dx = torch.zeros(N, C, P + R - 1, Q + S - 1, dtype=torch.float64)
+    for i in range(R):
+        for j in range(S):
+            dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)
+    return dx
+
+
+@wrong(
+    CONV,
+    "the mean over the images",
+    fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
+    says="This is the mean over the images",
+)
+def conv2d_weight_grad(g, x):
+    (N, K, P, Q), (_, C, H, W) = g.shape, x.shape
+    R, S = H - P + 1, W - Q + 1
+    dw = g.new_zeros(K, C, R, S)
+    for i in range(R):
+        for j in range(S):
+            dw[:, :, i, j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q]) / N
+    return dw
+
+
+@wrong(
+    CONV,
+    "the window turned round",
+    fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
+    says="The window is turned round",
+)
+def conv2d_weight_grad(g, x):
+    (_, K, P, Q), (_, C, H, W) = g.shape, x.shape
+    R, S = H - P + 1, W - Q + 1
+    dw = g.new_zeros(K, C, R, S)
+    for i in range(R):
+        for j in range(S):
+            dw[:, :, R - 1 - i, S - 1 - j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])
+    return dw
+
+
+@wrong(
+    CONV,
+    "only the last image",
+    fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
+    says="Only the last image counts",
+)
+def conv2d_weight_grad(g, x):
+    (N, K, P, Q), (_, C, H, W) = g.shape, x.shape
+    R, S = H - P + 1, W - Q + 1
+    dw = g.new_zeros(K, C, R, S)
+    for n in range(N):
+        for i in range(R):
+            for j in range(S):
+                dw[:, :, i, j] = torch.einsum("kpq,cpq->kc", g[n], x[n, :, i : i + P, j : j + Q])
+    return dw

@@ -1,0 +1,37 @@
+"""Wrong answers to `momentum_step`."""
+
+from autograder.authoring import wrong
+from autograder.bank.own_stack.later import AFTER_THE_LOSS
+
+MOMENTUM = "own_stack.momentum"
+FIRST = ("one_step", "a_path_of_steps", "nothing_is_changed")
+
+
+@wrong(MOMENTUM, "uphill", fails=(*FIRST, *AFTER_THE_LOSS), says="You climb: subtract lr v")
+def momentum_step(w, g, v, lr, beta):
+    v = beta * v + g
+    return w + lr * v, v
+
+
+@wrong(MOMENTUM, "a running mean", fails=(*FIRST, *AFTER_THE_LOSS), says="This is a running mean")
+def momentum_step(w, g, v, lr, beta):
+    v = beta * v + (1 - beta) * g
+    return w - lr * v, v
+
+
+@wrong(MOMENTUM, "the old velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="update v first")
+def momentum_step(w, g, v, lr, beta):
+    return w - lr * v, beta * v + g
+
+
+@wrong(MOMENTUM, "changes v in place", fails=("nothing_is_changed",), says="v")
+def momentum_step(w, g, v, lr, beta):
+    v *= beta
+    v += g
+    return w - lr * v, v
+
+
+@wrong(MOMENTUM, "lr within the velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="not to the velocity")
+def momentum_step(w, g, v, lr, beta):
+    v = beta * v + lr * g
+    return w - v, v

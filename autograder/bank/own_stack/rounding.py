@@ -1,0 +1,103 @@
+"""Wrong answers to `random16` and `bf16_round_bits`."""
+
+import torch
+
+from autograder.authoring import wrong
+from autograder.bank.own_stack.later import AFTER_THE_LOSS
+
+ROUNDING = "own_stack.rounding"
+NOISE = ("the_noise", "as_int32", "the_same_every_time")
+BITS = ("add_and_cut", "carry_into_the_exponent", "all_random_numbers", "every_bf16_stays", "not_a_number")
+
+
+@wrong(ROUNDING, "the seed is not mixed", fails=(*NOISE, *AFTER_THE_LOSS), says="The seed was not mixed")
+def random16(seed, n):
+    def mix(x):
+        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    return (mix(torch.tensor(seed) ^ torch.arange(n)) >> 16).to(torch.int32)
+
+
+@wrong(ROUNDING, "words are not cut", fails=(*NOISE, *AFTER_THE_LOSS), says="Cut each product to 32 bits")
+def random16(seed, n):
+    def mix(x):
+        x = (x ^ x >> 16) * 0x7FEB352D
+        x = (x ^ x >> 15) * 0x846CA68B
+        return x ^ x >> 16
+
+    return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)
+
+
+@wrong(ROUNDING, "the lower half", fails=(*NOISE, *AFTER_THE_LOSS), says="The lower half was kept")
+def random16(seed, n):
+    def mix(x):
+        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) & 0xFFFF).to(torch.int32)
+
+
+@wrong(ROUNDING, "plus for xor", fails=(*NOISE, *AFTER_THE_LOSS), says="Seed and i are added here")
+def random16(seed, n):
+    def mix(x):
+        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    return (mix(mix(torch.tensor(seed)) + torch.arange(n) & 0xFFFFFFFF) >> 16).to(torch.int32)
+
+
+@wrong(
+    ROUNDING, "shifts of 16 everywhere", fails=(*NOISE, *AFTER_THE_LOSS), says=">> 15 stands between the two products"
+)
+def random16(seed, n):
+    def mix(x):
+        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+        x = (x ^ x >> 16) * 0x846CA68B & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)
+
+
+@wrong(ROUNDING, "int64", fails=("as_int32",), says="int64")
+def random16(seed, n):
+    def mix(x):
+        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    return mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16
+
+
+@wrong(ROUNDING, "torch's generator", fails=(*NOISE, *AFTER_THE_LOSS), says="numbers are others")
+def random16(seed, n):
+    torch.manual_seed(seed)
+    return torch.randint(65536, (n,), dtype=torch.int32)
+
+
+@wrong(
+    ROUNDING,
+    "to nearest",
+    fails=("add_and_cut", *BITS[1:3], *BITS[3:], *AFTER_THE_LOSS),
+    says="The low half is cut off",
+)
+def bf16_round_bits(x, rand16):
+    return (x.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(
+    ROUNDING,
+    "converts in place of reading",
+    fails=(*BITS, *AFTER_THE_LOSS),
+    says=".view(torch.int32) reads its 32 bits",
+)
+def bf16_round_bits(x, rand16):
+    return ((x.to(torch.int32) + rand16) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+@wrong(ROUNDING, "NaN is forgotten", fails=("not_a_number",), says="put NaN back")
+def bf16_round_bits(x, rand16):
+    return ((x.view(torch.int32) + rand16) >> 16).to(torch.int16).view(torch.bfloat16)

@@ -1,0 +1,211 @@
+"""Wrong answers to `Node`: each inherits from the right one that stands before it, and spoils one method."""
+
+import torch
+
+from autograder.authoring import wrong
+from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
+from hpcdl.training.own_stack.lent import Node
+
+TAPE = "own_stack.tape"
+SWEEPS = ("a_node_used_twice", "children_come_first", "each_node_once", "a_second_sweep")
+
+
+@wrong(
+    TAPE,
+    "the bias takes one row",
+    fails=("pulls_of_sums_and_products", *SWEEPS, *AFTER_THE_LOSS),
+    says="One row of the gradient was taken",
+)
+class Node(Node):
+    def __add__(self, other):
+        is_bias = other.data.dim() < self.data.dim()
+        return Node(self.data + other.data, (self, other), (lambda g: g, lambda g: g[0] if is_bias else g))
+
+
+@wrong(
+    TAPE,
+    "relu lets everything back",
+    fails=("pulls_of_relu_and_flat", "children_come_first", *AFTER_THE_LOSS),
+    says="ReLU lets everything through",
+)
+class Node(Node):
+    def relu(self):
+        return Node(self.data.clamp(min=0), (self,), (lambda g: g,))
+
+
+@wrong(TAPE, "slope 1 at 0", fails=("pulls_of_relu_and_flat",), says="The slope of ReLU at 0 is 0 here")
+class Node(Node):
+    def relu(self):
+        return Node(self.data.clamp(min=0), (self,), (lambda g: g * (self.data >= 0),))
+
+
+@wrong(TAPE, "flat keeps the flat gradient", fails=("pulls_of_relu_and_flat", *STEPS), says="shape")
+class Node(Node):
+    def flat(self):
+        return Node(self.data.flatten(1), (self,), (lambda g: g,))
+
+
+@wrong(
+    TAPE,
+    "a sum over the samples",
+    fails=(
+        "forward",
+        "pulls_of_sums_and_products",
+        "pulls_of_relu_and_flat",
+        "pull_of_the_loss",
+        "large_logits",
+        *SWEEPS,
+        *STEPS,
+    ),
+    says="This is the sum over the samples",
+)
+class Node(Node):
+    def cross_entropy(self, y):
+        rows = torch.arange(len(y))
+        logs = self.data - self.data.logsumexp(1, keepdim=True)
+        error = logs.exp()
+        error[rows, y] -= 1
+        return Node(-logs[rows, y].sum(), (self,), (lambda g: g * error,))
+
+
+@wrong(
+    TAPE,
+    "the gradient of the sum",
+    fails=("pull_of_the_loss", "large_logits", *SWEEPS, *AFTER_THE_LOSS),
+    says="The gradient is of the sum",
+)
+class Node(Node):
+    def cross_entropy(self, y):
+        rows = torch.arange(len(y))
+        logs = self.data - self.data.logsumexp(1, keepdim=True)
+        error = logs.exp()
+        error[rows, y] -= 1
+        return Node(-logs[rows, y].mean(), (self,), (lambda g: g * error,))
+
+
+@wrong(TAPE, "overflows", fails="large_logits", says="e^1000 overflows")
+class Node(Node):
+    def cross_entropy(self, y):
+        n, rows = len(y), torch.arange(len(y))
+        powers = self.data.exp()
+        shares = powers / powers.sum(1, keepdim=True)
+        error = shares.clone()
+        error[rows, y] -= 1
+        return Node(-shares[rows, y].log().mean(), (self,), (lambda g: g * error / n,))
+
+
+@wrong(TAPE, "the last way wins", fails=SWEEPS, says="Only one way counts")
+class Node(Node):
+    def backward(self):
+        order, seen = [], set()
+
+        def visit(node):
+            if node not in seen:
+                seen.add(node)
+                for parent in node.parents:
+                    visit(parent)
+                order.append(node)
+
+        visit(self)
+        self.grad = torch.ones_like(self.data)
+        for node in reversed(order):
+            for parent, pull in zip(node.parents, node.pulls):
+                parent.grad = pull(node.grad)
+
+
+@wrong(
+    TAPE,
+    "passes on too early",
+    fails=("children_come_first",),
+    says="A node passed on before all its children were done",
+)
+class Node(Node):
+    def backward(self):
+        order, waiting = [], [self]
+        while waiting:
+            node = waiting.pop(0)
+            if node not in order:
+                order.append(node)
+                waiting += node.parents
+        for node in order:
+            node.grad = torch.zeros_like(node.data)
+        self.grad = torch.ones_like(self.data)
+        for node in order:
+            for parent, pull in zip(node.parents, node.pulls):
+                parent.grad = parent.grad + pull(node.grad)
+
+
+@wrong(TAPE, "the second sweep adds to the first", fails="a_second_sweep", says="The second sweep added to the first")
+class Node(Node):
+    def backward(self):
+        order, seen = [], set()
+
+        def visit(node):
+            if node not in seen:
+                seen.add(node)
+                for parent in node.parents:
+                    visit(parent)
+                order.append(node)
+
+        visit(self)
+        self.grad = torch.ones_like(self.data)
+        for node in order[:-1]:
+            if not node.parents:
+                continue
+            node.grad = torch.zeros_like(node.data)
+        for node in reversed(order):
+            for parent, pull in zip(node.parents, node.pulls):
+                parent.grad = parent.grad + pull(node.grad)
+
+
+@wrong(
+    TAPE,
+    "two nodes share a gradient",
+    fails=("a_node_used_twice", "children_come_first", "each_node_once", "a_second_sweep"),
+    says="Two nodes share one tensor",
+)
+class Node(Node):
+    def backward(self):
+        order, seen = [], set()
+
+        def visit(node):
+            if node not in seen:
+                seen.add(node)
+                for parent in node.parents:
+                    visit(parent)
+                order.append(node)
+
+        visit(self)
+        for node in order:
+            node.grad = None
+        self.grad = torch.ones_like(self.data)
+        for node in reversed(order):
+            for parent, pull in zip(node.parents, node.pulls):
+                if parent.grad is None:
+                    parent.grad = pull(node.grad)
+                else:
+                    parent.grad += pull(node.grad)
+
+
+@wrong(TAPE, "every way anew", fails="each_node_once", says="each is visited once")
+class Node(Node):
+    def backward(self, g=None):
+        if g is None:
+            g, waiting = torch.ones_like(self.data), [self]
+            while waiting:
+                node = waiting.pop()
+                node.grad = torch.zeros_like(node.data)
+                waiting += node.parents
+        self.grad = self.grad + g
+        for parent, pull in zip(self.parents, self.pulls):
+            parent.backward(pull(g))
+
+
+@wrong(TAPE, "the loss ignores what comes in", fails=SWEEPS, says="The gradient that comes in does not count")
+class Node(Node):
+    def cross_entropy(self, y):
+        rows = torch.arange(len(y))
+        logs = self.data - self.data.logsumexp(1, keepdim=True)
+        error = logs.exp()
+        error[rows, y] -= 1
+        return Node(-logs[rows, y].mean(), (self,), (lambda g: error / len(y),))

@@ -1,0 +1,235 @@
+"""Catch the impostors: a student gives inputs, and eight implementations of one function are judged by them.
+
+What arrives is data, of whatever size and type. Before anything runs, each part of each input is held against a
+`Field`, which caps it; the implementations are ours. An input outside the specification unmasks nobody and is named; so
+is one on which right implementations differ: it would accuse the innocent.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograder import show
+
+from .equality import same
+from .ladder import CheckFailure
+
+MOST = 12  # inputs that are heard
+ROUNDING = 1e-6  # right implementations round in their own ways; a difference of more is a mistake
+
+
+# What an input may be
+
+
+@dataclass(frozen=True)
+class Field:
+    """A part of an input: its rule in words, and whether a value, of any type that crosses the boundary, keeps it."""
+
+    rule: str
+    keeps: Callable[[Any], bool]
+
+
+def whole(low: int, high: int) -> Field:
+    return Field(f"an int from {low} to {high}", lambda value: type(value) is int and low <= value <= high)
+
+
+def number(low: float, high: float) -> Field:
+    return Field(f"a number from {low:g} to {high:g}", lambda value: is_number(value, low, high))
+
+
+def choice(*names: str) -> Field:
+    listed = ", ".join(map(repr, names))
+    return Field(f"one of {listed}, as text", lambda value: type(value) is str and value in names)
+
+
+def many(part: Field, most: int, *, least: int = 1) -> Field:
+    """A list of `least` to `most` parts, of which each keeps the rule of `part`."""
+    rule = f"a list of {least} to {most} items, each {part.rule}"
+    return Field(rule, lambda value: is_list(value, least, most) and all(map(part.keeps, value)))
+
+
+def is_number(value: Any, low: float, high: float) -> bool:
+    return type(value) in (int, float) and low <= value <= high  # NaN is in no range
+
+
+def is_list(value: Any, least: int, most: int) -> bool:
+    return type(value) in (list, tuple) and least <= len(value) <= most
+
+
+# Who is in the line
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """An implementation under a letter. Of a wrong one: what it does, and in what inputs it shows."""
+
+    name: str
+    answers: Callable
+    wrong: str = ""
+    shows: str = ""
+
+
+def anything(*case: Any) -> str:
+    return ""
+
+
+def call(implementation: Callable, *case: Any) -> Any:
+    return implementation(*case)
+
+
+@dataclass(frozen=True)
+class LineUp:
+    """Suspects, a right answer to compare with, and the specification of an input, part by part.
+
+    `ask(implementation, *case)` is what is seen of an implementation for one input; `outside(*case)` says which rule
+    over several parts an input breaks, or nothing. Answers are the same where they differ by no more than `tolerance`,
+    of their size or in all.
+    """
+
+    name: str  # of the student's function
+    truth: Callable
+    suspects: tuple[Suspect, ...]
+    fields: Mapping[str, Field]
+    ask: Callable = call
+    outside: Callable[..., str] = anything
+    tolerance: float = ROUNDING
+
+    @property
+    def impostors(self) -> list[Suspect]:
+        return [suspect for suspect in self.suspects if suspect.wrong]
+
+    @property
+    def form(self) -> str:
+        return f"({', '.join(self.fields)})"
+
+
+# What came out
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What an implementation does in place of an answer: `raises an IndexError`. No right one does."""
+
+    verb: str
+
+
+@dataclass
+class Findings:
+    """Inputs that do not count, and why; the suspects that others unmask, each with its evidence."""
+
+    refused: list[str] = field(default_factory=list)
+    unmasked: dict[str, str] = field(default_factory=dict)  # name of a suspect -> input, its answer and the right one
+
+
+def heard(line_up: LineUp, given: Any) -> Findings:
+    """What a student's inputs bring to light; CheckFailure where they are no list of a few."""
+    findings = Findings()
+    for i, case in enumerate(cases(line_up, given), start=1):
+        shown = f"Input {i}, {show.show(case, 90)},"
+        rule = broken(line_up, case)
+        if rule:
+            findings.refused.append(f"{shown} is outside the specification: {rule}.")
+        else:
+            question(line_up, case, shown, findings)
+    return findings
+
+
+def cases(line_up: LineUp, given: Any) -> list:
+    wanted = f"expected a list of inputs, each a tuple {line_up.form}"
+    if type(given) not in (list, tuple):
+        raise CheckFailure(f"{line_up.name}() is {show.an(show.type_name(given))}, {wanted}.", show.show(given), wanted)
+    if not given:
+        raise CheckFailure(f"{line_up.name}() gives no input, {wanted}. Whom nobody questions, nobody unmasks.")
+    if len(given) > MOST:
+        raise CheckFailure(
+            f"{line_up.name}() gives {len(given):,} inputs; at most {MOST} are heard. A test that unmasks nobody new "
+            "can go."
+        )
+    return list(given)
+
+
+def broken(line_up: LineUp, case: Any) -> str:
+    """The rule of the specification that an input breaks; empty where it keeps all."""
+    if type(case) not in (list, tuple) or len(case) != len(line_up.fields):
+        return f"an input is a tuple {line_up.form} of {len(line_up.fields)} parts"
+    for (name, part), value in zip(line_up.fields.items(), case, strict=True):
+        if not part.keeps(value):
+            return f"{name} is {show.show(value, 40)}, expected {part.rule}"
+    return line_up.outside(*case)
+
+
+def question(line_up: LineUp, case: Any, shown: str, findings: Findings) -> None:
+    """Put one input to every suspect. Right ones are heard first: where they differ, nobody is guilty."""
+    right = answer(line_up, line_up.truth, case)
+    differing = dict(strangers(line_up, case, right))
+    innocent = [suspect.name for suspect in line_up.suspects if suspect.name in differing and not suspect.wrong]
+    if innocent:
+        accused = innocent[0]
+        findings.refused.append(
+            f"{shown} accuses the innocent: {accused} is right, and answers {show.show(differing[accused], 40)} where "
+            f"another right program answers {show.show(right, 40)}. The specification does not settle so many digits."
+        )
+        return
+    for name, got in differing.items():
+        findings.unmasked.setdefault(name, f"asked {show.show(case, 70)}, it {evidence(got, right, line_up.tolerance)}")
+
+
+def strangers(line_up: LineUp, case: Any, right: Any) -> Iterator[tuple[str, Any]]:
+    """The suspects whose answer is not the right one, and their answers."""
+    for suspect in line_up.suspects:
+        got = answer(line_up, suspect.answers, case)
+        if not alike(got, right, line_up.tolerance):
+            yield suspect.name, got
+
+
+def answer(line_up: LineUp, implementation: Callable, case: Any) -> Any:
+    try:
+        return line_up.ask(implementation, *case)
+    except Exception as error:  # of an impostor: its answer
+        return Deed(f"raises {show.an(type(error.__cause__ or error).__name__)}")
+
+
+def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
+    """What is wrong with an answer, at the first place where it is: `answers 3. at [0][2], and right is 4.`."""
+    if type(got) is Deed:
+        return got.verb
+    if type(got) in (list, tuple) and type(got) is type(right) and len(got) == len(right):
+        i = next(i for i, (a, b) in enumerate(zip(got, right, strict=True)) if not alike(a, b, tolerance))
+        return evidence(got[i], right[i], tolerance, f"{where}[{i}]")
+    return f"answers {show.show(got, 70)}{where and f' at {where}'}, and right is {show.show(right, 70)}"
+
+
+def alike(a: Any, b: Any, tolerance: float) -> bool:
+    """The same values up to rounding, in lists and tuples too."""
+    if type(a) in (list, tuple) and type(a) is type(b):
+        return len(a) == len(b) and all(alike(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    if {type(a), type(b)} <= {int, float}:
+        return a == b or abs(a - b) <= tolerance * max(1.0, abs(b)) or (a != a and b != b)
+    return same(a, b)
+
+
+# Verdicts
+
+
+def spares_the_right(line_up: LineUp, given: Any) -> None:
+    """Every input keeps the specification, and right implementations agree on it."""
+    refused = heard(line_up, given).refused
+    if refused:
+        others = f" {len(refused) - 1} more of your inputs do not count either." * (len(refused) > 1)
+        raise CheckFailure(refused[0], why=f"Such an input unmasks nobody.{others}")
+
+
+def unmasks_the_wrong(line_up: LineUp, given: Any) -> None:
+    """Every impostor answers some input wrongly; each that does earns its share of the points."""
+    unmasked, impostors = heard(line_up, given).unmasked, line_up.impostors
+    large = [suspect for suspect in impostors if suspect.name not in unmasked]
+    if not large:
+        return
+    caught = [f"{s.name} {s.wrong}: {unmasked[s.name]}" for s in impostors if s.name in unmasked]
+    raise CheckFailure(
+        f"Your inputs unmask {len(caught)} of {len(impostors)} impostors. Those still at large answer everything you "
+        "asked as the right ones do.",
+        got="\n".join(caught) or "nobody is unmasked",
+        why=f"A hint: nobody asked for {large[0].shows}.",
+        share=len(caught) / len(impostors),
+    )

@@ -1,0 +1,56 @@
+"""A step of descent with momentum. Oracle: torch.optim's own path."""
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.gradient_descent.adam_step import momentum_path, pair, torch_sgd
+from autograder.exercises.ready_made import OPTIMIZERS
+
+exercise = Exercise(
+    "momentum",
+    points=8,
+    minutes=4,
+    functions=("momentum_step",),
+    forbid=OPTIMIZERS,
+    instead="One step is what you write here; torch.optim is for comparison.",
+)
+
+LR, BETA = 0.1, 0.9
+
+
+@exercise.check(points=3)
+def one_step(student, rng):
+    "v becomes beta v + g, and w goes lr times the new v downhill."
+    w, g, v = (normal(rng, 5) for _ in range(3))
+    new_w, new_v = pair(student.momentum_step(w.clone(), g.clone(), v.clone(), LR, 0.5), "momentum_step", "v")
+    right = 0.5 * v + g
+    averaged = "This is a running mean: v ← beta v + g, and nothing is multiplied by (1 − beta)."
+    wrong = {averaged: 0.5 * v + 0.5 * g, "beta is missing: v ← beta v + g.": v + g}
+    wrong["lr belongs to the step, w ← w − lr v, not to the velocity."] = 0.5 * v + LR * g
+    checks.close(new_v, right, name="v", mistakes=wrong)
+    mistakes = {
+        "This steps with the old velocity: update v first.": w - LR * v,
+        "You climb: subtract lr v.": w + LR * right,
+        "lr is missing: w ← w − lr v.": w - right,
+        "The velocity is not used: w ← w − lr v, not w − lr g.": w - LR * g,
+    }
+    checks.close(new_w, w - LR * right, name="w", mistakes=mistakes)
+
+
+@exercise.check(points=3, needs="one_step")
+def a_path_of_steps(student, rng):
+    "Eight steps in a row are those of torch.optim.SGD, for tensors of any shape and in float32 too."
+    for shape, dtype in (((4,), F64), ((3, 2, 2), F64), ((4, 3), F32)):
+        w, gradients = normal(rng, *shape, dtype=dtype), [normal(rng, *shape, dtype=dtype) for _ in range(8)]
+        expected = torch_sgd(w, gradients, LR, BETA)
+        checks.close(momentum_path(student, w, gradients, LR, BETA), expected, name="the path of w")
+
+
+@exercise.check(points=2, needs="one_step")
+def nothing_is_changed(student, rng):
+    "w, g and v are the same after the call."
+    given = {name: normal(rng, 3) for name in ("w", "g", "v")}
+    before = {name: x.clone() for name, x in given.items()}
+    student.momentum_step(*given.values(), LR, BETA)
+    for name, x in given.items():
+        checks.unchanged(x, before[name], name=name)

@@ -1,0 +1,178 @@
+"""A step of the whole training on ranks. Oracle: one machine's step in float64 on all samples, rounded by integers."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS
+from autograder.exercises.ddp.grouping import grouped
+from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
+from autograder.exercises.own_stack.serial import LR, gradients, images_for, loss_of, rounded, stepped, weights_of
+from autograder.exercises.ready_made import DERIVATIVES, MACHINES_COLLECTIVES, OPTIMIZERS, RANKS, SOFTMAX
+from autograder.inside.forbidden import CONVOLUTION
+
+exercise = Exercise(
+    "step",
+    points=12,
+    minutes=20,
+    functions=("network", "train_step"),
+    uses=("momentum", "buckets", "rounding", "ring", "tape", "convolution"),
+    forbid=(*DERIVATIVES, *OPTIMIZERS, *RANKS, *MACHINES_COLLECTIVES, *SOFTMAX, *CONVOLUTION),
+    instead="Call your own bricks.",
+)
+
+PLENTY = 1 << 20  # a cap that the network does not reach
+FEW = 3  # weights in which float32 may be rounded otherwise than float64: where the noise falls between the two
+NAMES = ("w1", "w2", "w3", "b3")
+
+
+def steps(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
+    """The student's steps on equal replicas: the last run, the weights at the start, the images, the losses of each."""
+    weights, images = weights_of(rng), images_for(sizes, count, rng)
+    ranks = [([w.clone() for w in weights], [torch.zeros_like(w) for w in weights]) for _ in sizes]
+    losses = []
+    for t in range(count):
+        args = lambda rank, t=t, ranks=ranks: (*ranks[rank], *(z.clone() for z in images[rank][t]), LR, 10 + 4 * t)  # noqa: E731
+        run = student.ranks("train_step", len(sizes), args, {"cap_bytes": cap})
+        ranks = [arguments[:2] for arguments in run.arguments]
+        losses.append(run.results)
+    return run, weights, images, losses
+
+
+def setting(sizes: tuple[int, ...], count: int) -> str:
+    ranks = f"{len(sizes)} rank{'s' * (len(sizes) > 1)} with {', '.join(map(str, sizes))} images"
+    return f"{ranks}, after {count} step{'s' * (count > 1)}"
+
+
+def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY) -> None:
+    """Velocities and weights on every rank are those of one machine, and all have the same bits."""
+    run, weights, images, _ = steps(student, sizes, rng, count, cap)
+    w, v = weights, [torch.zeros_like(x) for x in weights]
+    for t in range(count):
+        before = w, v
+        parts = [rank[t] for rank in images]
+        w, v = stepped(w, v, gradients(w, parts), 10 + 4 * t)
+    where = setting(sizes, count)
+    for rank, (got_w, got_v, *_) in enumerate(run.arguments):
+        for i, name in enumerate(NAMES):
+            label = f"{where}: the velocity of {name} on rank {rank}"
+            try:
+                checks.close(got_v[i], v[i].float(), name=label, rtol=1e-3)
+            except checks.CheckFailure:
+                named = {said: values[i].float() for said, values in wrong_velocities(*before, parts, rank).items()}
+                checks.close(got_v[i], v[i].float(), name=label, rtol=1e-3, mistakes=named)
+                raise
+        have(got_w, w, before, v, 10 + 4 * (count - 1), f"{where}, rank {rank}")
+        same_bits(got_w, run.arguments[0][0], where, rank)
+
+
+def wrong_velocities(weights, velocities, parts, rank: int) -> dict[str, list]:
+    """The velocities of known mistakes, by what to say of them."""
+    right, p = gradients(weights, parts), len(parts)
+    found = {
+        "Nothing was written into it: velocities change in place, v.copy_(...).": velocities,
+        "The velocity of the step before is missing: v ← 0.9 v + g.": right,
+    }
+    if p > 1:
+        own = gradients(weights, parts[rank : rank + 1])
+        found |= {
+            "This is this rank's own gradient: sum over the ranks first.": mixed(velocities, own),
+            "This is the sum over the ranks: divide by the number of samples.": mixed(velocities, right, p),
+            "This is divided once too often: the weighted sum over N is the mean.": mixed(velocities, right, 1 / p),
+        }
+    if len({len(y) for _, y in parts}) > 1:
+        found["This is the mean of the ranks' means: a rank with more images counts for more, n_r / N."] = mixed(
+            velocities, gradients(weights, parts, mean=False)
+        )
+    return found
+
+
+def mixed(velocities, grads, factor: float = 1.0) -> list:
+    return [0.9 * v.double() + factor * g for v, g in zip(velocities, grads, strict=True)]
+
+
+def wrong_weights(weights, velocities, seed: int) -> dict[str, list]:
+    """The weights of known mistakes, by what to say of them."""
+    exact = [w.double() - LR * v for w, v in zip(weights, velocities, strict=True)]
+    up = [w.double() + LR * v for w, v in zip(weights, velocities, strict=True)]
+    return {
+        "Nothing was written into them: weights change in place, w.copy_(...).": weights,
+        "They are rounded to nearest: use bf16_round_bits with the noise of seed + i.": [w.bfloat16() for w in exact],
+        "Every tensor has the noise of `seed`: tensor i takes that of seed + i.": [rounded(w, seed) for w in exact],
+        "The step goes uphill: subtract lr v.": [rounded(w, seed + i) for i, w in enumerate(up)],
+    }
+
+
+def have(got, expected, before, velocities, seed: int, where: str) -> None:
+    """The weights are those expected, but for a few that the noise decides otherwise in float32."""
+    for i, name in enumerate(NAMES):
+        checks.tensor(got[i], name=f"{where}: {name}", shape=expected[i].shape, dtype=torch.float32)
+        is_bf16 = checks.same(got[i].bfloat16().float(), got[i])
+        checks.that(is_bf16, f"{where}: {name} holds numbers that bfloat16 has not. Round them: bf16_round_bits.")
+        off = int((got[i] != expected[i]).sum())
+        if off > FEW:
+            named = wrong_weights(before[0], velocities, seed)
+            fits = (said for said, values in named.items() if int((got[i] != values[i].float()).sum()) <= FEW)
+            raise checks.CheckFailure(
+                f"{where}: {off} of {got[i].numel()} numbers in {name} are not those of one machine.",
+                why="One machine takes the mean gradient of all images, a step with momentum, and the same noise.",
+                mistake=next(fits, ""),
+            )
+
+
+def same_bits(got, first, where: str, rank: int) -> None:
+    for name, own, other in zip(NAMES, got, first, strict=True):
+        checks.that(
+            torch.equal(own, other),
+            f"{where}: {name} on rank {rank} has other bits than on rank 0. Noise and sums must be alike everywhere.",
+        )
+
+
+@exercise.check(points=2, seconds=SECONDS)
+def the_loss(student, rng):
+    "It returns the loss of this rank's images before the step: the network is right, forwards."
+    for sizes in ((5,), (3, 2)):
+        _, weights, images, (losses,) = steps(student, sizes, rng)
+        for rank, loss in enumerate(losses):
+            (x, y), name = images[rank][0], f"train_step(...) on rank {rank} of {len(sizes)}"
+            mistakes = {"This is the sum over the images: their mean.": loss_of(weights, x, y, "sum").item()}
+            checks.close(loss, loss_of(weights, x, y).item(), name=name, rtol=1e-4, mistakes=mistakes)
+
+
+@exercise.check(points=4, seconds=SECONDS, needs="the_loss")
+def as_one_machine(student, rng):
+    "After a step every rank has the weights and velocities of one machine, to the same bit on all ranks."
+    for sizes in ((6,), (4, 4), (3, 3, 3)):
+        trains(student, sizes, rng)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
+def step_after_step(student, rng):
+    "The same after three steps: velocities stay, and each step has its own noise."
+    trains(student, (3, 3), rng, count=3, cap=2000)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
+def unequal_parts(student, rng):
+    "The same where ranks have different numbers of images."
+    for sizes in ((5, 1), (2, 3, 6)):
+        trains(student, sizes, rng)
+
+
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
+def one_message_a_bucket(student, rng):
+    "The gradients of a bucket travel in one all-reduce."
+    for cap in (PLENTY, 5000, 1):
+        run, weights, _, _ = steps(student, (2, 2, 2), rng, cap=cap)
+        messages, buckets = per_all_reduce(student, 3), len(grouped([w.nbytes for w in weights], cap))
+        each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
+        whole = "All gradients travel together: make_buckets(grads, cap_bytes) says which do."
+        for rank in range(3):
+            found = all_reduces(run, rank, messages[rank])
+            if not buckets <= found <= buckets + 1:
+                raise checks.CheckFailure(
+                    f"cap_bytes = {cap}: rank {rank} takes part in {found:.3g} all-reduces, for {buckets} buckets.",
+                    got=f"{found:.3g} all-reduces",
+                    expected=f"{buckets}, one for each bucket",
+                    mistake=each if found > buckets else whole,
+                )

@@ -1,0 +1,225 @@
+"""A tape of tensors. Oracle: torch's autograd in float64, on the same formulas.
+
+Nodes live in the student's process: `student.Node(x)` is a handle, operators and methods of handles build the tape
+there, and `.data` and `.grad` bring tensors back.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.drawing import F64, normal
+from autograder.exercises.ready_made import DERIVATIVES, SOFTMAX
+
+exercise = Exercise(
+    "tape",
+    points=22,
+    minutes=30,
+    functions=("Node",),
+    forbid=(*DERIVATIVES, *SOFTMAX),
+    instead="The tape is what you write here: no autograd, and the softmax from exp and log.",
+)
+
+SHARED = "Two nodes share one tensor: parent.grad += ... changes it for both. Write parent.grad = parent.grad + ...."
+
+
+class Plain:
+    """torch's tensors with the methods of a node: the same formula runs on both."""
+
+    def __init__(self, data: torch.Tensor):
+        self.data = data
+
+    def __add__(self, other):
+        return Plain(self.data + other.data)
+
+    def __matmul__(self, other):
+        return Plain(self.data @ other.data)
+
+    def relu(self):
+        return Plain(self.data.relu())
+
+    def flat(self):
+        return Plain(self.data.flatten(1))
+
+    def cross_entropy(self, y):
+        return Plain(functional.cross_entropy(self.data, y))
+
+
+def asked(student, f: Callable, inputs: list[torch.Tensor]) -> tuple:
+    """`f` on the student's nodes after a sweep, and on torch's: result and gradients of both."""
+    nodes = [student.Node(x.clone()) for x in inputs]
+    y = f(*nodes)
+    y.backward()
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    right = f(*map(Plain, leaves)).data
+    grads = torch.autograd.grad(right.sum(), leaves)
+    return y.data, [node.grad for node in nodes], right.detach(), grads
+
+
+def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistakes: Callable | None = None) -> None:
+    """Value and gradients of a formula; `mistakes(inputs)` gives, by name of an input, gradients of known mistakes."""
+    got, grads, right, expected = asked(student, f, inputs)
+    checks.close(got, right, name=f"y.data for {formula}")
+    named = mistakes(*inputs) if mistakes else {}
+    for name, grad, value in zip(names.split(), grads, expected, strict=True):
+        wrong = dict(named.get(name, {}))
+        if bool(value.any()):
+            wrong.setdefault(
+                "It was never reached: parent.grad = parent.grad + pull(node.grad), down to the leaves.",
+                torch.zeros_like(value),
+            )
+        why = f"y.backward() begins with ones in y.grad. {formula}"
+        checks.close(grad, value, name=f"{name}.grad", why=why, mistakes=wrong)
+
+
+@exercise.check(points=3)
+def forward(student, rng):
+    "Every operator gives a new node with the right data."
+    a, b, m, k = normal(rng, 3, 4), normal(rng, 3, 4), normal(rng, 4, 2), normal(rng, 4)
+    y = torch.randint(4, (3,), generator=rng)
+    node = student.Node
+    checks.close((node(a) + node(b)).data, a + b, name="(a + b).data")
+    checks.close((node(a) + node(k)).data, a + k, name="(a + bias).data")
+    checks.close((node(a) @ node(m)).data, a @ m, name="(a @ b).data")
+    checks.close(node(a).relu().data, a.relu(), name="a.relu().data")
+    image = normal(rng, 2, 3, 2, 2)
+    checks.close(node(image).flat().data, image.flatten(1), name="a.flat().data", why="(n, ...) becomes (n, k).")
+    losses = functional.cross_entropy(a, y, reduction="none")
+    mistakes = {
+        "This is the sum over the samples: divide by n.": losses.sum(),
+        "The sign is wrong: it is −log of the probability of y.": -losses.mean(),
+    }
+    checks.close(node(a).cross_entropy(y).data, losses.mean(), name="z.cross_entropy(y).data", mistakes=mistakes)
+
+
+@exercise.check(points=4, needs="forward")
+def pulls_of_sums_and_products(student, rng):
+    "The gradients of a product, a sum and a bias."
+    a, b, c = normal(rng, 3, 4), normal(rng, 4, 2), normal(rng, 2, 5)
+    agrees(student, "y = a @ b @ c", lambda a, b, c: a @ b @ c, "a b c", [a, b, c])
+    two, bias = normal(rng, 3, 4), normal(rng, 2)
+    agrees(student, "y = (a + d) @ b", lambda a, d, b: (a + d) @ b, "a d b", [a, two, b])
+    rows = "One row of the gradient was taken: a bias is in every row, so its gradient is the sum of the rows."
+    means = "This is the mean over the rows: a bias is in every row, so its gradient is their sum."
+    agrees(
+        student,
+        "y = (a @ b + bias) @ c",
+        lambda a, b, bias, c: (a @ b + bias) @ c,
+        "a b bias c",
+        [a, b, bias, c],
+        lambda a, b, bias, c: {"bias": {rows: c.sum(1), means: c.sum(1) + 0 * bias}},
+    )
+
+
+@exercise.check(points=3, needs="forward")
+def pulls_of_relu_and_flat(student, rng):
+    "ReLU lets the gradient through where its input was positive; flat gives it back its shape."
+    a, b = normal(rng, 3, 4), normal(rng, 4, 2)
+    a[0, 0], a[1, 2] = 0.0, 0.0
+    through = "ReLU lets everything through: its slope is 0 where the input was not positive."
+    at_zero = "The slope of ReLU at 0 is 0 here, as torch has it: g where a > 0, not a >= 0."
+    agrees(
+        student,
+        "y = a.relu() @ b, with some a = 0",
+        lambda a, b: a.relu() @ b,
+        "a b",
+        [a, b],
+        lambda a, b: {"a": {through: b.sum(1).expand(3, 4), at_zero: b.sum(1) * (a >= 0)}},
+    )
+    image, m = normal(rng, 2, 3, 2, 2), normal(rng, 12, 2)
+    agrees(student, "y = a.flat() @ b", lambda a, b: a.flat() @ b, "a b", [image, m])
+    agrees(student, "y = a.relu().flat() @ b", lambda a, b: a.relu().flat() @ b, "a b", [image, m])
+
+
+@exercise.check(points=3, needs="forward")
+def pull_of_the_loss(student, rng):
+    "Cross-entropy pulls back (softmax(z) − one-hot(y)) / n."
+    z, y = normal(rng, 5, 4), torch.randint(4, (5,), generator=rng)
+    probabilities, one_hot = z.softmax(1), functional.one_hot(y, 4)
+    named = {
+        "The gradient is of the sum: divide by n, as the loss is.": probabilities - one_hot,
+        "The one-hot part is missing: subtract 1 at the right class.": probabilities / 5,
+        "The sign is turned round: softmax − one-hot.": (one_hot - probabilities) / 5,
+    }
+    formula = "L = z.cross_entropy(y)"
+    agrees(student, formula, lambda z: z.cross_entropy(y), "z", [z], lambda z: {"z": named})
+
+
+@exercise.check(points=2, needs="pull_of_the_loss")
+def large_logits(student, rng):
+    "Logits of ±1000 neither overflow nor vanish."
+    z = torch.tensor([[1000.0, 0.0, -1000.0], [-1000.0, 1000.0, 999.0]], dtype=F64)
+    y = torch.tensor([0, 2])
+    node = student.Node(z.clone())
+    loss = node.cross_entropy(y)
+    loss.backward()
+    right, overflow = functional.cross_entropy(z, y), "e^1000 overflows: use z − z.logsumexp(1, keepdim=True)."
+    value = loss.data
+    checks.that(type(value) is torch.Tensor and bool(value.isfinite()), f"The loss is {value}. {overflow}")
+    checks.close(value, right, name="z.cross_entropy(y).data")
+    checks.close(node.grad, (z.softmax(1) - functional.one_hot(y, 3)) / 2, name="z.grad", why=overflow)
+
+
+@exercise.check(points=3, needs="pulls_of_sums_and_products")
+def a_node_used_twice(student, rng):
+    "A node that is used twice has the sum of what comes back on both ways."
+    a, b = normal(rng, 3, 3), normal(rng, 3, 3)
+    kept = "Only one way counts: parent.grad = parent.grad + pull(node.grad)."
+    ones = torch.ones(3, 3, dtype=F64)
+    shared = lambda a, b: {"a": {kept: ones}, "b": {SHARED: 2 * ones}}  # noqa: E731
+    agrees(student, "y = a + b + a", lambda a, b: a + b + a, "a b", [a, b], shared)
+    named = lambda a, b: {"a": {kept: ones, kept + " ": ones @ b.T}}  # noqa: E731
+    agrees(student, "y = a @ b + a", lambda a, b: a @ b + a, "a b", [a, b], named)
+    agrees(student, "y = a + a", lambda a: a + a, "a", [a], lambda a: {"a": {kept: ones}})
+    agrees(student, "y = a @ a", lambda a: a @ a, "a", [a])
+    y = torch.tensor([0, 2, 1])
+    error = (a.softmax(1) - functional.one_hot(y, 3)) / 3
+    ignored = "The gradient that comes in does not count: the pull is g times (softmax − one-hot) / n."
+    doubled = lambda a: (lambda loss: loss + loss)(a.cross_entropy(y))  # noqa: E731
+    agrees(student, "L = a.cross_entropy(y), L + L", doubled, "a", [a], lambda a: {"a": {ignored: error}})
+
+
+@exercise.check(points=2, needs="a_node_used_twice")
+def children_come_first(student, rng):
+    "A node passes its gradient on only when all its children have added theirs, however long their ways are."
+    a, b = normal(rng, 3, 3), normal(rng, 3, 3)
+    early = "A node passed on before all its children were done: go through the list parents-first, backwards."
+    for formula, f in (
+        ("u = a @ b, y = u + u @ u @ b", lambda a, b: (lambda u: u + u @ u @ b)(a @ b)),
+        ("u = a @ b, y = u @ u @ b + u", lambda a, b: (lambda u: u @ u @ b + u)(a @ b)),
+        ("u = a.relu(), y = u @ b + (u + u) @ b", lambda a, b: (lambda u: u @ b + (u + u) @ b)(a.relu())),
+    ):
+        _, grads, _, expected = asked(student, f, [a, b])
+        right = type(grads[0]) is torch.Tensor and torch.allclose(grads[0], expected[0])
+        checks.that(right, f"a.grad for {formula} is not what it should be. {early}", got=grads[0])
+        checks.close(grads[1], expected[1], name=f"b.grad for {formula}")
+
+
+@exercise.check(points=1, needs="a_node_used_twice", seconds=5)
+def each_node_once(student, rng):
+    "Forty doublings have 2⁴⁰ ways and 41 nodes: each is visited once."
+    x = y = student.Node(torch.ones(2, dtype=F64))
+    for _ in range(40):
+        y = y + y
+    y.backward()
+    checks.close(x.grad, torch.full((2,), 2.0**40, dtype=F64), name="x.grad after 40 doublings")
+
+
+@exercise.check(points=1, needs="a_node_used_twice")
+def a_second_sweep(student, rng):
+    "Called again, it gives the same, and no gradient is shared between nodes."
+    a, b = student.Node(normal(rng, 2, 2)), student.Node(normal(rng, 2, 2))
+    y = a + b
+    y = y + a
+    y.backward()
+    y.backward()
+    two, one = torch.full((2, 2), 2.0, dtype=F64), torch.ones(2, 2, dtype=F64)
+    again = "The second sweep added to the first: set every grad to zeros before."
+    checks.close(
+        a.grad, two, name="a.grad after two sweeps of y = a + b + a", mistakes={again: 2 * two, again + " ": 3 * one}
+    )
+    checks.close(b.grad, one, name="b.grad after two sweeps of y = a + b + a", mistakes={again: 2 * one, SHARED: two})
+    checks.close(y.grad, one, name="y.grad", mistakes={again: 2 * one, SHARED: two})

@@ -1,0 +1,93 @@
+"""Sharded training by torch and by DeepSpeed, and what all competitors of the benchmark `sharding` have in common."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from hpcdl.comm.base import Communicator
+
+WIDTH, LAYERS, ROWS = 1024, 4, 32  # rows: of each rank
+
+
+class Competitor:
+    """A model, what makes the mean gradient and takes a step; `known` are what the memory meter is told of."""
+
+    def __init__(self, net: nn.Module, reduce: Callable[[], None], update: Callable[[], None], known: list):
+        self.net, self.reduce, self.update, self.known = net, reduce, update, known
+        self.backward: Callable[[torch.Tensor], Any] = torch.Tensor.backward
+
+    def step(self, x: torch.Tensor) -> None:
+        self.backward(self.net(x).square().mean())
+        self.reduce()
+        self.update()
+
+
+def mlp() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def adam(params: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(params, lr=1e-3)
+
+
+# They are imported where they are used: torch's modules warn of their own parts.
+
+
+def redundancy(comm: Communicator) -> Competitor:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    net = nn.parallel.DistributedDataParallel(mlp())
+    return by_torch(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
+
+
+def fsdp_1(comm: Communicator) -> Competitor:
+    from torch.distributed import fsdp
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    net = fsdp.FullyShardedDataParallel(
+        mlp(), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu")
+    )
+    return by_torch(net, adam(net.parameters()))
+
+
+def fsdp_2(comm: Communicator) -> Competitor:
+    from torch.distributed import fsdp
+
+    net: nn.Module = mlp()
+    mesh = torch.distributed.init_device_mesh("cpu", (comm.size,))
+    for layer in net.children():
+        if isinstance(layer, nn.Linear):
+            fsdp.fully_shard(layer, mesh=mesh)
+    fsdp.fully_shard(net, mesh=mesh)
+    return by_torch(net, adam(net.parameters()))
+
+
+def deepspeed(stage: int) -> Callable[[Communicator], Competitor]:
+    def build(comm: Communicator) -> Competitor:
+        import deepspeed
+
+        model = mlp()
+        config = {"train_micro_batch_size_per_gpu": ROWS, "zero_optimization": {"stage": stage}}
+        config |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+        net, *_ = deepspeed.initialize(model=model, optimizer=adam(model.parameters()), config=config)
+        competitor = Competitor(net, lambda: None, net.step, [])
+        competitor.backward = net.backward
+        return competitor
+
+    return build
+
+
+def by_torch(net: nn.Module, optimizer: torch.optim.Optimizer) -> Competitor:
+    return Competitor(net, lambda: None, update_and_forget(optimizer), [net, optimizer])
+
+
+def update_and_forget(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    def update():
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return update

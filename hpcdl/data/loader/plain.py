@@ -1,0 +1,49 @@
+"""The loader as a student reads it: a batch is read and decoded when it is asked for, in the training's own thread."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from hpcdl.data.loader.folder import Shards
+from hpcdl.data.loader.order import Schedule
+from hpcdl.data.loader.shard import Field, Sample, fields_of
+
+Batch = dict[str, torch.Tensor]
+
+
+class PlainLoader:
+    """Batches of `shards`, this rank's share of each, by field; `decode` makes of each sample what is trained on.
+
+    A `for` over it is one epoch, or what is left of one. `batch` counts the samples of all `size` ranks together.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        batch: int,
+        rank: int = 0,
+        size: int = 1,
+        seed: int = 0,
+        decode: Callable[[Sample], Sample] | None = None,
+    ):
+        self.shards, self.decode = shards, decode or (lambda sample: sample)
+        self.schedule = Schedule(len(shards), batch, rank, size, seed)
+        self.state_dict, self.load_state_dict = self.schedule.state_dict, self.schedule.load_state_dict
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch = self.schedule.position.epoch
+        for share in self.schedule:
+            samples = [self.decode(self.shards[i]) for i in share.indices.tolist()]
+            self.schedule.position = share.after
+            yield self._together(samples)
+            if share.after.epoch > epoch:
+                return
+
+    def _together(self, samples: list[Sample]) -> Batch:
+        fields = fields_of(samples[0] if samples else self.decode(self.shards[0]))
+        return {field.name: _column(field, [sample[field.name] for sample in samples]) for field in fields}
+
+
+def _column(field: Field, values: list) -> torch.Tensor:
+    return torch.from_numpy(np.array(values, field.dtype).reshape(len(values), *(field.shape or ())))

@@ -1,0 +1,153 @@
+"""Batches loaded ahead by workers while the training computes: what `PlainLoader` gives, to the bit, and sooner."""
+
+import itertools
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from hpcdl.data.loader.crew import KINDS, Crew, WorkerError
+from hpcdl.data.loader.folder import Shards
+from hpcdl.data.loader.order import Schedule, Share
+from hpcdl.data.loader.shard import Field, Sample, fields_of
+from hpcdl.data.loader.slots import LENT, Layout, Slots
+from hpcdl.data.loader.worker import Job
+
+Batch = dict[str, torch.Tensor]
+
+
+class Timed(NamedTuple):
+    """Of one batch: seconds in which a worker read and decoded it, and in which the training stood and waited."""
+
+    load: float
+    waited: float
+
+
+class Loader:
+    """Batches of `shards`, this rank's share of each, loaded ahead by `workers`; arguments as in `PlainLoader`.
+
+    At most `queue` batches are loaded or on their way and not taken yet: where training is the slower, workers stop,
+    and memory is bounded by `queue` + 2 batches (`nbytes`). A `for` over it is one epoch, or what is left of one. A
+    batch's tensors lie where a worker put them, until nothing refers to them.
+
+    Workers are threads: reading and copying leave Python's lock to others, and there is nothing to start. A `decode`
+    of much Python wants processes (`kind="process"`), into which it is pickled; they take seconds to start, once.
+
+    `close()` ends the workers, as does `with`, and the end of the last reference. Raises WorkerError where a worker
+    dies, cannot make a batch, or makes none in `patience` seconds; ValueError for numbers below 1 and samples of no
+    fixed shape.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        batch: int,
+        rank: int = 0,
+        size: int = 1,
+        seed: int = 0,
+        decode: Callable[[Sample], Sample] | None = None,
+        workers: int = 2,
+        queue: int = 4,
+        kind: str = "thread",
+        patience: float = 60.0,
+    ):
+        if workers < 1 or queue < 1 or kind not in KINDS:
+            raise ValueError(
+                f"workers is {workers}, queue {queue}, kind {kind!r}; workers and queue are 1 or more, kind is one of "
+                f"{', '.join(KINDS)}; PlainLoader needs no workers"
+            )
+        self.schedule = Schedule(len(shards), batch, rank, size, seed)
+        self.queue, self.patience = queue, patience
+        self.timed: deque[Timed] = deque(maxlen=1000)  # of the last batches
+        layout = Layout(_fields(shards, decode), self.schedule.capacity)
+        self._slots = Slots(layout, queue + LENT)
+        self._crew = Crew([Job(i, shards, decode, layout) for i in range(workers)], self._slots, kind)
+        self._end = weakref.finalize(self, Crew.close, self._crew)
+        self._numbers = itertools.count()
+        self._restart()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that all batches together take at most."""
+        return self._slots.count * self._slots.layout.nbytes
+
+    @property
+    def ahead(self) -> int:
+        """Batches that are loaded or on their way, and not taken yet: `queue` at most."""
+        return len(self._pending)
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch = self.schedule.position.epoch
+        while self.schedule.position.epoch == epoch:
+            yield self.take()
+
+    def take(self) -> Batch:
+        """The next batch, of the next epoch where one has ended."""
+        self._load_ahead()
+        number, slot, share = self._pending[0]
+        begin = time.perf_counter()
+        load = self._wait_for(number)
+        self.timed.append(Timed(load, time.perf_counter() - begin))
+        self._pending.popleft()
+        self.schedule.position = share.after
+        batch = self._slots.lend(slot, len(share.indices))
+        self._load_ahead()
+        return batch
+
+    def state_dict(self) -> dict[str, int]:
+        """What comes after the batch taken last, as four numbers; what was only loaded ahead counts as not seen."""
+        return self.schedule.state_dict()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from there; what was loaded ahead is dropped. Raises ValueError where the state is of other data."""
+        self.schedule.load_state_dict(state)
+        self._crew.drop()
+        while self._pending:
+            number, slot, _ = self._pending.popleft()
+            self._wait_for(number)
+            self._slots.free.append(slot)
+        self._restart()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._end()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _restart(self) -> None:
+        self._shares = iter(self.schedule)
+        self._pending: deque[tuple[int, int, Share]] = deque()
+
+    def _load_ahead(self) -> None:
+        if not self._end.alive:
+            raise RuntimeError("the loader is closed; build another, and give it this one's state_dict()")
+        while len(self._pending) < self.queue and self._slots.free:
+            number, slot, share = next(self._numbers), self._slots.free.popleft(), next(self._shares)
+            self._crew.start(number, slot, share.indices)
+            self._pending.append((number, slot, share))
+
+    def _wait_for(self, number: int) -> float:
+        try:
+            return self._crew.wait(number, self.patience)
+        except WorkerError:
+            self.close()
+            raise
+
+
+def _fields(shards: Shards, decode: Callable[[Sample], Sample] | None) -> list[Field]:
+    """The fields of a batch's samples, for which sample 0 stands."""
+    fields = shards.fields if decode is None else fields_of(decode(shards[0]))
+    for field in fields:
+        if field.shape is None:
+            raise ValueError(
+                f"{field.name} is bytes of any length, and a batch needs one shape for all; give the loader a "
+                "`decode` that makes an array of them"
+            )
+    return fields

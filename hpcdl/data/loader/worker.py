@@ -1,0 +1,94 @@
+"""A loader's worker: takes the next task from a pipe that all workers read, fills a slot, and says so in its own pipe.
+
+A thread of the training's process runs `serve`, or a process of its own, which is this module as a program. Messages
+are a few numbers; samples go through the slots. The end of the tasks' pipe, which comes too when the training is
+killed, ends a worker.
+"""
+
+import mmap
+import os
+import pickle
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcdl.data.loader.folder import Shards
+from hpcdl.data.loader.shard import Sample
+from hpcdl.data.loader.slots import DROPPED, NOTES, SHARD, WORKER, Layout
+
+TASK = struct.Struct("<qqq")  # the batch's number, its slot, and how many samples it has
+REPLY = struct.Struct("<qdq")  # the batch's number, seconds that it took, and bytes of an error that follow
+
+Decode = Callable[[Sample], Sample]
+
+
+class Job(NamedTuple):
+    """What a worker has to know: its number, the shards, how to decode a sample (None: as it is), and the slots."""
+
+    worker: int
+    shards: Shards
+    decode: Decode | None
+    layout: Layout
+
+
+def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:
+    """Fill slots until the pipe `tasks` ends; an error in one is told, and the worker goes on."""
+    # Messages of this length are read and written whole: a pipe's reader takes all of one or nothing of it.
+    while len(task := os.read(tasks, TASK.size)) == TASK.size:
+        number, slot, count = TASK.unpack(task)
+        begin, error = time.perf_counter(), b""
+        try:
+            fill(job, memory, slot, count)
+        except Exception:
+            error = traceback.format_exc().encode()
+        _say(replies, REPLY.pack(number, time.perf_counter() - begin, len(error)) + error)
+
+
+def fill(job: Job, memory: mmap.mmap, slot: int, count: int) -> None:
+    """Read and decode the samples whose numbers stand in the slot."""
+    notes = job.layout.notes(memory, slot)
+    notes[WORKER], notes[SHARD] = job.worker, -1
+    note, indices = partial(notes.__setitem__, SHARD), notes[NOTES : NOTES + count]
+    arrays = job.layout.arrays(memory, slot, count)
+    if job.decode is None and not notes[DROPPED]:
+        job.shards.take(indices, arrays, note)
+    elif job.decode is not None:
+        for k, i in enumerate(indices.tolist()):
+            if notes[DROPPED]:
+                return
+            note(job.shards.shard_of(i))
+            _put(job.decode(job.shards[i]), arrays, k, i)
+
+
+def _put(decoded: Sample, arrays: dict[str, np.ndarray], k: int, i: int) -> None:
+    """A decoded sample `i` in its place `k` of the batch."""
+    for name, array in arrays.items():
+        if np.shape(decoded[name]) != array.shape[1:]:
+            raise ValueError(
+                f"decode made {name} of shape {np.shape(decoded[name])} from sample {i}, and {array.shape[1:]} from "
+                "sample 0; all samples of a batch have one shape"
+            )
+        array[k] = decoded[name]
+
+
+def _say(replies: int, message: bytes) -> None:
+    while message:
+        message = message[os.write(replies, message) :]
+
+
+def main() -> None:
+    """As a program: `worker.py DESCRIPTOR TASKS REPLIES`, with the job pickled on the standard input."""
+    descriptor, tasks, replies = map(int, sys.argv[1:])
+    sys.path[:], folder, worker, decode, layout = pickle.load(sys.stdin.buffer)
+    job = Job(worker, Shards(folder), pickle.loads(decode), layout)  # which may need the path
+    serve(job, mmap.mmap(descriptor, 0), tasks, replies)
+
+
+if __name__ == "__main__":
+    main()

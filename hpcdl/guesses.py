@@ -1,0 +1,137 @@
+"""The ledger of guesses: what a student expected before a cell ran, beside what came out. Never graded.
+
+A guess is wrong by log10(guess / truth): 0.3 is a factor of 2, 1 a factor of 10, and too low is as bad as too high.
+How well people judge what they do not know can be measured, and learned: S. Lichtenstein, B. Fischhoff, L. D. Phillips
+(1982), "Calibration of probabilities: The state of the art to 1980".
+"""
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hpcdl.journal import Journal, beside
+
+NAME = ".guesses.jsonl"  # in the folder of the labs; JupyterLab does not list it
+VARIABLE = "HPCDL_GUESSES"  # another file, or none where it is empty; OFF: nothing is asked
+OFF = "off"
+ALL = "*"  # in place of a name: what stands above is forgotten
+
+Answer = float | str | None
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A `guess` at "slug.name", a number in `unit` or a choice; None: they would rather see. `truth` None: not yet.
+
+    `error` is log10(guess / truth); None of choices, and where one of the two is not above 0.
+    """
+
+    name: str
+    guess: Answer
+    truth: Answer = None
+    unit: str = ""
+    error: float | None = None
+    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def lab(self) -> str:
+        """The slug of its lab."""
+        return self.name.partition(".")[0]
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether one of several answers was chosen."""
+        return isinstance(self.guess, str)
+
+    def seen(self, truth: Answer) -> "Guess":
+        """The same with the truth beside it."""
+        return replace(self, truth=truth, error=error(self.guess, truth))
+
+
+def error(guess: Answer, truth: Answer) -> float | None:
+    """log10(guess / truth) of two numbers above 0, else None."""
+    if isinstance(guess, str | None) or isinstance(truth, str | None):
+        return None
+    possible = 0 < guess < math.inf and 0 < truth < math.inf
+    return math.log10(guess) - math.log10(truth) if possible else None
+
+
+def file_in(folder: Path) -> Path | None:
+    """Where the guesses of the labs in `folder` are kept: there, or where $HPCDL_GUESSES says; None for nowhere."""
+    return None if os.environ.get(VARIABLE) == OFF else beside(folder, NAME, VARIABLE)
+
+
+class Ledger:
+    """The guesses so far, those of earlier kernels and of other notebooks included; `path` None: in memory alone."""
+
+    def __init__(self, path: Path | None = None):
+        self.journal = Journal(path, _guess)
+
+    @property
+    def guesses(self) -> dict[str, Guess]:
+        """Each guess by its name as it stands now, in the order in which they were first made."""
+        self.journal.read()
+        found: dict[str, Guess] = {}
+        for line in self.journal.lines:
+            if line.name == ALL:
+                found.clear()
+            else:
+                found[line.name] = line
+        return found
+
+    def add(self, guess: Guess) -> None:
+        """Keep it, in the file too where that can be written."""
+        self.journal.add(guess)
+
+    def reset(self) -> None:
+        """Begin again: the lines stay in the file, and count no more."""
+        self.add(Guess(ALL, None))
+
+
+def _guess(content: Any) -> Guess:
+    """A guess from its line; ValueError or TypeError where it is none."""
+    guess = Guess(**content)
+    datetime.fromisoformat(guess.when), float(guess.error or 0)
+    if not (isinstance(guess.name, str) and isinstance(guess.unit, str)):
+        raise TypeError(f"name={guess.name!r}, unit={guess.unit!r}: both are text")
+    if not all(isinstance(answer, int | float | str | None) for answer in (guess.guess, guess.truth)):
+        raise TypeError(f"guess={guess.guess!r}, truth={guess.truth!r}: each is a number, a choice or None")
+    return guess
+
+
+def errors(guesses: Iterable[Guess]) -> list[float]:
+    """log10(guess / truth) of the numbers among them whose truth is known."""
+    return [guess.error for guess in guesses if guess.error is not None]
+
+
+def within(factor: float, found: list[float]) -> int:
+    """How many of these errors are at most a factor, up or down; rounding in the last digits is forgiven."""
+    return sum(abs(error) <= math.log10(factor) + 1e-9 for error in found)
+
+
+def summary(guesses: Iterable[Guess]) -> str:
+    """How good the guesses are, in a sentence or three."""
+    guesses = list(guesses)
+    found, choices = errors(guesses), [guess for guess in guesses if guess.is_choice and guess.truth is not None]
+    said = [_numbers(found)] if found else []
+    if choices:
+        right = sum(guess.guess == guess.truth for guess in choices)
+        said.append(f"{right} of {_many(len(choices), 'choice')} right.")
+    return " ".join(said) or "No guesses yet: the labs ask for them, above some experiments."
+
+
+def _numbers(found: list[float]) -> str:
+    said = f"{_many(len(found), 'number')} guessed: {within(2, found)} within a factor of 2"
+    said += f", {within(10, found)} within a factor of 10."
+    lean = sum(found) / len(found)
+    if len(found) < 5 or abs(lean) < math.log10(1.25):  # of few numbers a mean says nothing
+        return said
+    return f"{said} On the whole {10 ** abs(lean):.2g} times too {'high' if lean > 0 else 'low'}."
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,0 +1,62 @@
+"""A journal: what happened to a student's labs, a line of JSON each, in a file beside the notebooks.
+
+Only ever appended to, a line at a time, so that several notebooks may be open and a crash loses nothing.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Line = TypeVar("Line", bound="DataclassInstance")
+
+
+def beside(folder: Path, name: str, variable: str) -> Path | None:
+    """The file `name` in `folder`, or what the environment's `variable` says; None for nowhere, where that is empty."""
+    chosen = os.environ.get(variable)
+    return folder / name if chosen is None else Path(chosen) if chosen else None
+
+
+class Journal(Generic[Line]):
+    """Dataclasses in the order in which they came, those of earlier kernels included; `path` None: in memory alone.
+
+    `line(content)` makes one of a line's JSON; it raises ValueError or TypeError where the line is none of ours.
+    """
+
+    def __init__(self, path: Path | None, line: Callable[[Any], Line]):
+        self.path, self.line = path, line
+        self.lines: list[Line] = []
+        self.read()
+
+    def read(self) -> None:
+        """Take what other notebooks have written meanwhile, too."""
+        if self.path:
+            self.lines = [line for text in _texts(self.path) if (line := self._parsed(text))]
+
+    def add(self, line: Line) -> None:
+        """Keep it, in the file too where that can be written."""
+        self.lines.append(line)
+        if self.path:
+            try:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(line)) + "\n")  # one write: lines of two notebooks do not mix
+            except OSError:  # a folder that is only to be read: no reason for a cell to fail
+                self.path = None
+
+    def _parsed(self, text: str) -> Line | None:
+        try:
+            return self.line(json.loads(text))
+        except (ValueError, TypeError):  # such as half a line
+            return None
+
+
+def _texts(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,234 @@
+"""Optimizer states on disk, or in the host's memory: a parameter's are here while it is updated, the next one's arrive.
+
+Ren et al. 2021, "ZeRO-Offload"; Rajbhandari et al. 2021, "ZeRO-Infinity". What it costs: `hpcdl.cost.offload`.
+"""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+TOGETHER = ("LBFGS",)  # of torch: it takes all parameters for one vector
+
+State = dict[str, Any]  # what torch's optimizers keep of a parameter: tensors, and now and then None or a number
+
+
+class Store(Protocol):
+    """Where tensors are kept, by number."""
+
+    def write(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Keep copies of the tensors."""
+
+    def read(self, number: int, out: Sequence[torch.Tensor]) -> None:
+        """Fill `out` with what was written."""
+
+
+class Disk:
+    """Files in a new folder within `folder`, removed with this object; they outlive no process, unlike checkpoints."""
+
+    def __init__(self, folder: str | Path):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="states-", dir=folder))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
+        path = self.folder / str(number)
+        try:
+            with path.open("wb", buffering=0) as file:
+                for x in tensors:
+                    _all(file.write, _bytes_of(x.detach().cpu()))
+        except OSError as error:
+            error.filename = str(path)  # a full disk does not say where it is
+            raise
+
+    def read(self, number: int, out: Sequence[torch.Tensor]) -> None:
+        with (self.folder / str(number)).open("rb", buffering=0) as file:
+            for x in out:
+                here = x if x.device.type == "cpu" else torch.empty_like(x, device="cpu")
+                _all(file.readinto, _bytes_of(here))
+                if here is not x:
+                    x.copy_(here)
+
+
+class Host:
+    """The host's memory, for parameters on a GPU: pinned, so that the GPU copies it while it computes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[torch.Tensor]] = {}
+
+    def write(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
+        if number not in self._kept:
+            self._kept[number] = [torch.empty_like(x, device="cpu", pin_memory=x.is_cuda) for x in tensors]
+        for kept, x in zip(self._kept[number], tensors, strict=True):
+            kept.copy_(x)
+
+    def read(self, number: int, out: Sequence[torch.Tensor]) -> None:
+        for x, kept in zip(out, self._kept[number], strict=True):
+            x.copy_(kept)
+
+
+class Offloaded:
+    """A torch optimizer whose states are in `store`, except while their parameter is updated.
+
+        Offloaded(torch.optim.Adam(model.parameters()), Disk("scratch")).step()
+        ShardedOptimizer(params, comm, lambda shards: Offloaded(torch.optim.Adam(shards), Disk("scratch")))
+
+    `step` updates one parameter after another, to the same bits as the optimizer alone. With `ahead` a thread writes
+    the last one's states and reads the next one's meanwhile, so that states of three are in memory at most; without,
+    states of one, and everything waits for the store. Between steps there are none. `optimizer` is the optimizer, for
+    schedules of the learning rate; its own `state` is what is in memory now. `state` is all of it, which `with_states`
+    and `Checkpoint.restore` take. Raises ValueError for an optimizer that does not go parameter by parameter.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, store: Store, ahead: bool = True):
+        if type(optimizer).__name__ in TOGETHER:
+            raise ValueError(
+                f"{type(optimizer).__name__} updates all parameters together, so that all states are needed at once; "
+                "take one that goes parameter by parameter, such as SGD, Adam or AdamW"
+            )
+        self.optimizer, self.ahead = optimizer, ahead
+        self.state = States(optimizer, store)
+
+    def step(self) -> None:
+        """Update the parameters that have gradients."""
+        todo = [param for group in self.optimizer.param_groups for param in group["params"] if param.grad is not None]
+        if self.ahead:
+            self._step_ahead(todo)
+        else:
+            self._step_plainly(todo)
+
+    def _step_plainly(self, todo: list[torch.Tensor]) -> None:
+        """Read, update, write: what `_step_ahead` does, one after another."""
+        for param in todo:
+            self.state.allocate(param)
+            self.state.fetch(param)
+            self._update(param)
+            self.state.save(param)
+            self.state.free(param)
+
+    def _step_ahead(self, todo: list[torch.Tensor]) -> None:
+        """While one parameter is updated, the one before it leaves and the one after it comes."""
+        with ThreadPoolExecutor(1) as link:
+            for before, now, after in zip([None, None, *todo], [None, *todo, None], [*todo, None, None], strict=True):
+                if after is not None:
+                    self.state.allocate(after)
+                moved = link.submit(self._move, before, after)
+                if now is not None:
+                    self._update(now)
+                moved.result()
+                if before is not None:
+                    self.state.free(before)
+
+    def _move(self, before: torch.Tensor | None, after: torch.Tensor | None) -> None:
+        if before is not None:
+            self.state.save(before)
+        if after is not None:
+            self.state.fetch(after)
+
+    def _update(self, param: torch.Tensor) -> None:
+        """The optimizer's own step, as if it had this parameter alone."""
+        groups = self.optimizer.param_groups
+        whole = [group["params"] for group in groups]
+        for group, params in zip(groups, whole, strict=True):
+            group["params"] = [param] if any(param is each for each in params) else []
+        try:
+            self.optimizer.step()
+        finally:
+            for group, params in zip(groups, whole, strict=True):
+                group["params"] = params
+
+
+class _Form(NamedTuple):
+    """What a tensor that is away looks like."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+
+class States(MutableMapping[torch.Tensor, State]):
+    """An optimizer's states by parameter: to read one brings a copy of it, to set one sends it away.
+
+    An update takes three steps instead, of which `fetch` and `save` may be another thread's: `allocate` makes room for
+    a parameter's states in the optimizer, `fetch` fills it; `save` keeps them, `free` gives the memory back.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, store: Store):
+        self._optimizer, self._store = optimizer, store
+        self._forms: dict[torch.Tensor, State] = {}  # a _Form in place of each tensor
+        self._numbers: dict[torch.Tensor, int] = {}
+        for param in list(self._here):  # of an optimizer that has taken steps
+            self[param] = self._here.pop(param)
+
+    @property
+    def _here(self) -> MutableMapping[torch.Tensor, State]:
+        return self._optimizer.state
+
+    def allocate(self, param: torch.Tensor) -> None:
+        """Memory for the states, if there are any yet."""
+        if param in self._forms:
+            self._here[param] = {key: _empty(form) for key, form in self._forms[param].items()}
+
+    def fetch(self, param: torch.Tensor) -> None:
+        """Fill what `allocate` made."""
+        if param in self._forms:
+            self._store.read(self._numbers[param], _tensors(self._here[param]))
+
+    def save(self, param: torch.Tensor) -> None:
+        """Send away what the optimizer has."""
+        self._put(param, self._here.get(param, {}))
+
+    def free(self, param: torch.Tensor) -> None:
+        """Forget what the optimizer has."""
+        self._here.pop(param, None)
+
+    def _put(self, param: torch.Tensor, state: State) -> None:
+        self._store.write(self._numbers.setdefault(param, len(self._numbers)), _tensors(state))
+        self._forms[param] = {key: _form(value) for key, value in state.items()}
+
+    def __getitem__(self, param: torch.Tensor) -> State:
+        state = {key: _empty(form) for key, form in self._forms[param].items()}
+        self._store.read(self._numbers[param], _tensors(state))
+        return state
+
+    def __setitem__(self, param: torch.Tensor, state: State) -> None:
+        self._put(param, state)
+
+    def __delitem__(self, param: torch.Tensor) -> None:
+        del self._forms[param]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(self._forms)
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+
+def _tensors(state: State) -> list[torch.Tensor]:
+    return [value for value in state.values() if isinstance(value, torch.Tensor)]
+
+
+def _form(value: Any) -> Any:
+    return _Form(value.shape, value.dtype, value.device) if isinstance(value, torch.Tensor) else value
+
+
+def _empty(form: Any) -> Any:
+    return torch.empty(form.shape, dtype=form.dtype, device=form.device) if isinstance(form, _Form) else form
+
+
+def _bytes_of(x: torch.Tensor) -> memoryview:
+    return x.view(-1).view(torch.uint8).numpy().data
+
+
+def _all(transfer: Any, data: memoryview) -> None:
+    """Until all bytes have gone through: one call moves 2 GB at most."""
+    while data:
+        moved = transfer(data)
+        if not moved:
+            raise OSError(f"a file of states ends {len(data)} bytes too soon")
+        data = data[moved:]

@@ -1,0 +1,190 @@
+"""How many lines of code really ran, and whose they are.
+
+A line counts if it is code of a function that ran: no blank line, no comment, no docstring. A function is counted once,
+however many ranks ran it however often, and with the functions inside it; of a class those methods that ran.
+"""
+
+import ast
+import fnmatch
+import functools
+import io
+import linecache
+import sysconfig
+import tokenize
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import hpcdl
+from hpcdl.training.own_stack import lent
+from hpcdl.training.own_stack.bricks import BRICKS, brick_of
+from hpcdl.training.own_stack.witness import Function, Ran
+
+LIBRARY = Path(hpcdl.__file__).resolve().parent
+OTHERS = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+MACHINE = ("comm", "cluster", "data", "memory", "kernels", "lazy", "machine", "training.own_stack.witness")
+READY_MADE = {  # operators of torch's that are a brick
+    "convolution": ("*::*conv[!e]*",),  # every one with convolution in its name; not `_convert_...`
+    "tape": ("aten::*softmax*", "aten::*cross_entropy*", "aten::nll_loss*"),
+    "ring": ("c10d::*",),
+}
+OTHER = "others"  # helpers of yours that stand in no brick's cell; what else of the library ran
+NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+class Unit(NamedTuple):
+    """A function at the top of a file, or a method of a class there."""
+
+    file: str
+    first: int
+    name: str  # of what stands at the top
+    lines: int
+
+
+class Tally(NamedTuple):
+    """Lines by brick: the notebook's own and the library's; those that the lab gives; torch's operators that are a
+    brick, by brick; how often each function of a brick was called on rank 0.
+    """
+
+    yours: dict[str, int]
+    lent: dict[str, int]
+    given: int
+    ready_made: dict[str, list[str]]
+    calls: dict[str, int]
+
+    @property
+    def is_all_yours(self) -> bool:
+        """Whether no brick is the library's, or torch's."""
+        return not self.lent and not any(brick in self.ready_made for brick in self.yours)
+
+    def __str__(self):
+        own = sum(self.yours.values())
+        if self.is_all_yours:
+            return f"{own} lines, all yours."
+        said = f"{own} of {own + sum(self.lent.values())} lines are yours"
+        if self.lent:
+            said += f"; lent: {', '.join(self.lent)}"
+        borrowed = [
+            f"{brick} ({', '.join(self.ready_made[brick])})" for brick in self.yours if brick in self.ready_made
+        ]
+        return said + (f"; torch's own ran in {', '.join(borrowed)}" if borrowed else "") + "."
+
+
+def tally(rans: Iterable[Ran], namespace: dict, own: Iterable[str], given: Iterable[str]) -> Tally:
+    """Whose lines ran on the ranks; `given` are the names of functions that the lab wrote.
+
+    `own` are the bricks that are the notebook's; its other functions that ran are counted as well.
+    """
+    rans = list(rans)
+    cells = {_file(namespace[f]): brick for brick in own for f in BRICKS[brick].functions if f in namespace}
+    yours: dict[str, int] = {}
+    lent_lines: dict[str, int] = {}
+    given_lines, given_names = 0, set(given)
+    for unit in _units(rans):
+        if _is_library(unit.file):
+            brick = _lender(unit)
+            if brick:
+                lent_lines[brick] = lent_lines.get(brick, 0) + unit.lines
+        elif unit.name in given_names:
+            given_lines += unit.lines
+        else:
+            brick = cells.get(unit.file) or brick_of(unit.name) or OTHER
+            yours[brick] = yours.get(brick, 0) + unit.lines
+    operators = {name for ran in rans for name in ran.operators}
+    return Tally(_ordered(yours), _ordered(lent_lines), given_lines, _ready_made(operators), _calls(rans[0]))
+
+
+def _units(rans: list[Ran]) -> set[Unit]:
+    ran = {function for each in rans for function in each.functions}
+    return {unit for function in ran if (unit := unit_of(function))}
+
+
+def unit_of(function: Function) -> Unit | None:
+    """What a function that ran is counted with; None for those of Python, of torch and of others."""
+    if function.file.startswith("<") and not function.file.startswith("<ipython"):
+        return None
+    if not _is_library(function.file) and function.file.startswith(OTHERS):
+        return None
+    for first, last, name, lines in _parsed(function.file):
+        if first <= function.line <= last:
+            return Unit(function.file, first, name, lines)
+    return None
+
+
+@functools.cache
+def _is_library(file: str) -> bool:
+    return Path(file).resolve().is_relative_to(LIBRARY)
+
+
+@functools.cache
+def _parsed(file: str) -> list[tuple[int, int, str, int]]:
+    """By function at the top of a file, or method of a class there: first line, last line, top name, lines of code."""
+    text = "".join(linecache.getlines(file))
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # a cell with a magic is no Python
+        return []
+    counted = code_lines(text)
+    found = []
+    for top in tree.body:
+        name = getattr(top, "name", "") or ", ".join(ast.unparse(target) for target in getattr(top, "targets", []))
+        for node in top.body if isinstance(top, ast.ClassDef) else [top]:
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            last = node.end_lineno or first
+            found.append((first, last, name, len(counted & set(range(first, last + 1)))))
+    return found
+
+
+def code_lines(text: str) -> set[int]:
+    """The numbers of the lines that hold code: no blank lines, comments or docstrings. Raises SyntaxError."""
+    lines = {
+        row
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in NOT_CODE
+        for row in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and ast.get_docstring(node, False):
+            doc = node.body[0]
+            lines -= set(range(doc.lineno, (doc.end_lineno or doc.lineno) + 1))
+    return lines
+
+
+def _lender(unit: Unit) -> str | None:
+    """The brick that a function of the library is; None for the machine below the bricks."""
+    parts = Path(unit.file).resolve().relative_to(LIBRARY).with_suffix("").parts
+    module = ".".join(parts)
+    if f"hpcdl.{module}" == lent.__name__:
+        return brick_of(unit.name) or lent.HELPERS[unit.name]
+    for name, brick in BRICKS.items():
+        if any(f"hpcdl.{module}.".startswith(f"{home}.") for home in brick.homes):
+            return name
+    return None if any(f"{module}.".startswith(f"{below}.") for below in MACHINE) else OTHER
+
+
+def _ready_made(operators: set[str]) -> dict[str, list[str]]:
+    found = {
+        brick: sorted(name for name in operators if any(fnmatch.fnmatch(name, pattern) for pattern in patterns))
+        for brick, patterns in READY_MADE.items()
+    }
+    return {brick: names for brick, names in found.items() if names}
+
+
+def _calls(ran: Ran) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for function, count in ran.functions.items():
+        name = function.name.removesuffix(".__init__")
+        if brick_of(name) and unit_of(function):
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _ordered(lines: dict[str, int]) -> dict[str, int]:
+    return {brick: lines[brick] for brick in (*BRICKS, OTHER) if brick in lines}
+
+
+def _file(function: object) -> str:
+    """Where a function, or the first method of a class, has its source."""
+    methods = [m for m in vars(function).values() if hasattr(m, "__code__")] if isinstance(function, type) else []
+    code = getattr((methods or [function])[0], "__code__", None)
+    return code.co_filename if code else ""

@@ -1,0 +1,50 @@
+"""Points follow effort: lines of the reference's answer, and traps, which are its checks; headers are true."""
+
+import re
+
+import pytest
+from scipy.stats import spearmanr
+
+from autograder import exercises
+from autograder.authors import build
+from hpcdl import labs
+
+FIRST = exercises.LABS[1:9]  # labs 01 to 08
+
+
+def lines(marked: str) -> int:
+    """Lines of code between the marks of a solution."""
+    solutions = re.findall(r"# BEGIN SOLUTION\n(.*?)# END SOLUTION", marked, re.DOTALL)
+    written = [line.strip() for solution in solutions for line in solution.splitlines()]
+    return sum(bool(line) and not line.startswith("#") for line in written)
+
+
+def effort(slug: str) -> dict[str, int]:
+    solutions = build.marked(slug)
+    return {name: lines(solutions[name]) + len(e.checks) for name, e in exercises.load(slug).exercises.items()}
+
+
+def test_lines_are_counted_between_the_marks():
+    assert lines("def f():\n    # BEGIN SOLUTION\n    # why\n\n    a = 1\n    return a\n    # END SOLUTION\n") == 2
+
+
+@pytest.mark.parametrize("slug", FIRST)
+def test_points_follow_effort(slug):
+    lab, efforts = exercises.load(slug), effort(slug)
+    graded = [exercise.points for exercise in lab.exercises.values()]
+    assert sum(graded) == 100
+    assert min(graded) >= 5
+    assert spearmanr([efforts[name] for name in lab.exercises], graded).statistic >= 0.65
+
+
+@pytest.mark.parametrize("slug", FIRST)
+def test_the_header_has_the_lab_s_numbers(slug):
+    lab = exercises.load(slug)
+    text = " ".join(build.source_path(slug).read_text(encoding="utf-8").replace("\n#", " ").split())
+    points, count, minutes = map(
+        int, re.search(r"\*\*(\d+) points, (\d+) exercises, about (\d+) minutes", text).groups()
+    )
+    assert (points, count) == (lab.points, len(lab.exercises))
+    assert minutes >= sum(exercise.minutes for exercise in lab.exercises.values())
+    row = re.search(rf"^\| \[\d\d {slug}\].*$", (labs.CLONE / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert row.group(0).split(" | ")[2] == str(minutes)
