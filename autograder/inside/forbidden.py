@@ -24,14 +24,14 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch._C import DispatchKey
 
 from .doors import Doors
-from .library import Library, is_below, name_of
+from .library import Library, imports, is_below, name_of
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
 FOURIER = ("aten::_fft_*",)
@@ -146,13 +146,14 @@ class Guard(importlib.abc.MetaPathFinder):
 def operators(patterns: tuple[str, ...]) -> list[str]:
     """The operators that the patterns with `::` name, but for those that only call others, whose doors come later."""
     wanted = tuple(pattern for pattern in patterns if "::" in pattern)
-    return _operators_in(tuple(torch._C._dispatch_get_all_op_names()), wanted) if wanted else []
+    return _operators_in((imports(), len(torch.ops.loaded_libraries)), wanted) if wanted else []
 
 
-@functools.lru_cache(maxsize=64)
-def _operators_in(names: tuple[str, ...], patterns: tuple[str, ...]) -> list[str]:
+@functools.lru_cache(maxsize=64)  # torch makes the list of all names anew, which takes milliseconds
+def _operators_in(_: Hashable, patterns: tuple[str, ...]) -> list[str]:
+    """Those that match: looked for anew after an import, or a library with operators was loaded."""
     matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
-    found = [name for name in names if matches(name.partition(".")[0])]
+    found = [name for name in torch._C._dispatch_get_all_op_names() if matches(name.partition(".")[0])]
     return [
         name for name in found if not _has_kernel(name, "CompositeImplicitAutograd") and not _has_kernel(name, DOOR)
     ]
@@ -165,14 +166,14 @@ def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     """The `python_functions` of dotted names, looked for anew only where there are other modules that they may mean."""
-    return _functions_in(_meant(frozenset(sys.modules), dotted), dotted)
+    return _functions_in(_meant(imports(), dotted), dotted)
 
 
 @functools.lru_cache(maxsize=64)  # each check asks, and thousands of modules are imported
-def _meant(imported: frozenset[str], dotted: tuple[str, ...]) -> frozenset[str]:
+def _meant(_: Hashable, dotted: tuple[str, ...]) -> frozenset[str]:
     modules = [name.rpartition(".")[0] for name in dotted]
     owners = {*modules, *(name.rpartition(".")[0] for name in modules)}
-    return frozenset(name for name in imported if name in owners or is_below(name, *dotted))
+    return frozenset(name for name in list(sys.modules) if name in owners or is_below(name, *dotted))
 
 
 @functools.lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ import importlib.machinery
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, cast
 
 # What a check hands over: the machine that ranks run on, networks, number formats; and what no exercise asks for. The
@@ -57,9 +57,8 @@ class Library(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self)
-            ours = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith("hpcdl.")]
-            for module in ours:
-                if module is not None:
+            for name in _of_hpcdl(imports()):
+                if module := sys.modules.get(name):
                     self.bar(module)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
@@ -147,6 +146,16 @@ class _Barring(importlib.abc.Loader):
             closed_in.cache_clear()  # a module that is loaded again has other functions
             self.library.bar(module)
             self.library.bar_compilers()
+
+
+def imports() -> Hashable:
+    """It is another one after each import: how many modules there are, and which was the last to come."""
+    return len(sys.modules), next(reversed(sys.modules))
+
+
+@functools.lru_cache(maxsize=4)  # each check asks, and thousands of modules are imported
+def _of_hpcdl(_: Hashable) -> list[str]:
+    return [name for name in list(sys.modules) if f"{name}.".startswith("hpcdl.")]
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from hpcdl.comm.errors import CommError
 from hpcdl.comm.location import SourceLine, lines_of
 
 MANY = 32  # ranks from which on it pays to keep them on one core
+AWAKE = 1.0  # seconds after which the thread that waits for the end looks up
 STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
 
 
@@ -111,7 +112,10 @@ class Turns:
 
     def _wait_for_end(self):
         try:
-            self._over.acquire()
+            # Before glibc 2.41 a thread that hands Python's own lock over may sleep on for ever where no other takes it
+            # (bug 25847 there; a run of ours hung as it describes). Who looks up takes the lock, and wakes the sleeper.
+            while not self._over.acquire(timeout=AWAKE):
+                pass
         except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
             self._stopping = True
             # Only the interpreter itself can make another thread raise.
