@@ -4,10 +4,32 @@ A copy of the function that is made afterwards, `types.FunctionType(f.__code__, 
 """
 
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 Knock = Callable[[tuple], None]  # is told the arguments of a call; what it raises, the caller gets
+
+
+class Door:
+    """Stands in a function's place: knocks, and then runs the function's own code."""
+
+    def __init__(self, function: types.FunctionType):
+        own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+        self.original = types.FunctionType(*own)
+        self.knock: Knock
+        # A function keeps its cells, so its new code must name as many.
+        self.entry = _entry.__code__.replace(
+            co_consts=(None, self), co_freevars=function.__code__.co_freevars, co_name=function.__name__
+        )
+
+    def __call__(self, *args, **kwargs):
+        self.knock(args)
+        return self.original(*args, **kwargs)
+
+
+# Each check bars hundreds of functions and opens them again, so their doors are kept.
+_made: weakref.WeakKeyDictionary[types.FunctionType, Door] = weakref.WeakKeyDictionary()
 
 
 class Doors:
@@ -18,21 +40,16 @@ class Doors:
 
     def bar(self, function: types.FunctionType, knock: Knock) -> None:
         """Let each call of `function` knock first; nothing where it has a door already."""
-        if is_door(function.__code__):
+        own = function.__code__
+        if is_door(own):
             return
-        own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-        original = types.FunctionType(*own)
-        original.__kwdefaults__ = function.__kwdefaults__
-
-        def door(*args, **kwargs):
-            knock(args)
-            return original(*args, **kwargs)
-
-        self.barred[function] = function.__code__
-        # A function keeps its cells, so its new code must name as many.
-        function.__code__ = _entry.__code__.replace(
-            co_consts=(None, door), co_freevars=function.__code__.co_freevars, co_name=function.__name__
-        )
+        door = _made.get(function)
+        if door is None or door.original.__code__ is not own:
+            door = _made[function] = Door(function)
+        door.knock = knock
+        door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        self.barred[function] = own
+        function.__code__ = door.entry
 
     def open_all(self) -> None:
         for function, code in self.barred.items():
