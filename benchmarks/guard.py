@@ -82,6 +82,12 @@ def promise(row: dict) -> dict:
     }
 
 
+def together(rows: list[dict]) -> dict:
+    """The row of all labs: the ratio of their medians' sums, and of their minima's."""
+    total = {key: sum(row[key] for row in rows) for key in rows[0] if key.endswith(("median", "min"))}
+    return {"lab": "all labs", **total, "ratio": round(total["guarded median"] / total["free median"], 3)}
+
+
 def main(
     quick: Annotated[bool, typer.Option(help=f"{' and '.join(QUICK)} alone, three turns.")] = False,
     out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
@@ -96,5 +102,5 @@ def main(
     for row in rows:
         table.add_row(*map(str, row.values()))
     Console().print(table)
-    findings = {"machine": machine, "labs": rows, "promises": list(map(promise, rows))}
+    findings = {"machine": machine, "labs": rows, "promises": [*map(promise, rows), promise(together(rows))]}
     results.save(findings, results.file("guard", quick, out))
