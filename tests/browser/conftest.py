@@ -162,14 +162,14 @@ class Lab:
         self.page.keyboard.press("Escape")
 
     def run_new_cell(self, code: str):
-        """Add a cell at the end, type one line of code into it and run it; returns the cell."""
+        """Add a cell below all that are drawn, type one line of code into it and run it; returns the cell."""
         self.page.locator(".jp-Notebook .jp-Cell").last.click()
         self.page.keyboard.press("Escape")
         self.page.keyboard.press("b")
         self.page.keyboard.press("Enter")
         self.page.keyboard.insert_text(code)
         self.page.keyboard.press("Control+Enter")
-        new = self.page.locator(".jp-Notebook .jp-Cell").last
+        new = self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
         prompt = new.locator(".jp-InputPrompt")
         self._wait(lambda: re.fullmatch(r"\[\d+\]:", prompt.text_content().strip()), 30, "the new cell to run")
         return new
