@@ -44,7 +44,7 @@ def from_a_wheel(home: Path) -> tuple[list, Path, Path]:
     run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel)
     packages = next(home.glob("venv/lib/python*/site-packages"))
     (packages / "others.pth").write_text("\n".join(path for path in site.getsitepackages() if os.path.isdir(path)))
-    for library in Path(sys.prefix, "lib").glob("lib*"):  # MPI, which mpi4py looks for in its own environment
+    for library in Path(sys.prefix, "lib").glob("[!p]*"):  # MPI, which mpi4py looks for in its own environment
         (home / "venv" / "lib" / library.name).symlink_to(library)
     (home / "course").mkdir()
     program = home / "venv" / "bin" / "hpcdl"
