@@ -44,8 +44,13 @@ def from_a_wheel(home: Path) -> tuple[list, Path, Path]:
     run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel)
     packages = next(home.glob("venv/lib/python*/site-packages"))
     (packages / "others.pth").write_text("\n".join(path for path in site.getsitepackages() if os.path.isdir(path)))
-    for library in Path(sys.prefix, "lib").glob("[!p]*"):  # MPI, which mpi4py looks for in its own environment
-        (home / "venv" / "lib" / library.name).symlink_to(library)
+    # What packages put beside Python's: MPI, and the pages' half of widgets.
+    for place in [
+        *Path(sys.prefix, "lib").glob("[!p]*"),
+        *Path(sys.prefix).glob("share"),
+        *Path(sys.prefix).glob("etc"),
+    ]:
+        (home / "venv" / place.relative_to(sys.prefix)).symlink_to(place)
     (home / "course").mkdir()
     program = home / "venv" / "bin" / "hpcdl"
     return [program, "lab", "--no-browser"], home / "course", home / "course" / "labs"
