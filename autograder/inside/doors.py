@@ -14,10 +14,10 @@ Knock = Callable[[tuple], None]  # is told the arguments of a call; what it rais
 class Door:
     """Stands in a function's place: knocks, and then runs the function's own code."""
 
-    def __init__(self, function: types.FunctionType):
+    def __init__(self, function: types.FunctionType, knock: Knock):
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
-        self.knock: Knock
+        self.knock = knock
         # A function keeps its cells, so its new code must name as many.
         self.entry = _entry.__code__.replace(
             co_consts=(None, self), co_freevars=function.__code__.co_freevars, co_name=function.__name__
@@ -45,7 +45,7 @@ class Doors:
             return
         door = _made.get(function)
         if door is None or door.original.__code__ is not own:
-            door = _made[function] = Door(function)
+            door = _made[function] = Door(function, knock)
         door.knock = knock
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own

@@ -150,7 +150,8 @@ class _Barring(importlib.abc.Loader):
 
 def imports() -> Hashable:
     """It is another one after each import: how many modules there are, and which was the last to come."""
-    return len(sys.modules), next(reversed(sys.modules))
+    names = list(sys.modules)  # in one go: another thread may be importing
+    return len(names), names[-1]
 
 
 @functools.lru_cache(maxsize=4)  # each check asks, and thousands of modules are imported

@@ -13,8 +13,6 @@ from .conftest import Lab, served
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.timeout(180)]
 
 ASKED = 12.0  # seconds on two quiet cores; half a second of them is this test's own patience
-
-
 # What the tests' environment has and a student's has not: two seconds of the server's start, and tabs.
 OF_TESTS = [f"nbgrader.server_extensions.{name}" for name in ("assignment_list", "course_list", "formgrader")]
 OF_TESTS += ["nbgrader.server_extensions.validate_assignment"]
