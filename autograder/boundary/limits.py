@@ -2,7 +2,6 @@
 
 import _signal  # what `signal` is made of: there a handler is looked up among enums first, for twenty times as long
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -10,10 +9,10 @@ import threading
 import time
 from functools import cache
 
+from hpcdl.interrupt import IMPORT, interrupt, settle
 from hpcdl.lazy import is_importing
 
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
-IMPORT = 5.0  # seconds that an import is given to end: cut short, it would fail for the rest of the process
 OURS = __package__.partition(".")[0]  # the package whose own frames are left alone
 
 CROWDED = 4  # times the limit that may pass on the wall's clock, however busy the machine is
@@ -88,7 +87,7 @@ def _signal_timer(seconds: float):
         if rings == 0 and (more := watch.left(seconds)) > 0:
             signal.setitimer(signal.ITIMER_REAL, max(more, 1e-3), AGAIN)
             return
-        if rings == 0 and is_importing(frame) and watch.wall() < seconds + IMPORT:
+        if rings == 0 and _somebody_imports(frame) and watch.wall() < seconds + IMPORT:
             return  # it rings again
         rings += 1
         if rings > 1:  # swallowed before
@@ -107,6 +106,11 @@ def _signal_timer(seconds: float):
             signal.setitimer(signal.ITIMER_REAL, max(left - watch.wall(), 1e-6), interval)
         if rings > 1:
             sys.settrace(tracing)
+
+
+def _somebody_imports(frame) -> bool:
+    """Whether an import goes on in `frame` or in another thread, such as the simulated rank whose turn it is."""
+    return is_importing(frame) or any(is_importing(other) for other in sys._current_frames().values())
 
 
 def _insist(frame, armed) -> None:
@@ -130,23 +134,23 @@ def _insist(frame, armed) -> None:
 def _thread_timer(seconds: float):
     thread, over, lock = threading.get_ident(), threading.Event(), threading.Lock()
 
-    def interrupt(exception) -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)
-
     def ring():
-        wait = seconds
+        watch, wait = Stopwatch(), seconds
         while not over.wait(wait):
+            wait = AGAIN
+            if _somebody_imports(None) and watch.wall() < seconds + IMPORT:
+                continue
             with lock:
                 if not over.is_set():
-                    interrupt(ctypes.py_object(TimeUp))
-            wait = AGAIN
+                    interrupt(thread, TimeUp)
 
     watch = threading.Thread(target=ring, daemon=True)
     watch.start()
     try:
         yield
     finally:
-        with lock:
-            over.set()
-            interrupt(None)  # one that was sent but not yet raised
+        while not over.is_set():
+            with contextlib.suppress(TimeUp), lock:  # one that was sent just now may be raised here
+                over.set()
+                settle()
         watch.join()

@@ -4,7 +4,6 @@ A thread is what lets a rank be ordinary code that stops in the middle of a call
 never run at the same time here: the one that pauses hands the turn to the next directly, so a run is deterministic.
 """
 
-import ctypes
 import os
 import sys
 import threading
@@ -18,9 +17,9 @@ from random import Random
 
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.location import SourceLine, lines_of
+from hpcdl.interrupt import interrupt, settle, wait_for_import
 
 MANY = 32  # ranks from which on it pays to keep them on one core
-AWAKE = 1.0  # seconds after which the thread that waits for the end looks up
 STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
 
 
@@ -41,7 +40,7 @@ class Turns:
         self._over = allocate_lock()
         self._threads: list[threading.Thread] = []
         self._current = 0
-        self._stopping = False
+        self._stopping = self._interrupted = False
         for lock in (*self._turns, self._over):
             lock.acquire()
 
@@ -112,15 +111,14 @@ class Turns:
 
     def _wait_for_end(self):
         try:
-            # Before glibc 2.41 a thread that hands Python's own lock over may sleep on for ever where no other takes it
-            # (bug 25847 there; a run of ours hung as it describes). Who looks up takes the lock, and wakes the sleeper.
-            while not self._over.acquire(timeout=AWAKE):
-                pass
+            self._over.acquire()
         except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
-            self._stopping = True
-            # Only the interpreter itself can make another thread raise.
-            thread = ctypes.c_ulong(self._ident(self._current))
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stopped))
+            self._stopping = self._interrupted = True
+            running = self._ident(self._current)
+            try:
+                wait_for_import(running)
+            finally:
+                interrupt(running, Stopped)
             raise
 
     def spawn(self, body: Callable[[int], None]) -> int:
@@ -174,6 +172,8 @@ class Turns:
                 with suppress(RuntimeError):  # it has its turn already
                     lock.release()
                 thread.join(timeout=1.0)
+        if self._interrupted:
+            settle()
 
 
 def _current_core() -> int | None:

@@ -1,6 +1,8 @@
 """The simulated machine: what arrives, when in virtual time, and how a run ends."""
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -194,6 +196,31 @@ def test_ctrl_c_ends_a_rank_in_an_endless_loop():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert threading.active_count() == before
+
+
+STOPPED = """
+import os, signal, sys, threading, time
+from hpcdl.comm import simulate
+
+def rank(comm):
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    while True:
+        time.sleep(seconds)
+
+for seconds in (0, 3):  # in the long one the exception waits until the call is over
+    try:
+        simulate(rank, 2)
+    except KeyboardInterrupt:
+        sys.setprofile(lambda *_: None)
+        (lambda: None)()
+        sys.setprofile(None)
+        print("went on")
+"""
+
+
+def test_a_run_that_was_stopped_leaves_functions_that_a_profile_can_watch():
+    done = subprocess.run([sys.executable, "-c", STOPPED], check=True, timeout=120, capture_output=True, text=True)
+    assert done.stdout.split("\n") == ["went on", "went on", ""]
 
 
 def test_messages_pass_through_hooks_of_autograd():
