@@ -12,6 +12,7 @@ import typer
 import hpcdl
 from hpcdl import labs
 from hpcdl.commands import Commands, end, say
+from hpcdl.jupyter import LAB
 from hpcdl.training.program import train
 
 app = typer.Typer(
@@ -74,9 +75,13 @@ def lab(
 ) -> None:
     """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps what is there."""
     folder = labs_folder(folder)
+    notebook = _notebook(folder, name) if name else labs.map_in(folder)
+    if name:
+        os.environ[LAB] = str(folder / notebook)
     command = [
-        *(sys.executable, "-m", "jupyterlab", f"--ip={ip}", f"--port={port}", f"--ServerApp.root_dir={folder}"),
-        f"--LabApp.default_url=/lab/tree/{_notebook(folder, name) if name else labs.map_in(folder)}",
+        *(sys.executable, "-m", "hpcdl.jupyter.server"),
+        *(f"--ip={ip}", f"--port={port}", f"--ServerApp.root_dir={folder}"),
+        f"--LabApp.default_url=/lab/tree/{notebook}",
         # A class of 300 should not ask the network for news or updates.
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
         *(f"--ContentsManager.hide_globs={pattern}" for pattern in HIDDEN if folder.resolve() == labs.CLONE),

@@ -1,6 +1,7 @@
-"""What is imported when it is first used, what is to be imported before, and whether an import goes on."""
+"""What is imported when it is first used, before, or not at all; and whether an import goes on."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -27,6 +28,18 @@ def import_compiler() -> None:
     would find it half imported.
     """
     importlib.import_module(COMPILER)
+
+
+SLOW = "rfc3987_syntax"
+
+
+def leave_out_slow() -> None:
+    """For a program of our own: let jsonschema do without a package whose import takes longer than all others.
+
+    Where it is installed (as it is with Jupyter's server), jsonschema, and so nbformat, imports it to check addresses
+    by RFC 3987, a format that no schema of theirs has; to build its grammar takes 1.3 s. To jsonschema it is optional.
+    """
+    sys.modules.setdefault(SLOW, None)  # type: ignore[arg-type]  # None: Python says that it is not installed
 
 
 IMPORTER = "<frozen importlib._bootstrap>"

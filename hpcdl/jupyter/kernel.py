@@ -1,15 +1,19 @@
 """In the kernels of the labs: a name that the lab's first cell imports, used before that cell ran, is one sentence.
 
+The kernel of the lab that `hpcdl lab 01` opens imports the same ahead, while the browser still loads the page.
 `kernels/python3/kernel.json` is Jupyter's own kernel with this extension of IPython; JUPYTER_PATH leads servers there.
 """
 
 import ast
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from hpcdl import labs
+from hpcdl.jupyter import LAB
 
 PROOF = "check"  # every lab's first cell imports it: where it is, that cell has run
 
@@ -17,6 +21,10 @@ PROOF = "check"  # every lab's first cell imports it: where it is, that cell has
 def load_ipython_extension(shell: Any) -> None:
     """IPython calls this when the kernel starts."""
     shell.set_custom_exc((NameError,), show)
+    lab = os.environ.get(LAB)
+    if lab and lab == os.environ.get("JPY_SESSION_NAME"):  # the notebook that this kernel is for
+        with suppress(Exception):  # its first cell will say it, to somebody who can read it
+            import_ahead(first_cell(Path(lab)))
 
 
 def show(shell: Any, kind: type, error: NameError, trace: TracebackType, tb_offset: int | None = None) -> None:
@@ -50,7 +58,15 @@ def first_cell(path: Path) -> str:
     return next(("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"), "")
 
 
+def import_ahead(code: str) -> None:
+    """Import what the imports of `code` name, and bind nothing."""
+    exec(compile(ast.Module(_imports(code), []), "<imports of the first cell>", "exec"), {})
+
+
 def imports(code: str) -> set[str]:
     """The names that the imports of `code` bind."""
-    found = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    return {(alias.asname or alias.name).partition(".")[0] for node in found for alias in node.names}
+    return {(alias.asname or alias.name).partition(".")[0] for node in _imports(code) for alias in node.names}
+
+
+def _imports(code: str) -> list:
+    return [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]

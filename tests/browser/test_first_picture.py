@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import urllib.request
 
 import pytest
 
@@ -10,7 +11,7 @@ from autograder.authors import build
 
 from .conftest import Lab, served
 
-pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 ASKED = 12.0  # seconds on two quiet cores; half a second of them is this test's own patience
 # What the tests' environment has and a student's has not: two seconds of the server's start, and tabs.
@@ -18,6 +19,7 @@ OF_TESTS = [f"nbgrader.server_extensions.{name}" for name in ("assignment_list",
 OF_TESTS += ["nbgrader.server_extensions.validate_assignment"]
 
 
+@pytest.mark.long
 def test_the_first_picture_of_lab_01_comes_soon(browser, tmp_path):
     (tmp_path / "labs").mkdir()
     (tmp_path / "labs" / "01_calculus.ipynb").write_text(build.write(build.student("calculus")), encoding="utf-8")
@@ -33,7 +35,24 @@ def test_the_first_picture_of_lab_01_comes_soon(browser, tmp_path):
         lab.run_cell("secant.explorable()", seconds=60)
         lab.explorable("secant.explorable()")
         taken = time.monotonic() - begin
+        assert len(page.request.get(lab.api).json()) == 1, "the page takes the kernel that the server started for it"
         lab.screenshot("first_picture")
         lab.close()
     print(f"{taken:.1f} s from the command to the first picture, asked for: {ASKED:.0f} s")
     assert taken < 2 * ASKED, "a machine that is not quiet is given as much again"
+
+
+def sessions(address: str) -> list[dict]:
+    server, token = address.split("/lab")[0], address.split("token=")[1]
+    with urllib.request.urlopen(f"{server}/api/sessions?token={token}", timeout=10) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("name", ["01", None])
+def test_the_kernel_of_a_lab_that_is_named_starts_without_a_page_and_no_other_does(name, tmp_path):
+    command = [sys.executable, "-m", "hpcdl", "lab", *([name] if name else []), "--no-browser"]
+    with served(command, tmp_path) as address:
+        deadline = time.monotonic() + (60 if name else 3)
+        while not (found := sessions(address)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    assert [each["path"] for each in found] == (["01_calculus.ipynb"] if name else [])

@@ -67,13 +67,41 @@ def test_it_speaks_of_the_notebooks_names_before_the_first_cell_ran_and_of_no_ot
     assert said("library()", {"library": library}) == ""
 
 
+def run(*sources, **variables):
+    """The cells after a fresh kernel has run them; `variables` are in its environment."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    client = NotebookClient(notebook, timeout=60, allow_errors=True, kernel_name="python3")
+    client.execute(env={**os.environ, **variables})
+    return notebook.cells
+
+
+@pytest.mark.labs  # starts a kernel
+def test_the_kernel_of_the_lab_that_opens_has_imported_what_the_first_cell_imports_and_no_other(monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", DATA)
+    lab = next(str(path) for path in labs.notebooks(labs.CLONE))
+    question = "import sys\n'torch' in sys.modules, 'torch' in globals()"
+    for this, answer in ((lab, "(True, False)"), (f"{lab}.other", "(False, False)")):
+        (cell,) = run(question, HPCDL_LAB=lab, JPY_SESSION_NAME=this)
+        assert cell.outputs[0].data["text/plain"] == answer
+
+
+def test_what_cannot_be_imported_ahead_is_left_to_the_first_cell(monkeypatch, tmp_path):
+    lab, asked = tmp_path / "01_calculus.ipynb", []
+    monkeypatch.setenv("HPCDL_LAB", str(lab))
+    monkeypatch.setenv("JPY_SESSION_NAME", str(lab))
+    for text in ('{"cells": [{"cell_type": "code", "source": ["import not_there"]}]}', "no notebook", ""):
+        lab.write_text(text)
+        kernel.load_ipython_extension(types.SimpleNamespace(set_custom_exc=lambda *_: asked.append(1)))
+    lab.unlink()
+    kernel.load_ipython_extension(types.SimpleNamespace(set_custom_exc=lambda *_: asked.append(1)))
+    assert len(asked) == 4  # each kernel is there
+
+
 @pytest.mark.labs  # starts a kernel
 def test_in_a_fresh_kernel_the_cell_ends_in_the_sentence_alone(monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", DATA)
     sources = ('check("gradient_descent.mse_grad")', "misspelt", "check = 1", "np.pi")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    NotebookClient(notebook, timeout=60, allow_errors=True, kernel_name="python3").execute()
-    early, misspelt, _, late = (cell.outputs[0] if cell.outputs else None for cell in notebook.cells)
+    early, misspelt, _, late = (cell.outputs[0] if cell.outputs else None for cell in run(*sources))
     assert len(early.traceback) == 1
     assert early.traceback[0].startswith("`check` is not there yet: run the lab's first cell, which imports it.")
     assert early.ename == "NameError"
