@@ -10,7 +10,7 @@ from typing import Any
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
 from autograder.sessions.local import LocalSession
-from hpcdl.points import Checked, Record, file_in
+from hpcdl.points import Checked, Record, file_in, unsolved
 
 from . import exercises
 from .authoring import Exercise, Lab
@@ -66,6 +66,7 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
     if not reason:
         return None
     record.add(Checked(exercise.id, None))
+    unsolved[exercise.id] = exercise.functions
     return NotChecked(exercise.name, reason, total(exercise.lab))
 
 
@@ -76,6 +77,9 @@ def feedback(exercise: Exercise, namespace: dict) -> Feedback:
         exercise.lab.bring()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False)
     note = _remember(result)
+    unsolved[exercise.id] = exercise.functions
+    if result.passed:
+        del unsolved[exercise.id]
     return Feedback(result, total(exercise.lab), printed.getvalue(), note)
 
 

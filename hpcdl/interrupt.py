@@ -1,4 +1,4 @@
-"""An exception raised in another thread of this process, and the flag that Python keeps up for it.
+"""An exception raised in this thread after a while, or in another one, and the flag that Python keeps up for that.
 
 In Python 3.11 there is one flag for all threads. It goes up when an exception is sent or taken back, and comes down
 only where one is raised. While it is up, a function that `sys.setprofile` or `sys.settrace` watches is never entered:
@@ -6,10 +6,12 @@ its first instruction finds the flag, has nothing to raise, and begins again. So
 """
 
 import ctypes
+import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from hpcdl.lazy import is_importing
 
@@ -19,6 +21,28 @@ POLL = 0.01
 
 class _Settled(BaseException):
     pass
+
+
+@contextmanager
+def alarm(seconds: float, error: BaseException) -> Iterator[None]:
+    """Raise `error` in the block after `seconds`, once; in the main thread alone, and where there are such signals."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(_number, frame):
+        if is_importing(frame):
+            signal.setitimer(signal.ITIMER_REAL, POLL)
+        else:
+            raise error
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def interrupt(thread: int, exception: type[BaseException]) -> None:

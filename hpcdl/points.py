@@ -10,6 +10,10 @@ from hpcdl.journal import Journal, beside
 NAME = ".points.jsonl"  # in the folder of the labs; JupyterLab does not list it
 VARIABLE = "HPCDL_POINTS"  # another file, or none where it is empty
 
+unsolved: dict[
+    str, tuple[str, ...]
+] = {}  # by exercise, the functions that its last check in this process found wanting
+
 
 @dataclass(frozen=True)
 class Checked:

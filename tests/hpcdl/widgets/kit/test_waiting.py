@@ -2,8 +2,10 @@
 
 import pytest
 
+from hpcdl import points
 from hpcdl.comm import RankError, simulate
 from hpcdl.widgets import when_solved
+from hpcdl.widgets.kit import waiting
 
 
 def mse_grad():
@@ -39,3 +41,73 @@ def test_an_unsolved_function_is_named_when_ranks_of_the_simulated_machine_meet_
 def test_a_mistake_of_a_rank_keeps_its_traceback():
     with pytest.raises(RankError, match="ZeroDivisionError"), when_solved():
         simulate(lambda comm: 1 / 0, 2)
+
+
+@pytest.fixture
+def wrong(monkeypatch):
+    """What the last checks found wanting: `mean`, and something that no cell here uses."""
+    found = {"lab.mean": ("mean",), "lab.other": ("other", "another")}
+    monkeypatch.setattr(points, "unsolved", found)
+    return found
+
+
+def cell(code: str) -> None:
+    """Run a cell of a notebook, which has a namespace of its own."""
+    exec(compile(code, "<cell>", "exec"), {"when_solved": when_solved, "__name__": "__main__"})
+
+
+MEAN = """
+def mean(xs):
+    return sum(xs) / 0
+
+def given(xs):
+    return mean(xs)
+
+class Net:
+    def forward(self):
+        return given([1.0])
+"""
+
+
+@pytest.mark.parametrize("use", ["mean([1.0])", "given([1.0])", "Net().forward()", "(lambda: mean([1.0]))()"])
+def test_what_a_wrong_function_leads_to_is_a_sentence_that_names_it(use, wrong, capsys):
+    cell(f"{MEAN}\nwith when_solved():\n    {use}")
+    first, place, advice = capsys.readouterr().out.splitlines()
+    assert first == "ZeroDivisionError: float division by zero"
+    assert place.startswith("In your mean, line 3 of its cell")
+    assert advice.startswith("`mean`: not all checks pass yet, and this cell builds on it. Mend it first")
+
+
+def test_where_a_cell_names_none_of_them_all_are_named(wrong, capsys):
+    cell("x = [1.0]\nwith when_solved():\n    x[3]")
+    first, advice = capsys.readouterr().out.splitlines()
+    assert first == "IndexError: list index out of range"
+    assert advice.startswith("`mean`, `other`, `another`: not all checks pass yet, and this cell builds on them.")
+
+
+def test_it_is_so_when_ranks_meet_it(wrong, capsys):
+    cell(f"{MEAN}\nfrom hpcdl.comm import simulate\nwith when_solved():\n    simulate(lambda comm: mean([1.0]), 2)")
+    said = capsys.readouterr().out
+    assert "ZeroDivisionError" in said
+    assert "`mean`: not all checks pass yet" in said
+
+
+def test_what_does_not_end_is_stopped(wrong, capsys, monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.2)
+    cell("def mean(xs):\n    while True:\n        pass\nwith when_solved():\n    mean([1.0])")
+    first, place, advice = capsys.readouterr().out.splitlines()
+    assert first == "TooLong: stopped after 0.2 s"
+    assert place.startswith("In your mean, line ")
+    assert advice.startswith("`mean`: not all checks pass yet")
+
+
+def test_what_uses_nothing_wrong_has_the_time_that_it_wants(wrong, capsys, monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
+    cell("import time\nwith when_solved():\n    time.sleep(0.2)\n    print('done')")
+    assert capsys.readouterr().out == "done\n"
+
+
+def test_once_all_is_solved_a_mistake_keeps_its_traceback(wrong):
+    wrong.clear()
+    with pytest.raises(ZeroDivisionError):
+        cell(f"{MEAN}\nwith when_solved():\n    mean([1.0])")
