@@ -7,17 +7,21 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import Bbox
 
 from hpcdl.widgets.kit.renderer import LineCanvas
+
+SPARE = 3  # pixels around a frame: lines have a width
 
 
 class Canvas:
     """A figure with its axes; `png()` draws it.
 
     Ticks, labels and grid take most of the time of a drawing and seldom change from one picture to the next. They are
-    the frame: kept as pixels, and drawn anew only when something that decides their looks has changed.
+    the frame: kept as pixels, and drawn anew only for axes where something that decides their looks has changed.
     """
 
     def __init__(
@@ -36,7 +40,8 @@ class Canvas:
         self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
         self._ticks = {axes: _tick_looks(axes) for axes in self.figure.axes}
         self._laid_out = False
-        self._frame: list[tuple] | None = None
+        self._frame: dict[Any, tuple] = {}
+        self._boxes: dict[Any, Bbox] = {}  # in pixels, where the frame of each axes lies
         self._pixels: Any = None  # of the frame, as the canvas copies them
 
     def clear(self, visible: bool = True) -> None:
@@ -72,17 +77,43 @@ class Canvas:
 
     def _draw_over_frame(self) -> None:
         data = [artist for axes in self.figure.axes for artist in _data(axes)] + list(self.figure.texts)
-        frame = [_frame(axes) for axes in self.figure.axes]
+        frame = {axes: _frame(axes) for axes in self.figure.axes}
         if frame != self._frame:
             for artist in data:
                 artist.set_visible(False)
-            self.canvas.draw()
+            self._draw_frames([axes for axes in frame if self._frame.get(axes) != frame[axes]])
             self._frame, self._pixels = frame, self.canvas.copy_from_bbox(self.figure.bbox)
             for artist in data:
                 artist.set_visible(True)
         self.canvas.restore_region(self._pixels)
         for artist in data:
             artist.draw(self.canvas.get_renderer())
+
+    def _draw_frames(self, changed: list) -> None:
+        """Draw the frames of the `changed` axes anew, or of all where they might lie over those of others."""
+        renderer = self.canvas.get_renderer()
+        before, self._boxes = self._boxes, {**self._boxes, **{axes: _box(axes, renderer) for axes in changed}}
+        places = [Bbox.union([before.get(axes, self.figure.bbox), self._boxes[axes]]) for axes in changed]
+        others = [box for axes, box in self._boxes.items() if axes not in changed]
+        if any(place.overlaps(box) for place in places for box in others) or not others:
+            return self.canvas.draw()
+        self.canvas.restore_region(self._pixels)
+        for axes, place in zip(changed, places, strict=True):
+            self._erase(place)
+            axes.draw(renderer)
+
+    def _erase(self, place: Bbox) -> None:
+        pixels = np.asarray(self.canvas.buffer_rgba())
+        left, right = (int(np.clip(x, 0, pixels.shape[1])) for x in (place.x0, place.x1))
+        top, bottom = (int(np.clip(pixels.shape[0] - y, 0, pixels.shape[0])) for y in (place.y1, place.y0))
+        pixels[top:bottom, left:right] = np.round(255 * np.array(to_rgba(self.figure.get_facecolor())))
+
+
+def _box(axes, renderer) -> Bbox:
+    """Where the frame of the axes lies, in pixels, with some to spare; `axes` have no visible data."""
+    axes.apply_aspect()
+    tight = axes.get_tightbbox(renderer) if axes.get_visible() else None
+    return tight.padded(SPARE) if tight else Bbox.null()
 
 
 def _clear(axes, ticks) -> None:

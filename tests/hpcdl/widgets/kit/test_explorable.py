@@ -55,7 +55,7 @@ def test_a_picture_drawn_over_its_kept_frame_equals_one_drawn_from_scratch():
     for height in (1, 2, 30):
         kept.render({"height": height})
     fresh.render({"height": 1})  # layout is found at the first picture: the same one for both
-    fresh.canvas._frame = None
+    fresh.canvas._frame = {}
     fresh.render({"height": 30})
     assert np.array_equal(pixels(kept), pixels(fresh))
 
@@ -98,6 +98,43 @@ def test_whatever_changes_around_the_data_is_drawn_anew_and_undone(change):
     assert not np.array_equal(before, pixels(picture))
     picture.render({"changed": False})
     assert np.array_equal(before, pixels(picture))
+
+
+def test_of_two_axes_the_one_that_stays_is_not_drawn_anew(monkeypatch):
+    def two(state, axes):
+        axes["left"].plot([0, 1], [0, state["x"]])
+        axes["left"].set(xlim=(0, 1), ylim=(0, 9), title=f"x = {state['x']}", ylabel="height")
+        axes["right"].plot([0, 1], [1, state["x"]])
+        axes["right"].set(xlim=(0, 1), ylim=(0, 9))
+
+    kept, fresh = (Picture(two, layout=[["left", "right"]]) for _ in range(2))
+    kept.render({"x": 1})
+    fresh.render({"x": 1})
+    drawn = []
+    for name, axes in kept.axes.items():
+        monkeypatch.setattr(
+            axes.xaxis, "draw", lambda *a, name=name, draw=axes.xaxis.draw: (drawn.append(name), draw(*a))
+        )
+    for x in (2, 1000):
+        kept.render({"x": x})
+    assert drawn == ["left", "left"]
+    fresh.canvas._frame = {}
+    fresh.render({"x": 1000})
+    assert np.array_equal(pixels(kept), pixels(fresh))
+
+
+def test_axes_that_lie_over_others_are_all_drawn_anew():
+    def wide(state, axes):
+        axes["left"].set_title("wide " * state["words"], loc="left")
+        axes["right"].plot([0, 1], [1, 2])
+
+    kept, fresh = (Picture(wide, layout=[["left", "right"]]) for _ in range(2))
+    for words in (1, 30, 2):
+        kept.render({"words": words})
+    fresh.render({"words": 1})
+    fresh.canvas._frame = {}
+    fresh.render({"words": 2})
+    assert np.array_equal(pixels(kept), pixels(fresh))
 
 
 def test_the_pixels_sent_are_the_pixels_drawn(line):

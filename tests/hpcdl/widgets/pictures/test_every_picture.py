@@ -1,6 +1,7 @@
 """The registry of pictures: every module with an `explorable` is in it, and each of them draws and says something."""
 
 import ast
+import random
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,33 @@ def test_each_control_has_a_label_of_its_own(name):
     labels = [label(control) for control in made(name).controls.values()]
     assert all(labels)
     assert len(set(labels)) == len(labels), labels
+
+
+@every_picture
+def test_after_moves_it_is_to_the_pixel_what_is_drawn_from_nothing(name):
+    shown, chance = made(name), random.Random(name)
+    canvas = shown.picture.canvas
+    for _ in range(6):
+        if not move(chance.choice(list(shown.controls.values())), chance):
+            continue
+        kept = np.array(canvas.canvas.buffer_rgba())
+        canvas._frame, canvas._boxes = {}, {}
+        canvas.png()
+        assert np.array_equal(kept, np.asarray(canvas.canvas.buffer_rgba()))
+
+
+def move(control, chance: random.Random) -> bool:
+    """Move a control to another of its values; False for one that is no slider, choice or tick."""
+    if hasattr(control, "index"):
+        control.index = chance.randrange(len(control.options))
+    elif hasattr(control, "step") and hasattr(control, "max"):
+        steps = round((control.max - control.min) / control.step)
+        control.value = type(control.value)(control.min + control.step * chance.randint(0, steps))
+    elif isinstance(control.value, bool):
+        control.value = not control.value
+    else:
+        return False
+    return True
 
 
 def label(control) -> str:
