@@ -55,7 +55,7 @@ def test_after_moves_it_is_to_the_pixel_what_is_drawn_from_nothing(name):
             continue
         kept = np.array(canvas.canvas.buffer_rgba())
         canvas._frame, canvas._boxes = {}, {}
-        canvas.png()
+        shown.picture.render(shown.state)
         assert np.array_equal(kept, np.asarray(canvas.canvas.buffer_rgba()))
 
 
