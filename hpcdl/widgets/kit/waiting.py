@@ -44,6 +44,17 @@ def when_solved():
         print(sentence)
 
 
+def passed(exercise: str) -> None:
+    """Wait for the checks of `exercise` ("slug.name"): for a cell to which a wrong answer would do harm.
+
+    Such as a kernel that writes beyond its tensors: it would end the notebook's own kernel. While the last check found
+    a mistake, `when_solved` says so and the rest of its block does not run.
+    """
+    if exercise in points.unsolved:
+        name = exercise.partition(".")[2]
+        raise Waiting(f"Waiting for your {name} to pass its checks: mend it, check it, then run this cell again.")
+
+
 def said(error: BaseException) -> str:
     """What to do about `error`, which a cell of the lab met; empty where nothing is known to be wrong."""
     cause = error.__cause__ if isinstance(error, RankError) else error  # one of several ranks met it
@@ -84,6 +95,7 @@ def _place(block: FrameType, frames: list[tuple[FrameType, int]]) -> str:
     if not own:
         return ""
     frame, line = own[-1]
+    line = line or frame.f_code.co_firstlineno  # an instruction of no line, such as the one that begins a loop again
     source = linecache.getline(frame.f_code.co_filename, line).strip()
     return f"\nIn your {frame.f_code.co_qualname}, line {line} of its cell: {source}"
 

@@ -4,7 +4,7 @@ import pytest
 
 from hpcdl import points
 from hpcdl.comm import RankError, simulate
-from hpcdl.widgets import when_solved
+from hpcdl.widgets import passed, when_solved
 from hpcdl.widgets.kit import waiting
 
 
@@ -105,6 +105,14 @@ def test_what_uses_nothing_wrong_has_the_time_that_it_wants(wrong, capsys, monke
     monkeypatch.setattr(waiting, "PATIENCE", 0.05)
     cell("import time\nwith when_solved():\n    time.sleep(0.2)\n    print('done')")
     assert capsys.readouterr().out == "done\n"
+
+
+def test_a_cell_that_a_wrong_answer_would_harm_does_not_run(wrong, capsys):
+    for exercise in ("lab.right", "lab.mean"):
+        with when_solved():
+            passed(exercise)
+            print("it runs")
+    assert capsys.readouterr().out.startswith("it runs\nWaiting for your mean to pass its checks: mend it")
 
 
 def test_once_all_is_solved_a_mistake_keeps_its_traceback(wrong):
