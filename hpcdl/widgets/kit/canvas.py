@@ -91,16 +91,24 @@ class Canvas:
 
     def _draw_frames(self, changed: list) -> None:
         """Draw the frames of the `changed` axes anew, or of all where they might lie over those of others."""
-        renderer = self.canvas.get_renderer()
+        renderer, every = self.canvas.get_renderer(), self.figure.axes
+        if len(changed) == len(every):
+            self._boxes = {}  # to find them takes time, and is of use for the next picture only if some axes stay
+            return self.canvas.draw()
+        if not self._boxes:
+            self.canvas.draw()
+            self._boxes = {axes: _box(axes, renderer) for axes in every}
+            return None
         before, self._boxes = self._boxes, {**self._boxes, **{axes: _box(axes, renderer) for axes in changed}}
-        places = [Bbox.union([before.get(axes, self.figure.bbox), self._boxes[axes]]) for axes in changed]
-        others = [box for axes, box in self._boxes.items() if axes not in changed]
-        if any(place.overlaps(box) for place in places for box in others) or not others:
+        places = [Bbox.union([before[axes], self._boxes[axes]]) for axes in changed]
+        stay = [box for axes, box in self._boxes.items() if axes not in changed]
+        if any(place.overlaps(box) for place in places for box in stay):
             return self.canvas.draw()
         self.canvas.restore_region(self._pixels)
         for axes, place in zip(changed, places, strict=True):
             self._erase(place)
             axes.draw(renderer)
+        return None
 
     def _erase(self, place: Bbox) -> None:
         pixels = np.asarray(self.canvas.buffer_rgba())

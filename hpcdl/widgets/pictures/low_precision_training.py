@@ -16,6 +16,7 @@ from hpcdl.widgets.kit.style import Alarm
 
 LOOKS = {"nearest": (style.ORANGE, "s"), "stochastic": (style.BLUE, "o")}
 LEAST, MOST = 3, 14  # fractional lengths
+SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]  # of the digits
 NEW_SEED = 100  # runs made now begin at another one than those made before
 
 
@@ -96,6 +97,7 @@ def _epochs(axes, wl: int, fl: int, modes, live: dict) -> None:
         for run in live.get(runs.name_of(wl, fl, mode), []):
             _curve(axes, run, color=style.GREEN, marker=marker, markersize=5)
     axes.set(xlim=(0.7, runs.EPOCHS + 0.3), ylim=(0, 1.03), xlabel="epoch", ylabel="held-out digits read")
+    _ticks(axes, range(2, runs.EPOCHS + 1, 2))
     axes.set_title(f"LeNet with all tensors in ⟨{wl - fl}, {fl}⟩")
 
 
@@ -114,9 +116,15 @@ def _lengths(axes, wl: int, fl: int, modes, live: dict) -> None:
     axes.axvline(fl, color=style.INK, linewidth=0.8, linestyle=":")
     axes.set(xlim=(LEAST - 0.5, MOST + 0.5), ylim=(0, 1.03), ylabel=f"after {runs.EPOCHS} epochs")
     axes.set_xlabel("fractional length FL: finer, and a smaller range →")
+    _ticks(axes, range(4, MOST + 1, 2))
     axes.set_title(f"Every split of {wl} bits")
     seen = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # several runs, one entry
     axes.legend(seen.values(), seen.keys(), loc="center left" if lengths_reach_far(wl) else "center right")
+
+
+def _ticks(axes, places: range) -> None:
+    style.ticks(axes.xaxis, places, [str(place) for place in places])
+    style.ticks(axes.yaxis, SHARES, [f"{share:.1f}" for share in SHARES])
 
 
 def lengths_reach_far(wl: int) -> bool:
