@@ -1,8 +1,10 @@
 """From `hpcdl lab 01` to the first picture: what everybody waits for on the first evening."""
 
+import contextlib
 import json
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -42,17 +44,21 @@ def test_the_first_picture_of_lab_01_comes_soon(browser, tmp_path):
     assert taken < 2 * ASKED, "a machine that is not quiet is given as much again"
 
 
-def sessions(address: str) -> list[dict]:
+def sessions(address: str, seconds: float) -> list[dict]:
+    """The sessions of the server, which says its address a moment before it listens; waits for the first one."""
     server, token = address.split("/lab")[0], address.split("token=")[1]
-    with urllib.request.urlopen(f"{server}/api/sessions?token={token}", timeout=10) as answer:
-        return json.load(answer)
+    found, deadline = None, time.monotonic() + seconds
+    while not found and (found is None or time.monotonic() < deadline):
+        time.sleep(0.2)
+        with contextlib.suppress(urllib.error.URLError):
+            found = json.load(urllib.request.urlopen(f"{server}/api/sessions?token={token}", timeout=10))
+    return found
 
 
+@pytest.mark.labs
 @pytest.mark.parametrize("name", ["01", None])
 def test_the_kernel_of_a_lab_that_is_named_starts_without_a_page_and_no_other_does(name, tmp_path):
     command = [sys.executable, "-m", "hpcdl", "lab", *([name] if name else []), "--no-browser"]
     with served(command, tmp_path) as address:
-        deadline = time.monotonic() + (60 if name else 3)
-        while not (found := sessions(address)) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        found = sessions(address, seconds=60 if name else 3)
     assert [each["path"] for each in found] == (["01_calculus.ipynb"] if name else [])
