@@ -33,6 +33,7 @@ LEVELS = [
         "hpcdl.commands",
         "hpcdl.files",
         "hpcdl.guesses",
+        "hpcdl.interrupt",
         "hpcdl.journal",
         "hpcdl.labs",
         "hpcdl.lazy",

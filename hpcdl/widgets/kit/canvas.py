@@ -41,7 +41,7 @@ class Canvas:
         self._ticks = {axes: _tick_looks(axes) for axes in self.figure.axes}
         self._laid_out = False
         self._frame: dict[Any, tuple] = {}
-        self._boxes: dict[Any, Bbox] = {}  # in pixels, where the frame of each axes lies
+        self._boxes: dict[Any, Bbox] = {}  # in pixels, where the frame of each axes lies; empty until it is asked for
         self._pixels: Any = None  # of the frame, as the canvas copies them
 
     def clear(self, visible: bool = True) -> None:
@@ -51,6 +51,10 @@ class Canvas:
         for axes in self.figure.axes:
             _clear(axes, self._ticks[axes])
             axes.set_visible(visible)
+
+    def forget(self) -> None:
+        """Draw everything anew the next time."""
+        self._frame, self._boxes = {}, {}
 
     def lay_out(self) -> None:
         """Find room for the labels, once: it costs as much as drawing, and axes should not jump about.

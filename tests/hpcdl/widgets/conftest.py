@@ -28,7 +28,7 @@ def draws_its_corners():
         with matplotlib.rc_context(STYLE):
             for axes in picture.figure.axes:
                 axes.clear()
-        picture.canvas._frame = None
+        picture.canvas.forget()
         picture.render(dict(zip(values, corner, strict=True)))
         assert picture.image.value == after_others
 

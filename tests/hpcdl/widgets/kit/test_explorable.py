@@ -55,7 +55,7 @@ def test_a_picture_drawn_over_its_kept_frame_equals_one_drawn_from_scratch():
     for height in (1, 2, 30):
         kept.render({"height": height})
     fresh.render({"height": 1})  # layout is found at the first picture: the same one for both
-    fresh.canvas._frame = {}
+    fresh.canvas.forget()
     fresh.render({"height": 30})
     assert np.array_equal(pixels(kept), pixels(fresh))
 
@@ -118,7 +118,7 @@ def test_of_two_axes_the_one_that_stays_is_not_drawn_anew(monkeypatch):
     for x in (2, 3, 1000):
         kept.render({"x": x})
     assert drawn == ["left", "right", "left", "left"]  # the first time it is found out where each of them lies
-    fresh.canvas._frame = {}
+    fresh.canvas.forget()
     fresh.render({"x": 1000})
     assert np.array_equal(pixels(kept), pixels(fresh))
 
@@ -132,7 +132,7 @@ def test_axes_that_lie_over_others_are_all_drawn_anew():
     for words in (1, 30, 2):
         kept.render({"words": words})
     fresh.render({"words": 1})
-    fresh.canvas._frame = {}
+    fresh.canvas.forget()
     fresh.render({"words": 2})
     assert np.array_equal(pixels(kept), pixels(fresh))
 

@@ -54,7 +54,7 @@ def test_after_moves_it_is_to_the_pixel_what_is_drawn_from_nothing(name):
         if not move(chance.choice(list(shown.controls.values())), chance):
             continue
         kept = np.array(canvas.canvas.buffer_rgba())
-        canvas._frame, canvas._boxes = {}, {}
+        canvas.forget()
         shown.picture.render(shown.state)
         assert np.array_equal(kept, np.asarray(canvas.canvas.buffer_rgba()))
 
