@@ -29,6 +29,7 @@ GIVEN = (
     "hpcdl.numerics.rounding.formats.Float",
     "hpcdl.data",
     "hpcdl.files",
+    "hpcdl.interrupt",
     "hpcdl.lazy",
     "hpcdl.machine",
     "hpcdl.memory",

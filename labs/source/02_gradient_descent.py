@@ -464,7 +464,7 @@ with when_solved():
     reveal("gradient_descent.batch", "all of them" if lowest == n else str(lowest))
 
 # %%
-if rows:
+if len(rows) > 1:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), layout="constrained")
     for position, (batch_size, (_, losses, _)) in enumerate(rows.items()):
         left.semilogy(losses, color=style.shade(position / (len(rows) - 1)), label=f"B = {batch_size}")

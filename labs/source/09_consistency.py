@@ -960,7 +960,7 @@ for rule, workers in live.items():
     measured[rule] = (*rates(spans), curve_of(spans, losses))
     foretold[rule] = (*rates(predicted), curve_of(predicted, foretold_losses(predicted)))
 
-if live:
+if len(live) == len(RULES):
     print(f"        steps/s  foretold   waiting  foretold{f's to {TARGET:.0%}':>10}  foretold")
     for rule in live:
         (rate, waits, curve), (rate2, waits2, curve2) = measured[rule], foretold[rule]
@@ -970,7 +970,7 @@ if live:
             reveal(f"consistency.{rule.lower()}", rate)
 
 # %%
-if live:
+if len(live) == len(RULES):
     figure, panels = plt.subplots(1, 4, figsize=(9.6, 2.8), layout="constrained", width_ratios=[2.2, 1, 1, 1])
     for rule, colour, axes in zip(live, (style.VERMILLION, style.BLUE, style.GREEN), panels[1:], strict=True):
         panels[0].semilogy(*zip(*measured[rule][-1], strict=True), color=colour, label=rule)

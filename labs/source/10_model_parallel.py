@@ -882,16 +882,17 @@ with when_solved():
 
 # %%
 if halves:
-    characters, said = Characters(corpus()), "The "
-    model = nn.Sequential(part(0, len(characters)), part(1, len(characters)))
-    for param, value in zip(model.parameters(), halves[0] + halves[1], strict=True):
-        param.data.copy_(value)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for _ in range(160):
-            odds = (model(characters.encode(said)[None, -LENGTH:])[0, -1] / 0.7).softmax(0)
-            said += characters.alphabet[int(odds.multinomial(1))]
-    print(said)
+    with when_solved():
+        characters, said = Characters(corpus()), "The "
+        model = nn.Sequential(part(0, len(characters)), part(1, len(characters)))
+        for param, value in zip(model.parameters(), halves[0] + halves[1], strict=True):
+            param.data.copy_(value)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            for _ in range(160):
+                odds = (model(characters.encode(said)[None, -LENGTH:])[0, -1] / 0.7).softmax(0)
+                said += characters.alphabet[int(odds.multinomial(1))]
+        print(said)
 
 # %% [markdown]
 # **When an order is wrong.** Stage 1 forgets the last backward pass; stage 0 waits for its gradient. One sentence, and the engines are there again:

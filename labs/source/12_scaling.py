@@ -585,7 +585,7 @@ with when_solved():
         reached[rule] = [steps[SEEDS // 2] for steps in ordered]  # the median
 
 # %%
-if reached:
+if len(reached) == 2:
     figure, axes = plt.subplots(figsize=(9.6, 3.4), layout="constrained")
     for (rule, steps), color in zip(reached.items(), (style.BLUE, style.ORANGE), strict=True):
         found = [(batch, count) for batch, count in zip(batches, steps, strict=True) if count]
