@@ -1,10 +1,15 @@
 """hpcdl is closed to a student's code, by whatever way it comes, and open to itself."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
+import hpcdl.comm
 from autograder.authoring import Lab
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
+from autograder.inside.library import GIVEN, is_below
 
 IMPORTS = "import functools, importlib, inspect, sys, threading, types\nimport hpcdl.nn.mlp, hpcdl.numerics.dual\n"
 WAYS = {
@@ -74,3 +79,12 @@ def test_compiled_functions_are_closed(local):
     code = "from hpcdl.kernels.cpu import philox\nk = next(v for v in vars(philox).values() if hasattr(v, 'py_func'))\n"
     result = result_of(local(code + "def f(x): return k(1)"))
     assert result.checks[0].kind == "forbidden"
+
+
+def test_what_ranks_run_on_uses_nothing_that_is_closed():
+    """A call that the simulated machine makes counts as one of the answer, which it carries out: all of it is open."""
+    files = list(Path(hpcdl.comm.__path__[0]).rglob("*.py"))
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    used = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    used |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert {name for name in used if is_below(name, "hpcdl") and not is_below(name, *GIVEN)} == set()
