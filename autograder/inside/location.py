@@ -4,6 +4,8 @@ import linecache
 import sys
 from types import CodeType, FrameType
 
+from hpcdl.comm.location import line_at
+
 
 def current_frame(namespace: dict) -> FrameType | None:
     """The innermost frame that runs code of `namespace`, a student's global names; None where none does."""
@@ -16,7 +18,9 @@ def current_frame(namespace: dict) -> FrameType | None:
 def current_line(namespace: dict) -> dict:
     """Function, line and source of the student's line that is being run; {} where none is."""
     frame = current_frame(namespace)
-    return described(frame.f_code, frame.f_lineno, namespace) if frame else {}
+    if frame is None:
+        return {}
+    return described(frame.f_code, frame.f_lineno or line_at(frame.f_code, frame.f_lasti), namespace)
 
 
 def raised_at(error: BaseException, namespace: dict) -> dict:
@@ -27,7 +31,8 @@ def raised_at(error: BaseException, namespace: dict) -> dict:
     steps, step = [], error.__traceback__
     while step is not None:
         if step.tb_frame.f_globals is namespace:
-            steps.append((step.tb_frame.f_code, step.tb_lineno))
+            code = step.tb_frame.f_code
+            steps.append((code, step.tb_lineno or line_at(code, step.tb_lasti)))
         step = step.tb_next
     if not steps:
         return {}

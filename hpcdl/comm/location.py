@@ -3,7 +3,7 @@
 import linecache
 import sys
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
 _HERE = str(Path(__file__).parent)
@@ -45,7 +45,8 @@ def lines_of(frame: FrameType | None) -> list[SourceLine]:
     """The stack that ends in `frame`, outermost call first."""
     lines = []
     while frame is not None:
-        lines.append(SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        line = frame.f_lineno or line_at(frame.f_code, frame.f_lasti)
+        lines.append(SourceLine(frame.f_code.co_filename, line, frame.f_code.co_name))
         frame = frame.f_back
     return lines[::-1]
 
@@ -55,9 +56,19 @@ def lines_of_traceback(traceback: TracebackType | None) -> list[SourceLine]:
     lines = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        lines.append(SourceLine(code.co_filename, traceback.tb_lineno, code.co_name))
+        line = traceback.tb_lineno or line_at(code, traceback.tb_lasti)
+        lines.append(SourceLine(code.co_filename, line, code.co_name))
         traceback = traceback.tb_next
     return lines
+
+
+def line_at(code: CodeType, offset: int) -> int:
+    """The line of the instruction at `offset`; of one that has none, as a jump back in a loop, that of the one before.
+
+    Python gives None there, and an exception that a time limit sends may be raised there.
+    """
+    before = [line for start, _, line in code.co_lines() if line is not None and start <= offset]
+    return before[-1] if before else code.co_firstlineno
 
 
 def caller(lines: list[SourceLine]) -> SourceLine | None:

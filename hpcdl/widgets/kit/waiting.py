@@ -8,6 +8,7 @@ from types import CodeType, FrameType, FunctionType
 
 from hpcdl import points
 from hpcdl.comm import RankError
+from hpcdl.comm.location import line_at
 from hpcdl.interrupt import alarm
 
 PATIENCE = 30.0  # seconds for a cell that builds on something wrong, which may never end; right ones take up to ten
@@ -95,7 +96,7 @@ def _place(block: FrameType, frames: list[tuple[FrameType, int]]) -> str:
     if not own:
         return ""
     frame, line = own[-1]
-    line = line or frame.f_code.co_firstlineno  # an instruction of no line, such as the one that begins a loop again
+    line = line or line_at(frame.f_code, frame.f_lasti)
     source = linecache.getline(frame.f_code.co_filename, line).strip()
     return f"\nIn your {frame.f_code.co_qualname}, line {line} of its cell: {source}"
 
