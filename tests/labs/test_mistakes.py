@@ -4,6 +4,7 @@ A round is the whole lab, top to bottom, each exercise answered by another of it
 lab gives, and which call what the student wrote, meet each mistake, too.
 """
 
+import re
 from itertools import zip_longest
 
 import pytest
@@ -15,6 +16,9 @@ from autograder.grading.selfcheck import bank
 from .test_notebooks import execute
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
+OWN_WARNING = re.compile(r"\S*ipykernel_\S+\.py:\d+: \w*Warning: ")  # of a line in the notebook: it is for its author
 
 
 def rounds(slug: str) -> list[dict[str, str]]:
@@ -41,9 +45,14 @@ def raw(cell) -> list[str]:
         text = str(out.get("data", {}).get("text/plain", ""))
         if out.output_type == "error":
             found.append(f"{out.ename}: {out.evalue}")
-        elif "Traceback (most recent call last)" in text or out.get("name") == "stderr":
+        elif "Traceback (most recent call last)" in text or (out.get("name") == "stderr" and not is_own(out.text)):
             found.append(text or out.text)
     return found
+
+
+def is_own(text: str) -> bool:
+    """Whether all of it are warnings of lines in the notebook, each with its line below it."""
+    return all(OWN_WARNING.match(line) or line.startswith("  ") for line in text.splitlines())
 
 
 @pytest.mark.mpi
