@@ -21,18 +21,8 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .consistency_harnesses import asynchronous, comm_first, downpour
-from .framework_harnesses import (
-    fully_sharded,
-    horovod,
-    horovod_out_of_order,
-    in_group,
-    momenta,
-    planned,
-    ray_loop,
-    resuming,
-    state_in,
-    state_out,
-)
+from .dtensor_harnesses import fully_sharded, planned, state_in, state_out
+from .framework_harnesses import horovod, horovod_out_of_order, in_group, momenta, ray_loop, resuming
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
 from .tensor_harnesses import averaging, descending, in_memory, taken, watching

@@ -3,7 +3,8 @@
 import torch
 
 from autograder import checks
-from autograder.inside.framework_harnesses import MOMENTUM, SIZES, decoder, network, next_token
+from autograder.inside.dtensor_harnesses import SIZES, decoder, next_token
+from autograder.inside.framework_harnesses import MOMENTUM, network
 from hpcdl.nn.awkward import MODELS
 from hpcdl.nn.decoder import Decoder
 

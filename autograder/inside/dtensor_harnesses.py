@@ -1,0 +1,128 @@
+"""Harnesses (see `harnesses`) of decoders whose parameters are torch's DTensors: FSDP2 and tensor parallelism.
+
+torch.distributed is the real one, over a process group whose messages the grader's machine carries
+(`hpcdl.training.process_group`).
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from hpcdl.comm.base import Communicator
+from hpcdl.nn.decoder import Decoder
+
+from .framework_harnesses import filled
+
+SIZES = (12, 8, 2, 2)  # vocabulary, hidden, heads, blocks
+LR = 0.1
+
+
+def decoder(weights: list, tied: bool = False) -> Decoder:
+    return filled(Decoder(*SIZES, tied=tied).double(), weights)
+
+
+def next_token(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    """The mean loss of guessing each next token."""
+    return cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, comm: Communicator):
+    """Steps with the student's sharded model: losses, this rank's share of each parameter, calls of each step."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from hpcdl.training.process_group import process_group
+
+    # Of a layer that is sharded alone torch says what a write into its output would do: nobody writes here.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module")
+    with process_group(comm) as group:
+        model = shard(decoder(weights, tied), init_device_mesh("cpu", (comm.size,)))
+        shares = [_share(param) for param in model.parameters()]
+        optimizer, losses, calls = torch.optim.SGD(model.parameters(), LR), [], []
+        for tokens in batches:
+            before = len(group.calls)
+            loss = next_token(model, tokens)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            calls.append(group.calls[before:])
+            total = loss.detach() / comm.size
+            dist.all_reduce(total)
+            losses.append(total.item())
+        return losses, shares, calls, [_whole(param) for param in model.parameters()]
+
+
+def _share(param: Any) -> tuple[int, int]:
+    """Elements that this rank holds, and those of the whole."""
+    return (param.to_local() if hasattr(param, "to_local") else param).numel(), param.numel()
+
+
+def state_out(whole: Callable, weights: list, tied: bool, comm: Communicator):
+    """What the student's function says is the whole state of a sharded model: tensors, and their types, by name."""
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm):
+        state = whole(_sharded(weights, tied))
+        return {name: _plain(x) for name, x in state.items()}, {name: type(x).__name__ for name, x in state.items()}
+
+
+def state_in(restore: Callable, weights: list, state: dict, tied: bool, comm: Communicator):
+    """The weights of a sharded model after the student's function has filled it from a whole state, and its shares."""
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm):
+        model = _sharded(weights, tied)
+        restore(model, {name: x.clone() for name, x in state.items()})
+        params = list(model.parameters())
+        return [_whole(param) for param in params], [_share(param) for param in params]
+
+
+def _sharded(weights: list, tied: bool) -> Decoder:
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model, mesh = decoder(weights, tied), init_device_mesh("cpu", (dist.get_world_size(),))
+    for part in (*model.blocks, model):
+        fully_shard(part, mesh=mesh)
+    return model
+
+
+def _plain(x: Any) -> torch.Tensor:
+    return (x.to_local() if hasattr(x, "to_local") else x).detach().clone()
+
+
+def _whole(x: Any) -> torch.Tensor:
+    return (x.full_tensor() if hasattr(x, "full_tensor") else x).detach().clone()
+
+
+def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communicator):
+    """One pass through a decoder cut by the student's plan.
+
+    Logits, calls of the forward and of the backward pass, this rank's share of each parameter, gradients made whole.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    from hpcdl.training.process_group import process_group
+
+    with process_group(comm) as group:
+        model: Any = decoder(weights)
+        model = parallelize_module(model, init_device_mesh("cpu", (comm.size,)), plan(model))
+        shares = {name: _share(param) for name, param in model.named_parameters()}
+        before = len(group.calls)
+        logits = model(tokens)
+        middle = len(group.calls)
+        logits = logits.full_tensor() if hasattr(logits, "full_tensor") else logits
+        cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        calls = group.calls[before:middle], group.calls[middle:]
+        return logits.detach(), calls, shares, _whole_gradients(model)
+
+
+def _whole_gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    found: dict[str, Any] = {name: param.grad for name, param in model.named_parameters()}
+    return {name: _whole(x) for name, x in found.items() if x is not None}
