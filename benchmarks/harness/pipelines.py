@@ -15,11 +15,17 @@ from benchmarks.peers.parallel import PIPELINES, pipeline
 from hpcdl.comm import Communicator
 from hpcdl.cost.pipeline import play
 from hpcdl.memory import meter
-from hpcdl.parallel.pipeline import Layers, StageRun, cut_batch, cut_layers, run_stage
+from hpcdl.parallel.pipeline import FusedLayers, Layers, StageRun, cut_batch, cut_layers, run_stage
 from hpcdl.parallel.schedules import SCHEDULES
 
 WIDTH, LAYERS, ROWS, MICROBATCHES = 1024, 4, 64, 8
-OURS = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "zb_h1": "ZB-H1", "zb_v": "ZB-V"}
+OURS = {  # label -> the schedule, and what does its F, B and W
+    "GPipe": ("gpipe", FusedLayers),
+    "1F1B": ("one_f_one_b", FusedLayers),
+    "1F1B, plain": ("one_f_one_b", Layers),
+    "ZB-H1": ("zb_h1", FusedLayers),
+    "ZB-V": ("zb_v", FusedLayers),
+}
 Step = Callable[[], Any]
 
 
@@ -30,12 +36,18 @@ def layers_and_batch() -> tuple[list[nn.Module], torch.Tensor, torch.Tensor]:
 
 
 def ours(
-    name: str, comm: Communicator, layers: list[nn.Module], x: torch.Tensor, y: torch.Tensor, **options: Any
+    name: str,
+    comm: Communicator,
+    layers: list[nn.Module],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    kind: type[Layers] = FusedLayers,
+    **options: Any,
 ) -> Step:
     """A step of one of our schedules, which returns its `StageRun`; a microbatch for every 8 rows."""
     m, schedule = len(x) * MICROBATCHES // ROWS, SCHEDULES[name]
     options["parts"] = schedule.parts(comm.size, schedule.chunks)
-    chunks = [Layers(chunk) for chunk in cut_layers(layers, options["parts"], comm.rank)]
+    chunks = [kind(chunk) for chunk in cut_layers(layers, options["parts"], comm.rank)]
     orders, microbatches = schedule.orders(comm.size, m), cut_batch(x, y, m)
     return lambda: run_stage(comm, chunks, orders, microbatches, mse_loss, (WIDTH,), **options)
 
@@ -52,11 +64,15 @@ def pipelines(comm: Communicator) -> dict[str, Step]:
 
     local()
     arms: dict[str, Step] = {"local": local}
-    copies = {name: deepcopy(layers) for name in (*OURS, *PIPELINES)}
-    for name, mine in copies.items():
-        step = ours(name, comm, mine, x, y) if name in OURS else pipeline(name, mine, x, y, MICROBATCHES, comm.rank)
-        arms[OURS.get(name, name)] = clearing(mine, step)
-        arms[OURS.get(name, name)]()
+    for name in (*OURS, *PIPELINES):
+        mine = deepcopy(layers)
+        if name in OURS:
+            schedule, kind = OURS[name]
+            step = ours(schedule, comm, mine, x, y, kind)
+        else:
+            step = pipeline(name, mine, x, y, MICROBATCHES, comm.rank)
+        arms[name] = clearing(mine, step)
+        arms[name]()
         check_gradients(name, mine, whole)
     return arms
 
@@ -82,7 +98,7 @@ def predict(name: str, repeats: int, comm: Communicator, mpi: Any) -> dict[str, 
     """The makespan of a schedule: predicted from F, B, W and a message of the same run, and measured; medians."""
     layers, x, y = layers_and_batch()
     orders, step = SCHEDULES[name].orders(2, MICROBATCHES), ours(name, comm, layers, x, y)
-    chunk = Layers(cut_layers(layers, [(0, 0), (1, 0)], comm.rank)[0])
+    chunk = FusedLayers(cut_layers(layers, [(0, 0), (1, 0)], comm.rank)[0])
     apart = any(op == "W" for op, *_ in orders[0])
     seconds, runs = [], []
     for _ in range(repeats + 1):

@@ -3,8 +3,9 @@
     chunks = [Layers(module) for module in cut_layers(network, parts, comm.rank)]
     run_stage(comm, chunks, orders, cut_batch(x, y, m), loss, between=(hidden,), parts=parts)
 
-`cut` makes parts and microbatches, `layers` does F, B and W of a part, `plan` checks a schedule and says what each op
-needs, `messages` brings it, `stage` puts them together. The schedules are in `hpcdl.parallel.schedules`.
+`cut` makes parts and microbatches, `layers` does F, B and W of a part and `fused_layers` does them faster, `plan`
+checks a schedule and says what each op needs, `messages` brings it, `stage` puts them together. The schedules are in
+`hpcdl.parallel.schedules`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.parallel.pipeline.cut import cut_batch, cut_layers
+    from hpcdl.parallel.pipeline.fused_layers import FusedLayers
     from hpcdl.parallel.pipeline.layers import Chunk, Layers
     from hpcdl.parallel.pipeline.stage import StageRun, run_stage
 
@@ -23,6 +25,7 @@ __all__, __getattr__, __dir__ = exports(
         "StageRun": "stage",
         "Chunk": "layers",
         "Layers": "layers",
+        "FusedLayers": "fused_layers",
         "cut_layers": "cut",
         "cut_batch": "cut",
     },

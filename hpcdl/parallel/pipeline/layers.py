@@ -6,6 +6,7 @@ with weights on its way; W needs only that and the layer's input, which the grap
 et al. 2016, "Training deep nets with sublinear memory cost".
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -126,10 +127,14 @@ class Layers:
         assert passed.end
         mine = {id(param) for call in passed.calls for param in call.params}
         if rest := [p for p in self.module.parameters() if p.requires_grad and id(p) not in mine]:
-            torch.autograd.backward([passed.end.seed(dy)], retain_graph=True, inputs=rest)
+            self._add_gradients(rest, passed.end, dy, again=True)
         for call, gradient in zip(passed.calls, gradients, strict=True):
             if gradient is not None:  # else the output does not depend on this layer
-                torch.autograd.backward([call.end.seed(gradient)], inputs=call.params)
+                self._add_gradients(call.params, call.end, gradient)
+
+    def _add_gradients(self, params: Sequence[torch.Tensor], end: _End, gradient: torch.Tensor, again: bool = False):
+        """The gradients of `params` from that at `end`; with `again` the graph is needed once more."""
+        torch.autograd.backward([end.seed(gradient)], retain_graph=again, inputs=params)
 
     def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
         self._calls = []

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcdl.parallel.pipeline import Layers
+from hpcdl.parallel.pipeline import FusedLayers, Layers
 
 HIDDEN = 6
 
@@ -25,13 +25,17 @@ class Tied(nn.Module):
         return self.other(torch.tanh(self.one(self.frozen(self.twice(torch.tanh(self.twice(x))))))) * self.scale
 
 
+kinds = pytest.mark.parametrize("kind", [Layers, FusedLayers])
+
+
+@kinds
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(
     "build",
     [Tied, lambda: nn.TransformerEncoderLayer(HIDDEN, 2, 8, dropout=0.0, batch_first=True)],
     ids=["tied", "attention"],
 )
-def test_b_and_w_apart_are_the_whole_backward_pass(build, recompute):
+def test_b_and_w_apart_are_the_whole_backward_pass(build, recompute, kind):
     torch.manual_seed(0)
     module, x = build().double(), torch.randn(2, 3, HIDDEN, dtype=torch.float64)
     dy = torch.randn_like(x)
@@ -39,7 +43,7 @@ def test_b_and_w_apart_are_the_whole_backward_pass(build, recompute):
     module(whole).backward(dy)
     expected = [param.grad for param in module.parameters()]
     module.zero_grad()
-    layers = Layers(module, recompute)
+    layers = kind(module, recompute)
     layers.forward(0, whole)
     layers.forward(1, 2 * whole)
     torch.testing.assert_close(layers.backward_input(0, dy), whole.grad, rtol=1e-12, atol=1e-14)
@@ -48,10 +52,11 @@ def test_b_and_w_apart_are_the_whole_backward_pass(build, recompute):
     torch.testing.assert_close([param.grad for param in module.parameters()], expected, rtol=1e-12, atol=1e-14)
 
 
-def test_b_leaves_all_products_for_the_weights_to_w():
+@kinds
+def test_b_leaves_all_products_for_the_weights_to_w(kind):
     net = nn.Sequential(*(nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.Tanh()) for _ in range(3))).double()
     x = torch.randn(13, HIDDEN, dtype=torch.float64)
-    layers, products = Layers(net), 3 * 2 * len(x) * HIDDEN**2
+    layers, products = kind(net), 3 * 2 * len(x) * HIDDEN**2
 
     def flops(f, *args):
         with FlopCounterMode(display=False) as counter:
@@ -63,13 +68,14 @@ def test_b_leaves_all_products_for_the_weights_to_w():
     assert flops(layers.backward_weight, 0) == products
 
 
-def test_recomputed_dropout_is_the_same():
+@kinds
+def test_recomputed_dropout_is_the_same(kind):
     net = nn.Sequential(nn.Linear(HIDDEN, 64), nn.Dropout(0.5), nn.Linear(64, HIDDEN)).double()
     x = torch.randn(5, HIDDEN, dtype=torch.float64)
     found = []
     for recompute in (False, True):
         net.zero_grad()
-        layers = Layers(net, recompute)
+        layers = kind(net, recompute)
         torch.manual_seed(3)
         y = [layers.forward(k, x) for k in range(2)]
         for k in range(2):
@@ -78,12 +84,13 @@ def test_recomputed_dropout_is_the_same():
     torch.testing.assert_close(*found)
 
 
-def test_the_gradient_of_the_batch_itself_is_not_computed():
+@kinds
+def test_the_gradient_of_the_batch_itself_is_not_computed(kind):
     net, x = (
         nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, HIDDEN)).double(),
         torch.ones(4, HIDDEN),
     )
-    layers = Layers(net)
+    layers = kind(net)
     layers.forward(0, x.double())
     with FlopCounterMode(display=False) as counter:
         assert layers.backward_input(0, torch.ones(4, HIDDEN, dtype=torch.float64)) is None
@@ -92,11 +99,85 @@ def test_the_gradient_of_the_batch_itself_is_not_computed():
     assert all(param.grad is not None for param in net.parameters())
 
 
+@kinds
 @pytest.mark.parametrize("recompute", [False, True])
-def test_a_first_part_without_weights_has_no_backward_pass(recompute):
-    layers = Layers(nn.Flatten(), recompute)
+def test_a_first_part_without_weights_has_no_backward_pass(recompute, kind):
+    layers = kind(nn.Flatten(), recompute)
     for k in range(2):
         layers.forward(k, torch.ones(2, 3, 3))
     assert layers.backward(0, torch.ones(2, 9)) is None
     assert layers.backward_input(1, torch.ones(2, 9)) is None
     layers.backward_weight(1)
+
+
+class TwoProducts(nn.Module):
+    """A layer with two weights of its own, of which the second product makes the output."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Parameter(torch.randn(HIDDEN, HIDDEN)) for _ in range(2))
+
+    def forward(self, x):
+        return nn.functional.linear(torch.tanh(nn.functional.linear(x, self.first)), self.second)
+
+
+FUSED = {
+    "one row without a batch": (lambda: nn.Linear(HIDDEN, HIDDEN), (HIDDEN,)),
+    "three dimensions, no bias": (lambda: nn.Linear(HIDDEN, 4, bias=False), (2, 3, HIDDEN)),
+    "no rows": (lambda: nn.Linear(HIDDEN, HIDDEN), (0, HIDDEN)),
+    "a weight computed from others": (
+        lambda: nn.utils.parametrizations.weight_norm(nn.Linear(HIDDEN, HIDDEN)),
+        (5, HIDDEN),
+    ),
+    "frozen weight, free bias": (lambda: frozen(nn.Linear(HIDDEN, HIDDEN), "weight"), (5, HIDDEN)),
+    "free weight, frozen bias": (lambda: frozen(nn.Linear(HIDDEN, HIDDEN), "bias"), (5, HIDDEN)),
+    "two products": (TwoProducts, (5, HIDDEN)),
+    "no layer between": (lambda: nn.Sequential(nn.Linear(HIDDEN, 3), nn.Linear(3, HIDDEN)), (5, HIDDEN)),
+    "a layer called twice": (Tied, (5, HIDDEN)),
+}
+
+
+def frozen(layer: nn.Module, name: str) -> nn.Module:
+    getattr(layer, name).requires_grad_(False)
+    return layer
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["B with W", "B, then W"])
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_gradients_over_microbatches_are_autograds(name, apart):
+    torch.manual_seed(1)
+    build, shape = FUSED[name]
+    module = build().double()
+    xs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    dys = [torch.randn_like(module(x)) for x in xs]
+    for x, dy in zip(xs, dys, strict=True):
+        module(x).backward(dy)
+    expected = [param.grad for param in module.parameters()]
+    module.zero_grad()
+    layers = FusedLayers(module)
+    inputs = [x.detach().requires_grad_() for x in xs]
+    for k, x in enumerate(inputs):
+        layers.forward(k, x)
+    for k, (x, dy) in enumerate(zip(xs, dys, strict=True)):
+        dx = (layers.backward_input if apart else layers.backward)(k, dy)
+        torch.testing.assert_close(dx, x.grad, rtol=1e-12, atol=1e-14)
+    for k in range(3 * apart):
+        layers.backward_weight(k)
+    torch.testing.assert_close([p.grad for p in module.parameters()], expected, rtol=1e-12, atol=1e-13)
+
+
+def test_a_fused_gradient_is_one_tensor_from_the_first_microbatch_on():
+    net = nn.Linear(HIDDEN, HIDDEN)
+    layers = FusedLayers(net)
+    places = set()
+    for k in range(3):
+        layers.backward(k, torch.ones_like(layers.forward(k, torch.randn(4, HIDDEN))))
+        places.add(net.weight.grad.data_ptr())
+    assert len(places) == 1
+
+
+def test_under_autocast_nothing_is_fused():
+    net, x = nn.Linear(HIDDEN, HIDDEN), torch.randn(4, HIDDEN)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = FusedLayers(net).forward(0, x)
+    assert y.dtype == torch.bfloat16

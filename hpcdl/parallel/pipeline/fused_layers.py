@@ -1,0 +1,110 @@
+"""`Layers` whose matrix products add to the gradient themselves: the fast form of W.
+
+autograd makes the gradient of a weight for each microbatch, a tensor as large as the weight, and then adds it: with few
+rows most of the time goes to memory. One product can do both, weight.grad <- weight.grad + dy^T x, and touches the
+gradient alone (Megatron-LM's "gradient accumulation fusion").
+"""
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+from torch.overrides import TorchFunctionMode
+
+from hpcdl.parallel.pipeline.layers import Layers, _End
+
+
+class FusedLayers(Layers):
+    """As `Layers`, with the same gradients but for the order in which a product's terms are added.
+
+    The weights and biases of linear layers get their gradients in place, and hooks on them are not called: whatever
+    listens to gradients, such as DDP's reducer, needs `Layers`. Under autocast nothing is fused.
+    """
+
+    def __init__(self, module: nn.Module, recompute: bool = False):
+        super().__init__(module, recompute)
+        self._wanted: Collection[int] | None = None  # ids of the weights whose gradients are; None: of all
+
+    def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
+        with self._want(()):
+            return super().backward_input(k, dy)
+
+    def wants(self, param: torch.Tensor) -> bool:
+        """Whether the backward pass that goes on is to add to the gradient of `param`."""
+        return self._wanted is None or id(param) in self._wanted
+
+    def _add_gradients(self, params: Sequence[torch.Tensor], end: _End, gradient: torch.Tensor, again: bool = False):
+        made: Any = end.edge.node  # what made the output: of a linear layer it has all that W needs
+        if getattr(made, "layers", None) is self:
+            x, *own = made.saved_tensors
+            if set(map(id, params)) == {id(param) for param in own if param is not None}:
+                add_gradients(x, params, gradient)
+                return
+        with self._want({id(param) for param in params}):
+            super()._add_gradients(params, end, gradient, again)
+
+    def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
+        with _Fusing(self):
+            return super()._record(k, x)
+
+    @contextlib.contextmanager
+    def _want(self, ids: Collection[int]) -> Iterator[None]:
+        self._wanted = ids
+        try:
+            yield
+        finally:
+            self._wanted = None
+
+
+class _Fusing(TorchFunctionMode):
+    """Within it, linear layers are `_Linear`s of `layers`."""
+
+    def __init__(self, layers: FusedLayers):
+        super().__init__()
+        self._layers = layers
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is not linear:
+            return func(*args, **(kwargs or {}))
+        return _fused(self._layers, *args, **(kwargs or {}))
+
+
+def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None):
+    """torch's `linear`; a weight that is computed from others leaves its gradient to autograd."""
+    leaves = weight.is_leaf and (bias is None or bias.is_leaf)
+    if not leaves or not weight.requires_grad or torch.is_autocast_enabled(input.device.type):
+        return linear(input, weight, bias)
+    return _Linear.apply(input, weight, bias, layers)
+
+
+class _Linear(torch.autograd.Function):
+    """x W^T + b, which adds to the gradients of W and b those that `layers` wants."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, layers):
+        ctx.save_for_backward(x, weight, bias)
+        ctx.layers = layers
+        return linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight, bias = ctx.saved_tensors
+        add_gradients(x, [param for param in (weight, bias) if param is not None and ctx.layers.wants(param)], dy)
+        return dy @ weight if ctx.needs_input_grad[0] else None, None, None, None
+
+
+def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Tensor) -> None:
+    """Those of a linear layer's weight and bias, of which `params` are wanted: W."""
+    rows = dy.reshape(-1, dy.shape[-1])
+    for param in params:
+        if not param.requires_grad:
+            continue
+        if param.dim() == 1:
+            param.grad = rows.sum(0) if param.grad is None else param.grad.add_(rows.sum(0))
+        elif param.grad is None:
+            param.grad = rows.T @ x.reshape(-1, x.shape[-1])
+        else:
+            param.grad.addmm_(rows.T, x.reshape(-1, x.shape[-1]))
