@@ -4,7 +4,7 @@
     python -m benchmarks consistency --quick    # seconds: to see that it works, not to be quoted
 
 - server: a step of a worker with 16.8 MB of weights, each way, on two ranks: ours over MPI and torch's over RPC in the
-  tutorial's form, in turns, after the same compute.
+  tutorial's form, in turns, after the same compute, and after none.
 - HOGWILD!: updates per second of sparse logistic regression on two threads, beside one thread, locks, round robin, and
   torch.multiprocessing's example on the same rows (one row an update, as ours; in batches of 64, rows per second).
 - live: four ranks, a server and three workers that sleep in place of computing, one three times as long; steps per
@@ -30,6 +30,7 @@ from hpcdl.cluster import find_launcher
 
 PROMISES = [  # what, ours in the findings, the peer, at least so many times as fast
     ("parameter server / torch RPC, steps per second", "server", "torch RPC", 2.0),
+    ("parameter server / torch RPC, no compute", "server, no compute", "torch RPC, no compute", 2.0),
     ("HOGWILD! / torch.multiprocessing, updates per second", "2 threads", "torch example", 10.0),
     ("HOGWILD! / one thread", "2 threads", "1 thread", 1.6),
     ("HOGWILD! / round robin", "2 threads", "round robin", 3.0),

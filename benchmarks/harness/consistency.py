@@ -4,6 +4,7 @@ import math
 import random
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ class Net:
 
 
 def server(rounds: int, steps: int) -> dict[str, list[float]]:
-    """Seconds of each step of a worker, ours and torch's; and of its compute alone."""
+    """Seconds of each step of a worker, ours and torch's; of both without its compute; and of that alone."""
     from mpi4py import MPI
     from torch.distributed import rpc
 
@@ -64,7 +65,13 @@ def server(rounds: int, steps: int) -> dict[str, list[float]]:
     file = mpi.bcast(tempfile.mktemp(prefix="hpcdl-rpc-"))
     peers.start_rpc(comm.rank, comm.size, file)
     peers.open_server([param.shape for param in net.params], LR)
-    arms = {"server": _ours, "torch RPC": _torchs, "compute alone": _alone}
+    arms = {
+        "server": _ours,
+        "torch RPC": _torchs,
+        "server, no compute": partial(_ours, compute=False),
+        "torch RPC, no compute": partial(_torchs, compute=False),
+        "compute alone": _alone,
+    }
     times: dict[str, list[float]] = {name: [] for name in arms}
     for number in range(rounds):
         for name in rotated(arms, number):
@@ -75,7 +82,7 @@ def server(rounds: int, steps: int) -> dict[str, list[float]]:
     return mpi.bcast(times, root=1)
 
 
-def _ours(comm: Communicator, net: Net, steps: int) -> list[float]:
+def _ours(comm: Communicator, net: Net, steps: int, compute: bool = True) -> list[float]:
     if comm.rank == 0:
         Server(comm, net.w, sgd).serve()
         return []
@@ -83,14 +90,15 @@ def _ours(comm: Communicator, net: Net, steps: int) -> list[float]:
         worker.w = net.w  # pulled into the model itself
 
         def step() -> None:
-            worker.push_and_pull(net.backward())
+            worker.push_and_pull(net.backward() if compute else net.gradient)
 
         return _timed(step, steps)
 
 
-def _torchs(comm: Communicator, net: Net, steps: int) -> list[float]:
+def _torchs(comm: Communicator, net: Net, steps: int, compute: bool = True) -> list[float]:
     def step() -> None:
-        net.backward()
+        if compute:
+            net.backward()
         found = peers.step([param.grad for param in net.params if param.grad is not None])
         with torch.no_grad():
             for param, value in zip(net.params, found, strict=True):
