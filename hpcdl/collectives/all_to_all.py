@@ -42,8 +42,8 @@ def all_to_all(
 
 def _both_counts(x, comm: Communicator, counts, out_counts) -> tuple[list[int], list[int]]:
     """Rows for each rank and from each rank."""
-    equal = counts is None
-    counts = [len(rows) for rows in x.tensor_split(comm.size)] if equal else _checked("counts", counts, comm)
+    equal, (each, more) = counts is None, divmod(len(x), comm.size)
+    counts = [each + (i < more) for i in range(comm.size)] if equal else _checked("counts", counts, comm)
     if sum(counts) != len(x):
         raise ValueError(
             f"rank {comm.rank}: all_to_all: counts is {counts}, {sum(counts)} rows, and x has {len(x)}; "
