@@ -4,6 +4,7 @@ import math
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -65,7 +66,7 @@ def server(rounds: int, steps: int) -> dict[str, list[float]]:
     file = mpi.bcast(tempfile.mktemp(prefix="hpcdl-rpc-"))
     peers.start_rpc(comm.rank, comm.size, file)
     peers.open_server([param.shape for param in net.params], LR)
-    arms = {
+    arms: dict[str, Callable[[Communicator, Net, int], list[float]]] = {
         "server": _ours,
         "torch RPC": _torchs,
         "server, no compute": partial(_ours, compute=False),
