@@ -1,21 +1,22 @@
 """One rank's part of a checkpoint in one file: a line of JSON, which says what follows, and the elements themselves."""
 
+import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from hpcdl.files import written_whole
 from hpcdl.sharding.flat import Shard
 
-BLOCK = 1 << 20  # bytes that are read at a time
+BLOCK = 1 << 18  # bytes with a checksum of their own: who needs a part of a tensor reads little else
 
 
 class Entry(NamedTuple):
-    """Elements `start` to `stop` of tensor `name`, at byte `offset` of the data, with their checksum."""
+    """Elements `start` to `stop` of tensor `name`, at byte `offset` of the data, with a checksum for each block."""
 
     name: str
     shape: list[int]
@@ -23,7 +24,7 @@ class Entry(NamedTuple):
     start: int
     stop: int
     offset: int
-    checksum: int
+    checksums: list[int]
 
 
 def write(path: Path, shards: Mapping[str, Shard]) -> tuple[int, int]:
@@ -33,7 +34,7 @@ def write(path: Path, shards: Mapping[str, Shard]) -> tuple[int, int]:
         if shard.piece.numel():
             raw = _bytes_of(shard.piece)
             stop, dtype = shard.start + shard.piece.numel(), str(shard.piece.dtype).removeprefix("torch.")
-            entries.append(Entry(name, list(shard.shape), dtype, shard.start, stop, offset, zlib.crc32(raw)))
+            entries.append(Entry(name, list(shard.shape), dtype, shard.start, stop, offset, _checksums(raw)))
             data.append(raw)
             offset += len(raw)
     header = json.dumps(entries).encode() + b"\n"
@@ -55,36 +56,41 @@ def entries_of(path: Path, checksum: int) -> tuple[list[Entry], int]:
 def read(path: Path, begin: int, entry: Entry, start: int, out: torch.Tensor) -> tuple[int, int]:
     """Copy into `out`, the elements from `start` on, those that the entry has; returns which these are.
 
-    All of the entry is read, a block at a time, and compared with its checksum: ValueError where they differ.
+    Blocks with some of them are read, and each is compared with its checksum: ValueError where one differs.
     """
     size = out.element_size()
     first, last = max(start, entry.start), min(start + out.numel(), entry.stop)
-    target, checksum, at = memoryview(_bytes_of(out)), 0, entry.start * size
-    for block in _blocks(path, begin + entry.offset, (entry.stop - entry.start) * size):
-        checksum = zlib.crc32(block, checksum)
-        low, high = max(at, first * size), min(at + len(block), last * size)
-        if low < high:
-            target[low - start * size : high - start * size] = block[low - at : high - at]
-        at += len(block)
-    if checksum != entry.checksum:
-        raise ValueError(
-            f"{path} is damaged: the checksum of {entry.name} differs; restore it, or load another checkpoint"
-        )
+    low, high = (first - entry.start) * size, (last - entry.start) * size  # bytes of the entry
+    target = memoryview(_bytes_of(out))[(first - start) * size : (last - start) * size]
+    length, spare = (entry.stop - entry.start) * size, memoryview(bytearray(BLOCK))
+    with path.open("rb", buffering=0) as file:
+        for at in range(low - low % BLOCK, high, BLOCK):
+            end = min(at + BLOCK, length)
+            whole = low <= at and end <= high  # then it comes where it belongs at once
+            block = target[at - low : end - low] if whole else spare[: end - at]
+            file.seek(begin + entry.offset + at)
+            if not _filled(file, block) or zlib.crc32(block) != entry.checksums[at // BLOCK]:
+                raise ValueError(
+                    f"{path} is damaged: the checksum of {entry.name} differs; restore it, or load another checkpoint"
+                )
+            if not whole:
+                wanted = slice(max(low, at), min(high, end))
+                target[wanted.start - low : wanted.stop - low] = block[wanted.start - at : wanted.stop - at]
     return first, last
 
 
-def _blocks(path: Path, offset: int, nbytes: int) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(min(BLOCK, nbytes)))
-    with path.open("rb", buffering=0) as file:
-        file.seek(offset)
-        while nbytes > 0:
-            got = file.readinto(buffer[: min(BLOCK, nbytes)])
-            if not got:
-                return  # shorter than it was: the checksum will differ
-            nbytes -= got
-            yield buffer[:got]
+def _filled(file: io.FileIO, block: memoryview) -> bool:
+    """Whether the file had as many bytes."""
+    done = 0
+    while done < len(block) and (got := file.readinto(block[done:])):
+        done += got
+    return done == len(block)
 
 
-def _bytes_of(x: torch.Tensor):
+def _checksums(raw: Any) -> list[int]:
+    return [zlib.crc32(raw[at : at + BLOCK]) for at in range(0, len(raw), BLOCK)]
+
+
+def _bytes_of(x: torch.Tensor) -> Any:  # numpy's arrays are buffers, and their types do not say so
     """The memory of a flat tensor, as bytes."""
     return x.detach().contiguous().cpu().view(torch.uint8).numpy()

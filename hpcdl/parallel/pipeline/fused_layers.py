@@ -96,6 +96,7 @@ class _Linear(torch.autograd.Function):
         return dy @ weight if ctx.needs_input_grad[0] else None, None, None, None
 
 
+@torch.no_grad()
 def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Tensor) -> None:
     """Those of a linear layer's weight and bias, of which `params` are wanted: W."""
     rows = dy.reshape(-1, dy.shape[-1])

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from hpcdl.memory import meter
 from hpcdl.parallel.pipeline import FusedLayers, Layers
 
 HIDDEN = 6
@@ -181,3 +182,22 @@ def test_under_autocast_nothing_is_fused():
     with torch.autocast("cpu", torch.bfloat16):
         y = FusedLayers(net).forward(0, x)
     assert y.dtype == torch.bfloat16
+
+
+def test_fused_layers_keep_no_more_than_autograd_does():
+    def kept(kind):
+        torch.manual_seed(2)
+        net = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(2)))
+        layers, found = kind(net), []
+        with meter() as live:
+            for k in range(3):
+                layers.forward(k, torch.randn(8, 64).requires_grad_())
+                found.append(live.live["activations"])
+                layers.backward_input(k, torch.ones(8, 64))
+                found.append(live.live["activations"])
+                layers.backward_weight(k)
+                found.append(live.live["activations"])
+        assert not any(param.grad.requires_grad for param in net.parameters())
+        return found
+
+    assert kept(FusedLayers) == kept(Layers)
