@@ -117,10 +117,16 @@ def predict(name: str, repeats: int, comm: Communicator, mpi: Any) -> dict[str, 
 
 
 def time_chunk(chunk: Layers, microbatches: list, comm: Communicator, apart: bool) -> tuple[float, float, float]:
-    """Seconds of F, B and W of one microbatch, while the other rank does the same; unless `apart` B is both."""
+    """Seconds of F, B and W of one microbatch, while the other rank does the same; unless `apart` B is both.
+
+    The loss, and its gradient, are a part of the second stage's F.
+    """
     comm.barrier()
     marks = [time.perf_counter()]
-    outputs = [chunk.forward(k, x.detach().requires_grad_(comm.rank > 0)) for k, (x, _) in enumerate(microbatches)]
+    outputs = []
+    for k, (x, y) in enumerate(microbatches):
+        out = chunk.forward(k, x.detach().requires_grad_(comm.rank > 0))
+        outputs.append(out if comm.rank == 0 else _gradient(out, y))
     marks.append(time.perf_counter())
     for k, dy in enumerate(outputs):
         (chunk.backward_input if apart else chunk.backward)(k, dy)
@@ -130,6 +136,13 @@ def time_chunk(chunk: Layers, microbatches: list, comm: Communicator, apart: boo
     marks.append(time.perf_counter())
     f, b, w = ((after - before) / len(outputs) for before, after in pairwise(marks))
     return f, b, w
+
+
+def _gradient(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = out.detach().requires_grad_()
+    loss = mse_loss(out, y) / MICROBATCHES
+    loss.item()
+    return torch.autograd.grad(loss, out)[0]
 
 
 def time_message(comm: Communicator, repeats: int) -> float:
