@@ -15,23 +15,24 @@ from hpcdl.sharding import Disk, Offloaded
 def measure(sizes: list[int], folder: Path, rounds: int) -> dict:
     """Median seconds of Adam's step on parameters of `sizes` elements: in memory, offloaded, and plainly so.
 
-    `predicted` takes updates and the link as each was measured alone; what lies between them and the figure is what two
-    things at once take from each other: cores, memory's bandwidth, Python's lock.
+    `predicted` takes updates and the link as each was measured alone, in turns with the steps; what lies between them
+    and the figure is what two things at once take from each other: cores, memory's bandwidth, Python's lock.
     """
     params = [nn.Parameter(torch.ones(size)) for size in sizes]
     for param in params:
         param.grad = torch.ones_like(param)
-    arms = {
+    arms: dict[str, Callable[[], object]] = {
         "in memory": torch.optim.Adam(params).step,
         "offloaded": Offloaded(torch.optim.Adam(params), Disk(folder)).step,
         "offloaded, plainly": Offloaded(torch.optim.Adam(params), Disk(folder), ahead=False).step,
+        "link": _there_and_back(max(sizes), folder),
     }
     times: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(rounds + 1):
         for name, step in arms.items():
             times[name].append(_seconds(step))
     median = {name: statistics.median(values[1:]) for name, values in times.items()}
-    link = _bandwidth(max(sizes), folder, rounds)
+    link = 2 * 8 * max(sizes) / median.pop("link")
     compute = [median["in memory"] * size / sum(sizes) for size in sizes]
     states = [8 * size + 4 for size in sizes]
     predicted = {
@@ -41,17 +42,15 @@ def measure(sizes: list[int], folder: Path, rounds: int) -> dict:
     return {"seconds": median, "predicted": predicted, "bytes": sum(states), "bytes per second": link}
 
 
-def _bandwidth(numel: int, folder: Path, rounds: int) -> float:
-    """Bytes per second of the store's writes and reads, in turns."""
+def _there_and_back(numel: int, folder: Path) -> Callable[[], None]:
+    """Adam's states of a parameter, written to the store and read again."""
     store, states = Disk(folder), [torch.ones(numel), torch.ones(numel)]
-    store.write(0, states)
 
     def there_and_back() -> None:
         store.write(0, states)
         store.read(0, states)
 
-    each = [_seconds(there_and_back) for _ in range(rounds)]
-    return 2 * sum(x.nbytes for x in states) / statistics.median(each)
+    return there_and_back
 
 
 def _seconds(f: Callable[[], object]) -> float:
