@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from hpcdl.parallel.pipeline.layers import Layers, _End
+from hpcdl.parallel.pipeline.layers import End, Layers
 
 
 class FusedLayers(Layers):
@@ -36,7 +36,7 @@ class FusedLayers(Layers):
         """Whether the backward pass that goes on is to add to the gradient of `param`."""
         return self._wanted is None or id(param) in self._wanted
 
-    def _add_gradients(self, params: Sequence[torch.Tensor], end: _End, gradient: torch.Tensor, again: bool = False):
+    def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
         made: Any = end.edge.node  # what made the output: of a linear layer it has all that W needs
         if getattr(made, "layers", None) is self:
             x, *own = made.saved_tensors

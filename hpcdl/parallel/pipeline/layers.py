@@ -30,7 +30,7 @@ class Chunk(Protocol):
         """W alone, after B."""
 
 
-class _End:
+class End:
     """The end of a graph, or of a part of it: the output's `edge`, without the output, and where its gradient goes in.
 
     `number` hangs on the output, and its gradient is what `seed` is told. (torch would check a gradient that is given
@@ -63,14 +63,14 @@ class _Call(NamedTuple):
     """A layer with weights, and the end of its part of the graph."""
 
     params: list[torch.Tensor]
-    end: _End
+    end: End
 
 
 class _Passed(NamedTuple):
     """What is left of a forward pass: its input, the graph's end, and the calls on the way. Outputs are let go."""
 
     x: torch.Tensor
-    end: _End | None  # None where nothing requires a gradient
+    end: End | None  # None where nothing requires a gradient
     calls: list[_Call]
 
 
@@ -132,14 +132,14 @@ class Layers:
             if gradient is not None:  # else the output does not depend on this layer
                 self._add_gradients(call.params, call.end, gradient)
 
-    def _add_gradients(self, params: Sequence[torch.Tensor], end: _End, gradient: torch.Tensor, again: bool = False):
+    def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
         """The gradients of `params` from that at `end`; with `again` the graph is needed once more."""
         torch.autograd.backward([end.seed(gradient)], retain_graph=again, inputs=params)
 
     def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
         self._calls = []
         y = self.module(x)
-        self._passed[k], self._calls = _Passed(x, _End(y) if y.requires_grad else None, _once(self._calls)), None
+        self._passed[k], self._calls = _Passed(x, End(y) if y.requires_grad else None, _once(self._calls)), None
         return y.detach()
 
     def _take(self, k: int) -> _Passed:
@@ -152,7 +152,7 @@ class Layers:
 
     def _note(self, layer: nn.Module, inputs: tuple, y: object) -> None:
         if self._calls is not None and isinstance(y, torch.Tensor):
-            self._calls.append(_Call(self._own[layer], _End(y)))
+            self._calls.append(_Call(self._own[layer], End(y)))
 
 
 def _owned(module: nn.Module) -> dict[nn.Module, list[torch.Tensor]]:
