@@ -9,6 +9,7 @@ import json
 import random
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 
 from autograder.authors import build
 from hpcdl.widgets.pictures import PICTURES
@@ -140,3 +141,47 @@ def test_play_and_drags_on_the_pictures_of_lab_02(open_cells):
 @pytest.mark.parametrize("slug", LABS)
 def test_two_hundred_moves_on_every_lab(slug, open_cells):
     is_sound(play_and_drag(slug, 200, open_cells))
+
+
+# -- and how soon a picture follows one slider ------------------------------------------------------------------------
+
+ASKED = 80  # milliseconds, the median of 10 moves on a quiet machine
+LATE = 2 * ASKED  # on a busy one
+
+
+def milliseconds_of(explorable) -> dict[str, float]:
+    """Median milliseconds of each slider that changes the picture at once, by its label."""
+    found = {}
+    for number, slider in enumerate(explorable.sliders):
+        now, low, high = (float(slider.get_attribute(f"aria-value{x}")) for x in ("now", "min", "max"))
+        if low == high or not slider.is_visible():
+            continue
+        back_and_forth = ("ArrowLeft", "ArrowRight") if now > low else ("ArrowRight", "ArrowLeft")
+        label = slider.locator("xpath=ancestor::*[contains(@class, 'widget-inline-hbox')][1]").text_content()
+        try:
+            found[f"{number} {label}"] = explorable.milliseconds(number, back_and_forth, moves=10)
+        except PlaywrightError as error:  # one that what is chosen makes no use of, such as the batch without batches
+            if "no new picture" not in str(error):
+                raise
+    assert found or not explorable.sliders, "no slider changes the picture"
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slug", LABS)
+def test_every_picture_follows_its_sliders(slug, open_cells):
+    names = LABS[slug]
+    lab = open_cells(
+        f"{slug}_sliders.ipynb",
+        ["from hpcdl.widgets.pictures import PICTURES", *(f"PICTURES['{n}']({GIVEN.get(n, '')})" for n in names)],
+    )
+    lab.run_cell("import PICTURES", seconds=60)
+    late = {}
+    for name in names:
+        code = f"PICTURES['{name}']"
+        lab.run_cell(code, seconds=90)
+        for slider, timed in milliseconds_of(lab.explorable(code)).items():
+            print(f"{slug} {name}, slider {slider}: {timed:.0f} ms{' LATE' * (timed > ASKED)}")
+            if timed > LATE:
+                late[name, slider] = timed
+    assert not late
