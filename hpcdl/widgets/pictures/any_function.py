@@ -73,8 +73,10 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     axes["curve"].plot(
         thresholds, output(bias, thresholds, weights, neuron, thresholds), "o", color=ORANGE, markersize=4
     )
-    axes["curve"].set(xlabel="x", ylabel="output", xlim=(0, 1))
-    axes["curve"].set_title(f"{n} hidden neurons, and where each begins (dots)" if n > 1 else "one hidden neuron (dot)")
+    low, high = float(f(GRID).min()), float(f(GRID).max())
+    room = 0.1 * (high - low)  # what the network says lies between values of the curve
+    axes["curve"].set(xlabel="x", ylabel="output", xlim=(0, 1), ylim=(low - room, high + room))
+    axes["curve"].set_title("where each hidden neuron begins (dots)")
     axes["curve"].legend(loc="best")
     _draw_errors(axes["error"], state["curve"], n, neuron)
     return sentence(state)
