@@ -4,8 +4,10 @@ torch.distributed is the real one, over a process group whose messages the grade
 (`hpcdl.training.process_group`).
 """
 
+import contextlib
+import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -110,7 +112,7 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
 
     from hpcdl.training.process_group import process_group
 
-    with process_group(comm) as group:
+    with process_group(comm) as group, _no_log_of_shapes():
         model: Any = decoder(weights)
         model = parallelize_module(model, init_device_mesh("cpu", (comm.size,)), plan(model))
         shares = {name: _share(param) for name, param in model.named_parameters()}
@@ -121,6 +123,22 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
         cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
         calls = group.calls[before:middle], group.calls[middle:]
         return logits.detach(), calls, shares, _whole_gradients(model)
+
+
+@contextlib.contextmanager
+def _no_log_of_shapes() -> Iterator[None]:
+    """Without what torch logs, with its frames, of shapes that do not fit, and then raises: the check says it."""
+
+    def drop(record: logging.LogRecord) -> bool:
+        return False
+
+    # Of each rank one, since ranks come and go at different times.
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log.addFilter(drop)
+    try:
+        yield
+    finally:
+        log.removeFilter(drop)
 
 
 def _whole_gradients(model: nn.Module) -> dict[str, torch.Tensor]:
