@@ -1,6 +1,5 @@
 """One rank's part of a checkpoint in one file: a line of JSON, which says what follows, and the elements themselves."""
 
-import io
 import json
 import zlib
 from collections.abc import Mapping
@@ -63,28 +62,20 @@ def read(path: Path, begin: int, entry: Entry, start: int, out: torch.Tensor) ->
     low, high = (first - entry.start) * size, (last - entry.start) * size  # bytes of the entry
     target = memoryview(_bytes_of(out))[(first - start) * size : (last - start) * size]
     length, spare = (entry.stop - entry.start) * size, memoryview(bytearray(BLOCK))
-    with path.open("rb", buffering=0) as file:
+    with path.open("rb") as file:
+        file.seek(begin + entry.offset + low - low % BLOCK)
         for at in range(low - low % BLOCK, high, BLOCK):
             end = min(at + BLOCK, length)
             whole = low <= at and end <= high  # then it comes where it belongs at once
             block = target[at - low : end - low] if whole else spare[: end - at]
-            file.seek(begin + entry.offset + at)
-            if not _filled(file, block) or zlib.crc32(block) != entry.checksums[at // BLOCK]:
+            if file.readinto(block) < len(block) or zlib.crc32(block) != entry.checksums[at // BLOCK]:
                 raise ValueError(
                     f"{path} is damaged: the checksum of {entry.name} differs; restore it, or load another checkpoint"
                 )
             if not whole:
-                wanted = slice(max(low, at), min(high, end))
-                target[wanted.start - low : wanted.stop - low] = block[wanted.start - at : wanted.stop - at]
+                a, b = max(low, at), min(high, end)
+                target[a - low : b - low] = block[a - at : b - at]
     return first, last
-
-
-def _filled(file: io.FileIO, block: memoryview) -> bool:
-    """Whether the file had as many bytes."""
-    done = 0
-    while done < len(block) and (got := file.readinto(block[done:])):
-        done += got
-    return done == len(block)
 
 
 def _checksums(raw: Any) -> list[int]:

@@ -3,6 +3,7 @@
 MPI copies such a message page by page through the kernel, or twice. Here the sender copies it into one of a few cells
 of the receiver's memory, and the receiver adds from there at once, while the processor's caches have it. A tensor of
 `hpcdl.comm.mpi.shared` is not copied at all: the receiver adds from the tensor, and the sender waits until it has.
+What `sendrecv` exchanges from other tensors MPI carries itself: nothing is added, and one copy is enough.
 """
 
 import atexit

@@ -117,10 +117,8 @@ class PointToPoint(Communicator):
         if message.x.nbytes < SHORTEST:
             return None
         lent = self._cells.lend(message.x, message.peer)
-        if lent is None and message.op == "sendrecv":
-            return None  # its receiver is there, and nothing is added: MPI copies once, by way of a cell it is twice
-        if lent is None:
-            return self._cells.put(message.x, message.peer)
+        if lent is None:  # in sendrecv both wait, and nothing is added: MPI copies once what a cell copies twice
+            return None if message.op == "sendrecv" else self._cells.put(message.x, message.peer)
         pointer, message.loan = lent
         return pointer
 

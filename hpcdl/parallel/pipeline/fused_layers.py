@@ -32,15 +32,16 @@ class FusedLayers(Layers):
         with self._want(()):
             return super().backward_input(k, dy)
 
-    def wants(self, param: torch.Tensor) -> bool:
-        """Whether the backward pass that goes on is to add to the gradient of `param`."""
-        return self._wanted is None or id(param) in self._wanted
+    def wanted(self, params: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+        """Those to whose gradients the backward pass that goes on is to add."""
+        free = [param for param in params if param is not None and param.requires_grad]
+        return [param for param in free if self._wanted is None or id(param) in self._wanted]
 
     def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
         made: Any = end.edge.node  # what made the output: of a linear layer it has all that W needs
         if getattr(made, "layers", None) is self:
             x, *own = made.saved_tensors
-            if set(map(id, params)) == {id(param) for param in own if param is not None}:
+            if set(map(id, params)) == set(map(id, self.wanted(own))):
                 add_gradients(x, params, gradient)
                 return
         with self._want({id(param) for param in params}):
@@ -92,7 +93,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         x, weight, bias = ctx.saved_tensors
-        add_gradients(x, [param for param in (weight, bias) if param is not None and ctx.layers.wants(param)], dy)
+        add_gradients(x, ctx.layers.wanted((weight, bias)), dy)
         return dy @ weight if ctx.needs_input_grad[0] else None, None, None, None
 
 
@@ -101,8 +102,6 @@ def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Ten
     """Those of a linear layer's weight and bias, of which `params` are wanted: W."""
     rows = dy.reshape(-1, dy.shape[-1])
     for param in params:
-        if not param.requires_grad:
-            continue
         if param.dim() == 1:
             param.grad = rows.sum(0) if param.grad is None else param.grad.add_(rows.sum(0))
         elif param.grad is None:
