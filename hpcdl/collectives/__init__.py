@@ -9,11 +9,13 @@ Their parts are collectives of their own: `broadcast`, `reduce`, `reduce_scatter
 
 `ALL_REDUCE` has each as the lecture has it: send, receive, add. `FAST` has, under the same names, forms with the same
 result to the bit that ask the machine for its shortest ways: `FAST.get(name, ALL_REDUCE[name])`.
+`fast_reduce_scatter` and `fast_all_gather` are such forms of the two halves of the ring.
 """
 
 from hpcdl.collectives.all_gather import all_gather
 from hpcdl.collectives.all_to_all import all_to_all
 from hpcdl.collectives.broadcast import broadcast
+from hpcdl.collectives.fast_parts import fast_all_gather, fast_reduce_scatter
 from hpcdl.collectives.fast_ring import fast_hierarchical_all_reduce, fast_ring_all_reduce
 from hpcdl.collectives.gather import gather
 from hpcdl.collectives.hierarchical import hierarchical_all_reduce
@@ -48,7 +50,9 @@ __all__ = [
     "all_gather",
     "all_to_all",
     "broadcast",
+    "fast_all_gather",
     "fast_hierarchical_all_reduce",
+    "fast_reduce_scatter",
     "fast_ring_all_reduce",
     "gather",
     "hierarchical_all_reduce",

@@ -23,10 +23,10 @@ from hpcdl.comm import Communicator
 def fast_ring_all_reduce(x: torch.Tensor, comm: Communicator, weight: float = 1.0) -> None:
     """Sum `weight * x` over the ranks in place, as `ring_all_reduce` does: the same bytes to the same neighbours."""
     comm.check_tensor("ring_all_reduce", "x", x)
-    rounds = _rounds(x, comm)
-    scratch = torch.empty_like(rounds[0][0])
-    for pieces in rounds:
-        _add_round(pieces, scratch, comm, weight)
+    pieces_of_rounds = rounds(x, comm)
+    scratch = torch.empty_like(pieces_of_rounds[0][0])
+    for pieces in pieces_of_rounds:
+        add_round(pieces, scratch, comm, weight, back=comm.size == 2)
         if comm.size > 2:
             _pass_round(pieces, comm)
 
@@ -38,7 +38,7 @@ def fast_hierarchical_all_reduce(
     hierarchical_all_reduce(x, comm, weight, per_node=per_node, between=fast_ring_all_reduce)
 
 
-def _rounds(x: torch.Tensor, comm: Communicator) -> list[tuple[torch.Tensor, ...]]:
+def rounds(x: torch.Tensor, comm: Communicator) -> list[tuple[torch.Tensor, ...]]:
     """For each time round the ring one piece of every rank's chunk."""
     whole = chunks(x, comm.size)
     count = -(-whole[0].nbytes // comm.segment) if comm.segment else 1
@@ -56,12 +56,14 @@ def _all_lend(x: torch.Tensor, comm: Communicator) -> bool:
     return lending.item() == comm.size
 
 
-def _add_round(pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm: Communicator, weight: float) -> None:
-    """Sum `weight` * piece r over the ranks on rank r, for all r; of two ranks, on both.
+def add_round(
+    pieces: Sequence[torch.Tensor], scratch: torch.Tensor, comm: Communicator, weight: float, back: bool = False
+) -> None:
+    """Sum `weight` * piece r over the ranks on rank r, for all r; with `back`, for two ranks, on both.
 
     Messages may arrive in `scratch`, which is as long as any piece.
     """
-    p, rank, back = comm.size, comm.rank, comm.size == 2
+    p, rank = comm.size, comm.rank
     if not back:  # else the machine weights what leaves, too
         weigh(pieces[rank - 1], weight)
     for step in range(1, p):

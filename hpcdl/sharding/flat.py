@@ -56,9 +56,13 @@ class Layout:
             begin += size
         return found
 
-    def all_gather(self, vector: torch.Tensor, comm: Communicator) -> None:
-        """Fill every rank's vector with the shares of all."""
-        collectives.all_gather(vector, Group(comm, self.ranks))
+    def all_gather(self, vector: torch.Tensor, comm: Communicator, own: torch.Tensor | None = None) -> None:
+        """Fill every rank's vector with the shares of all; this rank's is `own`, or in the vector already."""
+        group = Group(comm, self.ranks)
+        if own is None:
+            collectives.all_gather(vector, group)
+        else:
+            collectives.fast_all_gather(vector, group, own)
 
     def reduce_scatter(self, vector: torch.Tensor, comm: Communicator, weight: float = 1.0) -> torch.Tensor:
         """Sum `weight * vector` over the ranks; this rank's share of the sum, a view of `vector`, whose rest is lost.
@@ -67,4 +71,4 @@ class Layout:
         """
         if not weight:
             vector.zero_()
-        return collectives.reduce_scatter(vector, Group(comm, self.ranks), weight or 1.0)
+        return collectives.fast_reduce_scatter(vector, Group(comm, self.ranks), weight or 1.0)

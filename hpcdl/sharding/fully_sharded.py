@@ -139,8 +139,7 @@ class FullyShardedDataParallel(nn.Module):
         found: dict[str, torch.Tensor] = {name: value.clone() for name, value in self.module.named_buffers()}
         for unit in self.units:
             whole = unit.own.new_empty(unit.layout.numel)
-            unit.layout.share(whole).copy_(unit.own)
-            unit.layout.all_gather(whole, self.comm)
+            unit.layout.all_gather(whole, self.comm, unit.own)
             for places, view in zip(unit.places, unit.layout.views(whole), strict=True):
                 found |= {place.path: view.clone() for place in places}
         return {name: found[name] for name in self.module.state_dict()}

@@ -39,7 +39,8 @@ class Unit:
         self.layout = Layout([param.shape for param in self.params], comm, first)
         whole = torch.cat([param.detach().reshape(-1) for param in self.params])
         broadcast_state(whole, comm)
-        self.own = self.layout.share(whole).clone()  # this rank's share: all that is kept at rest
+        share = self.layout.share(whole)  # all that is kept at rest, where neighbours may read it
+        self.own = comm.empty(share.numel(), share.dtype).copy_(share)
         self.vector = whole.to(dtype) if dtype else whole
         for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
             param.data = view
@@ -59,14 +60,13 @@ class Unit:
     # -- weights -----------------------------------------------------------------------------------------------------
 
     def allocate(self) -> None:
-        """Memory for the whole, this rank's share in it; `gather` brings the others'."""
+        """Memory for the whole, which `gather` fills."""
         self.vector.untyped_storage().resize_(self.vector.numel() * self.vector.element_size())
-        self.layout.share(self.vector).copy_(self.own)
         self.whole = True
 
     def gather(self, comm: Communicator) -> None:
-        """Fill in the other ranks' shares; called in the background."""
-        self.layout.all_gather(self.vector, comm)
+        """Fill in all ranks' shares; called in the background."""
+        self.layout.all_gather(self.vector, comm, self.own)
 
     def enter(self) -> None:
         """One more layer uses the whole parameters."""
@@ -108,19 +108,19 @@ class Unit:
                 view.copy_(param.grad)
                 self.used[i] = True
             param.grad = None
-        if self.sums is None:
-            self.sums = torch.zeros_like(self.own)
         return gradients
 
     def reduce(self, gradients: torch.Tensor, weight: float, comm: Communicator) -> None:
         """Add this rank's share of the sum over ranks of weight * gradients; called in the background."""
-        assert self.sums is not None  # `seal` has made it
-        self.sums += self.layout.reduce_scatter(gradients, comm, weight)
+        share = self.layout.reduce_scatter(gradients, comm, weight)
+        self.sums = share.to(self.own.dtype, copy=True) if self.sums is None else self.sums.add_(share)
 
     def release(self, scale: float, used: list[bool]) -> None:
         """Add the sums times `scale` to the gradients of the pieces that any rank used."""
         assert self.sums is not None  # every step reduces every unit
-        sums, self.sums, self.used = self.sums.mul_(scale), None, [False] * len(self.params)
+        sums, self.sums, self.used = self.sums, None, [False] * len(self.params)
+        if scale != 1:
+            sums.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(sums), used, strict=True):
             if was_used:
                 shard.grad = piece.piece if shard.grad is None else shard.grad + piece.piece

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 
-from hpcdl.collectives import ALL_REDUCE, FAST
+from hpcdl.collectives import ALL_REDUCE, FAST, all_gather, fast_all_gather, fast_reduce_scatter, reduce_scatter
 from hpcdl.comm import Group, TracingComm, simulate
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64]
@@ -20,14 +20,17 @@ def inputs(p, n, dtype):
 
 
 def run(f, x, weights, segment=None, lending=None, wrap=lambda comm: comm):
-    """`f` on one row of `x` per rank, on a machine with that best length of messages, on which some ranks lend."""
+    """`f` on one row of `x` per rank, on a machine with that best length of messages, on which some ranks lend.
+
+    Each rank's result is what `f` returns, the row itself where that is nothing.
+    """
 
     def rank(comm):
         comm.segment = segment
         comm.lends = lambda x: None if lending is None else comm.rank in lending
         mine = x[comm.rank].clone()
-        f(mine, wrap(comm), weights[comm.rank])
-        return mine
+        found = f(mine, wrap(comm), weights[comm.rank])
+        return mine if found is None else found
 
     return simulate(rank, len(x))
 
@@ -76,14 +79,40 @@ def test_ranks_cut_alike_whoever_lends(lending):
     assert longest == (4 * 335 if len(lending) == 3 else 64), "all lend: whole chunks; else at most a segment"
 
 
+def sent(run):
+    return sorted((event.rank, event.peer, event.nbytes) for event in run.trace if event.op == "send")
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [0, 1, 4, 37, 1003])
+def test_the_fast_reduce_scatter_gives_the_bits_of_the_plain_one_in_the_same_messages(p, n):
+    x, weights = inputs(p, n, torch.float32), [(rank + 1) / p for rank in range(p)]
+    plain, fast = run(reduce_scatter, x, weights), run(fast_reduce_scatter, x, weights)
+    assert sent(plain) == sent(fast)
+    for other in (fast, run(fast_reduce_scatter, x, weights, segment=64)):
+        assert all(map(torch.equal, plain.results, other.results))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_fast_all_gather_takes_a_chunk_from_elsewhere_in_the_same_messages(p, dtype):
+    x = inputs(p, 37, torch.float32)
+    own = [row.tensor_split(p)[rank] for rank, row in enumerate(x)]
+
+    def fast(empty, comm, weight):
+        fast_all_gather(empty.fill_(torch.nan), comm, own[comm.rank])
+
+    plain = run(lambda x, comm, weight: all_gather(x, comm), x.to(dtype), [1.0] * p)
+    found = run(fast, x.to(dtype), [1.0] * p)
+    assert all(map(torch.equal, plain.results, found.results))
+    assert sent(plain) == sent(found)
+
+
 @pytest.mark.parametrize("p", range(1, 10))
 def test_the_fast_ring_sends_the_same_messages_as_the_plain_one(p):
     x, weights = inputs(p, 37, torch.float32), [1.0] * p
-
-    def sent(f):
-        return sorted((e.rank, e.peer, e.nbytes) for e in run(f, x, weights).trace if e.op == "send")
-
-    assert sent(ALL_REDUCE["ring"]) == sent(FAST["ring"])
+    plain, fast = (run(forms["ring"], x, weights) for forms in (ALL_REDUCE, FAST))
+    assert sent(plain) == sent(fast)
 
 
 @pytest.mark.parametrize("p", range(2, 10))

@@ -12,7 +12,7 @@ from hpcdl.cluster import find_launcher
 PROGRAM = r"""
 import sys
 import torch
-from hpcdl.collectives import ALL_REDUCE, FAST
+from hpcdl.collectives import ALL_REDUCE, FAST, all_gather, fast_all_gather, fast_reduce_scatter, reduce_scatter
 from hpcdl.comm import MPIComm, simulate
 
 torch.set_num_threads(1)
@@ -34,6 +34,14 @@ ALL_REDUCE["ring"](plain, comm, 1 / 3)
 FAST["ring"](fast, comm, 1 / 3)
 assert torch.equal(plain, fast), "pieces"
 assert torch.allclose(plain, rows.sum(0) / 3, atol=1e-5)
+for make in (torch.empty, comm.empty):  # an ordinary tensor, and one that neighbours read where it is
+    lent, plain = make(n).copy_(rows[comm.rank]), rows[comm.rank].clone()
+    share = reduce_scatter(plain, comm, 1 / 3)
+    assert torch.equal(fast_reduce_scatter(lent, comm, 1 / 3), share), "reduce-scatter"
+    own = make(share.numel()).copy_(share)
+    all_gather(plain, comm)
+    fast_all_gather(lent.zero_(), comm, own)
+    assert torch.equal(lent, plain), "all-gather"
 comm.barrier()
 sys.stdout.write(f"rank {comm.rank} agrees\n")  # one write: print makes two, and mpiexec mixes the ranks
 """
@@ -41,7 +49,7 @@ sys.stdout.write(f"rank {comm.rank} agrees\n")  # one write: print makes two, an
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", [1, 2, *(pytest.param(p, marks=pytest.mark.labs) for p in (3, 4))])
-def test_every_all_reduce_over_mpi_gives_the_bits_of_the_simulated_machine(p):
+def test_every_collective_over_mpi_gives_the_bits_of_the_simulated_machine(p):
     command = [find_launcher().path, "-n", str(p), sys.executable, "-c", PROGRAM]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

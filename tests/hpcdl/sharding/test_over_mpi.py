@@ -16,7 +16,7 @@ ROWS = (7, 12, 9)
 
 def build():
     torch.manual_seed(0)
-    sizes = (9, 33, 33, 5)
+    sizes = (9, 133, 133, 5)  # a third of the middle one is long enough to be read where it is
     layers = [nn.Sequential(nn.Linear(a, b), nn.Tanh()) for a, b in pairwise(sizes)]
     return nn.Sequential(*layers).double()
 
@@ -54,7 +54,7 @@ def compare(found, what):
 def zero_1_and_2(comm: Communicator):
     for stage in (1, 2):
         model = build()
-        optimizer = ShardedOptimizer(model.parameters(), comm, adam, stage, bucket_mb=0.005)
+        optimizer = ShardedOptimizer(model.parameters(), comm, adam, stage, bucket_mb=0.1)
         for x in batches(comm.rank, comm.size):
             optimizer.count(len(x))
             model(x).square().mean().backward()
@@ -67,6 +67,7 @@ def zero_3(comm: Communicator, folder: str):
     rows = batches(comm.rank, comm.size)
     for first, last in ((0, 2), (2, 3)):
         model = FullyShardedDataParallel(build(), comm)
+        assert any(comm.lends(unit.own) for unit in model.units)
         optimizer = adam(model.parameters())
         if first:
             saved = load(folder, comm)
