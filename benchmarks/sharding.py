@@ -3,11 +3,12 @@
     python -m benchmarks sharding            # minutes; prints tables, writes benchmarks/results/sharding.json
     python -m benchmarks sharding --quick    # seconds: to see that it works, not to be quoted
 
-The model has four layers of 1024 x 1024 and is trained by Adam. Every competitor trains its own copy on the same batch,
-one thread each, in turns that rotate; torch's go over gloo, ours over MPI. A time is that of the slower rank. "two
-local" are both ranks without a byte between them. After the run all competitors must have the same weights. Memory is
-what a rank keeps of weights, gradients and Adam's states, beside what `hpcdl.cost.memory` says. DeepSpeed takes part
-where it is installed, else a line says that it is not.
+The networks, four layers of 1024 x 1024 and a transformer of four blocks, are trained by Adam. Every competitor trains
+its own copy on the same batch, one thread each, in turns that rotate; torch's go over gloo, ours over MPI. A time is
+that of the slower rank. "two local" are both ranks without a byte between them. After the run all competitors must
+have the same weights. Two ranks take both cores, so "ZeRO-3" gathers a layer when it is needed; "ZeRO-3, ahead" does it
+in a thread beside the layer before. Memory is what a rank keeps of weights, gradients and Adam's states, beside what
+`hpcdl.cost.memory` says. DeepSpeed takes part where it is installed, else a line says that it is not.
 
 A checkpoint of the model, written by two ranks, is read by three, beside torch's DCP, in turns. Saves by two
 processes are killed at random moments. A step with states on disk stands beside `hpcdl.cost.offload`.
@@ -34,15 +35,15 @@ from benchmarks.harness.offloading import measure
 from benchmarks.harness.turns import rotated
 from benchmarks.peers.sharding import (
     LAYERS,
-    ROWS,
+    NETWORKS,
     WIDTH,
     Competitor,
+    Network,
     adam,
     by_torch,
     deepspeed,
     fsdp_1,
     fsdp_2,
-    mlp,
     redundancy,
     update_and_forget,
 )
@@ -68,14 +69,17 @@ MOST_MEMORY = 1.05  # of the formula
 # -- in each of the two processes -------------------------------------------------------------------------------------
 
 
-def local(comm: Communicator) -> Competitor:
-    model = mlp()
+Build = Callable[[Communicator, Network], Competitor]
+
+
+def local(comm: Communicator, network: Network) -> Competitor:
+    model = network.make()
     return by_torch(model, adam(model.parameters()))
 
 
-def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
-    def build(comm: Communicator) -> Competitor:
-        model = mlp()
+def zero_1_or_2(stage: int) -> Build:
+    def build(comm: Communicator, network: Network) -> Competitor:
+        model = network.make()
         optimizer = ShardedOptimizer(model.parameters(), comm, adam, stage)
         shards = [shard.piece for shard in optimizer.shards().values()]
         return Competitor(model, optimizer.reduce, optimizer.step, [model, optimizer.optimizer, *shards])
@@ -83,17 +87,21 @@ def zero_1_or_2(stage: int) -> Callable[[Communicator], Competitor]:
     return build
 
 
-def zero_3(comm: Communicator) -> Competitor:
-    net = FullyShardedDataParallel(mlp(), comm)
-    optimizer = adam(net.parameters())
-    return Competitor(net, net.synchronize, update_and_forget(optimizer), [net, optimizer])
+def zero_3(ahead: bool) -> Build:
+    def build(comm: Communicator, network: Network) -> Competitor:
+        net = FullyShardedDataParallel(network.make(), comm, (network.layer,), ahead)
+        optimizer = adam(net.parameters())
+        return Competitor(net, net.synchronize, update_and_forget(optimizer), [net, optimizer])
+
+    return build
 
 
-COMPETITORS: dict[str, Callable[[Communicator], Competitor]] = {
+COMPETITORS: dict[str, Build] = {
     "two local": local,
     "ZeRO-1": zero_1_or_2(1),
     "ZeRO-2": zero_1_or_2(2),
-    "ZeRO-3": zero_3,
+    "ZeRO-3": zero_3(ahead=False),
+    "ZeRO-3, ahead": zero_3(ahead=True),
     "ZeroRedundancyOptimizer": redundancy,
     "FSDP1": fsdp_1,
     "FSDP2": fsdp_2,
@@ -102,16 +110,16 @@ if optional.found("DeepSpeed"):
     COMPETITORS |= {"DeepSpeed ZeRO-1": deepspeed(1), "DeepSpeed ZeRO-3": deepspeed(3)}
 
 
-def work(rounds: int, steps: int) -> dict:
+def work(name: str, rounds: int, steps: int) -> dict:
     """Seconds per step of every competitor, of the slower rank, and bytes that a rank keeps with ours."""
     from mpi4py import MPI
 
     from hpcdl.comm import MPIComm
 
     warnings.simplefilter("ignore")  # torch's own, of what it will change
-    comm = MPIComm(check=False)
-    x = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(comm.rank))
-    arms = {name: build(comm) for name, build in COMPETITORS.items()}
+    comm, network = MPIComm(check=False), NETWORKS[name]
+    x = torch.randn(network.batch, generator=torch.Generator().manual_seed(comm.rank))
+    arms = {name: build(comm, network) for name, build in COMPETITORS.items()}
     times: dict[str, list[float]] = {name: [] for name in arms}
     for number in range(rounds):
         for name in rotated(arms, number):
@@ -122,6 +130,7 @@ def work(rounds: int, steps: int) -> dict:
     return {
         "steps": {name: [slower(value, op=MPI.MAX) for value in values] for name, values in times.items()},
         "memory": {name: slower(value, op=MPI.MAX) for name, value in kept.items()},
+        "parameters": sum(param.numel() for param in arms["two local"].net.parameters()),
     }
 
 
@@ -160,22 +169,11 @@ def memory(arm: Competitor, x: torch.Tensor) -> int:
 
 
 def promises(found: dict) -> list[dict]:
-    """Of medians, how many steps ours takes in the time of one of the peer's; and memory over the formula."""
-    median = {name: statistics.median(times) for name, times in found["steps"].items()}
-    speeds = [
-        {"what": f"{ours} / {peer}, steps per second", "promised": least, "measured": median[peer] / median[ours]}
-        for ours, peer, least in PROMISES
-        if peer in median
-    ]
-    sizes = [
-        {"what": f"formula / {name}'s memory", "promised": 1 / MOST_MEMORY, "measured": formula(name) / measured}
-        for name, measured in found["memory"].items()
-    ]
+    """What was asked of the networks, of loads and of killed saves beside what was measured."""
     load = {name: statistics.median(times) for name, times in found["load onto 3 ranks"].items()}
     kills = found["killed saves"]
     return [
-        *speeds,
-        *sizes,
+        *(row for name in NETWORKS for row in promises_of_steps(name, found["networks"][name])),
         {
             "what": "load onto 3 ranks / DCP's, loads per second",
             "promised": SOONER,
@@ -185,21 +183,43 @@ def promises(found: dict) -> list[dict]:
     ]
 
 
+def promises_of_steps(network: str, found: dict) -> list[dict]:
+    """Of medians, how many steps ours takes in the time of one of the peer's; and memory over the formula."""
+    median = {name: statistics.median(times) for name, times in found["steps"].items()}
+    speeds = [
+        {
+            "what": f"{network}: {ours} / {peer}, steps per second",
+            "promised": least,
+            "measured": median[peer] / median[ours],
+        }
+        for ours, peer, least in PROMISES
+        if peer in median
+    ]
+    sizes = [
+        {
+            "what": f"{network}: formula / {name}'s memory",
+            "promised": 1 / MOST_MEMORY,
+            "measured": formula(name, found["parameters"]) / measured,
+        }
+        for name, measured in found["memory"].items()
+    ]
+    return speeds + sizes
+
+
 def checkpoints(folder: Path, rounds: int) -> dict[str, list[float]]:
     """Seconds of each load of what two ranks have saved, by three; the model is the one of the steps."""
     pair.run("benchmarks.harness.checkpoints", "save", str(folder))
     return pair.run("benchmarks.harness.checkpoints", "load", str(folder), rounds, ranks=3)
 
 
-def formula(name: str) -> float:
+def formula(name: str, parameters: int) -> float:
     """Bytes per rank by Rajbhandari's formula: float32 weights and gradients, and Adam's two states."""
-    parameters = LAYERS * (WIDTH * WIDTH + WIDTH)
     return zero(parameters, 2, STAGES[name], optimizer=8, weight=4, gradient=4)
 
 
-def table_of_times(times: dict) -> Table:
+def table_of_times(network: str, times: dict) -> Table:
     local_ = statistics.median(times["two local"])
-    table = Table("competitor", "min ms", "median ms", "median / two local", title="One step on 2 ranks")
+    table = Table("competitor", "min ms", "median ms", "median / two local", title=f"{network}: one step on 2 ranks")
     for name, values in times.items():
         median = statistics.median(values)
         table.add_row(name, f"{min(values) * 1e3:.2f}", f"{median * 1e3:.2f}", f"{median / local_:.3f}")
@@ -241,13 +261,15 @@ def main(
     version = optional.found("DeepSpeed") or f"not installed: {optional.advice('DeepSpeed')}"
     machine = describe() | {"mpi": find_launcher().mpi, "DeepSpeed": version}
     console.print_json(json.dumps(machine))
-    found = pair.run("benchmarks.sharding", *((2, 2) if quick else (20, 4)))
+    rounds = (2, 2) if quick else (20, 4)
+    found = {"networks": {name: pair.run("benchmarks.sharding", name, *rounds) for name in NETWORKS}}
     with tempfile.TemporaryDirectory() as folder:
         found["load onto 3 ranks"] = checkpoints(Path(folder), 3 if quick else 20)
         found["killed saves"] = killed_saves(5 if quick else 100, Path(folder))
         found["states on disk"] = measure([WIDTH * WIDTH] * LAYERS, Path(folder), 3 if quick else 20)
     kept = promises(found)
-    console.print(table_of_times(found["steps"]))
+    for name, measured in found["networks"].items():
+        console.print(table_of_times(name, measured["steps"]))
     console.print(table_of_loads(found["load onto 3 ranks"]))
     console.print(table_of_states(found["states on disk"]))
     console.print(table_of_promises(kept))

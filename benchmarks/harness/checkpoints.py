@@ -10,7 +10,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
 from benchmarks.harness.turns import rotated
-from benchmarks.peers.sharding import fsdp_2, mlp
+from benchmarks.peers.sharding import NETWORKS, fsdp_2, mlp
 from hpcdl.comm import MPIComm
 from hpcdl.comm.base import Communicator
 from hpcdl.sharding import FullyShardedDataParallel, load, load_dcp, save
@@ -37,7 +37,7 @@ Arms = dict[str, Callable[[], object]]
 
 
 def _savers(folder: Path, comm: Communicator) -> Arms:
-    ours, theirs = FullyShardedDataParallel(mlp(), comm), fsdp_2(comm).net
+    ours, theirs = FullyShardedDataParallel(mlp(), comm), fsdp_2(comm, NETWORKS["MLP"]).net
     return {
         "hpcdl": lambda: save(folder / "ours", 1, ours.shards(), comm),
         "DCP": lambda: dcp.save(get_model_state_dict(theirs), checkpoint_id=folder / "theirs"),
@@ -46,7 +46,7 @@ def _savers(folder: Path, comm: Communicator) -> Arms:
 
 def _loaders(folder: Path, comm: Communicator) -> Arms:
     """Each fills a model that is zero, and is held to the right weights once before the clock runs."""
-    ours, theirs = FullyShardedDataParallel(_zeros(), comm), fsdp_2(comm).net
+    ours, theirs = FullyShardedDataParallel(_zeros(), comm), fsdp_2(comm, NETWORKS["MLP"]).net
     arms: Arms = {
         "hpcdl": lambda: load(folder / "ours", comm).fill(ours.shards()),
         "DCP": lambda: dcp.load(get_model_state_dict(theirs), checkpoint_id=folder / "theirs"),

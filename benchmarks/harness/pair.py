@@ -1,5 +1,6 @@
 """Two or more ranks of MPI that run a benchmark's `work`, and hand what they found to whoever started them."""
 
+import atexit
 import importlib
 import json
 import os
@@ -63,4 +64,10 @@ def answer(module: str, folder: str, ranks: int, *order: Any) -> None:
 
 
 if __name__ == "__main__":
+    from mpi4py import MPI
+
     answer(sys.argv[1], *json.loads(sys.argv[2]))
+    atexit._run_exitfuncs()  # takes in what would make MPI's end fail
+    MPI.Finalize()
+    sys.stdout.flush()
+    os._exit(0)  # at the interpreter's end the thread of FSDP2's group may need Python once more (pytorch #179291)

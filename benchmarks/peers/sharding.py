@@ -1,14 +1,23 @@
 """Sharded training by torch and by DeepSpeed, and what all competitors of the benchmark `sharding` have in common."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from hpcdl.comm.base import Communicator
+from hpcdl.nn.decoder import Block
 
-WIDTH, LAYERS, ROWS = 1024, 4, 32  # rows: of each rank
+WIDTH, LAYERS = 1024, 4
+
+
+class Network(NamedTuple):
+    """How a model is built, which layers are gathered whole, and the shape of each rank's batch."""
+
+    make: Callable[[], nn.Module]
+    layer: type[nn.Module]
+    batch: tuple[int, ...]
 
 
 class Competitor:
@@ -25,9 +34,22 @@ class Competitor:
 
 
 def mlp() -> nn.Module:
+    """Four layers of 1024 x 1024."""
     torch.manual_seed(0)
     layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
+
+
+def transformer() -> nn.Module:
+    """Four blocks of 256 numbers a token and four heads."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(Block(256, 4) for _ in range(4)))
+
+
+NETWORKS = {
+    "MLP": Network(mlp, nn.Linear, (32, WIDTH)),
+    "transformer": Network(transformer, Block, (2, 16, 256)),
+}
 
 
 def adam(params: Any) -> torch.optim.Optimizer:
@@ -37,41 +59,41 @@ def adam(params: Any) -> torch.optim.Optimizer:
 # They are imported where they are used: torch's modules warn of their own parts.
 
 
-def redundancy(comm: Communicator) -> Competitor:
+def redundancy(comm: Communicator, network: Network) -> Competitor:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    net = nn.parallel.DistributedDataParallel(mlp())
+    net = nn.parallel.DistributedDataParallel(network.make())
     return by_torch(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
 
 
-def fsdp_1(comm: Communicator) -> Competitor:
+def fsdp_1(comm: Communicator, network: Network) -> Competitor:
     from torch.distributed import fsdp
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
     net = fsdp.FullyShardedDataParallel(
-        mlp(), auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu")
+        network.make(), auto_wrap_policy=ModuleWrapPolicy({network.layer}), device_id=torch.device("cpu")
     )
     return by_torch(net, adam(net.parameters()))
 
 
-def fsdp_2(comm: Communicator) -> Competitor:
+def fsdp_2(comm: Communicator, network: Network) -> Competitor:
     from torch.distributed import fsdp
 
-    net: nn.Module = mlp()
+    net = network.make()
     mesh = torch.distributed.init_device_mesh("cpu", (comm.size,))
     for layer in net.children():
-        if isinstance(layer, nn.Linear):
+        if isinstance(layer, network.layer):
             fsdp.fully_shard(layer, mesh=mesh)
     fsdp.fully_shard(net, mesh=mesh)
     return by_torch(net, adam(net.parameters()))
 
 
-def deepspeed(stage: int) -> Callable[[Communicator], Competitor]:
-    def build(comm: Communicator) -> Competitor:
+def deepspeed(stage: int) -> Callable[[Communicator, Network], Competitor]:
+    def build(comm: Communicator, network: Network) -> Competitor:
         import deepspeed
 
-        model = mlp()
-        config = {"train_micro_batch_size_per_gpu": ROWS, "zero_optimization": {"stage": stage}}
+        model = network.make()
+        config = {"train_micro_batch_size_per_gpu": network.batch[0], "zero_optimization": {"stage": stage}}
         config |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
         net, *_ = deepspeed.initialize(model=model, optimizer=adam(model.parameters()), config=config)
         competitor = Competitor(net, lambda: None, net.step, [])

@@ -56,7 +56,7 @@ class ShardedOptimizer:
             raise ValueError(f"bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 4")
         self.comm, self.stage = comm, stage
         params = list(dict.fromkeys(params))  # each once
-        self.buckets = _buckets(_trainable(params, comm), comm, bucket_mb)
+        self.buckets = _buckets(_trainable(params, comm), comm, bucket_mb, stage)
         for frozen in (param for param in params if not param.requires_grad):
             broadcast_state(frozen.detach(), comm)
         shards = [shard for bucket in self.buckets for shard in bucket.shards if shard.numel()]
@@ -172,8 +172,10 @@ class ShardedOptimizer:
 class _Bucket:
     """Parameters of one dtype whose weights lie in one vector, and their gradients in another."""
 
-    def __init__(self, params: list[torch.Tensor], comm: Communicator, first: int):
-        self.params, self._empty = params, comm.empty
+    def __init__(self, params: list[torch.Tensor], comm: Communicator, first: int, stage: int):
+        self.params = params
+        # Memory that neighbours see is dear to make: stage 2, which has it anew in each step, takes ordinary one.
+        self._empty = comm.empty if stage == 1 else partial(torch.empty, device=comm.devices[0])
         self.layout = Layout([param.shape for param in params], comm, first)
         self.weights = comm.empty(self.layout.numel, params[0].dtype)
         for param, view in zip(params, self.layout.views(self.weights), strict=True):
@@ -182,6 +184,7 @@ class _Bucket:
         broadcast(self.weights, comm)
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         self._gradients: torch.Tensor | None = None
+        self._views: list[torch.Tensor] = []  # of the gradients, while there are any
         self.clear()
 
     def pieces(self, vector: torch.Tensor) -> list[Shard]:
@@ -201,7 +204,8 @@ class _Bucket:
 
     def put_in(self, i: int) -> None:
         """Move a gradient into the vector; another backward adds to it there."""
-        param, view = self.params[i], self._views()[i]
+        self._vector()
+        param, view = self.params[i], self._views[i]
         if param.grad is not None and param.grad.data_ptr() != view.data_ptr():
             view.copy_(param.grad)
             param.grad = view
@@ -219,14 +223,14 @@ class _Bucket:
         for i, present in enumerate(self.present):
             self.put_in(i)  # also one that was there before its hook
             if not present:
-                self._views()[i].zero_()
+                self._views[i].zero_()
             self.params[i].grad = None
         vector = self._vector()
         self._under_way, self.sealed = vector, True
         # What is kept of the sum: of stage 2 the share alone, in memory of its own.
         self._share = torch.empty_like(self.layout.share(vector)) if free else self.layout.share(vector)
         if free:
-            self._gradients = None
+            self._gradients, self._views = None, []
 
     def reduce(self, weight: float, comm: Communicator) -> None:
         """Sum the ranks' vectors; called in the background."""
@@ -244,11 +248,9 @@ class _Bucket:
 
     def _vector(self) -> torch.Tensor:
         if self._gradients is None:
-            self._gradients = self._empty(self.layout.numel, self.params[0].dtype)
+            self._gradients = self._empty(self.layout.numel, dtype=self.params[0].dtype)
+            self._views = self.layout.views(self._gradients)
         return self._gradients
-
-    def _views(self) -> list[torch.Tensor]:
-        return self.layout.views(self._vector())
 
 
 def _trainable(params: Iterable[nn.Parameter], comm: Communicator) -> list[nn.Parameter]:
@@ -265,10 +267,10 @@ def _trainable(params: Iterable[nn.Parameter], comm: Communicator) -> list[nn.Pa
     return found
 
 
-def _buckets(params: list[nn.Parameter], comm: Communicator, bucket_mb: float) -> list[_Bucket]:
+def _buckets(params: list[nn.Parameter], comm: Communicator, bucket_mb: float, stage: int) -> list[_Bucket]:
     found: list[_Bucket] = []
     for group in make_buckets(params, bucket_mb * 2**20):
-        found.append(_Bucket(group, comm, found[-1].layout.after if found else 0))
+        found.append(_Bucket(group, comm, found[-1].layout.after if found else 0, stage))
     return found
 
 

@@ -1,6 +1,8 @@
 """Sharded training on real ranks against one machine; started with mpiexec, this file is one of the ranks."""
 
+import atexit
 import copy
+import os
 import sys
 from itertools import pairwise
 
@@ -113,6 +115,8 @@ def test_on_two_ranks_it_is_what_torch_does(mpiexec, tmp_path):
 
 
 if __name__ == "__main__":
+    from mpi4py import MPI
+
     from hpcdl.comm import MPIComm
 
     torch.set_num_threads(1)
@@ -123,3 +127,6 @@ if __name__ == "__main__":
         zero_1_and_2(comm)
         zero_3(comm, folder)
     print("the same", flush=True)
+    atexit._run_exitfuncs()  # takes in what would make MPI's end fail
+    MPI.Finalize()
+    os._exit(0)  # at the interpreter's end the thread of FSDP2's group may need Python once more (pytorch #179291)
