@@ -49,6 +49,7 @@ def _loaders(folder: Path, comm: Communicator) -> Arms:
     ours, theirs = FullyShardedDataParallel(_zeros(), comm), fsdp_2(comm, NETWORKS["MLP"]).net
     arms: Arms = {
         "hpcdl": lambda: load(folder / "ours", comm).fill(ours.shards()),
+        "hpcdl, unchecked": lambda: load(folder / "ours", comm, check=False).fill(ours.shards()),
         "DCP": lambda: dcp.load(get_model_state_dict(theirs), checkpoint_id=folder / "theirs"),
         "hpcdl, DCP's files": lambda: load_dcp(folder / "theirs", ours.shards(), comm),
     }

@@ -48,26 +48,31 @@ def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communi
     together(lambda: _commit(path, manifest) if comm.rank == 0 else "", comm)
 
 
-def load(path: str | Path, comm: Communicator) -> "Checkpoint":
+def load(path: str | Path, comm: Communicator, check: bool = True) -> "Checkpoint":
     """The last whole state in folder `path`, the same on every rank; every rank calls it, on any number of ranks.
 
-    Raises FileNotFoundError where there is none, or where a rank's file of it is missing, and ValueError where one is
-    damaged, on every rank.
+    With `check` all that is read is compared with its checksums, which takes about a third of the time.
+
+    Rank 0 reads what there is, and tells the others. Raises FileNotFoundError where there is none, or where a rank's
+    file of it is missing, and ValueError where one is damaged, on every rank.
     """
     path = Path(path)
-    manifest = json.loads(together(lambda: json.dumps(_manifest(path)) if comm.rank == 0 else "", comm)[0])
-    return Checkpoint(path / manifest["folder"], manifest, comm)
+    state = json.loads(together(lambda: json.dumps(_read_state(path)) if comm.rank == 0 else "", comm)[0])
+    return Checkpoint(path / state["folder"], state["step"], state["files"], comm, check)
 
 
 class Checkpoint:
     """A whole state: `step`, `shapes` of its tensors by name. Tensors are read where `fill` and `read` ask for them."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], comm: Communicator):
-        self.step: int = manifest["step"]
+    def __init__(self, folder: Path, step: int, files: list[dict[str, Any]], comm: Communicator, check: bool):
+        self.step = step
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._comm = comm
+        self._comm, self._check = comm, check
         self._sources: dict[str, list[tuple[Path, int, shard_file.Entry]]] = {}
-        together(lambda: self._index(folder, manifest["files"]), comm)
+        for file in files:
+            for entry in (shard_file.Entry(*fields) for fields in file["entries"]):
+                self.shapes[entry.name] = tuple(entry.shape)
+                self._sources.setdefault(entry.name, []).append((folder / file["name"], file["begin"], entry))
 
     def read(self, name: str, start: int, stop: int) -> torch.Tensor:
         """Elements `start` to `stop` of a tensor, flat, from the files that have them; no other is opened.
@@ -81,7 +86,7 @@ class Checkpoint:
         done = start
         for path, begin, entry in sources:
             if entry.start <= done < min(entry.stop, stop):
-                done = shard_file.read(path, begin, entry, start, out)[1]
+                done = shard_file.read(path, begin, entry, start, out, self._check)[1]
         if done < stop:
             raise ValueError(
                 f"the checkpoint of step {self.step} has no element {done} of {name}; save all ranks' shards"
@@ -119,14 +124,6 @@ class Checkpoint:
         if full.startswith(f"{name}//"):  # a number for the whole parameter
             return self.read(full, 0, 1).view(())
         return self.read(full, shard.start, shard.start + shard.piece.numel())
-
-    def _index(self, folder: Path, files: list[dict[str, Any]]) -> str:
-        for file in files:
-            entries, begin = shard_file.entries_of(folder / file["name"], file["checksum"])
-            for entry in entries:
-                self.shapes[entry.name] = tuple(entry.shape)
-                self._sources.setdefault(entry.name, []).append((folder / file["name"], begin, entry))
-        return ""
 
     def _read_like(self, name: str, shard: Shard) -> torch.Tensor:
         if name in self.shapes and self.shapes[name] != tuple(shard.shape):
@@ -187,17 +184,19 @@ def _settle(folder: Path) -> None:
         os.close(file)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
+    """The manifest with each file's `entries`, and where its data `begin`; all files are there and have their lengths."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        state = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} has no {MANIFEST}: no state was saved there") from None
-    for rank, file in enumerate(manifest["files"]):
-        found = path / manifest["folder"] / file["name"]
+    for rank, file in enumerate(state["files"]):
+        found = path / state["folder"] / file["name"]
         if not found.exists():
             raise FileNotFoundError(
                 f"the file of rank {rank} is missing: {found}; restore it, or load another checkpoint"
             )
         if found.stat().st_size != file["bytes"]:
             raise ValueError(f"{found} has {found.stat().st_size} bytes, and {file['bytes']} were written; restore it")
-    return manifest
+        file["entries"], file["begin"] = shard_file.entries_of(found, file["checksum"])
+    return state

@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,30 +53,41 @@ def entries_of(path: Path, checksum: int) -> tuple[list[Entry], int]:
     return [Entry(*fields) for fields in json.loads(header)], len(header)
 
 
-def read(path: Path, begin: int, entry: Entry, start: int, out: torch.Tensor) -> tuple[int, int]:
+def read(path: Path, begin: int, entry: Entry, start: int, out: torch.Tensor, check: bool = True) -> tuple[int, int]:
     """Copy into `out`, the elements from `start` on, those that the entry has; returns which these are.
 
-    Blocks with some of them are read, and each is compared with its checksum: ValueError where one differs.
+    With `check` all blocks with some of them are read, and compared with their checksums: ValueError where one differs.
     """
     size = out.element_size()
     first, last = max(start, entry.start), min(start + out.numel(), entry.stop)
     low, high = (first - entry.start) * size, (last - entry.start) * size  # bytes of the entry
     target = memoryview(_bytes_of(out))[(first - start) * size : (last - start) * size]
-    length, spare = (entry.stop - entry.start) * size, memoryview(bytearray(BLOCK))
     with path.open("rb") as file:
-        file.seek(begin + entry.offset + low - low % BLOCK)
-        for at in range(low - low % BLOCK, high, BLOCK):
-            end = min(at + BLOCK, length)
-            whole = low <= at and end <= high  # then it comes where it belongs at once
-            block = target[at - low : end - low] if whole else spare[: end - at]
-            if file.readinto(block) < len(block) or zlib.crc32(block) != entry.checksums[at // BLOCK]:
-                raise ValueError(
-                    f"{path} is damaged: the checksum of {entry.name} differs; restore it, or load another checkpoint"
-                )
-            if not whole:
-                a, b = max(low, at), min(high, end)
-                target[a - low : b - low] = block[a - at : b - at]
+        file.seek(begin + entry.offset + (low - low % BLOCK if check else low))
+        if not check:
+            whole = file.readinto(target) == len(target)
+        else:
+            whole = _read_blocks(file, entry, low, high, (entry.stop - entry.start) * size, target)
+    if not whole:
+        raise ValueError(
+            f"{path} is damaged: the checksum of {entry.name} differs; restore it, or load another checkpoint"
+        )
     return first, last
+
+
+def _read_blocks(file: BufferedReader, entry: Entry, low: int, high: int, length: int, target: memoryview) -> bool:
+    """Read bytes `low` to `high` of the entry's `length`, by blocks from where `file` stands; whether all are right."""
+    spare = memoryview(bytearray(BLOCK))
+    for at in range(low - low % BLOCK, high, BLOCK):
+        end = min(at + BLOCK, length)
+        inside = low <= at and end <= high  # then it comes where it belongs at once
+        block = target[at - low : end - low] if inside else spare[: end - at]
+        if file.readinto(block) < len(block) or zlib.crc32(block) != entry.checksums[at // BLOCK]:
+            return False
+        if not inside:
+            a, b = max(low, at), min(high, end)
+            target[a - low : b - low] = block[a - at : b - at]
+    return True
 
 
 def _checksums(raw: Any) -> list[int]:

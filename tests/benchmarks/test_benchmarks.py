@@ -203,7 +203,7 @@ def test_sharded_steps_are_measured_beside_torchs(quick):
         ours = {"two local", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3, ahead"}
         assert ours | {"FSDP1", "FSDP2", "ZeroRedundancyOptimizer"} <= set(network["steps"])
         assert ("DeepSpeed ZeRO-3" in network["steps"]) != found["machine"]["DeepSpeed"].startswith("not installed")
-    assert set(found["load onto 3 ranks"]) == {"hpcdl", "DCP", "hpcdl, DCP's files"}
+    assert set(found["load onto 3 ranks"]) == {"hpcdl", "hpcdl, unchecked", "DCP", "hpcdl, DCP's files"}
     assert found["killed saves"]["whole"] == found["killed saves"]["kills"] == 5
     on_disk = found["states on disk"]
     assert set(on_disk["predicted"]) == set(on_disk["seconds"]) - {"in memory"}

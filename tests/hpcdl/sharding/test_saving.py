@@ -242,6 +242,25 @@ def test_what_is_missing_or_damaged_is_named_on_every_rank_and_nothing_changes(t
     assert simulate(run, 2).results == [True, True]
 
 
+def test_without_check_damage_goes_unnoticed_and_a_short_file_does_not(tmp_path):
+    simulate(write, 3, tmp_path, 1)
+    folder = next(tmp_path.glob("step-*"))
+
+    def run(comm):
+        mine = shares(comm, 5)
+        load(tmp_path, comm, check=False).fill(mine)
+        return mine["x"].piece
+
+    expected = torch.arange(N, dtype=torch.float64) + 1
+    assert torch.equal(torch.cat(simulate(run, 4).results), expected)
+    damage_data(folder)
+    differs = torch.cat(simulate(run, 4).results) != expected
+    assert differs.nonzero().tolist() == [[2 * N // 3 - 1]]  # the last element of the second file
+    damage_short(folder)
+    with pytest.raises(RankError, match="has 1000 bytes"):
+        simulate(run, 2)
+
+
 def test_errors_of_the_caller_are_named(tmp_path):
     def run(comm):
         with pytest.raises(FileNotFoundError, match="no state was saved there"):
