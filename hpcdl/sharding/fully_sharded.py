@@ -35,7 +35,8 @@ class FullyShardedDataParallel(nn.Module):
     A layer's parameters are gathered before its forward and before its backward pass and freed after each, and its
     gradients are reduce-scattered: 3 Psi (p-1)/p bytes per rank and step for Psi bytes of weights to be trained, 2 Psi
     for frozen ones, beside some numbers to agree on N. With `ahead` the next layer is gathered while one is at work,
-    from the second step on, so that at most two are whole at a time, and those of the modules around them.
+    from the second step on, so that at most two are whole at a time, and those of the modules around them. That takes
+    a thread: where the ranks have no core to spare for it, `ahead=False` is sooner.
 
     A layer is a module of the types `layers`, with all that is in it; and else each module that has parameters of its
     own, as far as its own ones go. Parameters are whole only inside their layers' `forward`: who uses one elsewhere

@@ -185,7 +185,7 @@ def _settle(folder: Path) -> None:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """The manifest with each file's `entries`, and where its data `begin`; all files are there and have their lengths."""
+    """The manifest with each file's `entries`, and where its data `begin`; all files are there, whole."""
     try:
         state = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
