@@ -989,7 +989,7 @@ if resumed:
     axes.plot(resumed.keys(), resumed.values(), "o-", color=style.BLUE, label="three ranks, from the checkpoint")
     axes.axvline(10, color=style.VERMILLION, linestyle=":")
     axes.annotate("rank 2 is killed", (10, max(undisturbed.values())), xytext=(6, -8), textcoords="offset points")
-    axes.set(xlabel="step", ylabel="loss", title="Killed while it saved, and on with three")
+    axes.set(xlabel="step", xticks=range(0, 20, 5), ylabel="loss", title="Killed while it saved, and on with three")
     axes.legend(loc="lower left")
     plt.show()
 

@@ -66,8 +66,10 @@ def machine_sliders(alpha: float, beta: float) -> dict:
 
 
 def choice(label: str, options: Any, value: Any):
-    """A drop-down list."""
-    return widgets.Dropdown(options=options, value=value, **_labelled(label, width="max-content"))
+    """A drop-down list, with room before the control after it."""
+    labelled = _labelled(label, width="max-content")
+    labelled["layout"]["margin"] = "2px 16px 2px 2px"
+    return widgets.Dropdown(options=options, value=value, **labelled)
 
 
 def stops(label: str, options: Any, value: Any):
