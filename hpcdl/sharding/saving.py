@@ -51,10 +51,9 @@ def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communi
 def load(path: str | Path, comm: Communicator, check: bool = True) -> "Checkpoint":
     """The last whole state in folder `path`, the same on every rank; every rank calls it, on any number of ranks.
 
-    With `check` all that is read is compared with its checksums, which takes about a third of the time.
-
-    Rank 0 reads what there is, and tells the others. Raises FileNotFoundError where there is none, or where a rank's
-    file of it is missing, and ValueError where one is damaged, on every rank.
+    Rank 0 reads what there is, and tells the others; with `check` what `fill` and `read` read is compared with its
+    checksums, which takes time. Raises FileNotFoundError where there is none, or where a rank's file of it is missing,
+    and ValueError where one is damaged, on every rank.
     """
     path = Path(path)
     state = json.loads(together(lambda: json.dumps(_read_state(path)) if comm.rank == 0 else "", comm)[0])

@@ -208,7 +208,7 @@ def test_sharded_steps_are_measured_beside_torchs(quick):
     on_disk = found["states on disk"]
     assert set(on_disk["predicted"]) == set(on_disk["seconds"]) - {"in memory"}
     memory = [row["measured"] for row in found["promises"] if "memory" in row["what"]]
-    assert memory == pytest.approx(6 * [1], abs=1e-6)
+    assert memory == pytest.approx(6 * [1], abs=1e-5)  # Adam counts its steps, too: four bytes for each tensor
     assert "Promises" in said
 
 
