@@ -18,6 +18,7 @@ For one vector that all ranks read and write, without locks (HOGWILD!):
 For fast forms:
 
     comm.sendrecv_add(x, dest, out, source, scratch, weight=1.0, back=False)
+    comm.recv_with(use, scratch, source)
     comm.empty(numel, dtype=torch.float32), comm.lends(x), comm.segment
     comm.background() -> .start(f), .wait(), .close()
 
@@ -38,6 +39,8 @@ The contract, kept by every machine:
 - `sendrecv_add` is `sendrecv` into `scratch` and `accumulate(out, scratch, weight)`; what `scratch` holds afterwards
   is left open, since a machine may add from where the message lies. With `back=True`, on every rank, `x *= weight`
   comes first, and `sendrecv(out, source, x, dest)` last.
+- `recv_with` is `recv` into `scratch` and `use(scratch)`, flat; a machine may call `use` with the sender's own memory,
+  which is not to be changed, and not to be kept: it is the sender's again when `use` returns.
 - `empty` is a flat tensor of any content in memory from which the machine sends best, with all its views: over MPI,
   ranks of one machine read it where it is, without a copy. Such a message is received as any other; it counts as sent
   when its receiver has read it, in a wait for this message or for another. Ranks need not agree on where a tensor comes
@@ -67,7 +70,7 @@ from typing import TYPE_CHECKING
 from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
-    from hpcdl.comm.base import Background, Communicator, Foreground, Request
+    from hpcdl.comm.base import Background, Communicator, Foreground
     from hpcdl.comm.distributed import TorchComm
     from hpcdl.comm.errors import CommError, DeadlockError, RankError
     from hpcdl.comm.group import Group
@@ -82,7 +85,7 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "Communicator": "base",
-        "Request": "base",
+        "Request": "request",
         "Background": "base",
         "Foreground": "base",
         "CommError": "errors",

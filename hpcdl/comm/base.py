@@ -10,29 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hpcdl.comm.request import Request
+
 if TYPE_CHECKING:
     from hpcdl.comm.sharing import SharedTensor
-
-
-class Request:
-    """A message under way. After `wait()` its tensor may be used again: `x` changed, `out` read."""
-
-    __slots__ = ("comm", "done", "op", "peer", "side", "tag", "x")
-
-    def __init__(self, comm: "Communicator", op: str, side: str, x: torch.Tensor, peer: int, tag: int):
-        self.comm, self.op, self.side, self.x, self.peer, self.tag = comm, op, side, x, peer, tag
-        self.done = False  # its rank has waited for it
-
-    def wait(self) -> None:
-        """Return when the message is complete; once it is, at once."""
-        if not self.done:
-            self.comm._wait(self.op, self)
-            self.done = True
-
-    @property
-    def target(self) -> str:
-        """The other side, as the caller wrote it: "dest=1" or "source=1, tag=3"."""
-        return f"{self.side}={self.peer}" + (f", tag={self.tag}" if self.tag else "")
 
 
 class Background(ABC):
@@ -94,6 +75,11 @@ class Communicator(ABC):
         """Receive a message of `out`'s size from rank `source` into `out`."""
         source = self._check("recv", "out", out, "source", source, tag)
         self._wait("recv", self._irecv("recv", out, source, tag))
+
+    def recv_with(self, use: Callable[[torch.Tensor], None], scratch: torch.Tensor, source: int, tag: int = 0) -> None:
+        """Receive a message of `scratch`'s size from rank `source`, and call `use` with it, flat, to read it there."""
+        source = self._check("recv", "scratch", scratch, "source", source, tag)
+        self._recv_with(use, scratch, source, tag)
 
     def sendrecv(self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, tag: int = 0) -> None:
         """Send `x` to `dest` and receive `out` from `source` at the same time; neither waits for the other."""
@@ -219,6 +205,10 @@ class Communicator(ABC):
     def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
         """Return the index of one of `requests` that is complete, of those complete the first."""
         raise NotImplementedError(f"rank {self.rank}: {type(self).__name__} cannot {op}; wait for each request in turn")
+
+    def _recv_with(self, use: Callable[[torch.Tensor], None], scratch: torch.Tensor, source: int, tag: int) -> None:
+        self._wait("recv", self._irecv("recv", scratch, source, tag))
+        use(scratch.view(-1))
 
     def _sendrecv(self, x: torch.Tensor, dest: int, out: torch.Tensor, source: int, tag: int) -> None:
         incoming = self._irecv("sendrecv", out, source, tag)

@@ -10,8 +10,9 @@ import torch
 import torch.distributed as dist
 
 from hpcdl.comm.background import ThreadedBackground
-from hpcdl.comm.base import Background, Communicator, Request
+from hpcdl.comm.base import Background, Communicator
 from hpcdl.comm.errors import CommError
+from hpcdl.comm.request import Request
 from hpcdl.comm.words import describe
 
 POLL_SECONDS = 50e-6

@@ -7,7 +7,8 @@ from typing import NamedTuple, overload
 
 import torch
 
-from hpcdl.comm.base import Communicator, Request
+from hpcdl.comm.base import Communicator
+from hpcdl.comm.request import Request
 from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.wrapper import Wrapper
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from hpcdl.comm.base import Request
+from hpcdl.comm.request import Request
 
 
 def describe(op: str, requests: tuple[Request, ...] = (), detail: str = "") -> str:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hpcdl.comm.base import Background, Communicator, Request
+from hpcdl.comm.base import Background, Communicator
+from hpcdl.comm.request import Request
 
 
 class Wrapper(Communicator):

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -176,23 +177,25 @@ class Server:
     def _take_in(self, worker: _Worker, clock: int) -> bool:
         """Receive a gradient; False where the worker was lost before it came. One that is in already is left out."""
         try:
-            self.comm.recv(self._gradient, worker.rank, GRADIENT)
+            self.comm.recv_with(partial(self._apply, worker, clock), self._gradient, worker.rank, GRADIENT)
         except TimeoutError as error:
             self._lose(worker.rank, f"its gradient did not come: {error}")
             return False
+        return True
+
+    def _apply(self, worker: _Worker, clock: int, gradient: torch.Tensor) -> None:
         if clock <= worker.clock:  # it is from before the snapshot
-            return True
+            return
         staleness = self.updates - worker.pushes - worker.others if self.staleness else 0  # BSP: all step together
         self._served.log.append(Update(worker.rank, clock, staleness, worker.lead))
         self._advance(worker, clock)
         worker.pushes += 1
         self.updates += 1
         if self.staleness == 0:
-            self._sum += self._gradient
+            self._sum += gradient
             self._summed = True
         else:
-            self._step(self._gradient)
-        return True
+            self._step(gradient)
 
     def _lose(self, rank: int, why: str) -> None:
         self._leave(rank)
@@ -227,6 +230,7 @@ class Server:
         self._settle()
         self.w.grad = gradient
         self.optimizer.step()
+        self.w.grad = None  # it may be the worker's memory
         if self._snapshots is not None:
             self._snapshots.save(self.updates, self._state())
 

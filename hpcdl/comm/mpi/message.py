@@ -1,14 +1,15 @@
 """A message over MPI, and all that are under way."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from mpi4py import MPI
 
-from hpcdl.comm.base import Request
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.mpi.cells import Deposit
 from hpcdl.comm.mpi.shared import Loan
+from hpcdl.comm.request import Request
 
 # What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
 # message is under way would be overwritten when it arrives.
@@ -19,11 +20,11 @@ class Message(Request):
     """A message and `mpi`, the request of MPI's own; `complete` when nothing of it is under way any more.
 
     `inbox` is where MPI writes it, `error` what was wrong with it when it came; `sum` is (out, weight, back) where it
-    is only to be added, and `returned` whether the sum is back in the sender's `x`; with a
-    `loan` it is complete only when the receiver has read `x`.
+    is only to be added, and `returned` whether the sum is back in the sender's `x`; `use` is called with it where it
+    lies; with a `loan` it is complete only when the receiver has read `x`.
     """
 
-    __slots__ = ("complete", "error", "inbox", "loan", "mpi", "returned", "sum")
+    __slots__ = ("complete", "error", "inbox", "loan", "mpi", "returned", "sum", "use")
 
     mpi: MPI.Request
     returned: bool
@@ -34,6 +35,7 @@ class Message(Request):
         self.error: CommError | None = None
         self.loan: Loan | Deposit | None = None
         self.sum: tuple[torch.Tensor, float, bool] | None = None
+        self.use: Callable[[torch.Tensor], None] | None = None
         self.inbox = self.x
 
 

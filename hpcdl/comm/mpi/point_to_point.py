@@ -14,10 +14,11 @@ from functools import partial
 import torch
 from mpi4py import MPI
 
-from hpcdl.comm.base import Communicator, Request
+from hpcdl.comm.base import Communicator
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.mpi.cells import POINTER_BYTES, SHORTEST, InMemory, cells_of
 from hpcdl.comm.mpi.message import Message, as_bytes, close, end_loan, raise_error_of, under_way
+from hpcdl.comm.request import Request
 from hpcdl.comm.words import describe
 
 SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
@@ -77,6 +78,11 @@ class PointToPoint(Communicator):
 
     def progress(self) -> None:
         self._take_in_others(None)
+
+    def _recv_with(self, use, scratch, source, tag):
+        incoming = self._irecv("recv", scratch, source, tag)
+        incoming.use = use
+        self._wait("recv", incoming)
 
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
         incoming = self._irecv("sendrecv_add", scratch, source, tag)
@@ -204,12 +210,15 @@ class PointToPoint(Communicator):
         try:
             if (nbytes := arrived.nbytes if arrived else nbytes) != request.x.nbytes:
                 raise self._misfit(request, f"{nbytes} bytes")
-            if arrived and request.sum is None:
+            direct = request.sum is not None or request.use is not None  # what lies in memory is read there
+            if arrived and not direct:
                 arrived.copy_to(request.x)
             elif request.inbox is not request.x:
                 ctypes.memmove(request.x.data_ptr(), request.inbox.data_ptr(), nbytes)
             if request.sum is not None:
                 self._add(request, *request.sum, arrived)
+            elif request.use is not None:
+                request.use(arrived.view(request.x.dtype) if arrived else request.x.view(-1))
         finally:
             if arrived:
                 arrived.free()

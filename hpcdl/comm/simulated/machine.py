@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hpcdl.comm.base import Request
 from hpcdl.comm.errors import CommError
+from hpcdl.comm.request import Request
 from hpcdl.comm.simulated.turns import Turns
 from hpcdl.comm.tracing import Trace
 from hpcdl.comm.words import describe, disagreement, size_of

@@ -69,6 +69,20 @@ def test_sums_go_back_to_where_their_parts_came_from(wrap):
 
 
 @pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm, lambda comm: Group(comm, [1, 0])])
+def test_a_message_is_used_where_it_lies(wrap):
+    def rank(comm):
+        comm, seen = wrap(comm), []
+        request = comm.isend(torch.full((2, 3), float(comm.rank)), 1 - comm.rank, tag=2)
+        comm.recv_with(lambda x: seen.append((x.shape, x[0].item())), torch.empty(2, 3), 1 - comm.rank, tag=2)
+        request.wait()
+        with pytest.raises(ValueError, match="recv: source is 2"):
+            comm.recv_with(seen.append, torch.empty(2), 2)
+        return seen == [((6,), 1.0 - comm.rank)]
+
+    assert simulate(rank, 2).results == [True, True]
+
+
+@pytest.mark.parametrize("wrap", [lambda comm: comm, TracingComm, lambda comm: Group(comm, [1, 0])])
 def test_a_machine_without_memory_to_share_has_ordinary_tensors(wrap):
     def rank(comm):
         tensor = wrap(comm).empty(5, torch.int16)

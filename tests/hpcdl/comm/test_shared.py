@@ -39,6 +39,22 @@ for machine in (comm, TracingComm(comm), Group(comm, list(range(p))[::-1])):
             assert torch.equal(total, torch.arange(n).add(machine.rank).mul(0.5).add(1).view(1, n))
             assert torch.equal(x, torch.arange(n).add(right).mul(0.5).add(1))
 
+# Used where it lies: in the neighbour's tensor, which is its own again when that is done, also where that fails.
+for machine in (comm, TracingComm(comm)):
+    for n in (3, SHORTEST, LONGEST // 4 + 1):
+        scratch, seen = torch.full((1, n), -1.0), []
+        use = lambda x: seen.append((x.shape, x.sum().item(), x.data_ptr() == scratch.data_ptr()))
+        request = machine.isend(new(torch.full((n,), float(rank))), after)
+        machine.recv_with(use, scratch, before)
+        request.wait()
+        assert seen == [((n,), n * before, machine is not comm or n == 3)], (seen, n)
+request = comm.isend(x := new(torch.full((SHORTEST,), 1.0)), after)
+expect(ZeroDivisionError, "", comm.recv_with, lambda x: 1 / 0, torch.empty(SHORTEST), before)
+request.wait()
+request = comm.isend(x[:3], after)
+expect(CommError, "out has 8 bytes", comm.recv_with, print, torch.empty(2), before)
+request.wait()
+
 # What was sent may be changed at once, and was not read after that; a matrix, a parameter and another type of its bits.
 x, out = new(torch.zeros(4 * SHORTEST)), torch.zeros(4 * SHORTEST)
 w, bits = torch.nn.Parameter(x.view(4, SHORTEST)), x.view(torch.int32)

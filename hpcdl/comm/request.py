@@ -1,0 +1,29 @@
+"""A message under way, as all machines have it."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from hpcdl.comm.base import Communicator
+
+
+class Request:
+    """A message under way. After `wait()` its tensor may be used again: `x` changed, `out` read."""
+
+    __slots__ = ("comm", "done", "op", "peer", "side", "tag", "x")
+
+    def __init__(self, comm: "Communicator", op: str, side: str, x: torch.Tensor, peer: int, tag: int):
+        self.comm, self.op, self.side, self.x, self.peer, self.tag = comm, op, side, x, peer, tag
+        self.done = False  # its rank has waited for it
+
+    def wait(self) -> None:
+        """Return when the message is complete; once it is, at once."""
+        if not self.done:
+            self.comm._wait(self.op, self)
+            self.done = True
+
+    @property
+    def target(self) -> str:
+        """The other side, as the caller wrote it: "dest=1" or "source=1, tag=3"."""
+        return f"{self.side}={self.peer}" + (f", tag={self.tag}" if self.tag else "")
