@@ -75,6 +75,7 @@ if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.comm.errors import CommError, DeadlockError, RankError
     from hpcdl.comm.group import Group
     from hpcdl.comm.mpi.machine import MPIComm
+    from hpcdl.comm.request import Request
     from hpcdl.comm.sharing import Access, SharedTensor, shared_tensor
     from hpcdl.comm.simulated.run import Simulation, simulate
     from hpcdl.comm.tracing import Event, Trace, TracingComm
