@@ -72,6 +72,7 @@ def deepspeed(stage: int, model: nn.Module, comm: Communicator) -> Prepared:
 
     config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}}
     config |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+    config["gradient_clipping"] = 0.0  # else DeepSpeed clips by a norm of 1, and says nothing
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
     own = SimpleNamespace(step=engine.step, zero_grad=lambda: None)  # its step forgets the gradients
