@@ -200,16 +200,18 @@ def selfcheck(
 @app.command()
 def new(
     slug: Annotated[str, typer.Argument(help="The lab's name in code, such as averages.")],
-    number: Annotated[int, typer.Option(help="Where it stands in the course, 1 to 99.")],
-    title: Annotated[str, typer.Option(help="Its title.")],
+    number: Annotated[
+        int | None, typer.Option(help="Its place in the course, 1 to 99; if not given, after the last.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Its title; if not given, the slug in words.")] = None,
 ) -> None:
-    """Begin a lab in a clone of the course: write its three files, with one complete exercise to change into yours."""
+    """Begin a lab in a clone of the course: one complete exercise to change into yours, and all files around it."""
     from autograder.authors import new as making
 
     paths = making.write(slug, number, title)
     root = making.PACKAGE.parent
     console.print(f"Wrote {', '.join(str(path.relative_to(root)) for path in paths)}.", markup=False, soft_wrap=True)
-    console.print(f"Next: python -m autograder.authors.build, then autograder selfcheck {slug}.", markup=False)
+    console.print(f"Next: make labs, then autograder selfcheck {slug}, then make test-lab LAB={slug}.", markup=False)
 
 
 @app.command()

@@ -24,13 +24,19 @@ from autograder.sessions.local import LocalSession
 pytestmark = pytest.mark.filterwarnings("ignore")  # a student's code may warn
 
 CELL = re.compile(r"^# %% (\w+): (.+)\n", re.MULTILINE)
-LEAST = 20  # answers to each lab
+LEAST = 3  # answers to each exercise, in the mean of a lab
+
+
+def corpus(slug: str) -> Path:
+    return Path(__file__).parent / "honest" / f"{slug}.py"
 
 
 @cache
 def answers(slug: str) -> list[tuple[str, str, str]]:
-    """The answers to a lab: (exercise, style, code)."""
-    _, *parts = CELL.split((Path(__file__).parent / "honest" / f"{slug}.py").read_text(encoding="utf-8"))
+    """The answers to a lab: (exercise, style, code); none if its file is missing, which a test reports."""
+    if not corpus(slug).exists():
+        return []
+    _, *parts = CELL.split(corpus(slug).read_text(encoding="utf-8"))
     return list(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
 
 
@@ -58,9 +64,13 @@ def one_thread():
 
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_each_exercise_is_answered_in_several_styles(slug):
+    assert corpus(slug).exists(), (
+        f"write {corpus(slug)}: right answers in other styles, as `autograder new` writes them"
+    )
     styles = [(name, style) for name, style, _ in answers(slug)]
-    assert len(set(styles)) == len(styles) >= LEAST
-    assert {name for name, _ in styles} == set(exercises.load(slug).exercises)
+    names = set(exercises.load(slug).exercises)
+    assert len(set(styles)) == len(styles) >= min(20, LEAST * len(names))
+    assert {name for name, _ in styles} == names
 
 
 @pytest.mark.each_lab("perceptron")

@@ -24,7 +24,9 @@ KINDS = ("LIBRARY", "FRAMEWORKS")
 
 @cache
 def impostors(slug: str) -> dict[str, dict[str, str]]:
-    return runpy.run_path(str(Path(__file__).parent / "impostors" / f"{slug}.py"))
+    path = Path(__file__).parent / "impostors" / f"{slug}.py"
+    assert path.exists(), f"write {path}: what hpcdl and torch would answer, as `autograder new` writes it"
+    return runpy.run_path(str(path))
 
 
 def answered(slug: str, kind: str) -> tuple[list[tuple[str, str]], list[str]]:
