@@ -179,6 +179,11 @@ def ratios(steps: dict) -> list[dict]:
     ]
 
 
+def by_size(timed: list[tuple[int, float]]) -> dict[int, list[float]]:
+    """Return the seconds of all-reduces by their bytes."""
+    return {nbytes: [seconds for size, seconds in timed if size == nbytes] for nbytes in dict(timed)}
+
+
 def predictions(found: dict) -> list[dict]:
     """The curve over bucket sizes: two local steps and the ring's cost, with alpha and beta fitted to all-reduces."""
     fitted = alpha_beta.fit_collective(collectives.ring, 2, *zip(*found["all_reduce"], strict=True))
@@ -255,6 +260,7 @@ def main(
         console.print(table_of_times(model, times))
     console.print(table_of_curve(curve))
     console.print(table_of_promises(kept))
+    found["all_reduce"] = by_size(found["all_reduce"])
     everything = {"machine": machine, **found, "ratios": rows, "curve": curve, "promises": kept}
     results.save(everything, out)
     console.print(f"All measurements: {out}")
