@@ -65,10 +65,11 @@ def test_the_wheel_holds_no_solution(built):
     archive = zipfile.ZipFile(wheel)
     assert not [name for name in archive.namelist() if name.startswith("labs")]
     everything = "\n".join(archive.read(name).decode("utf-8", "replace") for name in archive.namelist())
+    example = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")  # its solution is no secret
     for slug in map(notebooks.slug_of, notebooks.sources()):
         for exercise, text in notebooks.marked(slug).items():
             solution = text.split(notebooks.BEGIN)[1].split(notebooks.END)[0].rstrip()
-            if solution.count("\n") > 2:  # one line may stand anywhere
+            if solution.count("\n") > 2 and solution not in example:  # one line may stand anywhere
                 assert solution not in everything, f"{slug}.{exercise}"
 
 
