@@ -36,7 +36,7 @@ def repository(tmp_path_factory):
     labs.write_text(re.sub(r"(LABS[^=\n]*= \([^)]*?),?\s*\)", r'\1, "averages")', labs.read_text(), count=1))
     for match in FILES.finditer(README):
         path = root / match["path"]
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(match["text"], encoding="utf-8")
     run(root, "-m", "autograder.authors.build")
     return root
@@ -64,6 +64,8 @@ def test_the_readme_has_the_files_of_a_lab_and_students_get_no_solution(reposito
         "labs/source/90_averages.py",
         "autograder/bank/averages/ema.py",
         "autograder/bank/averages/__init__.py",
+        "tests/autograder/honest/averages.py",
+        "tests/autograder/impostors/averages.py",
     ]
     notebook = (repository / "labs" / "90_averages.ipynb").read_text()
     assert "raise NotImplementedError" in notebook
