@@ -83,7 +83,7 @@ def results(repository, tmp_path_factory, notebook_text):
     """The results of three submissions of that lab: right, wrong and blank."""
     tmp_path = tmp_path_factory.mktemp("class")
     answer = dict(FILES.findall(README))["labs/source/90_averages.py"].partition("    # BEGIN SOLUTION\n")
-    head = answer[0][answer[0].rindex("def ema") :]
+    head = "import torch\n\n\n" + answer[0][answer[0].rindex("def ema") :]
     right = head + answer[2].partition("    # END SOLUTION")[0]
     for student, code in {"ada": right, "ben": WRONG, "cyd": head + "    raise NotImplementedError\n"}.items():
         path = tmp_path / "submissions" / student / "lab.ipynb"
