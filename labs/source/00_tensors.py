@@ -778,7 +778,8 @@ with when_solved():
 #
 # `x.as_strided(size, stride)` is a view that walks as many numbers as `stride` says for one step in each direction. Make all windows of 3 × 3 pixels of an image of
 # 8 × 8 with it: shape (6, 6, 3, 3), and not one pixel copied. *Proof:* the view's `data_ptr()` is the image's, and it equals
-# `x.unfold(0, 3, 1).unfold(1, 3, 1)`. Then add 1 to the view in place, and find out from PyTorch's answer why it will not.
+# `x.unfold(0, 3, 1).unfold(1, 3, 1)`. Then add 1 to the view in place: PyTorch does not refuse. Which pixels changed by more than 1, and
+# why should you never do this?
 
 # %% [markdown]
 # ## Further reading

@@ -410,8 +410,8 @@ def hogwild(
 check("consistency.hogwild")
 
 # %% [markdown]
-# Niu and others tried three data sets on 10 cores, 20 epochs, against threads that take turns with locks (their figure 2). Which of them is *not* sparse, and how does
-# that show?
+# Niu and others tried three data sets on 10 cores, 20 epochs, against threads that take turns with locks (their figure 2). In RCV1 some component is part of every sample
+# (Δ = 1). Do its times show it? Then count lost updates yourself, in the second table: that is what Δ and ρ are about.
 
 # %%
 print("                 rho   Delta     HOGWILD!, s   with locks, s")

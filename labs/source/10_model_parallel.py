@@ -4,7 +4,7 @@
 #
 # In lab 07 every machine held the whole model. That ends where a model does not fit: the weights, gradients and activations of a large language model take
 # hundreds of machines' memory. Then the network itself is cut, and there are four places for the knife: through each layer's matrices, between layers,
-# through the sequence of tokens, and between experts of which a token needs but one. Each cut has its own messages and its own way to lose time. Today you
+# through the sequence of tokens, and between experts of which a token needs only one. Each cut has its own messages and its own way to lose time. Today you
 # make all four, and run one of them on live engines.
 #
 # **You will be able to**
@@ -361,8 +361,8 @@ with when_solved():
 #
 # For 128 images the trick sends a small part of what either way alone would: convolutions share few weights among many positions, linear layers have a weight
 # for each pair of numbers. It is a matter of the batch: a linear layer $n \times k$ is cheaper by the network as long as the batch has fewer than $k$ images.
-# With 16,384 images data parallelism wins everywhere, which is one reason why nobody speaks of the trick any more. That the linear layers had a batch of
-# their own in Krizhevsky's table is the same thought: the fewer images at a time, the less they send.
+# With 16,384 images data parallelism wins everywhere, which is one reason why the trick has gone out of use. In Krizhevsky's table the linear layers have a smaller
+# batch of their own. That has another reason than messages: with fewer images in a step, training converges better.
 # </details>
 
 
@@ -389,7 +389,7 @@ with when_solved():
 # What a microbatch leaves behind in its F, its activations, stays in memory until its B. GPipe holds all $m$ microbatches. **1F1B** begins a backward pass
 # as soon as it can, and then does one backward and one forward pass in turn: the same bubble, and stage $i$ never holds more than $p - i$.
 #
-#     stage 0   F0 F1 F2 .  .  B0 F3 .  B1 .  B2 B3         1F1B: what comes before the first B is the warm-up
+#     stage 0   F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3         1F1B: what comes before the first B is the warm-up
 #     stage 1   .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
 #     stage 2   .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
 #
@@ -495,8 +495,8 @@ fill_the_bubble.explorable({"gpipe": gpipe, "one_f_one_b": one_f_one_b, "interle
 # shrinks from $(p-1)(F+B+W)$ to $(p-1)(F+B-W)$. What W needs stays in memory meanwhile: at most $p$ microbatches on each stage, which stage 0 of 1F1B
 # has, too.
 #
-#     stage 0   F0 F1 F2 .  .  .  B0 W0 F3 B1 W1 .  B2 W2 B3 W3
-#     stage 1   .  F0 F1 .  .  B0 F2 B1 W0 F3 B2 W1 ...             one W waits
+#     stage 0   F0 F1 F2 .  .  B0 W0 F3 B1 W1 B2 W2 B3 W3           no W waits
+#     stage 1   .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 B3 W2 W3           one W waits
 #     stage 2   .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3           two W wait
 #
 # **What is a schedule worth?** Play it: an op starts when its stage is free and what it needs has come. If what it needs was made on another stage, it

@@ -93,7 +93,7 @@ with when_solved():
 #    half as much again.
 # 2. With many ranks the model all but vanishes, and what is left are the activations, which no stage divides. They grow with the microbatch; computing them
 #    again makes them small, for a third more work, or the scores alone for almost nothing.
-# 3. There are several ways. Stage 3 alone does it on some hundred ranks if activations are computed again; tensor parallelism divides the activations too, and
+# 3. There are several ways. Stage 3 alone fits on 38 ranks or more if activations are computed again; tensor parallelism divides the activations too, and
 #    sends a lot within each layer, so it stays where links are fast.
 # </details>
 
@@ -754,8 +754,8 @@ check("sharding.save_load")
 # **link** that is much slower than the device's own memory, layer after layer, while earlier layers compute. The device has room for some layers' weights at a
 # time.
 #
-#     room for 2      link      0000 1111 2222      3333
-#                     compute        000000 111111 222222 333333      layer 2 comes when layer 0 has gone
+#     room for 2      link      00001111  2222  3333
+#                     compute       000000111111222222333333          layer 2 comes when layer 0 has gone
 #
 # The link brings one layer at a time, in order. A layer computes when it is there and the one before is done. A layer can begin to come when there is room: with
 # room for $k$ layers, layer $i$ when layer $i - k$ is done.

@@ -2,7 +2,7 @@
 # # Lab 12 · To 1,024 GPUs and 2,048
 # ## Counting work, fusion, large batches, mixed precision, input, rooflines
 #
-# A lecture's case study: ResNet-50 on 1,024 GPUs at 99.2 % efficiency, and on 2,048 only 18 % faster than on 1,024. Where did the other half go?
+# A lecture's case study: ResNet-50 trains on 1,024 GPUs at 99.2 % efficiency, but 2,048 GPUs are not nearly twice as fast. Where did the other GPUs go?
 #
 # Between one GPU and two thousand there are five leaks: the input that does not keep up, messages that are not hidden, ranks that wait for the slowest, numbers that
 # fall out of 16 bits, and the batch itself, which grows with the machines until a step with twice the samples learns hardly more. Here you count, predict and
@@ -43,7 +43,7 @@ from hpcdl.cost.machines import GIGABIT, MACHINES, RDMA
 from hpcdl.cost.published.data_parallel import IMAGES_PER_SECOND
 from hpcdl.cost.published.row import SPREAD, USABLE
 from hpcdl.data import digits
-from hpcdl.nn.networks import inception_v3, lenet5, resnet50, resnet101, vgg16
+from hpcdl.nn.networks import inception_v3, resnet50, resnet101, vgg16
 from hpcdl.numerics.rounding import FP16, round_nearest
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import loss_scale, speed_up
@@ -90,7 +90,7 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Stragglers cost 7 % with 8 GPUs and 15 % with 2,048: they grow, but slowly. The input costs nothing until it does not suffice; from then on every further GPU
+# 1. Waiting for the slowest GPU costs 7 % with 8 GPUs and 14 % with 1,024: it grows, but slowly. With 2,048 GPUs the input takes longer than that wait, and hides it. The input costs nothing until it does not suffice; from then on every further GPU
 #    is for nothing. And the largest leak is in no profile: with a batch beyond the critical one a step learns hardly more, however many images go into it.
 # 2. Small buckets pay $\alpha$ again and again, a single one hides nothing. VGG-16 has 138 million weights: its bytes take longer than its backward pass, and then
 #    no buckets help.
@@ -312,7 +312,9 @@ with when_solved():
         "   (printed: 51.4 and 52.8; the paper counts three times what the scores take once more. Find out by trying.)"
     )
     hours = train_seconds(37e9, 14.8e12, 2048, 989.4e12, 0.3466) / 3600
-    print("DeepSeek-V3, 37 B active parameters, 14.8 T tokens, 2,048 H800 at 34.66 % of the peak in 16 bits:")
+    print(
+        "DeepSeek-V3, 37 B active parameters, 14.8 T tokens, 2,048 H800. At 34.66 % of the peak in 16 bits the hours agree:"
+    )
     print(f"{hours / 24:.0f} days, {2048 * hours / 1e6:.3f} million GPU hours (printed: 2.664)")
 
 # %% [markdown]
@@ -428,7 +430,7 @@ with when_solved():
 # %% [markdown]
 # ## The batch grows with the machine
 #
-# $p$ ranks with 64 samples each make a batch of $64\,p$, and an epoch has a $p$-th of the steps. To get as far in each step, the **learning rate grows with the
+# $p$ ranks with 64 samples each make a batch of $64\,p$, and an epoch has a $p$-th of the steps. To get as far in each epoch, the **learning rate grows with the
 # batch**: $k$ times the batch, $k$ times $\eta$ (Goyal et al. 2017). In the first steps, when the weights change fast, that is too much: so it grows from $\eta$ to
 # $k\eta$ in the first epochs, step by step. This **warm-up** and linear scaling took ResNet-50 to batches of 8,192.
 #
@@ -619,7 +621,7 @@ if len(reached) == 2:
 # %% [markdown]
 # ## Sixteen bits
 #
-# Tensor cores multiply 16-bit numbers eight times as fast as others multiply 32-bit ones, and half of the bytes travel. But FP16 ends at $2^{-24}$ below: what is
+# On a V100, tensor cores multiply 16-bit numbers eight times as fast as its other cores multiply 32-bit ones, and half of the bytes travel. But FP16 ends at $2^{-24}$ below: what is
 # less than half of that is 0, and in a deep network most gradients of activations are that small. So the *loss* is multiplied by a scale, and by the chain rule so
 # is every gradient. Before the update they are divided again, in float32, where the weights' **master copy** lives (Micikevicius et al. 2018).
 #
@@ -966,10 +968,7 @@ with when_solved():
         print(
             f"   {name:14}{precision}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte"
         )
-    operations = sum(forward for forward, *_ in work([(layer.weights, layer.macs, 0) for layer in lenet5()], 1))
-    print(
-        f"ANNA (1991): 1,000 characters/s of {operations / 1e6:.2f} M operations each: {1000 * operations / 4e9:.0%} of its 4 GOP/s"
-    )
+    print(f"ANNA (1991): 1,000 characters/s of 130,000 connections each: {1000 * 2 * 130_000 / 4e9:.1%} of its 4 GOP/s")
 
 # %%
 with when_solved():
@@ -987,7 +986,7 @@ with when_solved():
 # <details><summary>What did you see?</summary>
 #
 # - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, and memory did not follow: on an H100 three quarters
-#   of the time go to layers that wait for memory. Hence larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser et al.), used a fifth of its
+#   of the time go to layers that wait for memory. Hence larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser et al.), used 6.5 % of its
 #   peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the other way: few multipliers, and buffers beside them so that memory keeps up. It is the same
 #   roof, from its other end.
 # - Three networks, one set of assumptions (how much of a link can be used, how much step times spread), and none of them fitted to the single run: four points apart
@@ -1067,37 +1066,55 @@ reveal("scaling.zeros", race((50, 60, 70, 75, 80, 85, 90, 95, 98, 99)) or 100)
 #
 # ## An audit
 #
-# The lecture's case study says: one node (8 GPUs) does 218 images/s. 128 nodes do about 27,500 images/s; the efficiency is 25,700 / 218 / 128 = 99.2 %. 90 epochs of
-# ImageNet, 1.28 million images, take 7.8 minutes. 256 nodes take 6.6 minutes.
+# The lecture's case study (ResNet-50 on P40 GPUs, eight to a node) says:
 #
-# Not all of this can be true. Before you go on: check each number against the others. Which ones fit together, and what do you think was meant? A P40 does 11.76
-# TFLOP/s, ResNet-50 takes 3.9 G MACs forward for an image.
+# | the slide | number |
+# |---|---|
+# | one node of 8 GPUs | 218 images/s |
+# | 128 nodes, 1,024 GPUs | about 27,500 images/s |
+# | efficiency | 25,700 / 218 / 128 = 99.2 % |
+# | 90 epochs of 1.28 million images on 1,024 GPUs | 7.8 minutes |
+# | 90 epochs on 2,048 GPUs | 6.6 minutes, "only 18 % improvement" |
+#
+# These numbers cannot all be true. Check each one against the others before you run the next cell. A P40 does 11.76 TFLOP/s, and ResNet-50 takes 3.9 G MACs
+# forward for an image. **Correct one label and one digit swap, and five numbers agree:** 218 images/s, 1,024 GPUs, 99.2 %, 90 epochs, and the minutes. Which ones?
+
+# %%
+guess(
+    "scaling.audit",
+    "How many minutes must the slide have meant for 90 epochs on 1,024 GPUs?",
+    unit="minutes",
+)
 
 # %%
 images = 90 * 1.28e6
 print(f"27,500 images/s for 7.8 minutes: {27_500 * 7.8 * 60 / 1.28e6:.1f} epochs")
-print(
-    f"90 epochs in 7.8 minutes: {images / (7.8 * 60):,.0f} images/s, {images / (7.8 * 60) / 1024:.0f} on each of 1,024 GPUs"
-)
 print(f"25,700 / 218 / 128 = {25_700 / 218 / 128:.1%};  27,500 / 218 / 128 = {27_500 / 218 / 128:.1%}")
 for what, rate in (("a node", 218 / 8), ("a GPU", 218)):
     print(f"218 images/s on {what}: {rate * 6 * 3.9e9 / 11.76e12:.0%} of a P40's peak in float32")
 print(
-    f"256 nodes: {images / (6.6 * 60):,.0f} images/s, {7.8 / 6.6:.2f} times as many, {7.8 / 6.6 / 2:.0%} for each GPU"
+    f"90 epochs in 7.8 minutes: {images / (7.8 * 60):,.0f} images/s, {images / (7.8 * 60) / 1024:.0f} on each of 1,024 GPUs"
 )
+
+# %%
+with when_solved():
+    guessed("scaling.audit")
+    minutes = images / (218 * 1024 * 0.992) / 60
+    reveal("scaling.audit", minutes)
+    print(f"218 images/s on each of 1,024 GPUs at 99.2 %: {218 * 1024 * 0.992:,.0f} images/s, {minutes:.2f} minutes")
+    print(f"2,048 GPUs in 6.6 minutes: {8.7 / 6.6:.2f} times the speed, {8.7 / 6.6 / 2:.0%} of it for each GPU")
 
 # %% [markdown]
 # <details><summary>What fits together?</summary>
 #
-# - **27,500 images/s for 7.8 minutes are ten epochs, not ninety.** Ninety need 246,000 images/s.
-# - **Neither 25,700 nor 27,500 gives 99.2 %**: they give 92.1 and 98.6 %.
-# - 218 images/s are what *one* P40 can do, 43 % of its peak; as the speed of eight it would be 5 %. If 218 is a GPU's speed, 1,024 of them do 223,000 at most, and 90
-#   epochs take 8.6 minutes: near the 7.8, but not below it. With 16 bits (the slide names FP16) a GPU may well have been faster than 218 in that run.
-# - The 18 % from 1,024 to 2,048 GPUs fit the two times: 7.8 / 6.6. They are an efficiency of 59 % from one to the other, and with 64 images on each GPU a batch of
-#   131,072, for which nobody would expect 90 epochs to suffice.
+# - **218 images/s belong to one GPU, not to a node.** One P40 then reaches 43 % of its peak in float32; as the speed of eight GPUs it would be 5 %.
+# - **7.8 minutes are 8.7 with the digits swapped.** 218 images/s on each of 1,024 GPUs at 99.2 % finish 90 epochs in 8.67 minutes. Now all five numbers agree.
+# - 27,500 images/s are what 128 *GPUs* do, not 128 nodes: 128 × 218 × 99.2 % = 27,681. The 25,700 on the slide has its digits swapped, too; it would give 92.1 %.
+# - The "18 %" come from 7.8 / 6.6. With 8.7 minutes, 2,048 GPUs are **1.32** times as fast as 1,024, and each GPU keeps 66 % of its speed.
+# - 64 images on each of 2,048 GPUs would be a batch of 131,072. The paper behind the slide trains with at most 65,536 (Jia et al. 2018, "Highly Scalable Deep
+#   Learning Training System with Mixed-Precision"), so that each GPU has 32 images, and messages weigh twice as much.
 #
-# So: the times were probably measured, the images per second belong to something else. Figures of a talk are retyped, rounded and mixed up, as in papers. Whoever
-# counts notices.
+# Numbers in talks are retyped, rounded and swapped, as in papers. If you count, you notice.
 # </details>
 #
 # ## Live: buckets on two engines

@@ -57,7 +57,7 @@ style.use()
 # Rows are the stages of a step, columns the tools. In each field stands what every rank sends, for the blocks of a decoder in float32; the line below is what you write
 # for it.
 #
-# Which of them sends the least, for 124 million weights and 1,024 tokens on each of two ranks? Say it first, then:
+# Which of them sends the least, for 85 million weights and 1,024 tokens on each of two ranks? Say it first, then:
 # 1. Choose each **tool** in turn. Which of them are the same, and why?
 # 2. Move the **tokens**. What grows, and what does not care?
 # 3. Move the **ranks** to 64. Which of these numbers grow with them, and how far?
@@ -65,7 +65,7 @@ style.use()
 # %%
 guess(
     "frameworks.least",
-    "124 million weights, 1,024 tokens on each of two ranks: who sends the least in a step?",
+    "85 million weights, 1,024 tokens on each of two ranks: who sends the least in a step?",
     choices=("DDP", "FSDP2", "DTensor", "Horovod", "DeepSpeed", "Ray Train"),
 )
 
@@ -117,8 +117,9 @@ with when_solved():
 #
 # | | gloo | MPI | NCCL |
 # |---|---|---|---|
-# | send and receive, broadcast, all-reduce, reduce, all-gather | CPU, GPU in part | CPU (GPU if MPI was built for it) | GPU |
-# | reduce-scatter, all-to-all | CPU | CPU | GPU |
+# | broadcast, all-reduce, reduce, all-gather, all-to-all | CPU, GPU | CPU (GPU if MPI was built for it) | GPU |
+# | send and receive | CPU | CPU (GPU if MPI was built for it) | GPU |
+# | reduce-scatter | CPU, GPU | no | GPU |
 # | comes with torch | yes | no: torch is to be built with it | yes, for CUDA |
 #
 # `DataParallel` was before this: one process, a thread for each GPU, the model copied anew in every step, through one Python. `DistributedDataParallel` has a process
@@ -128,6 +129,7 @@ with when_solved():
 # The whole file, but for what you write:
 #
 #     rank, world, device = place(os.environ)
+#     model.to(device)
 #     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 #     losses = train(os.environ, model, x, y, epochs, batch, lr)
 #     dist.destroy_process_group()
@@ -345,7 +347,7 @@ check("frameworks.plan")
 # - The two broadcasts work in place. Without the second one a training that goes on from a checkpoint takes, on every rank but one, steps without momentum.
 # - `DistributedOptimizer` averages each gradient *during* the backward pass, as soon as it is there: a **hook** of the parameter does it.
 # - With `backward_passes_per_step=k` gradients accumulate over k backward passes, and are averaged over the ranks once, in the last of them. Who divides by k? The
-#   user, in the loss. (Means of means are the mistake that all trainers have made once: transformers #34191, trl #2175, torchtune #1917.)
+#   user, in the loss. (Means of means are the mistake that all trainers have made once: transformers #34191, trl #2175, torchtune #1875.)
 # - `zero_grad()` between `backward()` and `step()` would throw away what was just added up, and train on zeros. Horovod raises an AssertionError, and so do you.
 #
 # Horovod adds a coordinator to this: the ranks agree on the order in which gradients travel, and pack small ones together. Here all ranks have the same network and so

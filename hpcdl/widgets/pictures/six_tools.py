@@ -91,7 +91,7 @@ TOOLS = {
         },
     ),
 }
-MODELS = {"124 M": (768, 12), "1.5 B": (1600, 48), "7.5 B": (4096, 36)}  # hidden, blocks
+MODELS = {"85 M": (768, 12), "1.5 B": (1600, 48), "7.2 B": (4096, 36)}  # hidden, blocks
 
 
 def explorable() -> Explorable:
@@ -100,7 +100,7 @@ def explorable() -> Explorable:
         "tool": choice("tool", [(name, name) for name in TOOLS], "DDP"),
         "stage": choice("stage", [(name, name) for name in STAGES], "gradients"),
         "p": stops("ranks p", (1, 2, 4, 8, 16, 64), 2),
-        "model": choice("blocks' weights", [(name, name) for name in MODELS], "124 M"),
+        "model": choice("blocks' weights", [(name, name) for name in MODELS], "85 M"),
         "tokens": stops("tokens on a rank", [(f"{n:,}", n) for n in (256, 1024, 4096, 16384)], 1024),
     }
     return Explorable(draw, controls, (9.6, 4.6), layout=[["table"], ["line"]], height_ratios=[5, 1])
