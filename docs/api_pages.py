@@ -6,21 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = {
-    "numerics": "derivatives, descent, rounding",
-    "nn": "perceptron, scalar autodiff, multi-layer perceptron, layer tables",
-    "conv": "convolution, algorithm by algorithm",
-    "kernels": "kernels for GPU (Triton) and CPU (Numba)",
-    "comm": "one communicator, four machines",
-    "collectives": "all-reduce and its parts",
-    "ddp": "data-parallel training",
-    "parallel": "model parallelism: pipeline schedules",
-    "consistency": "parameter servers, HOGWILD! and how late a gradient may be",
-    "cost": "what it costs, as pure functions",
-    "cluster": "live engines",
-    "data": "data sets, and a loader that works ahead",
-    "widgets": "pictures that move",
-}
+FOLDERS = sorted(path.parent for path in (ROOT / "hpcdl").glob("*/__init__.py"))
 MAX_SIGNATURE = 100
 PROSE = re.compile(r"([*_\[<$])(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # outside of `code`
 
@@ -37,7 +23,7 @@ class Entry:
 def write(folder: Path) -> None:
     """Write the pages into `folder`, as Markdown, and remove those of parts that are gone."""
     folder.mkdir(exist_ok=True)
-    pages = {f"{part}.md": page(part) for part in PARTS}
+    pages = {f"{part.name}.md": page(part.name) for part in FOLDERS}
     pages["index.md"] = index()
     for old in set(folder.glob("*.md")) - {folder / name for name in pages}:
         old.unlink()
@@ -46,8 +32,9 @@ def write(folder: Path) -> None:
 
 
 def index() -> str:
-    rows = "\n".join(f"| [hpcdl.{part}]({part}.md) | {words} |" for part, words in PARTS.items())
-    toc = "\n".join(PARTS)
+    parts = {folder.name: _doc(folder / "__init__.py").partition("\n")[0] for folder in FOLDERS}
+    rows = "\n".join(f"| [hpcdl.{part}]({part}.md) | {_markdown(words)} |" for part, words in parts.items())
+    toc = "\n".join(parts)
     return (
         f"# The library\n\n| part | what it holds |\n| --- | --- |\n{rows}\n\n```{{toctree}}\n:hidden:\n\n{toc}\n```\n"
     )

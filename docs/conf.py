@@ -8,11 +8,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import api_pages  # noqa: E402
+import teaching_pages  # noqa: E402
 
 import hpcdl  # noqa: E402
 
 project = "hpcdl"
-author = "the hpcdl authors"
+author = copyright = "the hpcdl authors"
 release = version = hpcdl.__version__
 extensions = ["myst_parser"]
 myst_enable_extensions = ["dollarmath"]
@@ -34,5 +35,6 @@ def _names_of_notebooks(app, *where_and_text) -> None:
 
 def setup(app) -> None:
     app.connect("builder-inited", lambda app: api_pages.write(HERE / "api"))
+    app.connect("builder-inited", lambda app: teaching_pages.write(HERE / "teaching" / "labs"))
     app.connect("source-read", _names_of_notebooks)
     app.connect("include-read", _names_of_notebooks)

@@ -13,6 +13,7 @@ from . import build
 
 PACKAGE = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
+LESSONS = PACKAGE.parent / "docs" / "teaching" / "lessons.toml"
 TESTS = PACKAGE.parent / "tests" / "autograder"
 LISTED = re.compile(r"^(LABS\b[^=\n]*= )\((.*?),?\s*\)", re.MULTILINE | re.DOTALL)
 LAB_ROW = re.compile(r"^\| \[(\d\d) ", re.MULTILINE)
@@ -78,7 +79,7 @@ def write(slug: str, number: int | None = None, title: str | None = None) -> lis
         path.write_text(text, encoding="utf-8")
     listed = PACKAGE / "exercises" / "__init__.py"
     listed.write_text(with_lab(listed.read_text(encoding="utf-8"), slug), encoding="utf-8")
-    return [*made, listed, *write_rows(slug, number, title)]
+    return [*made, listed, *write_rows(slug, number, title), *write_lesson(slug)]
 
 
 def with_lab(text: str, slug: str) -> str:
@@ -103,6 +104,14 @@ def write_rows(slug: str, number: int, title: str) -> list[Path]:
             path.write_text(with_row(text, number, row), encoding="utf-8")
             changed.append(path)
     return changed
+
+
+def write_lesson(slug: str) -> list[Path]:
+    """Add the lab's lesson to docs/teaching/lessons.toml, if the course has one; return the file if it changed."""
+    if not LESSONS.exists():
+        return []
+    LESSONS.write_text(LESSONS.read_text(encoding="utf-8") + filled("lesson", {"SLUG": slug}), encoding="utf-8")
+    return [LESSONS]
 
 
 def with_row(text: str, number: int, row: str) -> str:
