@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from autograder.inside import source
+from autograder.inside import magics, source
 
 DEFINITION = re.compile(r"^\s*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 ABSENT = object()
@@ -73,7 +73,7 @@ def renamed(name: str, new: list[str]) -> str:
 
 def names_in(text: str) -> set[str]:
     """The names that a cell defines; where it is no Python yet, those of its functions and classes."""
-    code = source.plain_python(text)
+    code = magics.plain_python(text)
     return source.defined_names([("cell", code)]) or set(DEFINITION.findall(code))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from autograder import exercises
 from autograder.authoring import Lab
-from autograder.inside import source
+from autograder.inside import magics, source
 from autograder.inside.library import GIVEN, is_below, name_of
 
 FOLDER = Path(exercises.__file__).parent
@@ -32,7 +32,7 @@ def text(lab: Lab, solved: list[str]) -> str:
 
 def allowed(lab: Lab, solved: list[str]) -> dict[str, list[str]]:
     """By exercise, the names of hpcdl's that the reference's statements use; GIVEN ones need no mention."""
-    cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(solved)]
+    cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(solved)]
     found = {}
     for name, exercise in lab.exercises.items():
         statements, _ = source.needed(cells, list(exercise.functions))

@@ -1,7 +1,7 @@
 """The lab's own solution, in the form of a submission's statements."""
 
 from autograder.authors import build
-from autograder.inside import source
+from autograder.inside import magics, source
 
 Statements = list[tuple[str, str]]  # label, source
 
@@ -12,4 +12,4 @@ def statements(slug: str, functions: list[str]) -> Statements:
         solved = build.code(slug)
     except FileNotFoundError:
         return []
-    return source.needed([(f"cell {i}", source.plain_python(code)) for i, code in enumerate(solved)], functions)[0]
+    return source.needed([(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(solved)], functions)[0]

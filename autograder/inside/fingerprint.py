@@ -10,7 +10,7 @@ import builtins
 import hashlib
 from typing import Any
 
-from .source import PARSE_ERRORS, parse
+from .syntax import PARSE_ERRORS, parse
 
 SHORT = 60  # nodes of the syntax tree; a loop of three or four lines has more
 SMALLEST = 6  # nodes of a part that is worth comparing

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import nbformat
 
-from .source import defined_names, plain_python
+from .magics import plain_python
+from .source import defined_names
 
 MAX_CELL = 1 << 18  # characters of one cell's code
 

@@ -1,20 +1,20 @@
 """Which statements of a notebook the graded functions need: their definitions, and what those use, transitively.
 
-Imports, helpers and constants that are used run, in the notebook's order; plots, widgets, cluster cells, training runs
-and `check(...)` do not, since nothing that is graded uses the names they bind.
+Imports, helpers and constants that are used run, in the notebook's order, and whatever may change them (`effects`);
+plots, widgets, cluster cells, training runs and `check(...)` do not, since nothing that is graded uses the names that
+they bind or change.
 """
 
 import ast
 import difflib
-import re
 import symtable
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 
-CELL_MAGIC = re.compile(r"^\s*%%(px|time|capture|timeit|prun)\b[^\n]*")
-OTHER_CELL_MAGIC = re.compile(r"^\s*%%\w+")
-LINE_END = re.compile(r"\r\n?|\n")
-PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
+from . import effects, magics
+from .syntax import PARSE_ERRORS, lines_of, parse
+
+ALWAYS = "*"  # the name that stands for all
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Statement:
     node: ast.stmt
     binds: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
+    facts: effects.Facts = field(default_factory=effects.Facts)
 
     def code(self, sources: dict[str, str]) -> str:
         """The statement alone, on the line numbers of its cell."""
@@ -50,7 +51,7 @@ def needed(cells: list[tuple[str, str]], names: list[str]) -> tuple[list[tuple[s
             notes.append(f"{label} does not compile and was left out: {_reason(error)}")
     notes += _misnamed(statements, names)
     statements = _without_stubs(statements, names, notes)
-    chosen = _closure(statements, set(names))
+    chosen = _closure(statements, set(names), names)
     return [(f"{s.label}:{s.start}", s.code(sources)) for s in statements if id(s) in chosen], notes
 
 
@@ -73,47 +74,6 @@ def defined_names(cells: list[tuple[str, str]]) -> set[str]:
     return found
 
 
-def plain_python(source: str) -> str:
-    """A cell without its magics: `%%px` and `%%time` give their body, `%x` and `!x` become calls nobody makes."""
-    if CELL_MAGIC.match(source):
-        source = CELL_MAGIC.sub("", source, count=1)
-    elif OTHER_CELL_MAGIC.match(source):
-        return ""  # another language, or a file
-    if not re.search(r"[%!?]", source) or _is_python(source):
-        return source
-    try:
-        return transformer().transform_cell(source)
-    except Exception:  # the transformer gives up on code that is no Python either: the parser will say so
-        return source
-
-
-def _is_python(source: str) -> bool:
-    try:
-        parse(source)
-    except PARSE_ERRORS:
-        return False
-    return True
-
-
-@lru_cache(maxsize=256)
-def parse(source: str) -> ast.Module:
-    """The syntax tree of a piece of code. Nobody changes it: it is asked for several times."""
-    return ast.parse(source)
-
-
-def lines_of(source: str) -> list[str]:
-    """The lines as Python counts them; `str.splitlines` also ends one at a form feed or a Unicode separator."""
-    return LINE_END.split(source)
-
-
-@cache
-def transformer():
-    """IPython's, which turns magics into calls; imported on first use."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    return TransformerManager()
-
-
 @lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times
 def _statements(label: str, source: str) -> list[Statement]:
     """The top-level statements of a cell; nobody changes them."""
@@ -124,14 +84,14 @@ def _statements(label: str, source: str) -> list[Statement]:
         end = node.end_lineno or node.lineno
         shared = after == end or (found and found[-1].end == start)  # as in `a = 1; b = 2`
         text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
-        found.append(Statement(label, start, end, node, *_names(node, text)))
+        found.append(Statement(label, start, end, node, *_names(node, text), effects.facts_of(node)))
     return found
 
 
 def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
     """The global names that a statement binds, and those it uses, also inside its functions."""
-    if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-        return {"*"}, set()
+    if _always_runs(node):
+        return {ALWAYS}, set()
     table = symtable.symtable(text, "<cell>", "exec")
     binds = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     uses = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
@@ -139,7 +99,21 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
         for symbol in inner.get_symbols():
             if symbol.is_global():
                 uses.add(symbol.get_name())
-    return binds | _changed(node), uses
+    return binds, uses
+
+
+def _always_runs(node: ast.stmt) -> bool:
+    """Whether a statement may concern all others: `import *`, `from __future__`, `%env`, `%%writefile`."""
+    if isinstance(node, ast.ImportFrom):
+        return node.names[0].name == "*" or node.module == "__future__"
+    return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith(magics.ALWAYS)
+
+
+def _is_left_out(node: ast.stmt) -> bool:
+    """Whether a statement is an experiment by its form: `with when_solved():`, or a magic of no use in grading."""
+    if isinstance(node, ast.With):
+        return any(ast.unparse(item.context_expr).startswith("when_solved(") for item in node.items)
+    return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("get_ipython().")
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
@@ -152,24 +126,6 @@ def _descendants(table):
     for child in table.get_children():
         yield child
         yield from _descendants(child)
-
-
-def _changed(node: ast.stmt) -> set[str]:
-    """Names of objects that a statement changes: `table[0] = ...`, `net.rate = ...`, `cache.update(...)`."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-        return set()
-    targets = [
-        t for t in ast.walk(node) if isinstance(t, ast.Subscript | ast.Attribute) and isinstance(t.ctx, ast.Store)
-    ]
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        targets.append(node.value.func)
-    return {root.id for root in map(_root, targets) if isinstance(root, ast.Name)}
-
-
-def _root(node):
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node
 
 
 def _without_stubs(statements: list[Statement], names: list[str], notes: list[str]) -> list[Statement]:
@@ -185,18 +141,20 @@ def _without_stubs(statements: list[Statement], names: list[str], notes: list[st
     return [s for s in statements if id(s) not in dropped]
 
 
-def _closure(statements: list[Statement], wanted: set[str]) -> set[int]:
-    """The ids of the statements that bind a wanted name, or one that those use, and so on."""
-    imported = {name for s in statements if isinstance(s.node, ast.Import | ast.ImportFrom) for name in s.binds}
-    chosen, todo = set(), {*wanted, "*"}
+def _closure(statements: list[Statement], wanted: set[str], asked: list[str]) -> set[int]:
+    """Return the ids of the statements that bind or change a wanted name, or one that those use, and so on."""
+    bound = {name for statement in statements for name in statement.binds}
+    notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
+    touches = [s.binds if _is_left_out(s.node) else s.binds | notebook.changes(s.facts) for s in statements]
+    chosen, todo = set(), {*wanted, ALWAYS}
     seen: set[str] = set()
     while todo:
         name = todo.pop()
         seen.add(name)
-        for statement in statements:
-            if name not in statement.binds or id(statement) in chosen:
+        for statement, touched in zip(statements, touches, strict=True):
+            if name not in touched or id(statement) in chosen:
                 continue
-            if isinstance(statement.node, ast.Expr) and (name in imported or name in wanted):
+            if isinstance(statement.node, ast.Expr) and (name in notebook.imports or name in wanted):
                 continue  # `torch.manual_seed(0)` or `plt.show()` is no part of a definition
             chosen.add(id(statement))
             todo |= statement.uses - seen

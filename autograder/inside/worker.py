@@ -4,6 +4,9 @@ In grading it is a process of its own, forked from the zygote; in a notebook it 
 It holds no checks, no expected values and no verdicts.
 """
 
+import __future__
+
+import ast
 import builtins
 import contextlib
 import difflib
@@ -27,6 +30,9 @@ from .location import current_line, raised_at
 from .mpi_rank import machines
 from .wire_comm import WireComm
 
+FUTURE = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
 OPERATORS = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")},
     **{name: getattr(operator, name) for name in ("neg", "pos", "lt", "le", "gt", "ge", "getitem", "setitem")},
@@ -65,6 +71,7 @@ class Worker(Peer):
         """A `guard` whose doors are there already spares the worker to set them."""
         super().__init__()
         self.namespace, self.guard = namespace, guard or Guard()
+        self.future, self.loop = 0, None  # flags of `from __future__`, and where `await` of a cell waits
         self.guard.report, self.guard.library.namespace = self.report, namespace
 
     def perform(self, frame: Frame) -> Frame:
@@ -168,10 +175,22 @@ class Worker(Peer):
             if label != REFERENCE:
                 linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
             try:
-                exec(compile(code, filename, "exec", dont_inherit=True), self.namespace)
+                self.execute(code, filename)
             except (Exception, SystemExit, KeyboardInterrupt, ForbiddenCallError) as error:
                 problems.append([label, self.describe(error)])
         return problems
+
+    def execute(self, code: str, filename: str) -> None:
+        """Run a piece of code as a cell: `from __future__` holds for all that follow, and `await` may stand in it."""
+        flags = self.future | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        compiled = compile(code, filename, "exec", flags=flags, dont_inherit=True)
+        self.future |= compiled.co_flags & FUTURE
+        waiting = eval(compiled, self.namespace)
+        if compiled.co_flags & inspect.CO_COROUTINE:
+            import asyncio  # on first use: hardly any cell waits
+
+            self.loop = self.loop or asyncio.new_event_loop()
+            self.loop.run_until_complete(waiting)
 
     def error(self, problem: Any) -> Exception:
         """A function of the check failed on what the student's code passed to it."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
-from autograder.inside import mpi_rank, source
+from autograder.inside import magics, mpi_rank, shell
 from autograder.inside.forbidden import Guard, look_for
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
@@ -68,7 +68,7 @@ def serve(descriptor: int, walls: str) -> None:
 
 def preload() -> Guard:
     """Import what a worker uses later: it cannot read the grader's files then. Returns a guard with its doors set."""
-    source.transformer()
+    magics.transformer()
     worker = Worker(fresh_namespace())
     warm_up(worker)
     worker.forbid((), ())
@@ -123,6 +123,7 @@ def fork_worker(
             mpi_rank.join(descriptors[1], rank, size, keep=descriptors[0])
         sandbox.enter(limits, folder, walls)
         worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard)
+        shell.install(worker.namespace)
         warm_up(worker)
         worker.run()
         status = 0

@@ -13,7 +13,7 @@ from autograder import checks, exercises, show
 from autograder.authors import build
 from autograder.grading import run
 from autograder.grading.seeds import seeds
-from autograder.inside import source
+from autograder.inside import magics, source
 from autograder.sessions.copies import copied
 from autograder.sessions.local import LocalGrader, LocalSession, LocalWorker
 
@@ -113,7 +113,7 @@ class GuardedSession(LocalSession):
 
 @cache
 def solved(slug: str) -> dict:
-    cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(build.code(slug))]
+    cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
     namespace: dict = {}
     for label, code in source.needed(cells, exercises.load(slug).functions)[0]:
         exec(compile(code, label, "exec"), namespace)

@@ -17,7 +17,7 @@ from autograder.authors import build
 from autograder.grading import run, selfcheck
 from autograder.grading.grade import grade_notebook
 from autograder.grading.seeds import seeds
-from autograder.inside import source
+from autograder.inside import magics, source
 from autograder.inside.notebook import Notebook
 from autograder.sessions.local import LocalSession
 
@@ -43,7 +43,7 @@ def answers(slug: str) -> list[tuple[str, str, str]]:
 @cache
 def solved(slug: str) -> list[tuple[str, str]]:
     """The cells of the lab with the reference's answers."""
-    return [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(build.code(slug))]
+    return [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
 
 
 CASES = [

@@ -15,7 +15,7 @@ from autograder.authors import build
 from autograder.grading import run, selfcheck
 from autograder.grading.grade import grade_notebook
 from autograder.grading.seeds import seeds
-from autograder.inside import source
+from autograder.inside import magics, source
 from autograder.inside.notebook import Notebook
 from autograder.sessions.local import LocalSession
 
@@ -31,7 +31,7 @@ def impostors(slug: str) -> dict[str, dict[str, str]]:
 
 def answered(slug: str, kind: str) -> tuple[list[tuple[str, str]], list[str]]:
     """The lab's cells with its solutions, and after them the impostors' answers; the exercises that these answer."""
-    cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(build.code(slug))]
+    cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
     answers = impostors(slug)[kind]
     return [*cells, *((f"impostor {name}", code) for name, code in answers.items())], list(answers)
 

@@ -14,7 +14,7 @@ from autograder import exercises
 from autograder.authors import build
 from autograder.boundary.protocol import Foreign
 from autograder.checks import impostors
-from autograder.inside import source
+from autograder.inside import magics, source
 
 FIRST = exercises.LABS[1:9]
 SQUARE = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
@@ -35,7 +35,7 @@ def line_up(slug: str) -> impostors.LineUp:
 
 def reference(slug: str) -> list:
     """The inputs of the lab's own answer."""
-    cells, namespace = [(str(i), source.plain_python(code)) for i, code in enumerate(build.code(slug))], {}
+    cells, namespace = [(str(i), magics.plain_python(code)) for i, code in enumerate(build.code(slug))], {}
     for label, code in source.needed(cells, [line_up(slug).name])[0]:
         exec(compile(code, label, "exec"), namespace)
     return namespace[line_up(slug).name]()

@@ -1,10 +1,10 @@
 """Only what the graded functions need is taken from a notebook: their definitions, and what those use."""
 
-from autograder.inside import source
+from autograder.inside import magics, source
 
 
 def taken(*cells, names=("f",)):
-    labelled = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(cells, start=1)]
+    labelled = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(cells, start=1)]
     statements, notes = source.needed(labelled, list(names))
     return [code.strip() for _, code in statements], notes
 
@@ -89,4 +89,4 @@ def test_a_line_ends_where_python_ends_it():
 
 def test_python_with_the_signs_of_magics_stays_as_it_is():
     code = "x = '50 %!?'  # really?\ny = 7 % (3\n% 2)\n"
-    assert source.plain_python(code) == code
+    assert magics.plain_python(code) == code

@@ -1,0 +1,242 @@
+"""Which global objects a statement may change: what a definition needs is more than the statement that binds a name.
+
+The rules are conservative. A statement may change the object behind a name if it
+- stores into it: `table[0] = 1`, `net.rate = 1`, `del table[0]`, wherever that stands (in loops, ifs, withs, classes);
+- calls a method on it that is not known to read only: `table.append(1)`, `W.zero_()`, but not `W.mean()`;
+- passes it to a call that is not known to leave its arguments alone: `nn.init.zeros_(W)`, `fill(table)`;
+- does so by another name: `row = table[0]; row.append(1)`, `for p in net.parameters(): p.zero_()`;
+- mentions a function of the notebook that does so with a global name, also as a decorator: `@register("x")`.
+
+Left alone are modules, functions, and what plots, pictures, checks and engines are given.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+# Calls that leave their arguments alone: builtins, and whatever comes from these modules.
+PURE = frozenset(
+    """
+    abs all any bool bytes callable chr complex dict display divmod enumerate filter float format frozenset getattr
+    hasattr hash hex id int isinstance issubclass len list map max min open ord pow print range repr reversed round
+    set slice sorted str sum super tuple type vars zip
+    """.split()  # noqa: SIM905
+)
+QUIET = frozenset(
+    """
+    matplotlib pylab IPython autograder ipywidgets hpcdl.widgets hpcdl.cluster hpcdl.data hpcdl.cost time math
+    warnings itertools operator pprint statistics
+    """.split()  # noqa: SIM905
+)
+# Libraries whose functions change arguments only if their name or an `out=` says so.
+ARRAYS = ("torch", "numpy", "scipy")
+CHANGERS = frozenset(
+    """
+    copyto put place putmask fill_diagonal shuffle vector_to_parameters
+    """.split()  # noqa: SIM905
+)
+# Methods that read only, whoever has them; and those of containers, which leave their arguments alone.
+READS = frozenset(
+    """
+    abs all allclose any argmax argmin astype bool clamp clone contiguous copy cos count cpu detach diff dim double
+    dtype endswith eq exp expand find flatten float format ge get gt half index int isfinite isnan item items join
+    keys le log long lower lstrip lt max mean min mm mul ne neg norm numel numpy permute pow prod replace reshape
+    rsplit rstrip shape sin size split sqrt squeeze startswith state_dict std strip sub sum t tan tanh to tolist
+    topk transpose type unsqueeze upper values var view zfill
+    """.split()  # noqa: SIM905
+)
+CONTAINERS = frozenset(
+    """
+    add append appendleft clear discard extend insert pop popitem remove reverse setdefault sort update
+    """.split()  # noqa: SIM905
+)
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call: `root.….last(args)`; `root` is empty if what is called has no name."""
+
+    root: str
+    last: str
+    args: frozenset[str]
+    out: bool
+
+    @property
+    def is_method(self) -> bool:
+        return self.last != self.root
+
+
+@dataclass
+class Facts:
+    """What a piece of code does with names, whoever they are."""
+
+    stores: set[str] = field(default_factory=set)  # roots of `a[i] = …`, `a.b = …`, `del a[i]`
+    calls: list[Call] = field(default_factory=list)
+    loads: set[str] = field(default_factory=set)
+    aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # new names, of which objects
+    outside: set[str] = field(default_factory=set)  # declared `global`
+    own: set[str] = field(default_factory=set)  # parameters and names that are assigned
+
+
+def facts_of(node: ast.AST) -> Facts:
+    """Return what runs when the statement `node` runs: of a definition its decorators, defaults and class body."""
+    facts = Facts()
+    for part in _executed(node):
+        _gather(part, facts)
+    return facts
+
+
+@lru_cache(maxsize=1024)
+def facts_of_body(node: Definition) -> Facts:
+    """Return what runs when the function is called, or when any method of the class is."""
+    facts = Facts()
+    for part in ast.walk(node):
+        _gather(part, facts)
+        if isinstance(part, ast.arg):
+            facts.own.add(part.arg)
+    return facts
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield `node` and what stands in it, but for the bodies of functions."""
+    yield node
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        inner: Iterable[ast.AST] = [*node.decorator_list, node.args]
+    else:
+        inner = ast.iter_child_nodes(node)
+    for child in inner:
+        yield from _executed(child)
+
+
+def _gather(node: ast.AST, facts: Facts) -> None:
+    """Add what one node says."""
+    if isinstance(node, ast.Name):
+        (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
+    elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        facts.stores |= {root_of(node)} - {""}
+    elif isinstance(node, ast.Global):
+        facts.outside |= set(node.names)
+    elif isinstance(node, ast.Call):
+        facts.calls.append(_call(node))
+    elif isinstance(node, ast.Assign):
+        facts.aliases.append((_names(node.targets), _names([node.value])))
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        facts.aliases.append((_names([node.target]), _names([node.iter])))
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        facts.stores.add(node.target.id)
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
+
+
+def _call(node: ast.Call) -> Call:
+    values = [*node.args, *(keyword.value for keyword in node.keywords)]
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    out = any(keyword.arg == "out" for keyword in node.keywords)
+    return Call(root_of(node.func), last, _names(values), out)
+
+
+def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    return frozenset(inner.id for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name))
+
+
+def root_of(node: ast.AST) -> str:
+    """Return the name at the front of `a.b[c].d`, also of `a.b().c`; empty if it begins with something else."""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+class Notebook:
+    """What the names of a notebook stand for, and what its statements may change."""
+
+    def __init__(self, nodes: list[ast.stmt], facts: list[Facts], asked: Iterable[str], bound: set[str]):
+        """`facts` are those of `nodes`, which bind the names `bound`.
+
+        Functions that are `asked` for change nothing: grading calls them anyway.
+        """
+        self.asked, self.bound = set(asked), bound
+        self.imports = {name: module for node in nodes for name, module in _imports(node)}
+        self.definitions = {node.name: facts_of_body(node) for node in nodes if isinstance(node, Definition)}
+        self.classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+        self.behind: dict[str, set[str]] = {}  # the objects that a name may stand for
+        for new, old in (pair for each in facts for pair in each.aliases):
+            for name in new:
+                self.behind.setdefault(name, set()).update(filter(self._is_object, old))
+        self.taking: set[str] = set()  # functions that may change what they are given
+        for _ in range(3):  # by way of each other
+            self.taking = {name for name, body in self.definitions.items() if self._direct(body) & body.own}
+        self.effects = {name: self._direct(body) - body.own for name, body in self.definitions.items()}
+        for name, body in self.definitions.items():
+            self.effects[name] |= body.outside
+        self._spread()
+
+    def changes(self, facts: Facts) -> set[str]:
+        """Return the global names whose objects a statement with these `facts` may change."""
+        found = self._direct(facts)
+        for name in facts.loads & self.effects.keys() - self.asked:
+            found |= self.effects[name]
+        return self._by_other_names(found)
+
+    def _spread(self) -> None:
+        """Let each function have the effects of those that it mentions."""
+        changed = True
+        while changed:
+            changed = False
+            for name, body in self.definitions.items():
+                for other in body.loads & self.effects.keys():
+                    if not self.effects[other] <= self.effects[name]:
+                        self.effects[name] |= self.effects[other]
+                        changed = True
+
+    def _direct(self, facts: Facts) -> set[str]:
+        """Return the names that a piece of code changes by itself; inside functions also local ones."""
+        found = set(facts.stores)
+        for call in facts.calls:
+            if call.is_method and call.last not in READS:
+                found.add(call.root)
+            if not self._is_harmless(call):
+                found |= call.args
+        return set(filter(self._is_object, found))
+
+    def _is_object(self, name: str) -> bool:
+        """Whether something can be changed behind a name: not behind that of a builtin, a module, a function."""
+        if name in self.imports or (name in self.definitions and name not in self.classes):
+            return False
+        return name in self.bound or not hasattr(builtins, name)
+
+    def _is_harmless(self, call: Call) -> bool:
+        """Whether a call leaves its arguments alone."""
+        if call.is_method and call.last in READS | CONTAINERS:
+            return True
+        if module := self.imports.get(call.root):
+            if module.split(".")[0] in ARRAYS:
+                return not (call.last.endswith("_") or call.out or call.last in CHANGERS)
+            return any(module == quiet or module.startswith(f"{quiet}.") for quiet in QUIET)
+        if call.is_method:
+            return False
+        if call.root in self.definitions:
+            return call.root in self.asked or call.root not in self.taking
+        return call.root in PURE
+
+    def _by_other_names(self, found: set[str]) -> set[str]:
+        """Add the objects that the changed names may stand for."""
+        todo, seen = set(found), set(found)
+        while todo:
+            fresh = self.behind.get(todo.pop(), set()) - seen
+            seen |= fresh
+            todo |= fresh
+        return seen & self.bound
+
+
+def _imports(node: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Yield the names that an import binds, with the module that each comes from."""
+    for inner in ast.walk(node) if not isinstance(node, Definition) else ():
+        if isinstance(inner, ast.Import):
+            for alias in inner.names:
+                yield alias.asname or alias.name.split(".")[0], alias.name if alias.asname else alias.name.split(".")[0]
+        elif isinstance(inner, ast.ImportFrom):
+            for alias in inner.names:
+                yield alias.asname or alias.name, f"{inner.module or ''}.{alias.name}"
