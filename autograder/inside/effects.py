@@ -52,6 +52,11 @@ CONTAINERS = frozenset(
     add append appendleft clear discard extend insert pop popitem remove reverse setdefault sort update
     """.split()  # noqa: SIM905
 )
+# Calls that may bind any name, and those that write and read files: what one writes another may need.
+ANYTHING = frozenset({"exec", "globals", "locals"})
+WRITES = frozenset({"write_text", "write_bytes", "save", "savez", "savetxt", "dump", "to_csv", "writefile", "mkdir"})
+OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
+FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -63,6 +68,7 @@ class Call:
     last: str
     args: frozenset[str]
     out: bool
+    handed: frozenset[str] = frozenset()  # objects whose changing methods are arguments: `map(table.append, x)`
 
     @property
     def is_method(self) -> bool:
@@ -121,6 +127,9 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         facts.outside |= set(node.names)
     elif isinstance(node, ast.Call):
         facts.calls.append(_call(node))
+    elif isinstance(node, Definition):
+        bare = [d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)]
+        facts.calls += [Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False) for d in bare]
     elif isinstance(node, ast.Assign):
         facts.aliases.append((_names(node.targets), _names([node.value])))
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
@@ -135,7 +144,8 @@ def _call(node: ast.Call) -> Call:
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     out = any(keyword.arg == "out" for keyword in node.keywords)
-    return Call(root_of(node.func), last, _names(values), out)
+    handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
+    return Call(root_of(node.func), last, _names(values), out, frozenset(map(root_of, handed)))
 
 
 def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -157,28 +167,34 @@ class Notebook:
 
         Functions that are `asked` for change nothing: grading calls them anyway.
         """
-        self.asked, self.bound = set(asked), bound
+        self.asked = set(asked)
         self.imports = {name: module for node in nodes for name, module in _imports(node)}
         self.definitions = {node.name: facts_of_body(node) for node in nodes if isinstance(node, Definition)}
+        self.bound = bound.union(*(body.outside for body in self.definitions.values()))
         self.classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
-        self.behind: dict[str, set[str]] = {}  # the objects that a name may stand for
-        for new, old in (pair for each in facts for pair in each.aliases):
-            for name in new:
-                self.behind.setdefault(name, set()).update(filter(self._is_object, old))
         self.taking: set[str] = set()  # functions that may change what they are given
         for _ in range(3):  # by way of each other
             self.taking = {name for name, body in self.definitions.items() if self._direct(body) & body.own}
         self.effects = {name: self._direct(body) - body.own for name, body in self.definitions.items()}
-        for name, body in self.definitions.items():
-            self.effects[name] |= body.outside
+        for node in nodes:
+            if isinstance(node, Definition):
+                self.effects[node.name] |= self.definitions[node.name].outside | _remembers(node)
         self._spread()
+        self.behind: dict[str, set[str]] = {}  # the objects that a name may stand for
+        for new, old in (pair for each in facts for pair in each.aliases):
+            objects = set(filter(self._is_object, old)).union(*(self.effects.get(name, set()) for name in old))
+            for name in new:
+                self.behind.setdefault(name, set()).update(objects)
 
     def changes(self, facts: Facts) -> set[str]:
         """Return the global names whose objects a statement with these `facts` may change."""
         found = self._direct(facts)
         for name in facts.loads & self.effects.keys() - self.asked:
             found |= self.effects[name]
-        return self._by_other_names(found)
+        last = {call.last for call in facts.calls}
+        return (
+            self._by_other_names(found) | ({ALL} if last & ANYTHING else set()) | ({FILES} if last & WRITES else set())
+        )
 
     def _spread(self) -> None:
         """Let each function have the effects of those that it mentions."""
@@ -193,13 +209,14 @@ class Notebook:
 
     def _direct(self, facts: Facts) -> set[str]:
         """Return the names that a piece of code changes by itself; inside functions also local ones."""
-        found = set(facts.stores)
+        found: set[str] = set()
         for call in facts.calls:
+            found |= call.handed
             if call.is_method and call.last not in READS:
                 found.add(call.root)
             if not self._is_harmless(call):
                 found |= call.args
-        return set(filter(self._is_object, found))
+        return facts.stores | set(filter(self._is_object, found))
 
     def _is_object(self, name: str) -> bool:
         """Whether something can be changed behind a name: not behind that of a builtin, a module, a function."""
@@ -209,12 +226,12 @@ class Notebook:
 
     def _is_harmless(self, call: Call) -> bool:
         """Whether a call leaves its arguments alone."""
-        if call.is_method and call.last in READS | CONTAINERS:
-            return True
         if module := self.imports.get(call.root):
             if module.split(".")[0] in ARRAYS:
                 return not (call.last.endswith("_") or call.out or call.last in CHANGERS)
             return any(module == quiet or module.startswith(f"{quiet}.") for quiet in QUIET)
+        if call.is_method and call.last in READS | CONTAINERS:
+            return not call.out
         if call.is_method:
             return False
         if call.root in self.definitions:
@@ -229,6 +246,18 @@ class Notebook:
             seen |= fresh
             todo |= fresh
         return seen & self.bound
+
+
+def _remembers(node: Definition) -> set[str]:
+    """Return the function's own name if a default argument of it is an object, which keeps what it is given."""
+    arguments = getattr(node, "args", None)
+    defaults = [*arguments.defaults, *filter(None, arguments.kw_defaults)] if arguments else []
+    return {node.name} if any(isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call) for d in defaults) else set()
+
+
+def reads_files(node: ast.AST) -> bool:
+    """Whether a statement, or a function in it, may read a file."""
+    return any(isinstance(part, ast.Call) and _call(part).last in OPENS for part in ast.walk(node))
 
 
 def _imports(node: ast.stmt) -> Iterator[tuple[str, str]]:

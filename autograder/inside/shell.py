@@ -57,5 +57,13 @@ def install(namespace: dict) -> None:
         sys.path.append("")
 
 
+def without_cache(code: str) -> None:
+    """Let Numba compile `code` although `cache=True` stands in it: it finds no file of a cell, and gives up."""
+    if "cache=" in code and "numba" in sys.modules:
+        import numba.core.dispatcher
+
+        numba.core.dispatcher.Dispatcher.enable_caching = _nothing
+
+
 def _nothing(*args: Any, **options: Any) -> None:
     """Do nothing, whatever it is given."""

@@ -14,8 +14,6 @@ from functools import lru_cache
 from . import effects, magics
 from .syntax import PARSE_ERRORS, lines_of, parse
 
-ALWAYS = "*"  # the name that stands for all
-
 
 @dataclass
 class Statement:
@@ -91,7 +89,7 @@ def _statements(label: str, source: str) -> list[Statement]:
 def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
     """The global names that a statement binds, and those it uses, also inside its functions."""
     if _always_runs(node):
-        return {ALWAYS}, set()
+        return {effects.ALL}, set()
     table = symtable.symtable(text, "<cell>", "exec")
     binds = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     uses = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
@@ -99,7 +97,7 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
         for symbol in inner.get_symbols():
             if symbol.is_global():
                 uses.add(symbol.get_name())
-    return binds, uses
+    return binds, uses | ({effects.FILES} if effects.reads_files(node) else set())
 
 
 def _always_runs(node: ast.stmt) -> bool:
@@ -146,7 +144,7 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str]) ->
     bound = {name for statement in statements for name in statement.binds}
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
     touches = [s.binds if _is_left_out(s.node) else s.binds | notebook.changes(s.facts) for s in statements]
-    chosen, todo = set(), {*wanted, ALWAYS}
+    chosen, todo = set(), {*wanted, effects.ALL}
     seen: set[str] = set()
     while todo:
         name = todo.pop()

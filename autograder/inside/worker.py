@@ -14,6 +14,7 @@ import functools
 import inspect
 import linecache
 import operator
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from autograder.boundary.limits import TimeUp, time_limit
 from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
-from . import fingerprint, source
+from . import fingerprint, shell, source
 from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard
 from .harnesses import HARNESSES
@@ -182,6 +183,7 @@ class Worker(Peer):
 
     def execute(self, code: str, filename: str) -> None:
         """Run a piece of code as a cell: `from __future__` holds for all that follow, and `await` may stand in it."""
+        shell.without_cache(code)
         flags = self.future | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(code, filename, "exec", flags=flags, dont_inherit=True)
         self.future |= compiled.co_flags & FUTURE
@@ -231,8 +233,23 @@ def kind_of(error: BaseException) -> str:
     return KINDS.get(type(error), "exception")
 
 
+PROCESSES = ("multiprocessing", "subprocess", "concurrent.futures.process")
+NO_PROCESSES = (
+    "Your code starts a process, as a pool of processes or a program does, and grading starts none: compute it here or "
+    "in threads."
+)
+
+
+def starts_a_process(error: BaseException) -> bool:
+    """Whether an error of permissions comes from a module that starts processes."""
+    frames = traceback.walk_tb(error.__traceback__) if isinstance(error, OSError) else ()
+    return any(str(frame.f_globals.get("__name__")).startswith(PROCESSES) for frame, _ in frames)
+
+
 def text_of(error: BaseException) -> str:
     try:
+        if starts_a_process(error):
+            return NO_PROCESSES
         return str(error)[:500]
     except Exception:
         return "(its message cannot be shown)"
