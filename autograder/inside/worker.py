@@ -72,7 +72,8 @@ class Worker(Peer):
         """A `guard` whose doors are there already spares the worker to set them."""
         super().__init__()
         self.namespace, self.guard = namespace, guard or Guard()
-        self.future, self.loop = 0, None  # flags of `from __future__`, and where `await` of a cell waits
+        self.future = 0  # flags of `from __future__`
+        self.loop: Any = None  # where an `await` at a cell's top level waits
         self.guard.report, self.guard.library.namespace = self.report, namespace
 
     def perform(self, frame: Frame) -> Frame:
