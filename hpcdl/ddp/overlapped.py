@@ -10,7 +10,7 @@ from torch import nn
 
 from hpcdl.collectives import ALL_REDUCE, FAST
 from hpcdl.comm import Communicator
-from hpcdl.ddp.agreement import outline, require_same
+from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.reducer import Reducer, Span
 
@@ -52,7 +52,10 @@ class DistributedDataParallel(nn.Module):
             raise ValueError(f'bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1, or it is "auto"')
         require_countable(module, samples)
         require_same(
-            "another model", outline(module), comm, "build the same model on every rank, its weights may differ"
+            "another model",
+            outline(module) + earlier_wrappers(comm),
+            comm,
+            "build the same model on every rank, its weights may differ",
         )
         params = _trainable(module)
         for state in chain(module.parameters(), module.buffers()):

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from hpcdl.comm import Communicator, Foreground
-from hpcdl.ddp.agreement import outline, require_same
+from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.overlapped import count_samples, require_countable
 from hpcdl.sharding.ballot import Ballot
@@ -65,7 +65,10 @@ class FullyShardedDataParallel(nn.Module):
         self.module, self.comm, self.dtype, self.samples = module, comm, dtype, samples
         require_countable(module, samples)
         require_same(
-            "another model", outline(module), comm, "build the same model on every rank, its weights may differ"
+            "another model",
+            outline(module) + earlier_wrappers(comm),
+            comm,
+            "build the same model on every rank, its weights may differ",
         )
         for buffer in module.buffers():
             broadcast_state(buffer, comm)
