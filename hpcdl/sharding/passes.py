@@ -141,6 +141,11 @@ class Use:
 
     def begin(self, gradient: torch.Tensor) -> None:
         """Its backward pass begins."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "create_graph=True under FullyShardedDataParallel: weights are freed after each layer's backward pass, "
+                "so there is no second derivative; use DistributedDataParallel or hpcdl.sharding.ShardedOptimizer"
+            )
         if not self.at_work:
             self.at_work = True
             self.passes.gathering.acquire(self.layer)

@@ -54,6 +54,7 @@ class Unit:
         self.announced = [False] * len(self.params)  # its gradient is to be sent, since the last `release`
         self.arrived = [False] * len(self.params)  # its gradient is in, in this backward pass
         self._versions: list[int] = []  # of the whole parameters when they were put in place
+        self.put(self.shards, self.params)
         self.free()
 
     def pieces(self) -> list[Shard]:
@@ -81,14 +82,16 @@ class Unit:
 
     def leave(self) -> None:
         """One layer less; the last one frees the memory."""
-        self.users -= 1
-        if not self.users:
+        if self.users > 1:
+            self.users -= 1
+        else:
             self.free()
 
     def free(self) -> None:
         """Leave only this rank's pieces."""
-        self.put(self.shards, self.params)
-        self._keep_changes()
+        if self.users:
+            self.put(self.shards, self.params)
+            self._keep_changes()
         self.vector.untyped_storage().resize_(0)
         self.whole, self.users = False, 0
 
