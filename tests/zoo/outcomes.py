@@ -2,10 +2,9 @@
 
 import re
 import traceback
-from collections.abc import Callable
 
 import torch
-from zoo import entries, entries_layers, entries_loops, wrappers  # noqa: F401 - they register
+from zoo import entries, entries_layers, entries_loops, entries_training, wrappers  # noqa: F401 - they register
 from zoo.registry import ENTRIES, WRAPPERS, Entry, Kit, Weights
 
 from hpcdl.comm import RankError, simulate
@@ -74,6 +73,3 @@ class float64:  # noqa: N801 - used as a function
 
     def __exit__(self, *_) -> None:
         torch.set_default_dtype(self._before)
-
-
-Outcome = Callable[[str, str, int], str]

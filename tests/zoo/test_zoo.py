@@ -23,6 +23,7 @@ def compare(case, p):
     assert outcome(*case, p) == stated, "run `python tests/zoo/page.py` if the new outcome is intended"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_entry_on_two_ranks(case):
     compare(case, 2)
