@@ -66,7 +66,8 @@ def group_buffers(module: nn.Module) -> list[BufferGroup]:
 def broadcast_state(x: torch.Tensor, comm: Communicator) -> None:
     """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
     x = stored(x)
-    message = x.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else x.contiguous()
+    held = x.resolve_conj().resolve_neg()
+    message = held.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else held.contiguous()
     broadcast(message, comm)
     if message is not x:
         x.copy_(message)

@@ -14,6 +14,11 @@ def require_supported(module: nn.Module) -> None:
                 f"{inside} is a {type(layer).__name__} already, and its gradients would be summed twice; wrap the "
                 "whole model once"
             )
+        if type(layer._parameters) is not dict:
+            raise ValueError(
+                f"{where} has parameters in a FullyShardedDataParallel already; wrap one module that has all that they "
+                "share, or build the module anew"
+            )
         if getattr(layer, "sparse", False) is True:
             raise ValueError(
                 f"{where} has sparse=True, and sparse gradients cannot be averaged over ranks; use sparse=False"

@@ -1,9 +1,11 @@
 """The forward and backward passes of a fully sharded model: hooks gather a layer, free it, and reduce its gradients."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -12,6 +14,11 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.unit import Unit
+
+OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # no place for a layer's results
+
+PLAIN = (bool, int, float, str)
+STANDARD = set(vars(nn.Module()))  # attributes that every module has
 
 NOT_SYNCHRONIZED = (
     "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
@@ -42,7 +49,7 @@ class Passes:
         for layer, need in needs:
             # The first of all pre-hooks: weight norm, pruning and their kin compute with whole parameters in theirs.
             layer.register_forward_pre_hook(partial(_before, me, need), with_kwargs=True, prepend=True)
-            layer.register_forward_hook(partial(_after, me), always_call=True)
+            layer.register_forward_hook(partial(_after, me, _owners(layer, need)), always_call=True)
         owners: dict[nn.Module, dict[str, Unit]] = {}
         for unit in self.units:
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
@@ -138,6 +145,7 @@ class Use:
 
     def __init__(self, passes: Passes, layer: Layer):
         self.passes, self.layer, self.at_work = passes, layer, False
+        self.differs = False  # an input has a gradient
 
     def begin(self, gradient: torch.Tensor) -> None:
         """Its backward pass begins."""
@@ -207,6 +215,7 @@ def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) 
         unit.uses += 1
     leaves, tree = tree_flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    use.differs = bool(places)
     if places:
         for i, x in zip(places, _AtEnd.apply(use, *(leaves[i] for i in places)), strict=True):
             leaves[i] = x
@@ -215,15 +224,46 @@ def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) 
     return tree_unflatten(leaves, tree)
 
 
-def _after(me: Me, module: nn.Module, args: tuple, outputs: Any) -> None:
+def _after(me: Me, inside: Sequence[nn.Module], module: nn.Module, args: tuple, outputs: Any) -> None:
     """A layer's forward pass is done: its weights go, and its outputs will tell when its backward pass begins."""
     passes = me()
     assert passes is not None  # whose forward this is in
     use = passes.calls.pop()
-    passes.gathering.release(use.layer)
-    for leaf in tree_flatten(outputs)[0]:
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-            leaf.register_hook(use.begin)
+    found = [x for x in tensors_in(outputs) if _has_graph(x)]
+    for x in chain(found, filter(_has_graph, _kept(inside))):
+        x.register_hook(use.begin)
+    hidden = not found and torch.is_grad_enabled() and (use.differs or any(unit.trained for unit in use.layer))
+    if not hidden:  # else its results are where no hook can be: it stays whole
+        passes.gathering.release(use.layer)
+
+
+def tensors_in(x: Any, depth: int = 3) -> Iterator[torch.Tensor]:
+    """The tensors in `x`: in tuples, lists and dicts, and in objects of other types."""
+    for leaf in tree_flatten(x)[0]:
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif depth and isinstance(leaf, Mapping):
+            yield from tensors_in(list(leaf.values()), depth - 1)
+        elif depth and hasattr(leaf, "__dict__") and not isinstance(leaf, OPAQUE):
+            yield from tensors_in(list(vars(leaf).values()), depth - 1)
+
+
+def _has_graph(x: torch.Tensor) -> bool:
+    return x.requires_grad and x.grad_fn is not None
+
+
+def _owners(layer: nn.Module, units: Layer) -> list[nn.Module]:
+    """The layer, and the modules inside it that have its parameters."""
+    inside = {place.module: None for unit in units for places in unit.places for place in places}
+    return list({layer: None} | inside)
+
+
+def _kept(modules: Sequence[nn.Module]) -> Iterator[torch.Tensor]:
+    """The tensors that modules keep as attributes, such as a loss of their own."""
+    for module in modules:
+        for name, value in vars(module).items():
+            if name not in STANDARD and value is not None and not isinstance(value, PLAIN):
+                yield from tensors_in(value, depth=1)
 
 
 def _cast(dtype: torch.dtype, x: torch.Tensor) -> torch.Tensor:

@@ -158,4 +158,14 @@ class Unit:
             sums.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(sums), used, strict=True):
             if was_used:
-                shard.grad = piece.piece if shard.grad is None else shard.grad + piece.piece
+                _accumulate(shard, piece.piece)
+
+
+def _accumulate(shard: nn.Parameter, grad: torch.Tensor) -> None:
+    """Add `grad` to the gradient of `shard`, and call the hooks that autograd would."""
+    for hook in tuple((shard._backward_hooks or {}).values()):
+        changed = hook(grad)
+        grad = grad if changed is None else changed
+    shard.grad = grad if shard.grad is None else shard.grad + grad
+    for hook in tuple((getattr(shard, "_post_accumulate_grad_hooks", None) or {}).values()):
+        hook(shard)

@@ -44,7 +44,7 @@ def persistent_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
     for path, inner in module.named_modules(remove_duplicate=False):
         for name, buffer in inner._buffers.items():
             if buffer is not None and name not in inner._non_persistent_buffers_set:
-                dense[id(buffer)] = dense.get(id(buffer), buffer.contiguous())
+                dense[id(buffer)] = dense.get(id(buffer), buffer.resolve_conj().resolve_neg().contiguous())
                 inner._buffers[name] = found[f"{path}.{name}" if path else name] = dense[id(buffer)]
     return found
 

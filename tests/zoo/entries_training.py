@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 from zoo.entries import L, mlp, two
-from zoo.entries_loops import loop, step
+from zoo.entries_loops import loop, mlp_seeded, step
 from zoo.registry import Entry, Kit, Weights, add, plain, squares
 
 
@@ -122,3 +122,40 @@ def wrapped_twice(entry: Entry, kit: Kit) -> Weights:
 
 add("wrapped twice", mlp, loop=wrapped_twice)
 add("wrapped inside", mlp, loop=lambda entry, kit: kit.weights(kit.wrap(nn.Sequential(kit.wrap(entry.build())))))
+
+
+def hooked(entry: Entry, kit: Kit) -> Weights:
+    """Hooks on the parameters that the optimizer has, registered after wrapping."""
+    model = kit.wrap(entry.build())
+    optimizer = kit.optimizer(model, entry.optimizer)
+    for param in model.parameters():
+        param.register_hook(lambda grad: 2 * grad)
+    for batch in entry.batches():
+        step(entry, kit, model, optimizer, entry.loss(model, *kit.share(batch)))
+    return kit.weights(model)
+
+
+def hooked_before(entry: Entry, kit: Kit) -> Weights:
+    module = entry.build()
+    for param in module.parameters():
+        param.register_hook(lambda grad: 2 * grad)
+    return plain(entry._replace(make=lambda: module), kit)
+
+
+def shared_by_two(entry: Entry, kit: Kit) -> Weights:
+    """Two wrapped models that have a layer in common."""
+    body = entry.build()
+    first, second = kit.wrap(nn.Sequential(body, mlp_seeded(1))), kit.wrap(nn.Sequential(body, mlp_seeded(2)))
+    optimizer = torch.optim.SGD([*first.parameters(), *list(second.parameters())[4:]], 0.1)
+    for batch in entry.batches():
+        (x,) = kit.share(batch)
+        (first(x).square().mean() + second(x).square().mean()).backward()
+        kit.synchronize(first, second)
+        optimizer.step()
+        optimizer.zero_grad()
+    return kit.weights(first) | kit.weights(second)
+
+
+add("hook on the parameters, after wrapping", mlp, loop=hooked)
+add("hook on the parameters, before wrapping", mlp, loop=hooked_before)
+add("layer shared by two models", mlp, loop=shared_by_two)

@@ -4,7 +4,7 @@ import re
 import traceback
 
 import torch
-from zoo import entries, entries_layers, entries_loops, entries_training, wrappers  # noqa: F401 - they register
+from zoo import entries, entries_layers, entries_loops, entries_results, entries_training, wrappers  # noqa: F401 - they register
 from zoo.registry import ENTRIES, WRAPPERS, Entry, Kit, Weights
 
 from hpcdl.comm import RankError, simulate
