@@ -51,8 +51,7 @@ class Foreground(Background):
     def wait(self) -> None:
         """Nothing is under way."""
 
-    def close(self) -> None:
-        """Nothing is under way."""
+    close = wait
 
 
 class Communicator(ABC):
@@ -181,10 +180,7 @@ class Communicator(ABC):
         return None
 
     def background(self) -> Background:
-        """A place for collectives beside this rank's own work: `start(f)` calls `f(comm)` there, `wait()` for all.
-
-        Every rank makes its backgrounds in the same order: the messages of each travel on a channel of their own.
-        """
+        """A place for collectives next to this rank's own work, with a channel of its own; all ranks make it."""
         return self._background(self._channel())
 
     @property
@@ -212,7 +208,6 @@ class Communicator(ABC):
         """Return when all `requests` are complete; `op` is the operation that waits."""
 
     def _channel(self) -> int:
-        """The channel of the next background."""
         return self.channels.next()
 
     def _background(self, channel: int) -> Background:
