@@ -295,7 +295,6 @@ class Communicator(ABC):
 
 
 def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    if x.device != y.device or not (x.numel() and y.numel()):
-        return False
+    apart = x.device != y.device or not (x.numel() and y.numel())
     start_x, start_y = x.data_ptr(), y.data_ptr()
-    return start_x < start_y + y.nbytes and start_y < start_x + x.nbytes
+    return not apart and start_x < start_y + y.nbytes and start_y < start_x + x.nbytes
