@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.request import Request
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class Foreground(Background):
     def wait(self) -> None:
         """Nothing is under way."""
 
-    def close(self) -> None:
-        """Nothing is under way."""
+    close = wait
 
 
 class Communicator(ABC):
@@ -180,11 +180,16 @@ class Communicator(ABC):
         return None
 
     def background(self) -> Background:
-        """A place for collectives beside this rank's own work: `start(f)` calls `f(comm)` there, `wait()` for all."""
-        return Foreground(self)
+        """A place for collectives next to this rank's own work, with a channel of its own; all ranks make it."""
+        return self._background(self._channel())
 
-    def for_thread(self) -> "Communicator":
-        """This machine for another thread of this rank."""
+    @property
+    def channels(self) -> Channels:
+        """The channels of this rank's backgrounds."""
+        return vars(self).setdefault("_channels", Channels())
+
+    def for_thread(self, channel: int) -> "Communicator":
+        """This machine for another thread of this rank, whose messages are on `channel`."""
         return self
 
     def progress(self) -> None:  # noqa: B027 - most machines do nothing here
@@ -201,6 +206,12 @@ class Communicator(ABC):
     @abstractmethod
     def _wait(self, op: str, *requests: Request) -> None:
         """Return when all `requests` are complete; `op` is the operation that waits."""
+
+    def _channel(self) -> int:
+        return self.channels.next()
+
+    def _background(self, channel: int) -> Background:
+        return Foreground(self)
 
     def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
         """Return the index of one of `requests` that is complete, of those complete the first."""
@@ -284,7 +295,6 @@ class Communicator(ABC):
 
 
 def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    if x.device != y.device or not (x.numel() and y.numel()):
-        return False
+    apart = x.device != y.device or not (x.numel() and y.numel())
     start_x, start_y = x.data_ptr(), y.data_ptr()
-    return start_x < start_y + y.nbytes and start_y < start_x + x.nbytes
+    return not apart and start_x < start_y + y.nbytes and start_y < start_x + x.nbytes

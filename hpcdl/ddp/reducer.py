@@ -13,12 +13,15 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch.utils.hooks import RemovableHandle
+from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
+
+_reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reducers that sum its gradient
 
 
 class Span(NamedTuple):
@@ -56,7 +59,7 @@ class Reducer:
         overlap: bool,
         all_reduce: Callable,
     ):
-        cap = (FIRST_MB if bucket_mb == "auto" else bucket_mb) * 2**20
+        cap = self._cap = (FIRST_MB if bucket_mb == "auto" else bucket_mb) * 2**20
         self.comm, self.overlap, self.all_reduce = comm, overlap, all_reduce
         self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
         measure = bucket_mb == "auto" and comm.size > 1  # a rank alone has nothing to wait for
@@ -71,6 +74,7 @@ class Reducer:
 
     def count(self, samples: int) -> None:
         """A forward pass of so many samples begins."""
+        self._require_alone()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(
                 "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
@@ -80,6 +84,23 @@ class Reducer:
         self.step.samples = (self.step.samples or 0) + samples
         if self.arrivals:
             self.arrivals.begin(_clock(self.comm)())
+
+    def cover(self, params: list[torch.nn.Parameter]) -> None:
+        """If one of `params` was frozen and is to be trained now, make new buckets, with it too."""
+        if any(param.requires_grad and id(param) not in self._covered for param in params):
+            chosen = [param for param in params if param.requires_grad or id(param) in self._covered]
+            self.buckets = [Bucket(group, self._cap, self.comm) for group in make_buckets(chosen, self._cap)]
+            self.arrivals = None
+            self._listen()
+
+    def _require_alone(self) -> None:
+        """RuntimeError if another wrapper, which is still there, sums the gradient of one of the parameters too."""
+        params = [param for bucket in self.buckets for param in bucket.params]
+        if any(len(_reducers.get(param, ())) > 1 for param in params):
+            raise RuntimeError(
+                "a parameter is in two DistributedDataParallel models, and its gradient would be summed twice; wrap "
+                "one module that has both models, or delete the earlier wrapper"
+            )
 
     def finish(self, loss: float | None, buffers: BufferBroadcast) -> float | None:
         """Send what has not left, wait for all, hand out the means; the mean of the ranks' `loss`."""
@@ -104,6 +125,10 @@ class Reducer:
     def _listen(self) -> None:
         """Register a hook on every parameter, for as long as this object lives."""
         me = weakref.ref(self)  # a hook must not keep it alive
+        self._covered = {id(param) for bucket in self.buckets for param in bucket.params}
+        for bucket in self.buckets:
+            for param in bucket.params:
+                _reducers.setdefault(param, weakref.WeakSet()).add(self)
         _remove(self._handles)
         for bucket in self.buckets:
             for i, param in enumerate(bucket.params):  # 5
