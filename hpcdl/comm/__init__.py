@@ -46,9 +46,11 @@ The contract, kept by every machine:
   when its receiver has read it, in a wait for this message or for another. Ranks need not agree on where a tensor comes
   from. `lends(x)` tells whether `x` is one (None on machines that have no such memory), and `segment` how many bytes a
   message should have at most to stay in the processor's cache (None where that does not matter).
-- `background()` is a `Background`: it calls `f(comm)` beside the rank's own work, one after the other in the order of
-  `start`, in a thread (MPI, gloo), on a stream (NCCL), by a second clock (simulated). Its `comm` has the same ranks,
-  and messages only, which meet none of the rank's own. `wait()` returns when all is done, or raises what a call raised.
+- `background()` is a `Background`; a rank may have any number of them, and every rank makes them in the same order. It
+  calls `f(comm)` beside the rank's own work, one after the other in the order of `start`, in a thread (MPI, gloo), on a
+  stream (NCCL), by a second clock (simulated). Its `comm` has the same ranks, and messages only, which meet none of the
+  rank's own, nor those of another background: their tags, below 16384, are on a channel of its own. `wait()` returns
+  when all is done, or raises what a call raised.
 - `shared_tensor` is zeros at first; every rank calls it, in the same order. An index is an int, a slice, several ints
   or None, for all; `read` returns a copy. Nothing locks: each element is read or written by itself, and `add` is a read
   and then a write of each, so that another rank's write between the two is lost. Over MPI the methods act at once on

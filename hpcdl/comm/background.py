@@ -5,23 +5,23 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from hpcdl.comm.base import Background, Communicator
+from hpcdl.comm.channels import TAGS, offset
 from hpcdl.comm.group import Group
 
-TAG_OFFSET = 1 << 14  # added to tags in the background, so that its messages meet none of the rank's own
 PROGRESS_SECONDS = 0.01  # how often a rank that waits for its background takes in messages of its own
 
 Calls = SimpleQueue[Callable[[Communicator], None] | None]  # None: no call follows
 
 
 class ThreadedBackground(Background):
-    """A thread of its own, for what is started. `close()` ends it, and makes the call under way raise."""
+    """A thread with messages on `channel` for what is started. `close()` ends it; the call under way raises."""
 
-    def __init__(self, comm: Communicator):
-        self._comm, self._machine = comm, comm.for_thread()
+    def __init__(self, comm: Communicator, channel: int):
+        self._comm, self._machine = comm, comm.for_thread(channel)
         self._calls: Calls = SimpleQueue()
         self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
         self._under_way = 0
-        work = (OffsetTags(self._machine), self._calls, self._outcomes)
+        work = (OffsetTags(self._machine, channel), self._calls, self._outcomes)
         threading.Thread(target=_work, args=work, name=f"background of rank {comm.rank}", daemon=True).start()
 
     def start(self, f: Callable[[Communicator], None]) -> None:
@@ -63,13 +63,16 @@ def _work(comm: Communicator, calls: Calls, outcomes: SimpleQueue[BaseException 
 
 
 class OffsetTags(Group):
-    """All ranks of `comm`, with tags that nobody else uses, and messages only."""
+    """All ranks of `comm`, with the tags of `channel`, and messages only."""
 
-    def __init__(self, comm: Communicator):
+    def __init__(self, comm: Communicator, channel: int):
         super().__init__(comm, range(comm.size))
+        self._channel_number, self._offset = channel, offset(channel)
 
     def wrap(self, comm: Communicator) -> "OffsetTags":
-        return OffsetTags(comm)
+        return OffsetTags(comm, self._channel_number)
 
     def inner_tag(self, tag: int) -> int:
-        return tag + TAG_OFFSET
+        if tag >= TAGS:
+            raise ValueError(f"rank {self.rank}: tag is {tag}; in the background a tag is below {TAGS}")
+        return tag + self._offset

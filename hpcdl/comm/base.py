@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.request import Request
 
 if TYPE_CHECKING:
@@ -180,11 +181,19 @@ class Communicator(ABC):
         return None
 
     def background(self) -> Background:
-        """A place for collectives beside this rank's own work: `start(f)` calls `f(comm)` there, `wait()` for all."""
-        return Foreground(self)
+        """A place for collectives beside this rank's own work: `start(f)` calls `f(comm)` there, `wait()` for all.
 
-    def for_thread(self) -> "Communicator":
-        """This machine for another thread of this rank."""
+        Every rank makes its backgrounds in the same order: the messages of each travel on a channel of their own.
+        """
+        return self._background(self._channel())
+
+    @property
+    def channels(self) -> Channels:
+        """The channels of this rank's backgrounds."""
+        return vars(self).setdefault("_channels", Channels())
+
+    def for_thread(self, channel: int) -> "Communicator":
+        """This machine for another thread of this rank, whose messages are on `channel`."""
         return self
 
     def progress(self) -> None:  # noqa: B027 - most machines do nothing here
@@ -201,6 +210,13 @@ class Communicator(ABC):
     @abstractmethod
     def _wait(self, op: str, *requests: Request) -> None:
         """Return when all `requests` are complete; `op` is the operation that waits."""
+
+    def _channel(self) -> int:
+        """The channel of the next background."""
+        return self.channels.next()
+
+    def _background(self, channel: int) -> Background:
+        return Foreground(self)
 
     def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
         """Return the index of one of `requests` that is complete, of those complete the first."""

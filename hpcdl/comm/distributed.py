@@ -5,17 +5,21 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 
 from hpcdl.comm.background import ThreadedBackground
 from hpcdl.comm.base import Background, Communicator
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.request import Request
 from hpcdl.comm.words import describe
 
 POLL_SECONDS = 50e-6
+
+_channels: WeakKeyDictionary[Any, Channels] = WeakKeyDictionary()  # by process group
 
 
 class _Message(Request):
@@ -74,8 +78,12 @@ class TorchComm(Communicator):
             torch.cuda.synchronize()  # its operations are only queued when a call returns
         return time.perf_counter()
 
-    def background(self) -> Background:
-        return StreamBackground(self) if self._nccl else ThreadedBackground(self)
+    @property
+    def channels(self) -> Channels:
+        return _channels.setdefault(self.group or dist.group.WORLD, Channels())
+
+    def _background(self, channel: int) -> Background:
+        return StreamBackground(self) if self._nccl else ThreadedBackground(self, channel)
 
     def _sendrecv(self, x, dest, out, source, tag):
         if not self._nccl:

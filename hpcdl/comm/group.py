@@ -28,6 +28,9 @@ class Group(Wrapper):
     def inner_rank(self, rank: int) -> int:
         return self.ranks[rank]
 
+    def _channel(self) -> int:
+        return self.channels.next_of(self)
+
     def _broadcast(self, x, root):
         raise self._no_collective("broadcast(x, group, root)")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hpcdl.comm.base import Background, Communicator
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.request import Request
 
 
@@ -37,8 +38,15 @@ class Wrapper(Communicator):
     def lends(self, x: torch.Tensor) -> bool | None:
         return self.comm.lends(x)
 
-    def background(self) -> Background:
-        return WrappedBackground(self.comm.background(), self.wrap)
+    @property
+    def channels(self) -> Channels:
+        return self.comm.channels
+
+    def _channel(self) -> int:
+        return self.comm._channel()
+
+    def _background(self, channel: int) -> Background:
+        return WrappedBackground(self.comm._background(channel), self.wrap)
 
     def progress(self) -> None:
         self.comm.progress()

@@ -23,6 +23,12 @@ def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -
         raise ValueError(f"rank {rank} has {what} than rank 0: {where}; {advice}")
 
 
+def earlier_wrappers(comm: Communicator) -> list[str]:
+    """A line for `require_same`: how many backgrounds there are already, none for the first."""
+    made = comm.channels.made
+    return [f"{made} wrappers made before"] if made else []
+
+
 def lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
     """Rank `rank`'s `lines`, on every rank."""
     text = "\n".join(lines).encode()

@@ -67,11 +67,11 @@ class Bucket:
         self.missing -= 1
         if len(self.params) == 1:
             grad = torch.zeros_like(param) if grad is None else grad
-            self._lay_out(grad.detach().contiguous().view(-1))
+            self._lay_out(dense(grad).detach().resolve_conj().resolve_neg().contiguous().view(-1))
         elif grad is None:
             self.views[i].zero_()
         elif grad is not self.views[i]:
-            self.views[i].copy_(grad)
+            self.views[i].copy_(dense(grad))
         if self.present[i]:
             param.grad = self.views[i]
 
@@ -120,6 +120,16 @@ class Bucket:
         self.flat, self.pieces = flat, flat.split(self.piece)
         parts = flat.split([param.numel() for param in self.params])
         self.views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
+
+
+def dense(grad: torch.Tensor) -> torch.Tensor:
+    """`grad`; raises RuntimeError for a sparse one."""
+    if grad.layout is not torch.strided:
+        raise RuntimeError(
+            f"a gradient of shape {tuple(grad.shape)} is sparse, and sparse gradients cannot be averaged over ranks; "
+            "use sparse=False"
+        )
+    return grad
 
 
 @lru_cache

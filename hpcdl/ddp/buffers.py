@@ -51,7 +51,7 @@ class BufferGroup:
             _copy(self.views, self._tensors())
 
     def _tensors(self) -> list[torch.Tensor]:
-        return [getattr(module, name).detach() for module, name in self.owners]
+        return [stored(getattr(module, name).detach()) for module, name in self.owners]
 
 
 def group_buffers(module: nn.Module) -> list[BufferGroup]:
@@ -65,10 +65,18 @@ def group_buffers(module: nn.Module) -> list[BufferGroup]:
 
 def broadcast_state(x: torch.Tensor, comm: Communicator) -> None:
     """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
+    x = stored(x)
     message = x.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else x.contiguous()
     broadcast(message, comm)
     if message is not x:
         x.copy_(message)
+
+
+def stored(x: torch.Tensor) -> torch.Tensor:
+    """`x` without the repetitions of an expanded tensor: each element of its memory once."""
+    if all(stride or size < 2 for size, stride in zip(x.shape, x.stride(), strict=True)):
+        return x
+    return x[tuple(slice(None) if stride else slice(0, 1) for stride in x.stride())]
 
 
 def _copy(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> None:

@@ -10,9 +10,10 @@ from torch import nn
 
 from hpcdl.collectives import ALL_REDUCE, FAST
 from hpcdl.comm import Communicator
-from hpcdl.ddp.agreement import outline, require_same
+from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.reducer import Reducer, Span
+from hpcdl.ddp.refusals import require_supported
 
 
 class DistributedDataParallel(nn.Module):
@@ -50,19 +51,25 @@ class DistributedDataParallel(nn.Module):
         all_reduce = _collective(all_reduce)
         if bucket_mb != "auto" and not (isinstance(bucket_mb, (int, float)) and bucket_mb > 0):
             raise ValueError(f'bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 1, or it is "auto"')
+        require_supported(module)
         require_countable(module, samples)
         require_same(
-            "another model", outline(module), comm, "build the same model on every rank, its weights may differ"
+            "another model",
+            outline(module) + earlier_wrappers(comm),
+            comm,
+            "build the same model on every rank, its weights may differ",
         )
         params = _trainable(module)
         for state in chain(module.parameters(), module.buffers()):
             broadcast_state(state.detach(), comm)  # 2-3 of Algorithm 1
         self.buffer_broadcast = BufferBroadcast(module)
         self.reducer = Reducer(params, comm, bucket_mb, overlap, all_reduce)
+        self._all = list(module.parameters())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward pass; counts this rank's samples."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and any(param.requires_grad for param in self._all):
+            self.reducer.cover(self._all)
             self.reducer.count(count_samples(self.samples, args, kwargs))
         return self.module(*args, **kwargs)  # 9
 
@@ -114,20 +121,13 @@ def _collective(all_reduce: str | Callable) -> Callable:
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters to be trained; ValueError where there is none, or where another wrapper sums them already."""
+    """The parameters to be trained; ValueError where there is none."""
     params = [param for param in module.parameters() if param.requires_grad]
     if not params:
         raise ValueError(
             f"{type(module).__name__} has no parameter that requires a gradient, so there is nothing to average over "
             "ranks; use the module as it is"
         )
-    for name, inner in module.named_modules():
-        if isinstance(inner, DistributedDataParallel):
-            where = f"the module's {name!r}" if name else "the module"
-            raise ValueError(
-                f"{where} is a DistributedDataParallel already, and its gradients would be summed twice; wrap the "
-                "whole model once"
-            )
     return params
 
 

@@ -56,7 +56,7 @@ class Reducer:
         overlap: bool,
         all_reduce: Callable,
     ):
-        cap = (FIRST_MB if bucket_mb == "auto" else bucket_mb) * 2**20
+        cap = self._cap = (FIRST_MB if bucket_mb == "auto" else bucket_mb) * 2**20
         self.comm, self.overlap, self.all_reduce = comm, overlap, all_reduce
         self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
         measure = bucket_mb == "auto" and comm.size > 1  # a rank alone has nothing to wait for
@@ -81,6 +81,14 @@ class Reducer:
         if self.arrivals:
             self.arrivals.begin(_clock(self.comm)())
 
+    def cover(self, params: list[torch.nn.Parameter]) -> None:
+        """If one of `params` was frozen and is to be trained now, make new buckets, with it too."""
+        if any(param.requires_grad and id(param) not in self._covered for param in params):
+            chosen = [param for param in params if param.requires_grad or id(param) in self._covered]
+            self.buckets = [Bucket(group, self._cap, self.comm) for group in make_buckets(chosen, self._cap)]
+            self.arrivals = None
+            self._listen()
+
     def finish(self, loss: float | None, buffers: BufferBroadcast) -> float | None:
         """Send what has not left, wait for all, hand out the means; the mean of the ranks' `loss`."""
         begin = self.comm.clock()
@@ -104,6 +112,7 @@ class Reducer:
     def _listen(self) -> None:
         """Register a hook on every parameter, for as long as this object lives."""
         me = weakref.ref(self)  # a hook must not keep it alive
+        self._covered = {id(param) for bucket in self.buckets for param in bucket.params}
         _remove(self._handles)
         for bucket in self.buckets:
             for i, param in enumerate(bucket.params):  # 5

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from hpcdl.comm import Communicator
+from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.sharding.flat import Layout, Shard
 
@@ -35,21 +36,25 @@ class Unit:
         dtype: torch.dtype | None,
     ):
         self.params, self.places = list(params), list(params.values())
-        self.trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
+        trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
         self.layout = Layout([param.shape for param in self.params], comm, first)
-        whole = torch.cat([param.detach().reshape(-1) for param in self.params])
+        whole = torch.cat([param.detach().resolve_conj().resolve_neg().reshape(-1) for param in self.params])
         broadcast_state(whole, comm)
         share = self.layout.share(whole)  # all that is kept at rest, where neighbours may read it
         self.own = comm.empty(share.numel(), share.dtype).copy_(share)
         self.vector = whole.to(dtype) if dtype else whole
         for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
             param.data = view
-        self.shards = [nn.Parameter(shard.piece, self.trained) for shard in self.layout.pieces(self.own)]
+        self.shards = [nn.Parameter(shard.piece, trained) for shard in self.layout.pieces(self.own)]
         self.users = 0  # layers that use it now
         self.uses = 0  # layers whose forward pass is done and whose backward pass is not
         self.whole = True
         self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
         self.used = [False] * len(self.params)  # since the last `release`
+        self.announced = [False] * len(self.params)  # its gradient is to be sent, since the last `release`
+        self.arrived = [False] * len(self.params)  # its gradient is in, in this backward pass
+        self._versions: list[int] = []  # of the whole parameters when they were put in place
+        self.put(self.shards, self.params)
         self.free()
 
     def pieces(self) -> list[Shard]:
@@ -72,31 +77,60 @@ class Unit:
         """One more layer uses the whole parameters."""
         self.users += 1
         if self.users == 1:
-            self._put(self.params)
+            self.put(self.params, self.shards)
+            self._versions = [param._version for param in self.params]
 
     def leave(self) -> None:
         """One layer less; the last one frees the memory."""
-        self.users -= 1
-        if not self.users:
+        if self.users > 1:
+            self.users -= 1
+        else:
             self.free()
 
     def free(self) -> None:
-        """This rank's pieces alone."""
-        self._put(self.shards)
+        """Leave only this rank's pieces."""
+        if self.users:
+            self.put(self.shards, self.params)
+            self._keep_changes()
         self.vector.untyped_storage().resize_(0)
         self.whole, self.users = False, 0
 
-    def _put(self, params: list[nn.Parameter]) -> None:
-        for param, places in zip(params, self.places, strict=True):
+    def put(self, params: list[nn.Parameter], others: list[nn.Parameter]) -> None:
+        """Put `params` in place of `others`; they are frozen where the others are."""
+        for param, other, places in zip(params, others, self.places, strict=True):
+            if param.requires_grad != other.requires_grad:
+                param.requires_grad_(other.requires_grad)
             for place in places:
                 place.module._parameters[place.name] = param
+
+    def _keep_changes(self) -> None:
+        """If a forward pass has changed parameters in place, this rank's pieces change with them."""
+        versions, self._versions = self._versions, []
+        changed = [i for i, version in enumerate(versions) if self.params[i]._version != version]
+        if changed and self.vector.dtype != self.own.dtype:
+            raise RuntimeError(
+                f"forward changed {self.paths[changed[0]]} in place, and its change in {self.vector.dtype} would be "
+                "lost; change parameters after optimizer.step()"
+            )
+        if changed:
+            self.own.copy_(self.layout.share(self.vector))
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 
     @property
+    def trained(self) -> bool:
+        """Any of its parameters requires a gradient."""
+        return any(param.requires_grad for param in (self.params if self.users else self.shards))
+
+    @property
     def complete(self) -> bool:
-        """Every parameter has its gradient."""
-        return all(param.grad is not None for param in self.params)
+        """Every parameter that is trained has its gradient of this backward pass."""
+        pairs = zip(self.params, self.arrived, strict=True)
+        return all(arrived or not param.requires_grad for param, arrived in pairs)
+
+    def begin_backward(self) -> None:
+        """A backward pass begins in which its gradients come."""
+        self.arrived = [False] * len(self.params)
 
     def seal(self) -> torch.Tensor:
         """Move the gradients into one vector, zeros where there is none; it is to be given to `reduce`."""
@@ -105,7 +139,7 @@ class Unit:
             if param.grad is None:
                 view.zero_()
             else:
-                view.copy_(param.grad)
+                view.copy_(dense(param.grad))
                 self.used[i] = True
             param.grad = None
         return gradients
@@ -119,6 +153,7 @@ class Unit:
         """Add the sums times `scale` to the gradients of the pieces that any rank used."""
         assert self.sums is not None  # every step reduces every unit
         sums, self.sums, self.used = self.sums, None, [False] * len(self.params)
+        self.announced = [False] * len(self.params)
         if scale != 1:
             sums.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(sums), used, strict=True):

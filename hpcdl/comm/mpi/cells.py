@@ -17,6 +17,7 @@ import torch
 from mpi4py import MPI
 
 import hpcdl.comm.mpi.shared as shared
+from hpcdl.comm.channels import MOST, TAGS, Channels
 from hpcdl.comm.mpi.memory import HANDLE_BYTES, Memory, attach, create
 from hpcdl.comm.mpi.shared import Loan
 
@@ -75,18 +76,35 @@ class Deposit:
         self._memory.flags[self._cell] = _FREE
 
 
-def cells_of(mpi: MPI.Comm, own: bool = False) -> "Cells":
-    """The cells of this rank on `mpi`, the same for all that use it; with `own` some for one thread alone.
+def cells_of(mpi: MPI.Comm, channel: int | None = None) -> "Cells":
+    """The cells of this rank on `mpi`: for its own messages, or for those of a background on `channel`."""
+    known = _kept(mpi).cells
+    if channel not in known:
+        known[channel] = Cells(mpi, _largest_tag(mpi) - (0 if channel is None else 1 + channel))
+    return known[channel]
 
-    Threads that belong together on all ranks find each other's where they ask for them in the same order.
-    """
-    known: Any = mpi.Get_attr(_KEY)  # a list of Cells, which MPI keeps as an object of any kind
+
+def channels_of(mpi: MPI.Comm) -> Channels:
+    """The channels of the backgrounds on `mpi`."""
+    return _kept(mpi).channels
+
+
+class _Kept:
+    """What this rank keeps for one MPI communicator."""
+
+    def __init__(self, mpi: MPI.Comm):
+        self.cells: dict[int | None, Cells] = {}  # by channel
+        self.channels = Channels(
+            min(MOST, _largest_tag(mpi) // (TAGS + 1) // 2 * 2 - 2)
+        )  # tags above are the cells' own
+
+
+def _kept(mpi: MPI.Comm) -> _Kept:
+    known: Any = mpi.Get_attr(_KEY)  # MPI keeps an object of any kind
     if known is None:
-        known = [Cells(mpi, _largest_tag(mpi))]
+        known = _Kept(mpi)
         mpi.Set_attr(_KEY, known)
-    if own:
-        known.append(Cells(mpi, _largest_tag(mpi) - len(known)))
-    return known[-1] if own else known[0]
+    return known
 
 
 @atexit.register

@@ -52,9 +52,10 @@ class MPIComm(PointToPoint):
     def lends(self, x: torch.Tensor) -> bool:
         return shared.owner(x) is not None
 
-    def background(self) -> Background:
-        # Two threads never call MPI at once here, unless the rank itself communicates meanwhile.
-        return ThreadedBackground(self) if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else super().background()
+    def _background(self, channel: int) -> Background:
+        # Of one background and its rank only one calls MPI at a time, unless the rank itself communicates meanwhile.
+        level = MPI.THREAD_MULTIPLE if channel else MPI.THREAD_SERIALIZED
+        return ThreadedBackground(self, channel) if MPI.Query_thread() >= level else super()._background(channel)
 
     def _broadcast(self, x, root):
         self._agree(x, "broadcast", f"root={root}")

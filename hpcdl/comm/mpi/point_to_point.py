@@ -15,8 +15,9 @@ import torch
 from mpi4py import MPI
 
 from hpcdl.comm.base import Communicator
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.errors import CommError
-from hpcdl.comm.mpi.cells import POINTER_BYTES, SHORTEST, InMemory, cells_of
+from hpcdl.comm.mpi.cells import POINTER_BYTES, SHORTEST, InMemory, cells_of, channels_of
 from hpcdl.comm.mpi.message import Message, as_bytes, close, end_loan, raise_error_of, under_way
 from hpcdl.comm.request import Request
 from hpcdl.comm.words import describe
@@ -39,10 +40,14 @@ class PointToPoint(Communicator):
         self._waits = 0  # so many times this rank has begun to wait
         self._cells = cells_of(mpi)
 
-    def for_thread(self) -> "PointToPoint":
+    @property
+    def channels(self) -> Channels:
+        return channels_of(self.mpi)
+
+    def for_thread(self, channel: int) -> "PointToPoint":
         twin = copy.copy(self)
         twin.threaded = True
-        twin._cells = cells_of(self.mpi, own=True)
+        twin._cells = cells_of(self.mpi, channel)
         return twin
 
     def renew(self, mpi: MPI.Intracomm) -> None:

@@ -11,12 +11,18 @@ from hpcdl.comm.simulated.machine import SimulatedMachine
 class SimulatedBackground(Background):
     """A rank's second clock, on which it communicates while it computes on the first; both share the rank's ports.
 
-    `beside(number)` is the rank's communicator on the clock of that number.
+    `beside(number)` is the rank's communicator on the clock of that number; messages are on `channel`.
     """
 
     def __init__(
-        self, comm: Communicator, number: int, machine: SimulatedMachine, beside: Callable[[int], Communicator]
+        self,
+        comm: Communicator,
+        number: int,
+        machine: SimulatedMachine,
+        beside: Callable[[int], Communicator],
+        channel: int,
     ):
+        self._channel = channel
         self._comm, self._rank_turn, self._machine, self._beside = comm, number, machine, beside
         self._turns = machine.turns
         self._calls: deque = deque()
@@ -40,7 +46,7 @@ class SimulatedBackground(Background):
         """Nothing to do: the run does not wait for it."""
 
     def _live(self, number: int) -> None:
-        comm = OffsetTags(self._beside(number))
+        comm = OffsetTags(self._beside(number), self._channel)
         while True:
             while self._calls:
                 f, start = self._calls.popleft()

@@ -5,6 +5,7 @@ from functools import partial
 import torch
 
 from hpcdl.comm.base import Background, Communicator
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.simulated.background import SimulatedBackground
 from hpcdl.comm.simulated.machine import Message, SimulatedMachine, copy
@@ -22,8 +23,13 @@ class SimulatedComm(Communicator):
     def clock(self) -> float:
         return self.machine.turns.clocks[self.turn]
 
-    def background(self) -> Background:
-        return SimulatedBackground(self, self.turn, self.machine, partial(SimulatedComm, self.machine, self.rank))
+    @property
+    def channels(self) -> Channels:
+        return self.machine.channels[self.rank]
+
+    def _background(self, channel: int) -> Background:
+        beside = partial(SimulatedComm, self.machine, self.rank)
+        return SimulatedBackground(self, self.turn, self.machine, beside, channel)
 
     def accumulate(self, out: torch.Tensor, x: torch.Tensor, weight: float = 1.0) -> None:
         start = self.clock()

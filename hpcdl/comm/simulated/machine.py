@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hpcdl.comm.channels import Channels
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.request import Request
 from hpcdl.comm.simulated.turns import Turns
@@ -55,6 +56,7 @@ class SimulatedMachine:
         self.turns = Turns(p, seed)
         self.trace = Trace()
         self.bytes_sent = [0] * p
+        self.channels = [Channels() for _ in range(p)]  # of each rank's backgrounds
         self.owners = list(range(p))
         self.waiting: list[tuple | None] = [None] * p
         self._missing = [0] * p  # of the messages that each turn waits for, so many are not complete

@@ -1,0 +1,32 @@
+"""Modules that data parallelism would train wrongly: one sentence when they are wrapped."""
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+
+def require_supported(module: nn.Module) -> None:
+    """Raise ValueError for a layer inside `module` that no data-parallel wrapper can train, and name it."""
+    for name, layer in module.named_modules():
+        where = f"{name or 'the module'} ({type(layer).__name__})"
+        if hasattr(layer, "synchronize") and hasattr(layer, "no_sync"):
+            inside = f"the module's {name!r}" if name else "the module"
+            raise ValueError(
+                f"{inside} is a {type(layer).__name__} already, and its gradients would be summed twice; wrap the "
+                "whole model once"
+            )
+        if getattr(layer, "sparse", False) is True:
+            raise ValueError(
+                f"{where} has sparse=True, and sparse gradients cannot be averaged over ranks; use sparse=False"
+            )
+        if getattr(layer, "max_norm", None) is not None:
+            raise ValueError(
+                f"{where} has max_norm={layer.max_norm!r}: each rank's forward would change other rows of the weight; "
+                "use max_norm=None and limit the rows after optimizer.step()"
+            )
+        for key, value in (*layer._parameters.items(), *layer._buffers.items()):
+            if is_lazy(value):
+                raise ValueError(f"{where} is lazy: {key} has no shape yet; call the module once before you wrap it")
+            if value is not None and value.is_meta:
+                raise ValueError(f"{where} has {key} on the meta device, without values; call to_empty() and fill it")
+            if value is not None and value.is_sparse:
+                raise ValueError(f"{where} has a sparse {key}, which cannot be sent; make it dense with to_dense()")

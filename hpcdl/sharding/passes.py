@@ -1,0 +1,249 @@
+"""The forward and backward passes of a fully sharded model: hooks gather a layer, free it, and reduce its gradients."""
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+from hpcdl.sharding.gathering import Gathering, Layer
+from hpcdl.sharding.unit import Unit
+
+NOT_SYNCHRONIZED = (
+    "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
+    "synchronize() after each backward and before optimizer.step(), or put all but the last of several under "
+    "`with model.no_sync():`"
+)
+
+
+class Passes:
+    """What one step of a fully sharded model has done so far.
+
+    `samples` are this rank's, `total` is N of the last step, and the guess for this one.
+    """
+
+    def __init__(self, units: Sequence[Unit], gathering: Gathering, dtype: torch.dtype | None, total: float):
+        self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
+        self.syncing = True
+        self.samples = 0
+        self.calls: list[Use] = []  # of layers, one inside the other
+        self._reduced: list[Unit] = []  # since the last `synchronize`
+        self._endless: list[Use] = []  # calls whose inputs have no gradient
+        self._outside: list[Use] = []  # uses of a parameter outside its layers
+        self._in_forward = False
+
+    def listen(self, needs: Sequence[tuple[nn.Module, Layer]]) -> None:
+        """Register hooks on layers and parameters; no hook keeps this object alive."""
+        me = weakref.ref(self)
+        for layer, need in needs:
+            # The first of all pre-hooks: weight norm, pruning and their kin compute with whole parameters in theirs.
+            layer.register_forward_pre_hook(partial(_before, me, need), with_kwargs=True, prepend=True)
+            layer.register_forward_hook(partial(_after, me), always_call=True)
+        owners: dict[nn.Module, dict[str, Unit]] = {}
+        for unit in self.units:
+            for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
+                if param.is_floating_point() or param.is_complex():
+                    _on_gradient(param, partial(_gradient_is_in, me, unit, i))
+                for place in places:
+                    owners.setdefault(place.module, {})[place.name] = unit
+        for module, names in owners.items():
+            module._parameters = Watched(module._parameters, partial(_used, me, names))
+
+    def count(self, samples: int) -> None:
+        """A forward pass of so many samples begins."""
+        if any(True in unit.announced for unit in self.units):
+            raise RuntimeError(NOT_SYNCHRONIZED)
+        self.samples += samples
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        """The module's forward pass, inside."""
+        self.gathering.begin(torch.is_grad_enabled())
+        self.calls, self._outside, self._in_forward = [], [], True
+        try:
+            yield
+        finally:
+            self._in_forward = False
+            for use in self._outside if not torch.is_grad_enabled() else ():
+                self.gathering.release(use.layer)
+
+    def needs_outside(self, unit: Unit) -> None:
+        """A module uses a parameter of `unit` outside its layers: it stays whole, and is reduced at the end."""
+        if self._in_forward and not unit.users:
+            use = Use(self, (unit,))
+            self._outside.append(use)
+            self.gathering.acquire(use.layer)
+            unit.uses += torch.is_grad_enabled()
+
+    def begin(self, layer: Layer) -> "Use":
+        """A layer's forward pass begins: gather its parameters."""
+        use = Use(self, layer)
+        self.calls.append(use)
+        self.gathering.acquire(layer)
+        return use
+
+    def never_ends(self, use: "Use") -> None:
+        """No input of this call has a gradient to tell when its backward pass ends."""
+        self._endless.append(use)
+
+    def announce(self, unit: Unit, i: int) -> None:
+        """The gradient of a unit's i-th parameter is final; frees calls that are complete."""
+        unit.arrived[i] = True
+        if self.syncing and unit.announced[i]:
+            raise RuntimeError(
+                "a second backward came before synchronize(); call synchronize() after each, or put all but the last "
+                "under `with model.no_sync():`"
+            )
+        unit.announced[i] = self.syncing
+        if unit.complete:
+            for use in self._endless:
+                if all(other.complete for other in use.layer if other.trained):
+                    use.free()
+
+    def reduce(self, unit: Unit) -> None:
+        """Send a unit's gradients off; the weight has the last step's N, which `release` corrects."""
+        self.gathering.later(partial(unit.reduce, unit.seal(), self.samples / self.total))
+        self._reduced.append(unit)
+
+    def reduce_rest(self) -> list[Unit]:
+        """Send the gradients that have not left; returns the units whose gradients have."""
+        for unit in self.units:
+            done = any(unit is other for other in self._reduced)
+            if not done and unit.trained:
+                self.reduce(unit)
+            elif done and any(param.grad is not None for param in unit.params):
+                raise RuntimeError(
+                    f"a gradient of {', '.join(unit.paths)} came after its layer's backward had ended: call "
+                    "synchronize() after each backward, and use parameters in their own layers only"
+                )
+        return [unit for unit in self.units if any(unit is other for other in self._reduced)]
+
+    def end_step(self, total: float) -> None:
+        """All gradients of a step are in; `total` is its N."""
+        for unit in self.units:
+            unit.uses = 0
+        self.total, self.samples = total, 0
+        self._reduced, self._endless, self._outside = [], [], []
+
+
+Me = weakref.ref[Passes]
+
+
+class Use:
+    """One call of a layer: whole from the moment when a gradient reaches its outputs, until its inputs have theirs."""
+
+    def __init__(self, passes: Passes, layer: Layer):
+        self.passes, self.layer, self.at_work = passes, layer, False
+
+    def begin(self, gradient: torch.Tensor) -> None:
+        """Its backward pass begins."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "create_graph=True under FullyShardedDataParallel: weights are freed after each layer's backward pass, "
+                "so there is no second derivative; use DistributedDataParallel or hpcdl.sharding.ShardedOptimizer"
+            )
+        if not self.at_work:
+            self.at_work = True
+            self.passes.gathering.acquire(self.layer)
+            for unit in self.layer:
+                unit.begin_backward()
+
+    def free(self) -> None:
+        """Its weights are no longer needed."""
+        if self.at_work:
+            self.at_work = False
+            self.passes.gathering.release(self.layer)
+
+    def end(self) -> None:
+        """Its backward pass is done; if no other call uses a unit, its gradients leave."""
+        self.free()
+        for unit in self.layer:
+            unit.uses = max(0, unit.uses - 1)
+            if unit.trained and not unit.uses and self.passes.syncing:
+                self.passes.reduce(unit)
+
+
+class Watched(dict):
+    """A module's parameters; it says which one is about to be used."""
+
+    def __init__(self, parameters: dict, used: Callable[[str], None]):
+        super().__init__(parameters)
+        self._used = used
+
+    def __getitem__(self, name: str) -> Any:
+        self._used(name)
+        return super().__getitem__(name)
+
+
+class _AtEnd(torch.autograd.Function):
+    """The identity, whose backward pass is the end of a layer's."""
+
+    @staticmethod
+    def forward(ctx: Any, use: Use, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.use = use
+        ctx.set_materialize_grads(False)
+        return tuple(x.view_as(x) for x in inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple:
+        ctx.use.end()
+        return None, *gradients
+
+
+def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """A layer's forward pass begins: its weights are whole, and its inputs will tell when its backward pass ends."""
+    passes = me()
+    assert passes is not None  # whose forward this is in
+    use = passes.begin(layer)
+    if passes.dtype:
+        args, kwargs = tree_map_only(torch.Tensor, partial(_cast, passes.dtype), (args, kwargs))
+    if not torch.is_grad_enabled():
+        return args, kwargs
+    for unit in layer:
+        unit.uses += 1
+    leaves, tree = tree_flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if places:
+        for i, x in zip(places, _AtEnd.apply(use, *(leaves[i] for i in places)), strict=True):
+            leaves[i] = x
+    else:
+        passes.never_ends(use)
+    return tree_unflatten(leaves, tree)
+
+
+def _after(me: Me, module: nn.Module, args: tuple, outputs: Any) -> None:
+    """A layer's forward pass is done: its weights go, and its outputs will tell when its backward pass begins."""
+    passes = me()
+    assert passes is not None  # whose forward this is in
+    use = passes.calls.pop()
+    passes.gathering.release(use.layer)
+    for leaf in tree_flatten(outputs)[0]:
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            leaf.register_hook(use.begin)
+
+
+def _cast(dtype: torch.dtype, x: torch.Tensor) -> torch.Tensor:
+    return x.to(dtype) if x.is_floating_point() else x
+
+
+def _gradient_is_in(me: Me, unit: Unit, i: int, param: torch.Tensor) -> None:
+    passes = me()
+    if passes is not None:
+        passes.announce(unit, i)
+
+
+def _used(me: Me, units: dict[str, Unit], name: str) -> None:
+    passes = me()
+    if passes is not None and name in units:
+        passes.needs_outside(units[name])
+
+
+def _on_gradient(param: nn.Parameter, hook: Callable[[torch.Tensor], None]) -> None:
+    """Register `hook`, also on a parameter that is frozen and may be thawed."""
+    frozen = not param.requires_grad
+    param.requires_grad_(True).register_post_accumulate_grad_hook(hook)
+    param.requires_grad_(not frozen)

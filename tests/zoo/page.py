@@ -1,0 +1,65 @@
+"""The support matrix in docs/support.md: `python tests/zoo/page.py` writes it, the tests compare with it."""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from zoo.outcomes import RIGHT, outcome
+from zoo.registry import ENTRIES, WRAPPERS
+
+PAGE = Path(__file__).parents[2] / "docs" / "support.md"
+HEAD = """# Which models and loops each wrapper supports
+
+Each row is a small model with its training loop, as users write them. **right** means that weights and buffers after
+training equal a serial run in float64 to 1e-12, on 1, 2 and 3 ranks. A number means that the wrapper refuses the model,
+on every rank, with the sentence of that number below the table.
+
+The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it anew.
+
+"""
+
+Matrix = dict[tuple[str, str], str]
+
+
+def read() -> Matrix:
+    """The outcome of each (entry, wrapper) that the page states."""
+    text = PAGE.read_text(encoding="utf-8")
+    sentences = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    columns = table[0][1:] if table else []
+    return {
+        (name, column): sentences.get(cell, cell)
+        for name, *cells in table[2:]
+        for column, cell in zip(columns, cells, strict=True)
+        if cell
+    }
+
+
+def write(matrix: Matrix) -> None:
+    """Write the page; a refusal is a number, and its sentence is below the table."""
+    sentences = sorted({said for said in matrix.values() if said != RIGHT})
+    numbers = {said: str(i) for i, said in enumerate(sentences, 1)}
+    lines = [f"| model or loop | {' | '.join(WRAPPERS)} |", "|---" * (len(WRAPPERS) + 1) + "|"]
+    for name in ENTRIES:
+        cells = [matrix.get((name, column), "") for column in WRAPPERS]
+        lines.append(f"| {name} | {' | '.join(numbers.get(cell, cell) for cell in cells)} |")
+    refusals = [f"{numbers[said]}. {said}" for said in sentences]
+    PAGE.write_text(HEAD + "\n".join([*lines, "", "The refusals:", "", *refusals]) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Run every entry under every wrapper on 2 ranks and write the page; print the cells that are neither."""
+    matrix: Matrix = {}
+    for name in ENTRIES:
+        for column in WRAPPERS:
+            try:
+                matrix[name, column] = outcome(name, column, 2)
+            except Exception as error:
+                print(f"FAILED {name} under {column}: {str(error)[:300]}")
+    write(matrix)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A third of the zoo over MPI and gloo; started with mpiexec, this file is one of the ranks."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+SHARE = 3  # of the entries each third
+
+
+def check(comm):
+    """Train each third entry under each wrapper, and compare with the page."""
+    import torch
+    from zoo import page
+    from zoo.outcomes import RIGHT, attempt, float64, reference, verdict, without_ranks
+    from zoo.registry import ENTRIES
+
+    torch.set_num_threads(1)
+    chosen = set(list(ENTRIES)[::SHARE])
+    with float64():
+        for (name, column), stated in page.read().items():
+            if name in chosen:
+                result = attempt(comm, name, column)
+                expected = reference(name) if stated == RIGHT else {}
+                said = without_ranks(result) if isinstance(result, str) else result
+                assert verdict(ENTRIES[name], column, [said], expected) == stated, (name, column)
+    print("right", flush=True)
+
+
+@pytest.mark.labs  # starts MPI
+@pytest.mark.mpi
+def test_a_third_of_the_zoo_over_mpi(mpiexec):
+    code, printed = mpiexec(2, __file__)
+    assert (code, printed.count("right")) == (0, 2), printed
+
+
+@pytest.mark.labs  # starts processes
+def test_a_third_of_the_zoo_over_gloo(tmp_path):
+    import torch.multiprocessing
+
+    torch.multiprocessing.spawn(_gloo, (str(tmp_path / "store"),), nprocs=2)
+
+
+def _gloo(rank, store):
+    import torch.distributed as dist
+
+    from hpcdl.comm import TorchComm
+
+    dist.init_process_group("gloo", store=dist.FileStore(store, 2), rank=rank, world_size=2)
+    check(TorchComm())
+    os._exit(0)  # a refusal in the middle of a step leaves messages that nobody receives
+
+
+if __name__ == "__main__":
+    from hpcdl.comm import MPIComm
+
+    check(MPIComm(timeout=60))
+    os._exit(0)

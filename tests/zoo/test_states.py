@@ -1,0 +1,86 @@
+"""State dicts of fully sharded models: the module's own names and shapes, saved, loaded and read by torch."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from zoo import page
+from zoo.outcomes import RIGHT, float64
+from zoo.registry import ENTRIES, plain
+
+from hpcdl.comm import simulate
+from hpcdl.sharding import FullyShardedDataParallel, load, load_dcp, save, save_dcp
+
+STATED = page.read()
+NAMES = [name for name, entry in ENTRIES.items() if entry.loop is plain and STATED.get((name, "FSDP")) == RIGHT]
+
+
+def build(name):
+    with float64():
+        return ENTRIES[name].build()
+
+
+def other(name):
+    """The same model with other numbers."""
+    model = build(name)
+    with torch.no_grad():
+        for x in (*model.parameters(), *model.buffers()):
+            if x.is_floating_point() and x.numel() and all(x.stride()):
+                x.mul_(2)
+    return model
+
+
+def equal(found, expected):
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        same = torch.equal(found[key], value) if isinstance(value, torch.Tensor) else found[key] == value
+        assert same, key
+
+
+def wrap(comm, model, name):
+    return FullyShardedDataParallel(model, comm, **ENTRIES[name].options)
+
+
+@pytest.mark.thinned(4)
+@pytest.mark.parametrize("name", NAMES)
+def test_state_dict_is_the_modules_own(name):
+    def rank(comm):
+        model = wrap(comm, build(name), name)
+        equal(model.state_dict(), build(name).state_dict())
+        copy = wrap(comm, other(name), name)
+        copy.load_state_dict(model.state_dict())
+        equal(copy.state_dict(), build(name).state_dict())
+
+    simulate(rank, 2)
+
+
+@pytest.mark.thinned(4)
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_and_loaded_is_the_state_dict(name, tmp_path):
+    def rank(comm):
+        model = wrap(comm, build(name), name)
+        save(tmp_path / "own", 1, model.shards(), comm)
+        save_dcp(tmp_path / "dcp", model.shards(), comm)
+        for fill in (lambda s: load(tmp_path / "own", comm).fill(s), lambda s: load_dcp(tmp_path / "dcp", s, comm)):
+            copy = wrap(comm, other(name), name)
+            fill(copy.shards())
+            equal(copy.state_dict(), build(name).state_dict())
+
+    simulate(rank, 3)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized")
+@pytest.mark.thinned(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_torch_reads_what_dcp_wrote(name, tmp_path):
+    import torch.distributed.checkpoint as dcp
+
+    simulate(lambda comm: save_dcp(tmp_path / "dcp", wrap(comm, build(name), name).shards(), comm), 2)
+    expected = {key: x for key, x in build(name).state_dict().items() if isinstance(x, torch.Tensor) and x.numel()}
+    found = {key: torch.zeros_like(x.contiguous()) for key, x in expected.items()}
+    dcp.load(found, checkpoint_id=tmp_path / "dcp", no_dist=True)
+    equal(found, expected)

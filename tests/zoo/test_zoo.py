@@ -1,0 +1,44 @@
+"""Every entry of the zoo under every wrapper: equal to one process, or refused by the sentence in docs/support.md."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from zoo import page
+from zoo.outcomes import outcome
+from zoo.registry import ENTRIES, WRAPPERS
+
+CASES = [(name, column) for name in ENTRIES for column in WRAPPERS]
+
+
+def ids(case):
+    return "-".join(case)
+
+
+def compare(case, p):
+    stated = page.read().get(case)
+    assert outcome(*case, p) == stated, "run `python tests/zoo/page.py` if the new outcome is intended"
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_entry_on_two_ranks(case):
+    compare(case, 2)
+
+
+@pytest.mark.labs  # the same on other numbers of ranks
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_entry_on_one_or_three_ranks(case, p):
+    compare(case, p)
+
+
+def test_the_zoo_has_at_least_80_entries():
+    assert len(ENTRIES) >= 80
+
+
+def test_the_page_has_every_cell():
+    assert set(page.read()) == set(CASES)
