@@ -1,6 +1,6 @@
 """Whether an optimizer works elementwise, found by what it does: on whole parameters, and on parts of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,9 @@ def require_elementwise(make: Callable[[list], Any], groups: list[dict[str, Any]
         torch.manual_seed(0)
         weights = [torch.randn(SHAPE, dtype=torch.float64).to(device) for _ in range(max(2, len(groups)))]
         gradients = [[torch.randn(SHAPE, dtype=torch.float64).to(device) for _ in weights] for _ in range(STEPS)]
-        made = make(_arranged([nn.Parameter(weight.clone()) for weight in weights], groups))
+        probes = [nn.Parameter(weight.clone()) for weight in weights]
+        made = make(_arranged(probes, groups))
+        require_steps_only(made, probes)
         name = type(stepped(made)).__name__
         if hasattr(stepped(made), "step_with"):
             if isinstance(made, Offloaded):
@@ -33,7 +35,7 @@ def require_elementwise(make: Callable[[list], Any], groups: list[dict[str, Any]
                 )
             return
         try:
-            whole = _train(made, weights, gradients, lambda x: x)
+            whole = _train(made, probes, gradients, lambda x: x)
         except Exception as error:
             raise ValueError(
                 f"{name} needs a parameter's elements together, a closure or sparse gradients: its step failed "
@@ -70,28 +72,42 @@ def _trained_parts(make, weights, gradients, groups) -> Iterator[list[torch.Tens
         def cut(x: torch.Tensor, where: slice = where) -> torch.Tensor:
             return x.flatten()[where]
 
-        made = make(_arranged([nn.Parameter(cut(weight).clone()) for weight in weights], groups))
-        yield _train(made, weights, gradients, cut)
+        probes = [nn.Parameter(cut(weight).clone()) for weight in weights]
+        made = make(_arranged(probes, groups))
+        yield _train(made, probes, gradients, cut)
 
 
-def _train(made: Any, weights, gradients, cut: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
-    """The parameters that `made` steps, after all gradients, cut; in their order."""
+def require_steps_only(made: Any, given: Sequence[torch.Tensor]) -> None:
+    """Raise ValueError if `made` steps parameters that `make` was not given, such as the model's own."""
+    if any(all(param is not each for each in given) for param in _params(made)):
+        raise ValueError(
+            f"make built a {type(stepped(made)).__name__} of parameters that it was not given; it gets this rank's "
+            "shards, and for groups of the model's parameters: ShardedOptimizer([{'params': ...}, ...], comm, make)"
+        )
+
+
+def _params(made: Any) -> list[torch.Tensor]:
     optimizer = stepped(made)
+    if not callable(getattr(optimizer, "step", None)):
+        raise ValueError(
+            f"make returned {type(made).__name__}; it returns an optimizer, such as torch.optim.Adam(shards)"
+        )
     groups = getattr(optimizer, "param_groups", None)
-    params = optimizer.params if groups is None else [param for group in groups for param in group["params"]]
-    for group in groups or ():
+    return optimizer.params if groups is None else [param for group in groups for param in group["params"]]
+
+
+def _train(made: Any, probes, gradients, cut: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+    """Those of `probes` that `made` steps, after all gradients, cut."""
+    optimizer, params = stepped(made), _params(made)
+    for group in getattr(optimizer, "param_groups", ()):
         if "lr" in group:
             group["lr"] = torch.full_like(group["lr"], RATE) if isinstance(group["lr"], torch.Tensor) else RATE
-    order = [_which(param, weights, cut) for param in params]
+    numbers = [i for i, probe in enumerate(probes) if any(probe is param for param in params)]
     for each in gradients:
-        for param, i in zip(params, order, strict=True):
-            param.grad = cut(each[i]).clone()
+        for i in numbers:
+            probes[i].grad = cut(each[i]).clone()
         optimizer.step()
-    return [param.detach() for _, param in sorted(zip(order, params, strict=True), key=lambda pair: pair[0])]
-
-
-def _which(param: torch.Tensor, weights: list[torch.Tensor], cut: Callable) -> int:
-    return next(i for i, weight in enumerate(weights) if torch.equal(param, cut(weight)))
+    return [probes[i].detach() for i in numbers]
 
 
 def _close(x: torch.Tensor, y: torch.Tensor) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import require_same
@@ -38,6 +39,15 @@ def as_list(groups: Iterable[Iterable[torch.Tensor]]) -> list[torch.Tensor]:
     return [param for group in groups for param in group]
 
 
+def numbered(options: Iterable[dict[str, Any]], groups: Iterable[Sequence[torch.Tensor]]) -> list[dict[str, Any]]:
+    """The groups of a state: `options`, and the numbers of the parameters in place of these."""
+    found, first = [], 0
+    for given, group in zip(options, groups, strict=True):
+        found.append({**given, "params": list(range(first, first + len(group)))})
+        first += len(group)
+    return found
+
+
 def trainable(params: Iterable[Any], comm: Communicator) -> list[nn.Parameter]:
     """The parameters to be trained; ValueError where there is none, or other ranks have others."""
     found = [param for param in params if param.requires_grad]
@@ -46,6 +56,13 @@ def trainable(params: Iterable[Any], comm: Communicator) -> list[nn.Parameter]:
             "no parameter requires a gradient, so there is nothing to step; give those of a model to train"
         )
     for param in found:
+        if is_lazy(param):
+            raise ValueError("a parameter is lazy and has no shape yet; call the model once before ShardedOptimizer")
+        if param.is_meta:
+            raise ValueError(
+                f"a parameter of shape {tuple(param.shape)} is on the meta device, without values; call to_empty() on "
+                "the model and fill it"
+            )
         comm.check_tensor("ShardedOptimizer", "a parameter", param.detach().contiguous())
     lines = [f"{tuple(param.shape)} {str(param.dtype).removeprefix('torch.')}" for param in found]
     require_same("other parameters", lines, comm, "build the same model on every rank, its weights may differ")

@@ -15,10 +15,11 @@ from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.sharding import whole_state
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
+from hpcdl.sharding.changes import require_same_changes, with_changes
 from hpcdl.sharding.clipping import clip, norms_of_parts
-from hpcdl.sharding.elementwise import require_elementwise, stepped
+from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
-from hpcdl.sharding.groups import as_groups, as_list, trainable
+from hpcdl.sharding.groups import as_groups, as_list, numbered, trainable
 from hpcdl.sharding.offload import Offloaded
 
 Make = Callable[[list], torch.optim.Optimizer | Offloaded]
@@ -76,9 +77,11 @@ class ShardedOptimizer(torch.optim.Optimizer):
         if not any(group["params"] for group in shards):
             shards[0]["params"] = [nn.Parameter(torch.empty(0))]  # a rank may own nothing
         self.optimizer = make(shards if grouped else shards[0]["params"])
+        require_steps_only(self.optimizer, as_list(group["params"] for group in shards))
         self.background = comm.background() if stage == 2 else Foreground(comm)
         self._samples, self._total = 1.0, float(comm.size)
         self._counted: float | None = None  # in this step
+        self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
         self._launched, self._reduced = 0, False
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: hooks of a step
         weakref.finalize(self, _end, self._handles, self.background)
@@ -109,6 +112,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 "call it once with the samples of all backward passes, and multiply each mean loss by its part of them"
             )
         self._samples = self._counted = float(samples)
+        self._versions = {param: param._version for param in self._shard}
 
     def reduce(self) -> None:
         """Make this rank's share of the mean gradient: what `clip` and `step` begin with, unless it is done already."""
@@ -118,7 +122,11 @@ class ShardedOptimizer(torch.optim.Optimizer):
         for bucket in self.buckets[self._launched :]:
             self._launch(bucket)
         used = [present for bucket in self.buckets for present in bucket.present]
-        total, used = Ballot(self._samples, used, self.comm).count(self.background)
+        params = [param for bucket in self.buckets for param in bucket.params]
+        changed = [param._version != self._versions.get(param, param._version) for param in params]
+        ballot = Ballot(self._samples, with_changes(used, changed), self.comm)
+        total, used = ballot.count(self.background)
+        require_same_changes(ballot, params, self.comm)
         for bucket in self.buckets:
             bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
         self._total, self._reduced = total, True
@@ -131,10 +139,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all weights on every rank; called by every rank. Returns what `closure`, if any, returned."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         self.reduce()
         if hasattr(self._inner, "step_with"):
             self._inner.step_with(self._measure)
@@ -155,7 +161,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
             bucket.clear()
         for param in self._frozen:
             param.grad = None
-        self._launched, self._reduced, self._counted = 0, False, None
+        self._launched, self._reduced, self._counted, self._versions = 0, False, None, {}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Train more parameters, with options of their own; called by every rank, between steps."""
@@ -177,14 +183,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
             for i, param in enumerate(as_list(self.groups))
             if param in self._shard and self._shard[param].numel() and self._shard[param] in self.state
         }
-        numbers = iter(range(len(as_list(self.groups))))
-        groups = [
-            {
-                **{key: value for key, value in inner.items() if key != "params"},
-                "params": [next(numbers) for _ in group],
-            }
-            for inner, group in zip(self.param_groups, self.groups, strict=True)
-        ]
+        groups = numbered(self.param_groups, self.groups)
         return {"state": whole_state.gathered(parts, self.comm), "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

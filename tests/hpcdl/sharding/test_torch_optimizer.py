@@ -309,6 +309,29 @@ def test_mistakes_with_groups_and_counts_are_named():
     simulate(rank, 2)
 
 
+def test_other_wrong_beginnings_are_named():
+    def rank(comm):
+        model = network()
+        own = lambda shards: torch.optim.AdamW(model.parameters())  # noqa: E731
+        with pytest.raises(ValueError, match="of parameters that it was not given"):
+            ShardedOptimizer(model.parameters(), comm, own)
+        assert all(param.grad is None for param in model.parameters())
+        with pytest.raises(ValueError, match="make returned list; it returns an optimizer"):
+            ShardedOptimizer(model.parameters(), comm, list)
+        with pytest.raises(ValueError, match="is lazy"):
+            ShardedOptimizer(nn.LazyLinear(2).parameters(), comm, torch.optim.Adam)
+        with pytest.raises(ValueError, match="on the meta device"):
+            ShardedOptimizer(nn.Linear(2, 2, device="meta").parameters(), comm, torch.optim.Adam)
+        words = nn.Embedding(4, 2, max_norm=0.1)
+        optimizer = ShardedOptimizer(words.parameters(), comm, torch.optim.Adam)
+        optimizer.count(1)
+        words(torch.tensor([comm.rank])).sum().backward()
+        with pytest.raises(ValueError, match=r"rank 1 has other weights .* Embedding\(max_norm"):
+            optimizer.step()
+
+    simulate(rank, 2)
+
+
 def test_sparse_gradients_are_summed():
     torch.manual_seed(0)
     dense = nn.Embedding(7, 3, sparse=True, dtype=F64)
