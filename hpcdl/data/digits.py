@@ -7,6 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from hpcdl.data.seeds import wrapped
+from hpcdl.numerics.exact import as_written
+
 
 class Split(NamedTuple):
     """Images to learn from and images held out: `x` (N, 1, H, W) float32 in [0, 1], `y` (N,) int64 labels."""
@@ -28,12 +31,12 @@ def digits(size: int = 8, held_out: float = 0.2, seed: int = 0) -> Split:
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is {held_out}; it is a fraction between 0 and 1, such as 0.2")
     images, labels = _load()
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(wrapped(seed)))
     x = images.to(torch.float32)[order].view(-1, 1, 8, 8) / 16
     y = labels.to(torch.int64)[order]
     if size != 8:
         x = torch.nn.functional.interpolate(x, size=(size, size), mode="bilinear", align_corners=False)
-    cut = round(len(y) * (1 - held_out))
+    cut = round(len(y) * (1 - as_written(held_out)))
     return Split(x[:cut], y[:cut], x[cut:], y[cut:])
 
 

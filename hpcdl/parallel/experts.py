@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from hpcdl.collectives import all_to_all
 from hpcdl.comm import Communicator
+from hpcdl.numerics.exact import product
 from hpcdl.parallel.shares import shares
 from hpcdl.parallel.tensor.conjugate import reduce
 
@@ -41,20 +42,28 @@ class Experts(nn.Module):
 
     `gate`, hidden to E logits, is the same on every rank, and `experts` are this rank's of them: `shares(E, p)`, in the
     order of the ranks. Each expert takes at most `capacity(n)` of a rank's n tokens, first choices before second ones,
-    earlier tokens before later ones. A token for which none has room comes back as it is.
+    earlier tokens before later ones. A token for which none has room comes back as it is. With `renormalize` a token's
+    k probabilities are divided by their sum, so that they add up to 1 (Jiang et al. 2024, "Mixtral of experts").
 
     Every rank calls it, with as many tokens as it has. Each way a rank sends a row for each choice that is kept and
     whose expert is elsewhere, and before that, in 8 E bytes, how many for each expert. Gradients: those of the experts
     are complete, that of the gate is of this rank's tokens, and of `balance` if all ranks add it to their losses:
     `sum_gradients(layer.gate.parameters(), comm)`. Raises ValueError for another number of experts, and for a k that is
-    not 1 to E.
+    not 1 to E, and for a room that is not above 0 (infinity drops nothing).
     """
 
     def __init__(
-        self, gate: nn.Linear, experts: Iterable[nn.Module], comm: Communicator, k: int = 1, room: float = 1.25
+        self,
+        gate: nn.Linear,
+        experts: Iterable[nn.Module],
+        comm: Communicator,
+        k: int = 1,
+        room: float = 1.25,
+        renormalize: bool = False,
     ):
         super().__init__()
         self.gate, self.experts, self.comm, self.k, self.room = gate, nn.ModuleList(experts), comm, k, room
+        self.renormalize = renormalize
         mine = shares(gate.out_features, comm.size)[comm.rank]
         if len(self.experts) != mine:
             raise ValueError(
@@ -62,16 +71,22 @@ class Experts(nn.Module):
             )
         if not 1 <= k <= gate.out_features:
             raise ValueError(f"k is {k}; a token goes through 1 to {gate.out_features} experts")
+        if not room > 0:
+            raise ValueError(f"room is {room!r}; it is above 0, such as 1.25, and 1 is an even share")
 
     def capacity(self, n: int) -> int:
         """ceil(room k n / E): so many of a rank's n tokens find room with each expert; room 1 is an even share."""
-        return math.ceil(self.room * self.k * n / self.gate.out_features)
+        if math.isinf(self.room):
+            return n  # a token's k experts differ
+        return math.ceil(product(self.room, self.k, n, over=self.gate.out_features))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Routing]:
         if torch.is_grad_enabled() and not x.requires_grad:
             x = x.detach().requires_grad_()  # all ranks take part in the backward pass, also one without an expert
         probabilities = self.gate(x).softmax(-1)
         weights, chosen = probabilities.topk(self.k)
+        if self.renormalize:
+            weights = weights / weights.sum(-1, keepdim=True)
         kept = _first(chosen, self.gate.out_features, self.capacity(len(x)))
         routing = Routing(chosen, kept, self._balance(probabilities, chosen))
         token, choice = kept.nonzero(as_tuple=True)
@@ -97,13 +112,17 @@ class Experts(nn.Module):
         return _Exchange.apply(torch.cat(back) if back else came, self.comm, come, to)
 
     def _balance(self, probabilities: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """One all-reduce of 2 E + 1 numbers: what fell on each expert, what the gate gave each, tokens."""
+        """One all-reduce of 2 E + 1 numbers: what fell on each expert, what the gate gave each, tokens.
+
+        They are float64 whatever the gate's dtype: bfloat16 counts to 256, and float32 to 2^24.
+        """
         experts = probabilities.shape[1]
-        fell = torch.bincount(chosen.flatten(), minlength=experts).to(probabilities.dtype)
-        tokens = probabilities.new_tensor([len(probabilities)])
-        totals = reduce(torch.cat([fell, probabilities.sum(0), tokens]), self.comm)
+        fell = torch.bincount(chosen.flatten(), minlength=experts).double()
+        tokens = fell.new_tensor([len(probabilities)])
+        totals = reduce(torch.cat([fell, probabilities.double().sum(0), tokens]), self.comm)
         fell, given, tokens = totals.split([experts, experts, 1])
-        return experts * (fell / (self.k * tokens) * (given / tokens)).sum()
+        tokens = tokens.clamp(min=1)
+        return (experts * (fell / (self.k * tokens) * (given / tokens)).sum()).to(probabilities.dtype)
 
 
 def _first(chosen: torch.Tensor, experts: int, capacity: int) -> torch.Tensor:

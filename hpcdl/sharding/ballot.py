@@ -14,7 +14,7 @@ class Ballot:
     Sums of a few numbers cost rounds, not bytes: so it is one message of float64.
     """
 
-    def __init__(self, samples: float, used: Iterable[bool], comm: Communicator):
+    def __init__(self, samples: float, used: Iterable[float], comm: Communicator):
         self._numbers = torch.tensor([samples, *used], dtype=torch.float64, device=comm.devices[0])
 
     def count(self, background: Background) -> tuple[float, list[bool]]:
@@ -28,6 +28,11 @@ class Ballot:
         if not total:
             raise ValueError("no rank has a sample, so there is no mean over them; give each step a batch")
         return total, [votes > 0 for votes in used]
+
+    @property
+    def votes(self) -> list[float]:
+        """The votes on each parameter, summed once they are counted."""
+        return self._numbers[1:].tolist()
 
     def _sum(self, comm: Communicator) -> None:
         recursive_doubling_all_reduce(self._numbers, comm)

@@ -1,6 +1,6 @@
 """Clipping by the norm of a gradient of which each rank has a part."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -29,3 +29,24 @@ def clip(shares: Iterable[torch.Tensor], comm: Communicator, max_norm: float) ->
     for share in shares if not scale >= 1 else ():  # NaN scales, too, as torch has it
         share.detach().mul_(scale)
     return norm
+
+
+def norms_of_parts(
+    shards: Sequence[torch.Tensor], directions: Mapping[torch.Tensor, torch.Tensor], comm: Communicator
+) -> dict[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """(|w|, |u|) of the whole parameters of which `shards` are this rank's parts, for those with a direction u.
+
+    Every rank has as many shards, empty ones included: one all-reduce of two numbers each, in float64.
+    """
+    squares = torch.zeros(len(shards), 2, dtype=torch.float64, device=comm.devices[0])
+    for row, shard in zip(squares, shards, strict=True):
+        if shard in directions:
+            for i, x in enumerate((shard.detach(), directions[shard])):
+                row[i] = torch.linalg.vector_norm(x, dtype=torch.float64).square()
+    recursive_doubling_all_reduce(squares.view(-1), comm)
+    norms = squares.sqrt_()
+    return {
+        shard: tuple(row.to(shard.device, shard.dtype))
+        for row, shard in zip(norms, shards, strict=True)
+        if shard in directions
+    }

@@ -1,30 +1,33 @@
 """ZeRO's first two stages: every rank has all weights, and the optimizer's states of its own share alone."""
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from hpcdl.collectives import broadcast
 from hpcdl.comm import Background, Communicator, Foreground
-from hpcdl.ddp.agreement import require_same
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
+from hpcdl.sharding import whole_state
 from hpcdl.sharding.ballot import Ballot
-from hpcdl.sharding.clipping import clip
-from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.bucket import ShardBucket
+from hpcdl.sharding.changes import require_same_changes, with_changes
+from hpcdl.sharding.clipping import clip, norms_of_parts
+from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
+from hpcdl.sharding.flat import Shard
+from hpcdl.sharding.groups import as_groups, as_list, numbered, trainable
 from hpcdl.sharding.offload import Offloaded
 
-Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer | Offloaded]
+Make = Callable[[list], torch.optim.Optimizer | Offloaded]
 
 UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
-NOT_ELEMENTWISE = ("Adafactor", "LBFGS", "Muon", "SparseAdam")  # of torch: an element's update needs its neighbours
 
 
-class ShardedOptimizer:
+class ShardedOptimizer(torch.optim.Optimizer):
     """Steps of an elementwise optimizer on the mean gradient of all ranks, of which each rank does its share.
 
         optimizer = ShardedOptimizer(model.parameters(), comm, lambda shards: torch.optim.AdamW(shards, lr=1e-3))
@@ -40,37 +43,62 @@ class ShardedOptimizer:
     up; at 2 they leave in buckets of up to `bucket_mb` (2^20 bytes) while backward goes on, and are freed: afterwards
     this rank has its share of the sum alone. After a step there are no gradients: `zero_grad` is not needed.
 
-    A parameter that no rank used stays as it is. A rank without samples calls `count(0)` and `step()`.
-    `optimizer.optimizer` is what `make` returned, for schedules of the learning rate; it may be `Offloaded`.
+    `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` gets with shards in
+    place of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;
+    `state_dict` and `load_state_dict` are those of the optimizer on one machine. `hpcdl.training`'s LARS and LAMB take
+    norms over all ranks: 16 bytes more for each parameter. `optimizer.optimizer` is what `make` returned; it may be
+    `Offloaded`. A parameter that no rank used stays as it is, also one that is frozen later; one that is thawed takes
+    part from then on. A rank without samples calls `count(0)` and `step()`.
 
-    Raises ValueError where ranks have other parameters, none is to be trained, or the optimizer is known not to work
-    elementwise (Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models").
+    Raises ValueError where ranks have other parameters, none is to be trained, or the optimizer does not work
+    elementwise: `make` is tried out on small parameters, whole and cut (Rajbhandari et al. 2020, "ZeRO: memory
+    optimizations toward training trillion parameter models").
     """
 
-    def __init__(
-        self, params: Iterable[nn.Parameter], comm: Communicator, make: Make, stage: int = 1, bucket_mb: float = 4.0
-    ):
+    def __init__(self, params: Iterable, comm: Communicator, make: Make, stage: int = 1, bucket_mb: float = 4.0):
         if stage not in (1, 2):
             raise ValueError(f"stage is {stage!r}; it is 1 or 2, and stage 3 is FullyShardedDataParallel")
         if not bucket_mb > 0:
             raise ValueError(f"bucket_mb is {bucket_mb!r}; a bucket holds more than 0 MB, such as 4")
-        self.comm, self.stage = comm, stage
-        params = list(dict.fromkeys(params))  # each once
-        self.buckets = _buckets(_trainable(params, comm), comm, bucket_mb, stage)
-        for frozen in (param for param in params if not param.requires_grad):
-            broadcast_state(frozen.detach(), comm)
-        shards = [shard for bucket in self.buckets for shard in bucket.shards if shard.numel()]
-        self.optimizer = make(shards or [nn.Parameter(torch.empty(0))])  # a rank may own nothing
-        made = self.optimizer.optimizer if isinstance(self.optimizer, Offloaded) else self.optimizer
-        if type(made).__name__ in NOT_ELEMENTWISE:
-            raise ValueError(
-                f"{type(made).__name__} needs a parameter's elements together, and here each rank has a part "
-                "of them; take one that works elementwise, such as SGD, Adam or AdamW"
-            )
+        self.comm, self.stage, self._cap = comm, stage, bucket_mb * 2**20
+        groups, grouped = as_groups(params)
+        self.groups = [group["params"] for group in groups]  # whole parameters
+        options = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        trained = trainable([param for group in self.groups for param in group], comm)
+        require_elementwise(make, options if grouped else [{}], trained[0].device)
+        self.buckets: list[ShardBucket] = []
+        self._shard: dict[torch.Tensor, nn.Parameter] = {}  # of each parameter in a bucket, this rank's part
+        self._frozen: list[torch.Tensor] = []
+        self._handles: list[RemovableHandle] = []
+        self._add([param for group in self.groups for param in group], trained)
+        shards = [
+            {**given, "params": self._shards_of(group)} for given, group in zip(options, self.groups, strict=True)
+        ]
+        if not any(group["params"] for group in shards):
+            shards[0]["params"] = [nn.Parameter(torch.empty(0))]  # a rank may own nothing
+        self.optimizer = make(shards if grouped else shards[0]["params"])
+        require_steps_only(self.optimizer, as_list(group["params"] for group in shards))
         self.background = comm.background() if stage == 2 else Foreground(comm)
         self._samples, self._total = 1.0, float(comm.size)
+        self._counted: float | None = None  # in this step
+        self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
         self._launched, self._reduced = 0, False
-        self._listen()
+        self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: hooks of a step
+        weakref.finalize(self, _end, self._handles, self.background)
+
+    @property
+    def _inner(self) -> Any:
+        return stepped(self.optimizer)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The groups of the optimizer that `make` built, of this rank's shards; options may be changed there."""
+        return self._inner.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        """This rank's states, by shard."""
+        return self.optimizer.state
 
     def count(self, samples: int) -> None:
         """This rank's part of the step's batch has so many samples, 0 or more; called before backward."""
@@ -78,16 +106,27 @@ class ShardedOptimizer:
             raise RuntimeError("count: gradients are on their way already; call it before backward")
         if samples < 0:
             raise ValueError(f"count: samples is {samples!r}; it is this rank's number of samples, 0 or more")
-        self._samples = float(samples)
+        if self._counted not in (None, samples) and any(bucket.begun for bucket in self.buckets):
+            raise RuntimeError(
+                f"count: samples is {samples!r}, and was {self._counted:g} before an earlier backward of this step; "
+                "call it once with the samples of all backward passes, and multiply each mean loss by its part of them"
+            )
+        self._samples = self._counted = float(samples)
+        self._versions = {param: param._version for param in self._shard}
 
     def reduce(self) -> None:
         """Make this rank's share of the mean gradient: what `clip` and `step` begin with, unless it is done already."""
         if self._reduced:
             return
+        self._thaw()
         for bucket in self.buckets[self._launched :]:
             self._launch(bucket)
         used = [present for bucket in self.buckets for present in bucket.present]
-        total, used = Ballot(self._samples, used, self.comm).count(self.background)
+        params = [param for bucket in self.buckets for param in bucket.params]
+        changed = [param._version != self._versions.get(param, param._version) for param in params]
+        ballot = Ballot(self._samples, with_changes(used, changed), self.comm)
+        total, used = ballot.count(self.background)
+        require_same_changes(ballot, params, self.comm)
         for bucket in self.buckets:
             bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
         self._total, self._reduced = total, True
@@ -98,15 +137,21 @@ class ShardedOptimizer:
         shares = (shard.grad for bucket in self.buckets for shard in bucket.shards)
         return clip((share for share in shares if share is not None), self.comm, max_norm)
 
-    def step(self) -> None:
-        """Update all weights on every rank; called by every rank."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all weights on every rank; called by every rank. Returns what `closure`, if any, returned."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         self.reduce()
-        self.optimizer.step()
+        if hasattr(self._inner, "step_with"):
+            self._inner.step_with(self._measure)
+        else:
+            self.optimizer.step()
         self.gather()
         self.zero_grad()
+        return loss
 
-    def zero_grad(self) -> None:
-        """Drop the gradients, of this rank and summed: so a step is left out, after `clip`, on all ranks."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, of this rank and summed: so a step is skipped, after `clip`, on all ranks."""
         if self._launched and not self._reduced:
             raise RuntimeError(
                 "zero_grad: gradients are on their way, and the other ranks wait for the rest; call step(), or clip() "
@@ -114,28 +159,109 @@ class ShardedOptimizer:
             )
         for bucket in self.buckets:
             bucket.clear()
-        self._launched, self._reduced = 0, False
+        for param in self._frozen:
+            param.grad = None
+        self._launched, self._reduced, self._counted, self._versions = 0, False, None, {}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Train more parameters, with options of their own; called by every rank, between steps."""
+        if self._launched or self._reduced:
+            raise RuntimeError("add_param_group: gradients are on their way; call it after step()")
+        (group,), _ = as_groups([param_group], self.groups)
+        self._add(group["params"], trainable(group["params"], self.comm))
+        self.groups.append(group["params"])
+        self._inner.add_param_group({**group, "params": self._shards_of(group["params"])})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the optimizer on one machine, whole on every rank; called by every rank.
+
+        So it can be loaded on any number of ranks, by torch's optimizer too. `save(path, step, with_states(...), comm)`
+        writes each rank's share instead.
+        """
+        parts = {
+            i: (self._part(param), dict(self.state[self._shard[param]]))
+            for i, param in enumerate(as_list(self.groups))
+            if param in self._shard and self._shard[param].numel() and self._shard[param] in self.state
+        }
+        groups = numbered(self.param_groups, self.groups)
+        return {"state": whole_state.gathered(parts, self.comm), "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a `state_dict`, of any number of ranks or of torch's optimizer; sends nothing."""
+        saved = state_dict["param_groups"]
+        whole_state.require_groups(saved, [len(group) for group in self.groups])
+        numbers = [number for group in saved for number in group["params"]]
+        for number, param in zip(numbers, as_list(self.groups), strict=True):
+            shard = self._shard.get(param)
+            if shard is not None and shard.numel():
+                if shard in self.state:
+                    del self.state[shard]
+                if state := state_dict["state"].get(number):
+                    self.state[shard] = whole_state.cut(state, self._part(param))
+        for inner, group in zip(self.param_groups, saved, strict=True):
+            inner.update({key: value for key, value in group.items() if key not in ("params", "param_names")})
 
     def shards(self) -> dict[str, Shard]:
         """What this rank owns of each parameter to be trained: "0", "1", ... in the order in which they were given.
 
         After `Checkpoint.fill` of these, `gather` brings the other ranks' weights.
         """
-        found = [
-            shard._replace(piece=param)
-            for bucket in self.buckets
-            for shard, param in zip(bucket.pieces(bucket.weights), bucket.shards, strict=True)
-        ]
-        return {str(i): shard for i, shard in enumerate(reversed(found))}  # buckets are in backward's order
+        return {str(i): self._part(param) for i, param in enumerate(self._shard)}
 
     def gather(self) -> None:
         """Give every rank all weights, each from the rank that owns it; called by every rank."""
         for bucket in self.buckets:
             bucket.layout.all_gather(bucket.weights, self.comm)
 
+    # -- parameters --------------------------------------------------------------------------------------------------
+
+    def _add(self, params: Sequence[torch.Tensor], trained: list[nn.Parameter]) -> None:
+        """Give `params` rank 0's values, and put those that are `trained` into buckets."""
+        shards: dict[torch.Tensor, nn.Parameter] = {}
+        for group in make_buckets(trained, self._cap):
+            first = self.buckets[-1].layout.after if self.buckets else 0
+            bucket = ShardBucket(group, self.comm, first, self.stage)
+            self.buckets.append(bucket)
+            shards |= zip(bucket.params, bucket.shards, strict=True)
+            self._listen(bucket)
+        self._shard |= {param: shards[param] for param in trained}
+        for frozen in (param for param in params if not param.requires_grad):
+            broadcast_state(frozen.detach(), self.comm)
+            self._frozen.append(frozen)
+
+    def _thaw(self) -> None:
+        """Take in the parameters that were frozen and require a gradient now, the same on every rank."""
+        thawed: Any = [param for param in self._frozen if param.requires_grad]
+        if not thawed:
+            return
+        gradients = [param.grad for param in thawed]
+        self._frozen = [param for param in self._frozen if not param.requires_grad]
+        self._add((), thawed)
+        for param, gradient in zip(thawed, gradients, strict=True):
+            param.grad = gradient
+            if self._shard[param].numel():
+                number = next(i for i, group in enumerate(self.groups) if any(param is each for each in group))
+                self.param_groups[number]["params"].append(self._shard[param])
+
+    def _shards_of(self, params: Iterable[torch.Tensor]) -> list[nn.Parameter]:
+        """This rank's parts of those that are trained, without empty ones."""
+        return [self._shard[param] for param in params if param in self._shard and self._shard[param].numel()]
+
+    def _part(self, param: torch.Tensor) -> Shard:
+        """This rank's part of a parameter, in its bucket."""
+        for bucket in self.buckets:
+            for each, shard, piece in zip(bucket.params, bucket.shards, bucket.pieces(bucket.weights), strict=True):
+                if each is param:
+                    return piece._replace(piece=shard)
+        raise KeyError(param)
+
+    def _measure(self, directions: dict[torch.Tensor, torch.Tensor]) -> dict[torch.Tensor, tuple]:
+        """The norms of whole parameters, and of their directions."""
+        return norms_of_parts([shard for bucket in self.buckets for shard in bucket.shards], directions, self.comm)
+
     # -- gradients ---------------------------------------------------------------------------------------------------
 
-    def _launch(self, bucket: "_Bucket") -> None:
+    def _launch(self, bucket: ShardBucket) -> None:
         """Send the next bucket off; its weight has the last step's N, which `release` corrects."""
         if self.stage == 2 and self._launched % UNDER_WAY == 0:
             self.background.wait()  # so much is whole at a time, however slow the network
@@ -143,7 +269,7 @@ class ShardedOptimizer:
         self.background.start(partial(bucket.reduce, self._samples / self._total))
         self._launched += 1
 
-    def _gradient_is_in(self, bucket: "_Bucket", i: int) -> None:
+    def _gradient_is_in(self, bucket: ShardBucket, i: int) -> None:
         if self._reduced or bucket.sealed:
             raise RuntimeError(
                 "a second backward came before step(), when the first one's gradients had been sent; call step() after "
@@ -153,125 +279,17 @@ class ShardedOptimizer:
         while self.stage == 2 and self._launched < len(self.buckets) and self.buckets[self._launched].full:
             self._launch(self.buckets[self._launched])
 
-    def _listen(self) -> None:
-        """Register a hook on every parameter, for as long as this object lives."""
+    def _listen(self, bucket: ShardBucket) -> None:
+        """Register a hook on every parameter of a bucket, for as long as this object lives."""
         me = weakref.ref(self)  # a hook must not keep it alive
-        handles: list[RemovableHandle] = []
-        for bucket in self.buckets:
-            for i, param in enumerate(bucket.params):
+        for i, param in enumerate(bucket.params):
 
-                def hook(param, bucket=bucket, i=i):
-                    optimizer = me()
-                    assert optimizer is not None  # `_end` takes its hooks away with it
-                    optimizer._gradient_is_in(bucket, i)
+            def hook(param, i=i):
+                optimizer = me()
+                assert optimizer is not None  # `_end` takes its hooks away with it
+                optimizer._gradient_is_in(bucket, i)
 
-                handles.append(param.register_post_accumulate_grad_hook(hook))
-        weakref.finalize(self, _end, handles, self.background)
-
-
-class _Bucket:
-    """Parameters of one dtype whose weights lie in one vector, and their gradients in another."""
-
-    def __init__(self, params: list[torch.Tensor], comm: Communicator, first: int, stage: int):
-        self.params = params
-        # Memory that neighbours see is dear to make: stage 2, which has it anew in each step, takes ordinary one.
-        self._empty = comm.empty if stage == 1 else partial(torch.empty, device=comm.devices[0])
-        self.layout = Layout([param.shape for param in params], comm, first)
-        self.weights = comm.empty(self.layout.numel, params[0].dtype)
-        for param, view in zip(params, self.layout.views(self.weights), strict=True):
-            view.copy_(param.detach())
-            param.data = view
-        broadcast(self.weights, comm)
-        self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
-        self._gradients: torch.Tensor | None = None
-        self._views: list[torch.Tensor] = []  # of the gradients, while there are any
-        self.clear()
-
-    def pieces(self, vector: torch.Tensor) -> list[Shard]:
-        return self.layout.pieces(self.layout.share(vector))
-
-    def clear(self) -> None:
-        """Before a step: no gradient is in."""
-        self._in: set[int] = set()
-        self.present: list[bool] = []  # known once it is sealed
-        self.sealed, self._share = False, torch.empty(0)
-        for param, shard in zip(self.params, self.shards, strict=True):
-            param.grad = shard.grad = None
-
-    @property
-    def full(self) -> bool:
-        return len(self._in) == len(self.params)
-
-    def put_in(self, i: int) -> None:
-        """Move a gradient into the vector; another backward adds to it there."""
-        self._vector()
-        param, view = self.params[i], self._views[i]
-        if param.grad is not None and param.grad.data_ptr() != view.data_ptr():
-            view.copy_(param.grad)
-            param.grad = view
-        self._in.add(i)
-
-    def seal(self, free: bool) -> None:
-        """Fill in zeros for what has no gradient; from now on the vector is the communicator's."""
-        for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
-            if param.data_ptr() != view.data_ptr():
-                raise RuntimeError(
-                    f"a parameter of shape {tuple(param.shape)} has left the memory in which its optimizer updates it; "
-                    "call to(), double() and the like on the model before ShardedOptimizer is made"
-                )
-        self.present = [param.grad is not None for param in self.params]
-        for i, present in enumerate(self.present):
-            self.put_in(i)  # also one that was there before its hook
-            if not present:
-                self._views[i].zero_()
-            self.params[i].grad = None
-        vector = self._vector()
-        self._under_way, self.sealed = vector, True
-        # What is kept of the sum: of stage 2 the share alone, in memory of its own.
-        self._share = torch.empty_like(self.layout.share(vector)) if free else self.layout.share(vector)
-        if free:
-            self._gradients, self._views = None, []
-
-    def reduce(self, weight: float, comm: Communicator) -> None:
-        """Sum the ranks' vectors; called in the background."""
-        share = self.layout.reduce_scatter(self._under_way, comm, weight)
-        if share.data_ptr() != self._share.data_ptr():
-            self._share.copy_(share)
-        del self._under_way
-
-    def release(self, scale: float, used: list[bool]) -> None:
-        """Hand the sums times `scale` to the shards; one that no rank used gets no gradient."""
-        if scale != 1:
-            self._share.mul_(scale)
-        for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
-            shard.grad = piece.piece if was_used else None
-
-    def _vector(self) -> torch.Tensor:
-        if self._gradients is None:
-            self._gradients = self._empty(self.layout.numel, dtype=self.params[0].dtype)
-            self._views = self.layout.views(self._gradients)
-        return self._gradients
-
-
-def _trainable(params: Iterable[nn.Parameter], comm: Communicator) -> list[nn.Parameter]:
-    """The parameters to be trained; ValueError where there is none, or other ranks have others."""
-    found = [param for param in params if param.requires_grad]
-    if not found:
-        raise ValueError(
-            "no parameter requires a gradient, so there is nothing to step; give those of a model to train"
-        )
-    for param in found:
-        comm.check_tensor("ShardedOptimizer", "a parameter", param.detach().contiguous())
-    lines = [f"{tuple(param.shape)} {str(param.dtype).removeprefix('torch.')}" for param in found]
-    require_same("other parameters", lines, comm, "build the same model on every rank, its weights may differ")
-    return found
-
-
-def _buckets(params: list[nn.Parameter], comm: Communicator, bucket_mb: float, stage: int) -> list[_Bucket]:
-    found: list[_Bucket] = []
-    for group in make_buckets(params, bucket_mb * 2**20):
-        found.append(_Bucket(group, comm, found[-1].layout.after if found else 0, stage))
-    return found
+            self._handles.append(param.register_post_accumulate_grad_hook(hook))
 
 
 def _end(handles: list[RemovableHandle], background: Background) -> None:

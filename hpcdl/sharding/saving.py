@@ -27,6 +27,7 @@ from hpcdl.sharding.offload import Offloaded
 from hpcdl.sharding.together import together
 
 MANIFEST = "manifest.json"
+OPTION = "group."  # of what a group has, such as its learning rate
 
 
 def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communicator) -> None:
@@ -115,7 +116,10 @@ class Checkpoint:
             return ""
 
         together(gather, self._comm)
+        groups = _groups(optimizer)
         for name, states in found.items():
+            for key in [key for key in states if key.startswith(OPTION)]:
+                groups[id(shards[name].piece)][key.removeprefix(OPTION)] = states.pop(key).item()
             if states:
                 optimizer.state[shards[name].piece] = states
 
@@ -133,9 +137,10 @@ class Checkpoint:
 def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer | Offloaded) -> dict[str, Shard]:
     """`shards`, and of those that `optimizer` steps its states: what a training needs to go on.
 
-    Named "NAME/KEY", and "NAME//KEY" where a state is one number for the whole parameter, as Adam's `step`.
+    Named "NAME/KEY", and "NAME//KEY" where a state is one number for the whole parameter, as Adam's `step`; so are the
+    numbers of its group that a schedule may have changed, such as "NAME//group.lr".
     """
-    found = dict(shards)
+    found, groups = dict(shards), _groups(optimizer)
     for name, shard in shards.items():
         for key, value in optimizer.state.get(shard.piece, {}).items() if shard.piece.numel() else ():
             if isinstance(value, torch.Tensor):
@@ -143,7 +148,16 @@ def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer | 
                     found[f"{name}/{key}"] = shard._replace(piece=value)
                 else:
                     found[f"{name}//{key}"] = Shard(value.view(-1), 0, ())
+        for key, option in groups.get(id(shard.piece), {}).items():
+            if isinstance(option, float):
+                found[f"{name}//{OPTION}{key}"] = Shard(torch.tensor([option], dtype=torch.float64), 0, ())
     return found
+
+
+def _groups(optimizer: Any) -> dict[int, dict[str, Any]]:
+    """The group of each parameter, by its id; none of an optimizer without groups."""
+    inner = optimizer.optimizer if isinstance(optimizer, Offloaded) else optimizer
+    return {id(param): group for group in getattr(inner, "param_groups", ()) for param in group["params"]}
 
 
 # -- on disk ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from hpcdl.comm import Communicator
 from hpcdl.consistency import ASP, Served, Server, Worker
 from hpcdl.data import Split
+from hpcdl.data.seeds import wrapped
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.program import ranks
 from hpcdl.training.train import load
@@ -48,7 +49,7 @@ def train_asynchronously(
     A gradient is a step of lr / workers on the servers. `before_step(step)` is called on every worker before each
     iteration: to slow one down, say. Raises FloatingPointError on a worker whose loss is not finite; the others go on.
     """
-    torch.manual_seed(seed)
+    torch.manual_seed(wrapped(seed))
     model, workers = lenet5(), comm.size - servers
     w = nn.utils.parameters_to_vector(model.parameters()).detach()
     if comm.rank < servers:
@@ -70,7 +71,7 @@ def train_asynchronously(
 
 def _gradient(model: nn.Module, w: torch.Tensor, images: Split, seed: int) -> torch.Tensor:
     nn.utils.vector_to_parameters(w, model.parameters())
-    mine = torch.randint(len(images.y), (BATCH,), generator=torch.Generator().manual_seed(seed))
+    mine = torch.randint(len(images.y), (BATCH,), generator=torch.Generator().manual_seed(wrapped(seed)))
     loss = cross_entropy(model(images.x[mine]), images.y[mine])
     if not loss.isfinite():
         raise FloatingPointError(f"the loss is {loss.item()}; try a smaller learning rate, or less staleness")

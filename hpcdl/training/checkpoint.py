@@ -17,6 +17,7 @@ def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: M
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {"step": step, "model": ddp.state_dict(), "velocities": optimizer.velocities, "settings": settings}
+    state["lr"] = optimizer.lr  # a schedule may have changed it
     state["samples"] = ddp.reducer.total  # with another guess of N the same gradients may round differently
     with written_whole(path, "wb") as file:
         torch.save(state, file)
@@ -35,14 +36,15 @@ def resume(path: str | Path, ddp: DistributedDataParallel, optimizer: Momentum, 
         ddp.reducer.total = state["samples"]
         for mine, saved in zip(optimizer.velocities, state["velocities"], strict=True):
             mine.copy_(saved)
+        optimizer.lr = state.get("lr", optimizer.lr)
     return _share(ddp, optimizer, state["step"] if state else 0)
 
 
 def _share(ddp: DistributedDataParallel, optimizer: Momentum, step: int) -> int:
-    numbers = torch.tensor([step, ddp.reducer.total], dtype=torch.float64)
+    numbers = torch.tensor([step, ddp.reducer.total, optimizer.lr], dtype=torch.float64)
     for tensor in (numbers, *ddp.module.parameters(), *ddp.module.buffers(), *optimizer.velocities):
         broadcast_state(tensor.detach(), ddp.comm)
-    ddp.reducer.total = numbers[1].item()
+    ddp.reducer.total, optimizer.lr = numbers[1].item(), numbers[2].item()
     return int(numbers[0])
 
 

@@ -2,17 +2,18 @@
 
 A batch k times as large gives a gradient of less noise and a kth of the steps: `linear_scaling` makes each step k times
 as long, after a `warm_up` in which weights still change too fast for that (Goyal et al. 2017). Beyond some thousands of
-samples single layers diverge, whose gradients are large beside their weights: `LARS` (You, Gitman and Ginsburg 2017)
-and `LAMB` (You et al. 2019) give each tensor a step in proportion to its own norm, so that lr says by which share of
-itself a tensor changes. Tensors of one axis (biases, normalization's scales) are left out of that, and of weight decay.
-
-Written without `torch.optim`, whose import brings torch's compiler (see `hpcdl.training.momentum`).
+samples single layers diverge, whose gradients are large compared with their weights: `LARS` (You, Gitman and Ginsburg
+2017) and `LAMB` (You et al. 2019) give each tensor a step in proportion to its own norm, so that lr says by which share
+of itself a tensor changes. Tensors of one axis (biases, normalization's scales) keep plain steps and no weight decay.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
+
+Params = Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]]
 
 
 def linear_scaling(lr: float, batch: int, base: int = 256) -> float:
@@ -37,96 +38,157 @@ def warm_up(step: int, lr: float, steps: int, start: float = 0.0) -> float:
     return lr if step >= steps else start + (lr - start) * step / steps
 
 
-class LARS:
+class LayerWise(torch.optim.Optimizer):
+    """A torch optimizer whose step for a tensor depends on two norms: of the weights, and of a direction.
+
+    `step_with` lets the caller measure the norms, so that the tensors may be parts whose norms are sums over ranks.
+    Such a part has the attribute `whole_shape`, the shape of the tensor that it was cut from.
+    """
+
+    @property
+    def lr(self) -> float:
+        """The first group's learning rate; set it to change that of all groups."""
+        return self.param_groups[0]["lr"]
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        for group in self.param_groups:
+            group["lr"] = value
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None if closure is None else _evaluate(closure)
+        for group, w in self._ready():
+            u = self._direction(group, w)
+            norms = (torch.linalg.vector_norm(w), torch.linalg.vector_norm(u)) if _axes(w) > 1 else None
+            self._apply(group, w, u, norms)
+        return loss
+
+    @torch.no_grad()
+    def step_with(self, measure: Callable[[dict[torch.Tensor, torch.Tensor]], dict[torch.Tensor, Any]]) -> None:
+        """Step with norms from `measure`: it gets the direction of each tensor, and returns (|w|, |u|) of each."""
+        ready = [(group, w, self._direction(group, w)) for group, w in self._ready()]
+        norms = measure({w: u for _, w, u in ready})
+        for group, w, u in ready:
+            self._apply(group, w, u, norms[w] if _axes(w) > 1 else None)
+
+    def _ready(self) -> list[tuple[dict[str, Any], torch.Tensor]]:
+        found = [(group, w) for group in self.param_groups for w in group["params"] if w.grad is not None]
+        for _, w in found:
+            if w.grad.is_sparse:
+                raise RuntimeError(
+                    f"{type(self).__name__} got a sparse gradient, for a parameter of shape {tuple(w.shape)}; it needs "
+                    "dense gradients, such as nn.Embedding(..., sparse=False) makes"
+                )
+        return found
+
+    def _direction(self, group: dict[str, Any], w: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _apply(self, group: dict[str, Any], w: torch.Tensor, u: torch.Tensor, norms: Any) -> None:
+        raise NotImplementedError
+
+
+class LARS(LayerWise):
     """SGD with momentum in which each tensor's step has a length of its own.
 
     `v <- momentum v + lr trust (g + weight_decay w)` and `w <- w - v`, with
     `trust = eta |w| / (|g| + weight_decay |w|)` (You, Gitman and Ginsburg 2017, algorithm 1). It is 1, and weight decay
-    0, for tensors of at most one axis; 1 where a norm is 0. `lr` may be changed between steps.
+    0, for tensors of at most one axis; 1 where a norm is 0. A torch optimizer: groups may have their own `lr`,
+    `momentum`, `weight_decay` and `eta`.
     """
 
     def __init__(
         self,
-        params: Iterable[torch.Tensor],
+        params: Params,
         lr: float,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
         eta: float = 1e-3,
     ):
-        self.params, self.lr, self.momentum = list(params), lr, momentum
-        self.weight_decay, self.eta = weight_decay, eta
-        self.velocities = [torch.zeros_like(param) for param in self.params]
+        _require_at_least_0(lr=lr, momentum=momentum, weight_decay=weight_decay, eta=eta)
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "eta": eta})
 
-    def zero_grad(self) -> None:
-        for param in self.params:
-            param.grad = None
+    def _direction(self, group, w):
+        return w.grad
 
-    @torch.no_grad()
-    def step(self) -> None:
-        for w, v in zip(self.params, self.velocities, strict=True):
-            if w.grad is not None:
-                decay = _decay(w, self.weight_decay)
-                lr = self.lr * self._trust(w, w.grad, decay)
-                v.mul_(self.momentum).addcmul_(w.grad, lr)
-                if decay:
-                    v.addcmul_(w, lr, value=decay)
-                w.sub_(v)
-
-    def _trust(self, w, g, decay: float) -> torch.Tensor:
-        if w.dim() < 2:
-            return torch.ones((), dtype=w.dtype, device=w.device)
-        size = torch.linalg.vector_norm(w)
-        return _ratio(self.eta * size, torch.linalg.vector_norm(g) + decay * size)
+    def _apply(self, group, w, u, norms):
+        decay = _decay(w, group["weight_decay"])
+        trust = torch.ones((), dtype=w.dtype, device=w.device)
+        if norms:
+            size, slope = norms
+            trust = _ratio(group["eta"] * size, slope + decay * size)
+        lr = group["lr"] * trust
+        state = self.state[w]
+        if not state:
+            state["velocity"] = torch.zeros_like(w)
+        v = state["velocity"].mul_(group["momentum"]).addcmul_(u, lr)
+        if decay:
+            v.addcmul_(w, lr, value=decay)
+        w.sub_(v)
 
 
-class LAMB:
+class LAMB(LayerWise):
     """Adam in which each tensor's step is as long as lr times the tensor's norm.
 
     `m <- b1 m + (1 - b1) g`, `v <- b2 v + (1 - b2) g^2`, `u = m^ / (sqrt(v^) + eps) + weight_decay w` with m^ and v^
     freed of their start at 0, and `w <- w - lr |w| / |u| u` (You et al. 2019, algorithm 2). |w| / |u| is 1, and weight
-    decay 0, for tensors of at most one axis; 1 where a norm is 0.
+    decay 0, for tensors of at most one axis; 1 where a norm is 0. A torch optimizer: groups may have their own `lr`,
+    `betas`, `eps` and `weight_decay`; each tensor counts its own steps, as in torch's Adam.
     """
 
     def __init__(
         self,
-        params: Iterable[torch.Tensor],
+        params: Params,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         weight_decay: float = 0.01,
     ):
-        self.params, self.lr, self.betas = list(params), lr, betas
-        self.eps, self.weight_decay, self.steps = eps, weight_decay, 0
-        self.means = [torch.zeros_like(param) for param in self.params]
-        self.squares = [torch.zeros_like(param) for param in self.params]
+        _require_at_least_0(lr=lr, eps=eps, weight_decay=weight_decay)
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(
+                f"betas is {tuple(betas)}; each of the two is at least 0 and below 1, such as (0.9, 0.999)"
+            )
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def zero_grad(self) -> None:
-        for param in self.params:
-            param.grad = None
+    def _direction(self, group, w):
+        state = self.state[w]
+        if not state:
+            state.update(step=torch.zeros(()), mean=torch.zeros_like(w), square=torch.zeros_like(w))
+        state["step"] += 1
+        t, (b1, b2) = int(state["step"]), group["betas"]
+        m = state["mean"].lerp_(w.grad, 1 - b1)
+        v = state["square"].mul_(b2).addcmul_(w.grad, w.grad, value=1 - b2)
+        u = v.sqrt().mul_(1 / math.sqrt(1 - b2**t)).add_(group["eps"])
+        torch.div(m, u, out=u).mul_(1 / (1 - b1**t))
+        return u.add_(w, alpha=decay) if (decay := _decay(w, group["weight_decay"])) else u
 
-    @torch.no_grad()
-    def step(self) -> None:
-        self.steps += 1
-        for w, m, v in zip(self.params, self.means, self.squares, strict=True):
-            if w.grad is not None:
-                u = self._direction(w, w.grad, m, v)
-                if w.dim() > 1:
-                    u.mul_(_ratio(torch.linalg.vector_norm(w), torch.linalg.vector_norm(u)))
-                w.sub_(u, alpha=self.lr)
+    def _apply(self, group, w, u, norms):
+        if norms:
+            u.mul_(_ratio(*norms))
+        w.sub_(u, alpha=float(group["lr"]))
 
-    def _direction(self, w, g, m, v) -> torch.Tensor:
-        b1, b2 = self.betas
-        m.lerp_(g, 1 - b1)
-        v.mul_(b2).addcmul_(g, g, value=1 - b2)
-        u = v.sqrt().mul_(1 / math.sqrt(1 - b2**self.steps)).add_(self.eps)
-        torch.div(m, u, out=u).mul_(1 / (1 - b1**self.steps))
-        return u.add_(w, alpha=decay) if (decay := _decay(w, self.weight_decay)) else u
+
+def _evaluate(closure: Callable[[], Any]) -> Any:
+    with torch.enable_grad():
+        return closure()
+
+
+def _axes(w: torch.Tensor) -> int:
+    return len(getattr(w, "whole_shape", w.shape))
 
 
 def _decay(w: torch.Tensor, weight_decay: float) -> float:
-    return weight_decay if w.dim() > 1 else 0.0
+    return weight_decay if _axes(w) > 1 else 0.0
 
 
 def _ratio(above: torch.Tensor, below: torch.Tensor) -> torch.Tensor:
     """above / below, 1 where either is 0; on a GPU nobody waits for it."""
     return torch.where((above > 0) & (below > 0), above / below, 1.0)
+
+
+def _require_at_least_0(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if not float(value) >= 0:
+            raise ValueError(f"{name} is {value!r}; it is a number that is at least 0")

@@ -10,6 +10,7 @@ Source: Micikevicius et al. 2018, "Mixed precision training".
 """
 
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -17,6 +18,9 @@ import torch
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
+
+SMALLEST, LARGEST = 2.0**-126, 2.0**127  # loss scales; both and their inverses are normal numbers of float32
+PATIENCE = 50  # skipped steps in a row until a warning: 2^16 reaches 1 after 16
 
 
 class Optimizer(Protocol):
@@ -29,9 +33,11 @@ class LossScaler:
     """A loss scale that halves when a gradient overflows on any rank, and doubles after `interval` steps without.
 
     `scaler.scale(loss).backward()`, then `scaler.step(optimizer, params)`, where a model in FP16 gives the `params` of
-    its `MasterWeights`. A power of two changes no bit of a gradient
-    but its exponent. With `comm` all ranks take a step or none does, and their scales stay equal: one number each is
-    summed. The rule of `torch.amp.GradScaler`. Raises ValueError for numbers that would not grow or shrink.
+    its `MasterWeights`. A power of two changes no bit of a gradient but its exponent. With `comm` all ranks take a step
+    or none does, and their scales stay equal: one number each is summed. The rule of `torch.amp.GradScaler`, with
+    limits: the scale stays within float32's normal numbers, SMALLEST to LARGEST, and a warning comes after
+    `PATIENCE` skipped steps in a row (and at twice as many, and so on). For two optimizers call `unscale` for each,
+    then `update` once. Raises ValueError for numbers that would not grow or shrink.
     """
 
     def __init__(
@@ -47,9 +53,11 @@ class LossScaler:
                 f"scale is {scale}, growth {growth}, backoff {backoff}, interval {interval}; they are above 0, above 1,"
                 " between 0 and 1, and at least 1 step"
             )
-        self.comm, self.value = comm, float(scale)
+        self.comm, self.value = comm, _require_in_range(scale)
         self.growth, self.backoff, self.interval = growth, backoff, interval
         self.good_steps = 0  # since the scale last changed
+        self.skipped = 0  # steps in a row whose gradients were not finite
+        self._unscaled: dict[int, tuple[torch.Tensor, bool]] = {}  # parameters since the last update; were they finite?
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss of which to call `backward()`."""
@@ -58,42 +66,92 @@ class LossScaler:
     def unscale(self, params: Iterable[torch.Tensor]) -> bool:
         """Divide the gradients of `params` by the scale, in place, and say whether those of all ranks are finite.
 
-        Once per step, and before they are clipped: a norm is one of true gradients. Raises TypeError for those in FP16,
-        which division would bring back to zero: `MasterWeights` has them in float32.
+        Once per step, and before they are clipped: a norm is one of true gradients. Raises RuntimeError where one of
+        `params` was divided since the last `update`, and TypeError for gradients in FP16, which division would bring
+        back to zero: `MasterWeights` has them in float32.
         """
+        params = list(params)
+        if any(id(param) in self._unscaled for param in params):
+            raise RuntimeError(
+                "unscale was called already for these gradients, and would divide them twice; call it once per step, "
+                "then step(optimizer, params) or update(finite)"
+            )
         grads = [param.grad for param in params if param.grad is not None]
         if any(grad.dtype == torch.float16 for grad in grads):
             raise TypeError(
                 "a gradient is in torch.float16, where what is small becomes 0 again when it is divided by the "
                 "scale; call take_gradients() of MasterWeights first, and give its params"
             )
-        on_gpu = [grad for grad in grads if grad.is_cuda]
+        on_gpu = [_numbers(grad) for grad in grads if grad.is_cuda]
         overflows = sum(divide(grad, self.value) for grad in grads if not grad.is_cuda) + divide_all(on_gpu, self.value)
-        return not self._on_any_rank(overflows)
+        finite = not self._on_any_rank(overflows)
+        self._unscaled |= {id(param): (param, finite) for param in params}
+        return finite
 
     def step(self, optimizer: Optimizer, params: Iterable[torch.Tensor]) -> bool:
-        """`unscale`, then `optimizer.step()` unless a gradient overflowed anywhere; whether there was a step."""
-        finite = self.unscale(params)
+        """`unscale`, then `optimizer.step()` unless a gradient overflowed anywhere; whether there was a step.
+
+        After your own `unscale` of all `params`, to clip them, nothing is divided again.
+        """
+        params = list(params)
+        known = [self._unscaled[id(param)][1] for param in params if id(param) in self._unscaled]
+        finite = all(known) if known and len(known) == len(params) else self.unscale(params)
         if finite:
             optimizer.step()
-        self.update(finite)
+        self._update(finite)
         return finite
 
     def update(self, finite: bool) -> None:
-        """After a step that was taken (`finite`) or left out: the scale of the next one."""
+        """After a step that was taken (`finite`) or skipped: the scale of the next one."""
+        self._update(finite)
+
+    def _update(self, finite: bool) -> None:
+        self._unscaled = {}
         self.good_steps = self.good_steps + 1 if finite else 0
+        self.skipped = 0 if finite else self.skipped + 1
         if not finite:
-            self.value *= self.backoff
+            self.value = max(self.value * self.backoff, SMALLEST)
+            self._warn()
         elif self.good_steps == self.interval:
-            self.value, self.good_steps = self.value * self.growth, 0
+            grown = self.value * self.growth
+            self.value, self.good_steps = grown if grown <= LARGEST else self.value, 0
 
     def state_dict(self) -> dict[str, float]:
-        """What a checkpoint keeps."""
-        return {"scale": self.value, "good_steps": self.good_steps}
+        """What a checkpoint keeps: that of `torch.amp.GradScaler`, which loads it as well."""
+        return {
+            "scale": self.value,
+            "growth_factor": self.growth,
+            "backoff_factor": self.backoff,
+            "growth_interval": self.interval,
+            "_growth_tracker": self.good_steps,
+        }
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on from `state_dict`'s."""
-        self.value, self.good_steps = float(state["scale"]), int(state["good_steps"])
+        """Go on from `state_dict`'s, or from a GradScaler's; ValueError where something is missing.
+
+        A state from before this form, {"scale", "good_steps"}, changes these two numbers alone.
+        """
+        tracker = "good_steps" if "good_steps" in state else "_growth_tracker"
+        if missing := sorted({"scale", tracker} - set(state)):
+            raise ValueError(
+                f"the state has no {' and no '.join(map(repr, missing))}; give what state_dict() of an enabled scaler "
+                "returned"
+            )
+        self.value, self.good_steps = _require_in_range(state["scale"]), int(state[tracker])
+        self.growth = float(state.get("growth_factor", self.growth))
+        self.backoff = float(state.get("backoff_factor", self.backoff))
+        self.interval = int(state.get("growth_interval", self.interval))
+        self.skipped, self._unscaled = 0, {}
+
+    def _warn(self) -> None:
+        doubled, rest = divmod(self.skipped, PATIENCE)
+        if rest or doubled & (doubled - 1) or (self.comm is not None and self.comm.rank):
+            return
+        warnings.warn(
+            f"the gradients are not finite for {self.skipped} steps, and the loss scale is {self.value:g}: no step was "
+            "taken; look for NaN in the input, the loss or the weights, or take a smaller learning rate",
+            stacklevel=4,  # whoever called step or update
+        )
 
     def _on_any_rank(self, overflows: float) -> bool:
         if self.comm is None or self.comm.size == 1:
@@ -103,8 +161,21 @@ class LossScaler:
         return votes.item() > 0
 
 
+def _require_in_range(scale: float) -> float:
+    if not SMALLEST <= scale <= LARGEST:
+        raise ValueError(f"scale is {scale!r}; it is a normal number of float32, {SMALLEST:.2g} to {LARGEST:.2g}")
+    return float(scale)
+
+
+def _numbers(grad: torch.Tensor) -> torch.Tensor:
+    """The real numbers of a gradient, as a view: the values of a sparse one, both parts of a complex one."""
+    grad = grad._values() if grad.is_sparse else grad
+    return torch.view_as_real(grad) if grad.is_complex() else grad
+
+
 def divide(grad: torch.Tensor, scale: float) -> bool:
     """Divide a gradient by the scale, in place; whether a number of it is infinite or none."""
+    grad = _numbers(grad)
     grad.mul_(1 / scale)
     return not math.isfinite(grad.sum(dtype=torch.float32)) and not bool(grad.isfinite().all())
 

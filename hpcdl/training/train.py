@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.data import Split, cifar10, digits, mnist
+from hpcdl.data.seeds import wrapped
 from hpcdl.ddp.agreement import require_same
 from hpcdl.ddp.naive import fingerprint, identical_replicas
 from hpcdl.ddp.overlapped import DistributedDataParallel, Span
@@ -78,7 +79,7 @@ def train(
     require_same(
         "other settings", [f"{name}={value}" for name, value in settings.items()], comm, "start all with the same"
     )
-    torch.manual_seed(seed + comm.rank)  # replicas start differently ...
+    torch.manual_seed(wrapped(seed + comm.rank))  # replicas start differently ...
     model = lenet5(channels=images.x.shape[1]).to(device)
     ddp = DistributedDataParallel(model, comm, bucket_mb, overlap, all_reduce)  # ... and are made equal
     optimizer = Momentum(model.parameters(), lr)

@@ -6,10 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from hpcdl.data.seeds import wrapped
+
 
 def epoch_order(n: int, seed: int, epoch: int) -> torch.Tensor:
     """The samples 0 to n - 1 in the order of this epoch, int64: the same on every rank and machine."""
-    return torch.randperm(n, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
+    return torch.randperm(n, generator=torch.Generator().manual_seed(wrapped(int(seed) * 1_000_003 + epoch)))
 
 
 class Position(NamedTuple):
@@ -61,6 +63,10 @@ class Schedule:
     def capacity(self) -> int:
         """The most samples of a share."""
         return -(-min(self.batch, self.n) // self.size)
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch: ceil(n / batch), the same on every rank."""
+        return -(-self.n // self.batch)
 
     def __iter__(self) -> Iterator[Share]:
         return shares(self.n, self.batch, self.rank, self.size, self.seed, self.position)

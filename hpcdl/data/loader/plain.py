@@ -31,6 +31,10 @@ class PlainLoader:
         self.schedule = Schedule(len(shards), batch, rank, size, seed)
         self.state_dict, self.load_state_dict = self.schedule.state_dict, self.schedule.load_state_dict
 
+    def __len__(self) -> int:
+        """Batches in a whole epoch, the same on every rank."""
+        return len(self.schedule)
+
     def __iter__(self) -> Iterator[Batch]:
         epoch = self.schedule.position.epoch
         for share in self.schedule:

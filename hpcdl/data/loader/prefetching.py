@@ -79,6 +79,10 @@ class Loader:
         """Batches that are loaded or on their way, and not taken yet: `queue` at most."""
         return len(self._pending)
 
+    def __len__(self) -> int:
+        """Batches in a whole epoch, the same on every rank."""
+        return len(self.schedule)
+
     def __iter__(self) -> Iterator[Batch]:
         epoch = self.schedule.position.epoch
         while self.schedule.position.epoch == epoch:

@@ -14,6 +14,7 @@ from torch.nn.functional import conv2d
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share
 from hpcdl.parallel.tensor.conjugate import copy, reduce
+from hpcdl.parallel.tensor.dense import as_parameter, parameter, require_plain
 
 
 class FilterConv2d(nn.Module):
@@ -27,14 +28,18 @@ class FilterConv2d(nn.Module):
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, comm: Communicator, **options: Any):
         super().__init__()
         self.comm, self.options = comm, options  # stride, padding, dilation
-        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+        self.weight, self.bias = as_parameter(weight), None if bias is None else as_parameter(bias)
 
     @classmethod
     def of(cls, dense: nn.Conv2d, comm: Communicator) -> "FilterConv2d":
         """This rank's part of a convolution that every rank has whole."""
+        options = _options(dense)
         _enough("out_channels", dense.out_channels, comm)
-        bias = None if dense.bias is None else share(dense.bias, comm)
-        return cls(share(dense.weight, comm), bias, comm, **_options(dense))
+        weight, bias = (
+            parameter(dense, name, comm, lambda x: share(x, comm), "dimension 0") for name in ("weight", "bias")
+        )
+        assert weight is not None
+        return cls(weight, bias, comm, **options).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return conv2d(copy(x, self.comm), self.weight, self.bias, **self.options)
@@ -50,14 +55,16 @@ class ChannelConv2d(nn.Module):
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, comm: Communicator, **options: Any):
         super().__init__()
         self.comm, self.options = comm, options  # stride, padding, dilation
-        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+        self.weight, self.bias = as_parameter(weight), None if bias is None else as_parameter(bias)
 
     @classmethod
     def of(cls, dense: nn.Conv2d, comm: Communicator) -> "ChannelConv2d":
         """This rank's part of a convolution that every rank has whole."""
+        options = _options(dense)
         _enough("in_channels", dense.in_channels, comm)
-        bias = None if dense.bias is None else dense.bias.detach().clone()
-        return cls(share(dense.weight, comm, dim=1), bias, comm, **_options(dense))
+        weight = parameter(dense, "weight", comm, lambda x: share(x, comm, dim=1), "dimension 1")
+        assert weight is not None
+        return cls(weight, parameter(dense, "bias", comm), comm, **options).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = reduce(conv2d(x, self.weight, **self.options), self.comm)
@@ -65,6 +72,7 @@ class ChannelConv2d(nn.Module):
 
 
 def _options(dense: nn.Conv2d) -> dict[str, Any]:
+    require_plain(dense, nn.Conv2d)
     if dense.groups != 1 or dense.padding_mode != "zeros":
         raise ValueError(
             f"the convolution has groups={dense.groups} and padding_mode={dense.padding_mode!r}; split filters need "

@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share
 from hpcdl.parallel.tensor.conjugate import copy, gather, reduce, reduce_scatter
+from hpcdl.parallel.tensor.dense import as_parameter, parameter, require_plain
 
 
 class ColumnLinear(nn.Module):
@@ -27,13 +28,17 @@ class ColumnLinear(nn.Module):
     ):
         super().__init__()
         self.comm, self.sequence = comm, sequence
-        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+        self.weight, self.bias = as_parameter(weight), None if bias is None else as_parameter(bias)
 
     @classmethod
     def of(cls, dense: nn.Linear, comm: Communicator, sequence: int | None = None) -> "ColumnLinear":
-        """This rank's part of a layer that every rank has whole."""
-        bias = None if dense.bias is None else share(dense.bias, comm)
-        return cls(share(dense.weight, comm), bias, comm, sequence)
+        """This rank's part of a layer that every rank has whole; ValueError as `require_plain`."""
+        require_plain(dense, nn.Linear)
+        weight, bias = (
+            parameter(dense, name, comm, lambda x: share(x, comm), "dimension 0") for name in ("weight", "bias")
+        )
+        assert weight is not None
+        return cls(weight, bias, comm, sequence).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = copy(x, self.comm) if self.sequence is None else gather(x, self.comm, self.sequence)
@@ -54,13 +59,15 @@ class RowLinear(nn.Module):
     ):
         super().__init__()
         self.comm, self.sequence = comm, sequence
-        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+        self.weight, self.bias = as_parameter(weight), None if bias is None else as_parameter(bias)
 
     @classmethod
     def of(cls, dense: nn.Linear, comm: Communicator, sequence: int | None = None) -> "RowLinear":
-        """This rank's part of a layer that every rank has whole."""
-        bias = None if dense.bias is None else dense.bias.detach().clone()
-        return cls(share(dense.weight, comm, dim=1), bias, comm, sequence)
+        """This rank's part of a layer that every rank has whole; ValueError as `require_plain`."""
+        require_plain(dense, nn.Linear)
+        weight = parameter(dense, "weight", comm, lambda x: share(x, comm, dim=1), "dimension 1")
+        assert weight is not None
+        return cls(weight, parameter(dense, "bias", comm), comm, sequence).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = linear(x, self.weight)

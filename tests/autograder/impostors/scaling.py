@@ -74,6 +74,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts
 """,
     "large_batch": """
+import torch
 from hpcdl.training import large_batch as large_batches
 
 def stepped(optimizer, weights, gradients, *states):
@@ -81,23 +82,25 @@ def stepped(optimizer, weights, gradients, *states):
     for param, gradient in zip(params, gradients):
         param.grad = gradient
     made = optimizer(params)
-    for own, given in zip((made.velocities,) if len(states) == 1 else (made.means, made.squares), states):
-        for mine, theirs in zip(own, given):
-            mine.copy_(theirs)
+    names = ("velocity",) if len(states) == 1 else ("mean", "square")
+    for i, param in enumerate(params):
+        made.state[param].update({name: given[i].clone() for name, given in zip(names, states)})
+        if len(states) == 2:
+            made.state[param]["step"] = torch.zeros(())
     made.step()
-    return params, made
+    return params, [[made.state[param][name] for param in params] for name in names]
 
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     params, made = stepped(
         lambda params: large_batches.LARS(params, lr, momentum, decay, trust), weights, gradients, velocities
     )
-    return [param.detach() for param in params], made.velocities
+    return [param.detach() for param in params], made[0]
 
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     params, made = stepped(
         lambda params: large_batches.LAMB(params, lr, weight_decay=decay), weights, gradients, momenta, variances
     )
-    return [param.detach() for param in params], made.means, made.squares
+    return [param.detach() for param in params], made[0], made[1]
 
 def lr_at(step, lr, k, warmup, drops=()):
     grown = large_batches.warm_up(step, large_batches.linear_scaling(lr, k, 1), warmup, lr)

@@ -1,6 +1,7 @@
 """Experts on ranks against a loop over tokens on one: values, gradients, drops, bytes."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def serial(gate, experts, parts, k, room):
     """A loop over ranks and tokens; what comes back, which choices were kept, and the balance loss."""
     taken = []
     for x in parts:
-        capacity, used = math.ceil(room * k * len(x) / len(experts)), [0] * len(experts)
+        capacity, used = math.ceil(Fraction(str(room)) * k * len(x) / len(experts)), [0] * len(experts)
         probabilities = gate(x).softmax(-1)
         order = probabilities.argsort(-1, descending=True)[:, :k]
         kept = [[False] * k for _ in x]
@@ -152,3 +153,45 @@ def test_what_does_not_fit_is_said(count, k, said):
     gate, layers = network(4)
     with pytest.raises(RankError, match=said):
         simulate(lambda comm: Experts(gate, layers[:count], comm, k=k), 2)
+
+
+@pytest.mark.parametrize(("room", "n", "experts", "k"), [(1.1, 100, 10, 1), (1.15, 100, 5, 1), (0.7, 30, 3, 2)])
+def test_capacity_is_the_decimals_product(room, n, experts, k):
+    gate = nn.Linear(HIDDEN, experts)
+    layers = [nn.Identity() for _ in range(experts)]
+    layer = simulate(lambda comm: Experts(gate, layers, comm, k=k, room=room), 1).results[0]
+    assert layer.capacity(n) == math.ceil(Fraction(str(room)) * k * n / experts)
+
+
+def test_infinite_room_drops_nothing():
+    gate, layers = network(2, bias=1e3)
+    x = torch.randn(8, HIDDEN, dtype=torch.float64)
+    assert simulate(lambda comm: Experts(gate, layers, comm, room=math.inf)(x)[1].dropped, 1).results == [0]
+    with pytest.raises(RankError, match="room is nan; it is above 0"):
+        simulate(lambda comm: Experts(gate, layers, comm, room=math.nan), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_balance_counts_thousands_in_any_dtype(dtype):
+    """An even choice of 3,000 tokens has balance 1, where bfloat16 would count to 256."""
+    gate = nn.Linear(2, 2, bias=False, dtype=dtype)
+    with torch.no_grad():
+        gate.weight.copy_(torch.eye(2))
+    x = torch.eye(2, dtype=dtype).repeat(1500, 1)
+    layers = [nn.Identity() for _ in range(2)]
+    found = simulate(lambda comm: Experts(gate, [layers[comm.rank]], comm)(x)[1].balance, 2).results
+    assert [b.dtype for b in found] == [dtype] * 2
+    assert [b.item() for b in found] == [1.0] * 2
+
+
+def test_renormalized_weights_add_up_to_one():
+    gate, _ = network(4)
+    x = torch.randn(5, HIDDEN, dtype=torch.float64)
+    layers = [nn.Identity() for _ in range(4)]
+
+    def rank(comm):
+        mine = layers[2 * comm.rank :][:2]
+        return Experts(gate, mine, comm, k=2, room=math.inf, renormalize=True)(x)[0].detach()
+
+    for y in simulate(rank, 2).results:
+        torch.testing.assert_close(y, x, rtol=1e-12, atol=1e-12)

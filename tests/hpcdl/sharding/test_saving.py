@@ -52,6 +52,25 @@ def test_a_training_goes_on_on_another_number_of_ranks(training, tmp_path, kind,
     assert len(list(tmp_path.glob("step-*"))) == 1  # the previous state is removed when there is a new one
 
 
+def test_a_rate_that_a_schedule_changed_is_kept(training, tmp_path):
+    def run(comm, lr):
+        model = training.build("plain")
+        make = lambda shards: torch.optim.SGD(shards, lr, momentum=0.9)  # noqa: E731
+        optimizer = ShardedOptimizer(model.parameters(), comm, make)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        if lr != 0.4:
+            load(tmp_path, comm).restore(optimizer.optimizer, optimizer.shards())
+        rate = optimizer.param_groups[0]["lr"]
+        model(training.batch(5)[0]).sum().backward()
+        optimizer.step()
+        schedule.step()
+        save(tmp_path, 1, with_states(optimizer.shards(), optimizer.optimizer), comm)
+        return rate
+
+    assert simulate(run, 2, 0.4).results == [0.4] * 2
+    assert simulate(run, 3, 9.0).results == [0.2] * 3
+
+
 def test_zero_1_goes_on_on_another_number_of_ranks(training, tmp_path):
     def run(comm, first, last):
         model = training.build("plain", seed=first)

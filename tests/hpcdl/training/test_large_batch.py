@@ -126,3 +126,56 @@ def test_linear_scaling_and_warm_up_are_goyals():
         linear_scaling(0.1, 0)
     with pytest.raises(ValueError, match="step is -1 and steps is 5"):
         warm_up(-1, 0.1, 5)
+
+
+MAKES = [lambda p, **options: LARS(p, 0.3, **options), lambda p, **options: LAMB(p, 0.02, **options)]
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_a_state_goes_on_to_the_same_bits(make):
+    params = parameters()
+    expected = run(make(params), params, steps=6)
+    first, later = parameters(), parameters()
+    optimizer = make(first)
+    run(optimizer, first, steps=3)
+    state = optimizer.state_dict()
+    again = make(later)
+    again.load_state_dict(state)
+    generator = torch.Generator().manual_seed(1)
+    for step in range(6):
+        for mine, start in zip(later, first, strict=True):
+            mine.grad = torch.randn(mine.shape, generator=generator, dtype=mine.dtype)
+            if step == 3:
+                mine.data.copy_(start)
+        if step >= 3:
+            again.step()
+    assert all(torch.equal(x, y) for x, y in zip(later, expected, strict=True))
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_groups_schedulers_and_closures_work(make):
+    mine, peers = parameters(), parameters()
+    grouped = make([{"params": mine[:2]}, {"params": mine[2:], "lr": 0.5}], weight_decay=0.0)
+    both = [run(grouped, mine), run(make(peers, weight_decay=0.0), peers)]
+    assert torch.equal(both[0][0], both[1][0])
+    assert not torch.equal(both[0][2], both[1][2])
+    assert [group["lr"] for group in grouped.param_groups][1] == 0.5
+    schedule = torch.optim.lr_scheduler.LambdaLR(grouped, lambda step: 0.5**step)
+    first = grouped.lr
+    loss = grouped.step(lambda: sum(p.square().sum() for p in mine))
+    schedule.step()
+    assert loss.item() > 0
+    assert grouped.lr == first / 2
+    grouped.add_param_group({"params": [torch.ones(2, requires_grad=True)], "lr": 1.0})
+    assert len(grouped.param_groups) == 3
+
+
+def test_impossible_numbers_and_sparse_gradients_are_refused():
+    with pytest.raises(ValueError, match="lr is -1"):
+        LARS(parameters(), -1)
+    with pytest.raises(ValueError, match="betas is"):
+        LAMB(parameters(), 0.1, betas=(0.9, 1.0))
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(RuntimeError, match="LAMB got a sparse gradient"):
+        LAMB(table.parameters(), 0.1).step()

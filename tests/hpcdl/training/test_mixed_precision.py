@@ -1,6 +1,7 @@
 """Loss scaling against torch's GradScaler and over ranks; masters keep updates that 16 bits lose."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -79,6 +80,66 @@ def test_state_goes_on_where_it_was():
     other.load_state_dict(scaler.state_dict())
     step(other, 1.0)
     assert other.value == 128.0
+
+
+def test_a_scale_never_leaves_float32():
+    """Neither 1,300 overflows nor growth without end; the warning says for how long, at 50, 100, 200, ... steps."""
+    scaler = LossScaler(interval=1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(1300):
+            step(scaler, math.nan)
+    assert {w.filename for w in told} == {__file__}
+    assert [int(str(w.message).split(" for ")[1].split()[0]) for w in told] == [50, 100, 200, 400, 800]
+    assert 0 < scaler.value < 1e-30
+    for _ in range(1300):
+        assert step(scaler, scaler.value)[0]
+    assert 1e30 < scaler.value < INF
+
+
+def test_a_second_unscale_divides_nothing():
+    w = torch.tensor([1.0], requires_grad=True)
+    scaler, optimizer = LossScaler(scale=8.0), Momentum([w], lr=1.0, beta=0.0)
+    w.grad = torch.tensor([8.0])
+    assert scaler.unscale([w])
+    with pytest.raises(RuntimeError, match="would divide them twice"):
+        scaler.unscale([w])
+    other = torch.tensor([1.0], requires_grad=True)
+    other.grad = torch.tensor([16.0])
+    assert scaler.unscale([other]), "another optimizer's parameters"
+    assert scaler.step(optimizer, [w]), "step after unscale, as GradScaler"
+    assert (w.item(), other.grad.item()) == (0.0, 2.0)
+    w.grad = torch.tensor([INF])
+    assert not scaler.unscale([w])
+    assert not scaler.step(optimizer, [w])
+
+
+def test_states_pass_to_grad_scaler_and_back():
+    ours, theirs = LossScaler(scale=64.0, interval=7), GradScaler("cpu")
+    ours.good_steps = 3
+    theirs.load_state_dict(ours.state_dict())
+    assert theirs.state_dict() == ours.state_dict()
+    other = LossScaler()
+    other.load_state_dict(theirs.state_dict())
+    assert (other.value, other.good_steps, other.interval) == (64.0, 3, 7)
+    other.load_state_dict({"scale": 2.0, "good_steps": 5})
+    assert (other.value, other.good_steps) == (2.0, 5)
+    with pytest.raises(ValueError, match="the state has no '_growth_tracker' and no 'scale'"):
+        other.load_state_dict(GradScaler("cpu", enabled=False).state_dict())
+
+
+def test_sparse_and_complex_gradients_are_divided():
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    table(torch.tensor([1, 1, 3])).sum().backward()
+    turn = torch.ones(2, dtype=torch.complex64, requires_grad=True)
+    turn.grad = torch.tensor([4 + 8j, 0j])
+    scaler = LossScaler(scale=4.0)
+    assert scaler.unscale([table.weight, turn])
+    assert table.weight.grad.to_dense()[:, 0].tolist() == [0, 0.5, 0, 0.25]
+    assert turn.grad[0].item() == 1 + 2j
+    scaler.update(True)
+    turn.grad = torch.tensor([complex(1, INF), 0j])
+    assert not scaler.unscale([turn])
 
 
 @pytest.mark.parametrize("wrong", [{"scale": 0}, {"growth": 1}, {"backoff": 1.0}, {"interval": 0}])
@@ -161,5 +222,6 @@ def test_gradients_on_a_gpu_are_scaled_as_here(need):
     scaler = LossScaler(scale=8.0)
     assert scaler.unscale([w])
     assert w.grad.tolist() == [2.0] * 3
+    scaler.update(True)
     w.grad[1] = INF
     assert not scaler.unscale([w])

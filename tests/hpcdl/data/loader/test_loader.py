@@ -42,6 +42,14 @@ def test_every_sample_comes_once_an_epoch(shards, p, make):
         assert first != second
 
 
+@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
+def test_len_counts_batches_of_an_epoch(shards, make):
+    for batch in BATCHES:
+        loader = make(shards, batch, 1, 3)
+        assert len(loader) == -(-N // batch)
+        assert len(list(loader)) == len(loader)
+
+
 @pytest.mark.parametrize("decode", [None, double], ids=["as it is", "decoded"])
 def test_fast_gives_what_plain_gives_to_the_bit(shards, decode):
     for p, batch in ((1, 4), (3, 7), (5, 4)):

@@ -1,0 +1,103 @@
+"""Parameters of ZeRO-1 and -2 that travel together: their weights in one vector, and their gradients in another."""
+
+from functools import partial
+
+import torch
+from torch import nn
+
+from hpcdl.collectives import broadcast
+from hpcdl.comm import Communicator
+from hpcdl.sharding.flat import Layout, Shard
+
+
+class ShardBucket:
+    """Parameters of one dtype whose weights lie in one vector, and their gradients in another."""
+
+    def __init__(self, params: list[torch.Tensor], comm: Communicator, first: int, stage: int):
+        self.params = params
+        # Memory that neighbours see is dear to make: stage 2, which has it anew in each step, takes ordinary one.
+        self._empty = comm.empty if stage == 1 else partial(torch.empty, device=comm.devices[0])
+        self.layout = Layout([param.shape for param in params], comm, first)
+        self.weights = comm.empty(self.layout.numel, params[0].dtype)
+        for param, view in zip(params, self.layout.views(self.weights), strict=True):
+            view.copy_(param.detach())
+            param.data = view
+        broadcast(self.weights, comm)
+        self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
+        for shard, param in zip(self.shards, params, strict=True):
+            shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # which `LayerWise` optimizers ask for
+        self._gradients: torch.Tensor | None = None
+        self._views: list[torch.Tensor] = []  # of the gradients, while there are any
+        self.clear()
+
+    def pieces(self, vector: torch.Tensor) -> list[Shard]:
+        return self.layout.pieces(self.layout.share(vector))
+
+    def clear(self) -> None:
+        """Before a step: no gradient is in."""
+        self._in: set[int] = set()
+        self.present: list[bool] = []  # known once it is sealed
+        self.sealed, self._share = False, torch.empty(0)
+        for param, shard in zip(self.params, self.shards, strict=True):
+            param.grad = shard.grad = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a gradient of this step is in."""
+        return bool(self._in)
+
+    @property
+    def full(self) -> bool:
+        return len(self._in) == len(self.params)
+
+    def put_in(self, i: int) -> None:
+        """Move a gradient into the vector; another backward adds to it there."""
+        self._vector()
+        param, view = self.params[i], self._views[i]
+        if param.grad is not None and param.grad.is_sparse:
+            param.grad = param.grad.to_dense()  # from here on gradients are parts of one vector
+        if param.grad is not None and param.grad.data_ptr() != view.data_ptr():
+            view.copy_(param.grad)
+            param.grad = view
+        self._in.add(i)
+
+    def seal(self, free: bool) -> None:
+        """Fill in zeros for what has no gradient; from now on the vector is the communicator's."""
+        for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
+            if param.data_ptr() != view.data_ptr():
+                raise RuntimeError(
+                    f"a parameter of shape {tuple(param.shape)} has left the memory in which its optimizer updates it; "
+                    "call to(), double() and the like on the model before ShardedOptimizer is made"
+                )
+        self.present = [param.grad is not None for param in self.params]
+        for i, present in enumerate(self.present):
+            self.put_in(i)  # also one that was there before its hook
+            if not present:
+                self._views[i].zero_()
+            self.params[i].grad = None
+        vector = self._vector()
+        self._under_way, self.sealed = vector, True
+        # What is kept of the sum: of stage 2 the share alone, in memory of its own.
+        self._share = torch.empty_like(self.layout.share(vector)) if free else self.layout.share(vector)
+        if free:
+            self._gradients, self._views = None, []
+
+    def reduce(self, weight: float, comm: Communicator) -> None:
+        """Sum the ranks' vectors; called in the background."""
+        share = self.layout.reduce_scatter(self._under_way, comm, weight)
+        if share.data_ptr() != self._share.data_ptr():
+            self._share.copy_(share)
+        del self._under_way
+
+    def release(self, scale: float, used: list[bool]) -> None:
+        """Hand the sums times `scale` to the shards; one that no rank used gets no gradient."""
+        if scale != 1:
+            self._share.mul_(scale)
+        for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
+            shard.grad = piece.piece if was_used else None
+
+    def _vector(self) -> torch.Tensor:
+        if self._gradients is None:
+            self._gradients = self._empty(self.layout.numel, dtype=self.params[0].dtype)
+            self._views = self.layout.views(self._gradients)
+        return self._gradients
