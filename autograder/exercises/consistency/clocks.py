@@ -76,7 +76,7 @@ def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
         )
         for k, span in enumerate(mine):
             checks.that(
-                type(span) is tuple and len(span) == 2 and all(type(x) in (int, float) for x in span),
+                type(span) in (tuple, list) and len(span) == 2 and all(type(x) in (int, float) for x in span),
                 f"{call}[{w}][{k}] is {show.show(span)}, expected a pair of floats: when it starts and ends.",
             )
             if not close(span, right[k]):
@@ -148,9 +148,8 @@ def stale_synchronous(student, rng):
 
 @exercise.check(points=3)
 def few(student, rng):
-    "One worker, one iteration, none at all, and more staleness than iterations."
+    "One worker, one iteration, and more staleness than iterations."
     spans_are(student, uneven(rng, 1, 6), 0)
     spans_are(student, uneven(rng, 1, 6), 2)
     spans_are(student, uneven(rng, 3, 1), 0)
-    spans_are(student, [[], []], 1)
     spans_are(student, uneven(rng, 3, 4), 9)
