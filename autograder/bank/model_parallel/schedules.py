@@ -98,3 +98,13 @@ def interleaved(p, m, v):
 @wrong(SCHEDULES, "interleaved that ignores v", fails=INTERLEAVED, says="lacks ('F', 0, 1)")
 def interleaved(p, m, v):
     return one_f_one_b(p, m)
+
+
+@wrong(
+    "model_parallel.schedules",
+    "GPipe backward from the last microbatch on",
+    fails="gpipe_forward_first",
+    says="Each op goes from microbatch 0 on",
+)
+def gpipe(p, m):
+    return [[("F", k, 0) for k in range(m)] + [("B", k, 0) for k in reversed(range(m))] for _ in range(p)]

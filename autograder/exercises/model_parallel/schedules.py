@@ -53,7 +53,7 @@ def gpipe_is_a_schedule(student, rng):
 
 @exercise.check(points=2, needs="gpipe_is_a_schedule")
 def gpipe_forward_first(student, rng):
-    "gpipe: all forward passes, then all backward passes, in (m + p - 1)(F + B) seconds."
+    "gpipe: all forward passes, then all backward passes, each from microbatch 0 on, in (m + p - 1)(F + B) seconds."
     for p, m in SIZES:
         orders, call = followed(student, "gpipe", p, m)
         f, b = seconds_of(rng)
@@ -64,6 +64,19 @@ def gpipe_forward_first(student, rng):
                 first == "F" * m,
                 f"{call}[{i}] begins with {' '.join(first)}: GPipe begins the first backward pass when all {m} forward "
                 "passes are done.",
+            )
+        in_turn(orders, call)
+
+
+def in_turn(orders, call: str) -> None:
+    """Each stage does its F and its B in the order of the microbatches."""
+    for i, order in enumerate(orders):
+        for op in "FB":
+            ks = [k for name, k, _ in order if name == op]
+            checks.that(
+                ks == sorted(ks),
+                f"{call}[{i}] does {op} of microbatches {', '.join(map(str, ks))}, in this order. Each op goes from "
+                "microbatch 0 on: what was begun first is done first.",
             )
 
 
@@ -76,11 +89,12 @@ def one_f_one_b_is_a_schedule(student, rng):
 
 @exercise.check(points=2, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_loses_no_time(student, rng):
-    "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds."
+    "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds; each op from microbatch 0 on."
     for p, m in SIZES:
         orders, call = followed(student, "one_f_one_b", p, m)
         f, b = seconds_of(rng)
         takes(orders, call, (m + p - 1) * (f + b), f, b, "(m + p - 1)(F + B)", {ONE_AT_A_TIME: m * p * (f + b)})
+        in_turn(orders, call)
 
 
 @exercise.check(points=3, needs="one_f_one_b_is_a_schedule")

@@ -126,14 +126,20 @@ def onto_other_numbers(student, rng):
 
 @exercise.check(points=5, needs="there_and_back", seconds=SECONDS)
 def killed_at_any_moment(student, rng):
-    "Whenever the ranks are killed, load finds a whole state: the new one, or the one before."
-    p, before, now = 4, State(9, 5, rng), State(9, 6, rng)
+    "Whenever the ranks are killed, load finds a whole state: the one before, and once a rank has returned the new one."
+    for before, now in ((5, 6), (6, 8), (8, 18)):
+        killed(student, 4, State(9, before, rng), State(9, now, rng))
+
+
+def killed(student, p: int, before: State, now: State) -> None:
+    """At each moment of saving `now` over `before`."""
     files = after(before.save(student, p, {}), {})
     run = now.save(student, p, files)
+    returns = [log[-1][-1] for log in run.results]
     for moment in moments(run):
         left = after(run, files, moment)
         torn = [name for name, content in left.items() if content is None]
-        where = f"All ranks are killed {moment:g} s into save (step 6 over step 5)"
+        where = f"All ranks are killed {moment:g} s into save (step {now.step} over step {before.step})"
         where += f", in the middle of {' and '.join(map(repr, torn))}" if torn else ""
         try:
             found = load(student, 1, left)
@@ -145,13 +151,18 @@ def killed_at_any_moment(student, rng):
             raise CheckFailure(
                 f"{where}: load finds no whole state.",
                 got=str(error).splitlines()[0],
-                expected="step 5 or step 6, whole",
+                expected=f"step {before.step} or step {now.step}, whole",
                 why="Write the new state beside the old one; when every rank's file is there, rename the manifest.",
                 mistake="A file that the state before needs is written over. Write under a name that is new; the "
                 "manifest under another name, and then rename it."
                 if any(name in files for name in torn)
                 else "The manifest names the new state before all ranks' files are there: comm.barrier() before it.",
             ) from None
+        checks.that(
+            step == now.step or moment < min(returns),
+            f"{where}, when save has returned on rank {returns.index(min(returns))}: load finds step {before.step}. No "
+            "rank returns before the new state counts: comm.barrier() at the end.",
+        )
 
 
 @exercise.check(points=2, needs="there_and_back", seconds=SECONDS)
@@ -182,8 +193,14 @@ def nobody_has_the_whole(student, rng):
 
 
 def shares_in(log) -> list[str]:
-    """The files with tensors that a rank has written."""
-    return [name for op, name, what, *_ in log if op == "write" and any(type(x) is torch.Tensor for x in what.values())]
+    """The files with tensors that a rank has written, by the names that they have at the end."""
+    names: list[str] = []
+    for op, name, what, *_ in log:
+        if op == "write" and any(type(x) is torch.Tensor for x in what.values()):
+            names.append(name)
+        elif op == "rename":
+            names = [what if name == old else old for old in names]
+    return list(dict.fromkeys(names))
 
 
 def bytes_of(log) -> int:
