@@ -225,7 +225,7 @@ class Checkpointed(torch.autograd.Function):
     "sharding.checkpointed",
     "the fewest layers",
     fails="cheapest_plan",
-    says="A set with fewer layers need not cost less",
+    says="compare the seconds of all sets",
 )
 def plan(nbytes, seconds, budget):
     n = len(nbytes)

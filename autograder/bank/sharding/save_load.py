@@ -151,31 +151,6 @@ def load(disk, comm):
     return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
 
 
-@wrong(
-    HERE, "two names in turn", fails="killed_at_any_moment", says="A file that the state before needs is written over"
-)
-def save(disk, step, state, n, comm):
-    disk.write(f"step-{step % 2}-rank-{comm.rank}", {**state, "step": step})
-    comm.barrier()
-    if comm.rank == 0:
-        disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
-        disk.rename("manifest-to-be", "manifest")
-    comm.barrier()
-
-
-def load(disk, comm):
-    manifest, pieces = disk.read("manifest"), {}
-    start, stop = bounds(manifest["n"], comm.size, comm.rank)
-    for rank in range(manifest["p"]):
-        first, last = bounds(manifest["n"], manifest["p"], rank)
-        a, b = max(start, first), min(stop, last)
-        if a < b:
-            for name, x in disk.read(f"step-{manifest['step'] % 2}-rank-{rank}").items():
-                if name != "step":
-                    pieces.setdefault(name, []).append(x[a - first : b - first].clone())
-    return manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()}
-
-
 @wrong(HERE, "returns before the state counts", fails="killed_at_any_moment", says="comm.barrier() at the end")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)

@@ -4,7 +4,7 @@ from autograder.authoring import wrong
 
 HERE = "sharding.sharded"
 BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gathers_are_hidden"
-ALL = ("as_with_whole_layers", "tied_layers", BYTES, MEMORY, TIME)
+ALL = ("as_with_whole_layers", "the_next_pass", "tied_layers", BYTES, MEMORY, TIME)
 
 
 @wrong(HERE, "a DDP: right, and shards nothing", fails=(BYTES, MEMORY), says="go to every rank: each needs")

@@ -122,7 +122,7 @@ class Training:
                 got, weights, name, {s: lambda of=of: of()[1] for s, of in variants.items()} if self.p > 1 else None
             )
             checks.that(
-                type(returned) is list and len(returned) == len(losses),
+                type(returned) in (list, tuple) and len(returned) == len(losses),
                 f"{name}: train returns {show.show(returned, 60)}; expected a list of {len(losses)} losses.",
             )
             for step, right in enumerate(losses):

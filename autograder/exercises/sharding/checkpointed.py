@@ -118,8 +118,8 @@ def keeps_its_inputs_alone(student, rng):
     heard = student.ranks("Checkpointed", 1, lambda rank: (given.weights[0], given.x), harness="spoiled").results[0]
     checks.that(
         "modified by an inplace operation" in heard,
-        "x is changed in place between the passes, and the backward pass says nothing: its gradients are silently those "
-        "of another x. ctx.save_for_backward(*inputs) notices; an attribute of ctx does not.",
+        "x is changed in place between the passes, and the backward pass says nothing: its gradients are silently "
+        "those of another x. ctx.save_for_backward(*inputs) notices; an attribute of ctx does not.",
         got=heard or "no error",
         expected="autograd's error: modified by an inplace operation",
     )
@@ -208,9 +208,8 @@ def cheapest_plan(student, rng):
                 got=f"{cost(got, seconds):g} s",
                 expected=f"{best:g} s",
                 why="Of all sets that fit, the cheapest.",
-                mistake="One layer after another, the best one first, is not the best set: try all sets."
-                if is_greedy
-                else "A set with fewer layers need not cost less: compare the sets of every size."
-                if len(got) == fewest_layers(nbytes, budget)
+                mistake="Neither the best layer first nor the fewest layers need be the cheapest set: compare the "
+                "seconds of all sets that fit."
+                if is_greedy or len(got) == fewest_layers(nbytes, budget)
                 else "",
             )

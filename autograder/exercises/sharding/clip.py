@@ -99,7 +99,7 @@ def scaled_by_the_same(student, rng):
                         mistakes.pop(next(iter(mistakes)))
                     else:
                         mistakes.pop(list(mistakes)[1])
-                    checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=1e-10, why=WHY)
+                    checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=1e-6, why=WHY)
 
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)

@@ -52,7 +52,7 @@ class State:
         """Each rank has its share of this state, to the bit; it was saved on `old` ranks."""
         for rank, (result, _) in enumerate(found):
             checks.that(
-                type(result) is tuple and len(result) == 2 and type(result[1]) is dict,
+                type(result) in (tuple, list) and len(result) == 2 and type(result[1]) is dict,
                 f"{setting}: load returns {show.show(result, 80)} on rank {rank}, expected (step, a dict of tensors).",
             )
             step, state = result

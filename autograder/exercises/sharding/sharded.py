@@ -69,7 +69,7 @@ class Network:
             checks.close(y, right_y, name=where % "forward(x)", why="The whole layers give this for its samples.")
             checks.close(dx, right_dx, name=where % "backward(dy)", why="The whole layers give this for its samples.")
             checks.that(
-                type(grads) is list and len(grads) == len(self.weights),
+                type(grads) in (list, tuple) and len(grads) == len(self.weights),
                 f"{where % 'grads'} has to be a list with a tensor for each layer.",
             )
             for i, grad in enumerate(grads):
