@@ -22,7 +22,16 @@ from hpcdl.nn.stage import Stage
 
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out
-from .framework_harnesses import horovod, horovod_out_of_order, in_group, momenta, ray_loop, resuming
+from .framework_harnesses import (
+    broadcasting,
+    horovod,
+    horovod_out_of_order,
+    in_group,
+    momenta,
+    ray_loop,
+    resuming,
+    with_gpus,
+)
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving, spoiled
 from .tensor_harnesses import averaging, descending, in_memory, share_memory, taken, watching
@@ -224,6 +233,8 @@ HARNESSES = {
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
     "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
     "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
+    "broadcasting": Harness(broadcasting, ("params", "comm", "root_rank")),
+    "with_gpus": Harness(with_gpus, ("env",)),
     "momenta": Harness(momenta, ("optimizer", "comm", "root_rank")),
     "resuming": Harness(resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm")),
     "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),

@@ -166,7 +166,7 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(None for x in inputs))
 
 
-@wrong(HERE, "the best layer first", fails="cheapest_plan", says="is not the best set")
+@wrong(HERE, "the best layer first", fails="cheapest_plan", says="compare the seconds of all sets")
 def plan(nbytes, seconds, budget):
     again, kept = set(), sum(nbytes)
     for i in sorted(range(len(nbytes)), key=lambda i: seconds[i] / nbytes[i]):

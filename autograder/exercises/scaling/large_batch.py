@@ -92,7 +92,7 @@ def same_lists(got, right, variants: dict, names: tuple[str, ...], call: str) ->
         for i, expected in enumerate(right[part]):
             what = "weights (a bias)" if SHAPES[i][1:] == () else "weights"
             mistakes = {sentence: values[part][i] for sentence, values in variants.items()}
-            mistakes = {s: x for s, x in mistakes.items() if not torch.allclose(x, expected, rtol=1e-7, atol=1e-12)}
+            mistakes = {s: x for s, x in mistakes.items() if not torch.allclose(x, expected, rtol=1e-8, atol=1e-12)}
             name = f"{call}: {names[part]}[{i}], {what} of shape {SHAPES[i]}"
             checks.close(got[part][i], expected, name=name, mistakes=mistakes, rtol=1e-8, atol=1e-12)
 
