@@ -24,7 +24,7 @@ def shard(model, mesh):
     return model
 
 
-@wrong(HERE, "DDP in its place", fails=("a_share_of_each",), says="each one a DTensor")
+@wrong(HERE, "DDP in its place", fails=("a_share_of_each", "a_block_at_a_time"), says="each one a DTensor")
 def shard(model, mesh):
     return DistributedDataParallel(model)
 

@@ -32,7 +32,7 @@ def broadcast_parameters(params, comm, root_rank=0):
         comm.broadcast(param, root_rank)
 
 
-@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="still has its own momentum")
+@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="This rank still has its own")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for group in optimizer.param_groups:
         for param in group["params"]:
