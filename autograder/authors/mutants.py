@@ -1,8 +1,8 @@
 """Small changes of a reference solution, one at a time: each is a wrong answer that nobody had to think of.
 
-`mutants(slug)` changes every place between the marks of every solution by every operator of `mutations` that fits there. What
-survives the checks (`grading.mutation`) is killed by a better check, or stands in `exercises/SLUG/equivalent.json` with
-the reason why it does the same.
+`mutants(slug)` changes every place between the marks of every solution by every operator of `mutations`
+that fits there. What survives the checks (`grading.mutation`) is killed by a better check, or stands in
+`exercises/SLUG/equivalent.json` with the reason why it does the same.
 """
 
 import ast

@@ -12,6 +12,16 @@ from autograder.walls.zygote import Zygote
 from . import selfcheck
 
 
+def proofs(slug: str, zygote: Zygote) -> Iterator[selfcheck.Proof]:
+    """One for each mutant that survives, and one for all others."""
+    tried, left = chosen(slug), 0
+    for mutant in survivors(slug, zygote):
+        left += 1
+        problem = "It loses no points: a check is missing, or it does the same and belongs into equivalent.json."
+        yield selfcheck.Proof(f"{slug}.{mutant.exercise} ({mutant.operator}): {mutant.change}", [problem])
+    yield selfcheck.Proof(f"{len(tried) - left} of {len(tried)} mutants lose points", [])
+
+
 def survivors(slug: str, zygote: Zygote, sample: int = 0, seed: int = 0, only: str = "") -> Iterator[Mutant]:
     """The mutants that keep all points and are not listed as equivalent; of a `sample` where it is not 0."""
     solved = selfcheck.cells_of(selfcheck.build.solved(slug))

@@ -464,7 +464,7 @@ def one_f_one_b(p: int, m: int) -> list[list[tuple[str, int, int]]]:
 
 
 def interleaved(p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
-    """1F1B with v chunks on each stage; p divides m.
+    """1F1B with v chunks on each stage; p divides m. A chunk's ops go from microbatch 0 on.
 
     >>> interleaved(1, 1, 2)
     [[('F', 0, 0), ('F', 0, 1), ('B', 0, 1), ('B', 0, 0)]]

@@ -717,7 +717,7 @@ def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
 # %%
 def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
     """Make all ranks' shares the state of `step`; until all is written, it is what it was.
-    No rank returns before.
+    No rank returns before, and no file has two writers.
 
     state: by name this rank's share, as `bounds` has it, of a vector of n elements.
     """

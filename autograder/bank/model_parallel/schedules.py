@@ -108,3 +108,15 @@ def interleaved(p, m, v):
 )
 def gpipe(p, m):
     return [[("F", k, 0) for k in range(m)] + [("B", k, 0) for k in reversed(range(m))] for _ in range(p)]
+
+
+@wrong(
+    "model_parallel.schedules",
+    "the warm-up of plain 1F1B",
+    fails="interleaved_holds_little",
+    says="forward passes before its first B",
+)
+def interleaved(p, m, v):
+    turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
+    forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, v - 1 - chunk) for k, chunk in turns]
+    return [in_turn(forwards, backwards, (v - 1) * p + (p - i - 1) + 1) for i in range(p)]

@@ -158,3 +158,12 @@ def save(disk, step, state, n, comm):
     if comm.rank == 0:
         disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
         disk.rename("manifest-to-be", "manifest")
+
+
+@wrong(HERE, "every rank writes the manifest", fails="nobody_has_the_whole", says="one rank writes the manifest")
+def save(disk, step, state, n, comm):
+    disk.write(f"step-{step}-rank-{comm.rank}", state)
+    comm.barrier()
+    disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
+    disk.rename("manifest-to-be", "manifest")
+    comm.barrier()

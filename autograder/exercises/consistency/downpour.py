@@ -173,6 +173,12 @@ def bytes_by_n_fetch_and_n_push(student, rng):
         for _, _, _, w, *_ in run.arguments:
             checks.unchanged(w, training.w, name="w")
         for rank in range(servers, servers + 2):
+            returned, seen = run.results[rank]
+            name = f"{training.setting}: what replica {rank} returns"
+            checks.close(
+                returned, seen[-1], name=name, why="Its last copy of w, with which its last gradient was made."
+            )
+        for rank in range(servers, servers + 2):
             sent = sum(e.nbytes for e in sends(run) if e.rank == rank)
             came = sum(e.nbytes for e in sends(run) if e.peer == rank)
             for got, count, what in ((sent, training.pushes, "sends"), (came, training.fetches, "receives")):

@@ -132,7 +132,7 @@ def interleaved_divides_the_bubble(student, rng):
 
 @exercise.check(points=1, needs="interleaved_is_a_schedule")
 def interleaved_holds_little(student, rng):
-    "interleaved: stage i holds at most 2(p - i - 1) + (v - 1)p + 1 microbatches of a chunk, however large m is."
+    "interleaved: stage i begins with (v - 1)p + 2(p - i - 1) + 1 forward passes, and never holds more; each in order."
     for p, m, v in ((2, 8, 2), (3, 12, 2), (4, 12, 3)):
         orders, call = followed(student, "interleaved", p, m, v)
         for i, order in enumerate(orders):
@@ -144,3 +144,11 @@ def interleaved_holds_little(student, rng):
                 got=f"{most}",
                 expected=f"2(p - i - 1) + (v - 1)p + 1 = {bound}",
             )
+            warm_up = [op for op, *_ in order].index("B")
+            checks.that(
+                warm_up == min(m * v, bound),
+                f"{call}: stage {i} does {warm_up} forward passes before its first B, expected {min(m * v, bound)}.",
+                why="(v - 1)p + 2(p - i - 1) + 1, if there are as many.",
+            )
+        for chunk in range(v):
+            in_turn([[op for op in order if op[2] == chunk] for order in orders], f"Chunk {chunk} of {call}")

@@ -151,7 +151,7 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
 def lars_by_layers(student, rng):
     "lars_step: each layer's step is as long as its weights allow; biases take the step of SGD."
     for lr, options in ((0.5, {}), (3.0, {"momentum": 0.5, "decay": 0.1, "trust": 0.02})):
-        w, g, v = tensors(rng), tensors(rng, 0.1), tensors(rng, 0.01)
+        w, g, v = tensors(rng, 0.02 * lr), tensors(rng, 0.1), tensors(rng, 0.01)
         lars_is(student, w, g, v, lr, **options)
 
 
@@ -187,7 +187,7 @@ def scale_of_the_gradient(student, rng):
 def lamb_by_layers(student, rng):
     "lamb_step: Adam's step with weight decay, each layer's made as long as its weights."
     for t, lr, options in ((1, 0.1, {}), (5, 0.02, {"decay": 0.3})):
-        w, g, m = tensors(rng), tensors(rng, 0.1), tensors(rng, 0.05)
+        w, g, m = tensors(rng, 0.02 if t > 1 else 1.0), tensors(rng, 0.1), tensors(rng, 0.05)
         v = [x * x for x in tensors(rng, 0.05)]
         given = {"weights": w, "gradients": g, "momenta": m, "variances": v}
         got = left_alone(student.lamb_step, given, t, lr, **options)
@@ -227,7 +227,8 @@ def lamb_by_layers(student, rng):
         names = ("weights", "momenta", "variances")
         same_lists(got, lamb(w, g, m, v, t, lr, **options), variants, names, call)
     w = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
-    got = student.lamb_step(w, tensors(rng), w, w, 1, 0.1)
+    g = tensors(rng)
+    got = student.lamb_step(w, g, w, w, 1, 0.1)
     lists_of(got, ("weights", "momenta", "variances"), "lamb_step(w, g, m, v, 1, 0.1)")
     for i, x in enumerate(got[0]):
         checks.that(

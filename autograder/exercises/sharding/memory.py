@@ -84,8 +84,8 @@ def largest_is(student, nbytes: float, p: int, stage: int) -> None:
 
 
 def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
-    s, b, a = (int(torch.randint(2, 50, (), generator=rng)) for _ in range(3))
-    h = a * int(torch.randint(2, 50, (), generator=rng))
+    s, b, a, k = (int(torch.randint(2, 50, (), generator=rng)) | 1 for _ in range(4))  # odd: t divides none of them
+    h = a * k
     call = f'activations({s}, {b}, {h}, {a}, "{recompute}", t={t}, cut={cut})'
     got = student.activations(s, b, h, a, recompute, t=t, cut=cut)
     a_number(got, call)

@@ -167,7 +167,7 @@ def killed(student, p: int, before: State, now: State) -> None:
 
 @exercise.check(points=2, needs="there_and_back", seconds=SECONDS)
 def nobody_has_the_whole(student, rng):
-    "No state travels, and a rank that loads opens only the files with elements of its own."
+    "No state travels, each file has one writer, and a rank that loads opens only the files with elements of its own."
     p, state = 8, State(2048, 2, rng)
     run = state.save(student, p, {})
     sent = sum(event.nbytes for event in run.trace if event.op not in ("recv", "compute", "barrier"))
@@ -177,6 +177,15 @@ def nobody_has_the_whole(student, rng):
         f"p = {p}: {sent} bytes travel between the ranks in save, and rank 0 writes {bytes_of(run.results[0])}; its "
         f"share has {own}. Each rank writes its own file, and sends nothing.",
     )
+    authors: dict[str, int] = {}
+    for rank, log in enumerate(run.results):
+        for name in {name for op, name, *_ in log if op == "write"}:
+            other = authors.setdefault(name, rank)
+            checks.that(
+                other == rank,
+                f"Ranks {other} and {rank} both write {name!r}, at the same time, and the file is neither's: one rank "
+                "writes the manifest.",
+            )
     writers = {name: rank for rank, log in enumerate(run.results) for name in shares_in(log)}
     files = after(run, {})
     for new in (8, 4):
