@@ -175,11 +175,17 @@ def doctor() -> None:
 @app.command()
 def selfcheck(
     slugs: Annotated[list[str] | None, typer.Argument(help="Labs to prove (default: all).")] = None,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Small changes of the solutions lose points, too.")
+    ] = False,
 ) -> None:
     """Prove a lab's checks: the reference has 100, blank 0, and each known mistake loses exactly its points."""
     from autograder.authors import build
-    from autograder.grading.selfcheck import selfcheck as findings
+    from autograder.grading import mutation
+    from autograder.grading.selfcheck import selfcheck as known_mistakes
     from autograder.walls.zygote import Zygote
+
+    findings = mutation.proofs if mutants else known_mistakes
 
     slugs = slugs or list(exercises.LABS)
     for slug in slugs:

@@ -75,14 +75,33 @@ def horovod_out_of_order(make: Callable, name: str, weights: list, x: Any, y: An
     return raised, ""
 
 
-def momenta(function: Callable, weights: list, buffers: list, root: int, comm: Communicator):
-    """The momentum of an optimizer whose state is this rank's own, after the student's broadcast."""
+def broadcasting(function: Callable, values: list, root: int, comm: Communicator):
+    """Parameters after the student's broadcast, and what their memory of before holds then."""
+    params = [nn.Parameter(value.clone()) for value in values]
+    memory = [param.detach() for param in params]
+    function(params, comm, root)
+    return [param.detach() for param in params], memory
+
+
+def momenta(function: Callable, kind: str, weights: list, states: list, root: int, comm: Communicator):
+    """The state of an optimizer with a group for each weight, this rank's own before the student's broadcast."""
     params = [nn.Parameter(weight.clone()) for weight in weights]
-    optimizer = torch.optim.SGD(params, 0.1, momentum=MOMENTUM)
-    for param, buffer in zip(params, buffers, strict=True):
-        optimizer.state[param]["momentum_buffer"] = buffer.clone()
+    groups = [{"params": [param]} for param in params]
+    optimizer = torch.optim.SGD(groups, 0.1, momentum=MOMENTUM) if kind == "SGD" else torch.optim.Adam(groups, 0.1)
+    for param, state in zip(params, states, strict=True):
+        optimizer.state[param].update({name: x.clone() for name, x in state.items()})
     function(optimizer, comm, root)
-    return [optimizer.state[param]["momentum_buffer"] for param in params]
+    return [dict(optimizer.state[param]) for param in params]
+
+
+def with_gpus(function: Callable, env: dict, comm: Communicator):
+    """`function(env)` as if this machine had eight GPUs."""
+    before = torch.cuda.is_available, torch.cuda.device_count
+    torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 8
+    try:
+        return function(env)
+    finally:
+        torch.cuda.is_available, torch.cuda.device_count = before
 
 
 # Elastic training

@@ -22,10 +22,19 @@ from hpcdl.nn.stage import Stage
 
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out
-from .framework_harnesses import horovod, horovod_out_of_order, in_group, momenta, ray_loop, resuming
+from .framework_harnesses import (
+    broadcasting,
+    horovod,
+    horovod_out_of_order,
+    in_group,
+    momenta,
+    ray_loop,
+    resuming,
+    with_gpus,
+)
 from .scaling_harnesses import loss_scaling
-from .shard_harnesses import gathered, loading, optimizing, recomputed, saving
-from .tensor_harnesses import averaging, descending, in_memory, taken, watching
+from .shard_harnesses import gathered, loading, optimizing, recomputed, saving, spoiled
+from .tensor_harnesses import averaging, descending, in_memory, share_memory, taken, watching
 
 
 def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
@@ -117,18 +126,25 @@ def layer(
 ):
     """One pass through the student's layer, a second apart in the trace: to make it, forward, backward.
 
-    What came of it, the parameters that it holds and their gradients, and the bytes that it keeps when it is made.
+    What came of it, the parameters that it holds and their gradients; the gradients of a second pass like the first;
+    whether its parameters lie in memory of their own, and the bytes that it keeps when it is made.
     """
     whole = weight.clone(), bias.clone()
     with meter(*whole) as memory:
         made = make(*whole, comm)
+        own = not any(share_memory(mine, given) for mine in (made.weight, made.bias) for given in whole)
         del whole
         kept = memory.live.total
     comm.compute(1.0)
     y = made.forward(x)
     comm.compute(1.0)
     dx = made.backward(dy)
-    return y, dx, made.weight, made.bias, made.weight_grad, made.bias_grad, kept
+    first = y, dx, made.weight, made.bias, made.weight_grad, made.bias_grad
+    copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in first]
+    comm.compute(1.0)
+    made.forward(x)
+    made.backward(dy)
+    return *copies, made.weight_grad, made.bias_grad, own, kept
 
 
 def stages(
@@ -208,6 +224,7 @@ HARNESSES = {
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
+    "spoiled": Harness(spoiled, ("f", "x")),
     "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
     "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
     "loading": Harness(loading, ("disk", "comm")),
@@ -216,6 +233,8 @@ HARNESSES = {
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
     "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
     "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
+    "broadcasting": Harness(broadcasting, ("params", "comm", "root_rank")),
+    "with_gpus": Harness(with_gpus, ("env",)),
     "momenta": Harness(momenta, ("optimizer", "comm", "root_rank")),
     "resuming": Harness(resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm")),
     "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),

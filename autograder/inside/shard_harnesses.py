@@ -53,11 +53,12 @@ class DenseLayer:
 
 def gathered(
     make: Callable, widths: list, weights: list, x: torch.Tensor, dy: torch.Tensor, order: list, seconds: float,
-    measured: bool, comm: Communicator,
+    measured: bool, again: bool, comm: Communicator,
 ):  # fmt: skip
-    """One step of the student's sharded layers: output, gradients and shares.
+    """One step of the student's sharded layers, with `again` two of them: output, gradients and shares.
 
-    With `measured` also the bytes that it keeps when it is made, the peaks of both passes and their virtual seconds.
+    With `measured` also the bytes that it keeps when it is made, between the passes and after them, the peaks of both
+    passes and their virtual seconds.
     """
     layers = [DenseLayer(a, b, lambda: comm.compute(seconds)) for a, b in widths]
     whole = [weight.clone() for weight in weights]
@@ -68,11 +69,14 @@ def gathered(
         kept, begin = of_its_own(memory.live), comm.clock()
         memory.reset_peak()
         y = model.forward(x, list(order))
-        forward, middle = of_its_own(memory.highest), comm.clock()
+        forward, middle, between = of_its_own(memory.highest), comm.clock(), of_its_own(memory.live)
         memory.reset_peak()
         dx = model.backward(dy, list(order))
-        backward, end = of_its_own(memory.highest), comm.clock()
-    figures = (kept, forward, backward, middle - begin, end - middle)
+        backward, end, after = of_its_own(memory.highest), comm.clock(), of_its_own(memory.live)
+    if again:
+        model.forward(x, list(order))
+        model.backward(dy, list(order))
+    figures = (kept, forward, backward, between, after, middle - begin, end - middle)
     return y, dx, model.grads, model.shares, figures if measured else None
 
 
@@ -109,6 +113,19 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
     return y.detach(), [x.grad, z.grad, *(param.grad for param in params)], (once, calls[0]), kept, drawn
 
 
+def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, comm: Communicator) -> str:
+    """Change an input between the passes of the student's autograd function: the error of the backward pass, or ""."""
+    x, weight = x.clone().requires_grad_(), nn.Parameter(weight.clone())
+    y = function.apply(lambda x: torch.tanh(x @ weight.T), x)
+    with torch.no_grad():
+        x.mul_(2.0)
+    try:
+        y.sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 class Disk:
     """Files as dicts, those of `files` to begin with; it writes down what is done, with its virtual time."""
 
@@ -140,10 +157,13 @@ class Disk:
 
 
 def saving(save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator):
-    """What the student's `save` does to the disk: ("write", name, content, begin, end), ("rename", old, new, ...)."""
+    """What the student's `save` does to the disk: ("write", name, content, begin, end), ("rename", old, new, ...).
+
+    At the end ("return", ...), when it returns.
+    """
     disk = Disk(files, comm, seconds)
     save(disk, step, state, n, comm)
-    return disk._log
+    return [*disk._log, ("return", "", None, comm.clock(), comm.clock())]
 
 
 def loading(load: Callable, files: dict, comm: Communicator):

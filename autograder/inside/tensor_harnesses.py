@@ -21,10 +21,8 @@ def by_columns(x: torch.Tensor) -> torch.Tensor:
 
 
 def with_gaps(x: torch.Tensor) -> torch.Tensor:
-    """The same numbers in every second cell of a memory, from the second one on."""
-    if x.dim() == 0:
-        return torch.stack((x, x))[1]
-    return x.repeat_interleave(2, dim=-1)[..., 1::2]
+    """The same numbers in every second cell of a memory, from the second one on; other numbers between them."""
+    return torch.stack((-1 - x, x), dim=-1)[..., 1]
 
 
 LAYOUTS = {"rows": by_rows, "columns": by_columns, "gaps": with_gaps}
@@ -63,14 +61,18 @@ def averaging(function: Callable, values: list, together: str, comm: Communicato
 
 
 def descending(function: Callable, start: torch.Tensor, targets: list, lr: float, comm: Communicator):
-    """Steps of the function on |w - target|², a target each: w after each, and what has become of w itself."""
+    """Steps of the function on |w - target|², a target each: w after each, and what has become of w itself.
+
+    And whether w.grad is None after every step.
+    """
     w, path = start.clone().requires_grad_(), []
-    memory = w.data_ptr()
+    memory, forgotten = w.data_ptr(), True
     for target in targets:
         (w - target).square().sum().backward()
         function(w, lr)
         path.append(w.detach().clone())
-    return path, w.requires_grad, w.is_leaf, w.data_ptr() == memory
+        forgotten = forgotten and w.grad is None
+    return path, w.requires_grad, w.is_leaf, w.data_ptr() == memory, forgotten
 
 
 def watching(function: Callable, weights: list, unused: list, passes: int, comm: Communicator):

@@ -12,11 +12,13 @@ import torch
 from hpcdl.comm import Communicator, Request
 
 from .location import current_line
+from .under_way import bits
 
 
 class _Posted(Request):
-    __slots__ = ("number",)
+    __slots__ = ("number", "sent")
     number: int
+    sent: bytes
 
 
 class WireComm(Communicator):
@@ -46,6 +48,7 @@ class WireComm(Communicator):
     def _post(self, message: _Posted, x: torch.Tensor) -> _Posted:
         message.number, self._posted = self._posted, self._posted + 1
         self._unposted.append((message.op, message.side, x, message.x.numel(), message.peer, message.tag))
+        message.sent = bits(x) if message.op == "isend" else b""
         if message.op in ("isend", "irecv"):  # the others wait at once, and post then: one call in place of two
             self._operate("post", self._drain(), self._location())
         return message
@@ -58,15 +61,22 @@ class WireComm(Communicator):
         numbers = [request.number for request in requests]
         arrived = self._operate("wait", self._drain(), op, numbers, self._location())
         for request, value in zip(requests, arrived, strict=True):
+            self._look_at(request)
             if request.side == "source":
                 _fill(request.x, value)
 
     def _wait_any(self, op, requests):
         numbers = [request.number for request in requests]
         first, value = self._operate("wait_any", self._drain(), numbers, self._location())
+        self._look_at(requests[first])
         if requests[first].side == "source":
             _fill(requests[first].x, value)
         return first
+
+    def _look_at(self, request: _Posted) -> None:
+        """Tell the desk where what an isend sends was changed before its wait."""
+        if request.op == "isend" and bits(request.x) != request.sent:
+            self._operate("changed", request.number)
 
     def _broadcast(self, x, root):
         _fill(x, self._operate("broadcast", x.detach(), root, self._location()))

@@ -7,10 +7,22 @@ from typing import Any
 
 import torch
 
+from autograder.inside.under_way import CHANGED, FORGOTTEN, told
 from hpcdl.comm import CommError, Communicator, Request
 
 LONGEST = 1 << 24  # elements of a message: 64 MB of float32
-OPERATIONS = ("clock", "accumulate", "compute", "post", "wait", "wait_any", "broadcast", "all_reduce", "barrier")
+OPERATIONS = (
+    "clock",
+    "accumulate",
+    "compute",
+    "post",
+    "wait",
+    "wait_any",
+    "changed",
+    "broadcast",
+    "all_reduce",
+    "barrier",
+)
 POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
 
 
@@ -20,6 +32,7 @@ class Desk:
     def __init__(self, comm: Communicator):
         self.comm, self.location = comm, ""
         self.requests: list[Request] = []
+        self.waited, self.spoiled = set[int](), list[str]()
         self.trouble: CommError | None = None  # what the machine found wrong while this rank was asking
 
     def operate(self, what: Any, *args: Any):
@@ -59,13 +72,24 @@ class Desk:
         self.post(posts, location)
         requests = [self.requests[number] for number in numbers]
         self.comm._wait(op if op in POSTS else "wait", *requests)
+        self.waited.update(numbers)
         return [request.x if request.side == "source" else None for request in requests]
 
     def wait_any(self, posts: list, numbers: list, location: Any) -> list:
         self.post(posts, location)
         requests = [self.requests[number] for number in numbers]
         first = self.comm._wait_any("wait_any", requests)
+        self.waited.add(numbers[first])
         return [first, requests[first].x if requests[first].side == "source" else None]
+
+    def changed(self, number: int):
+        """What an isend sends was changed before its wait."""
+        self.spoiled.append(told(CHANGED, self.comm.rank, self.requests[number]))
+
+    def careless(self) -> list[str]:
+        """See `inside.under_way`."""
+        under_way = [(n, request) for n, request in enumerate(self.requests) if request.op in ("isend", "irecv")]
+        return self.spoiled + [told(FORGOTTEN, self.comm.rank, r) for n, r in under_way if n not in self.waited]
 
     def broadcast(self, x: torch.Tensor, root: int, location: Any) -> torch.Tensor:
         self._stand_at(location)

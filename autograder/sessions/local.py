@@ -8,6 +8,7 @@ from typing import Any
 from autograder.boundary.limits import Stopwatch, TimeUp
 from autograder.boundary.protocol import Frame
 from autograder.inside.forbidden import Guard
+from autograder.inside.under_way import Watched
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
 from hpcdl.lazy import COMPILER, import_compiler
@@ -82,11 +83,13 @@ class LocalSession(Session):
         import_what_optimizers_need(self.worker.namespace)
         worker, watch = self.worker, Stopwatch()
         stopped: list[tuple[int, dict]] = []
+        watched: dict[int, Watched] = {}
 
         try:
             function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
 
             def rank(comm: Communicator) -> Any:
+                watched[comm.rank] = Watched(comm)
                 try:
                     return function(*call.arguments[comm.rank], comm, **call.kwargs)
                 except SystemExit as error:  # the simulation ends its ranks so, first the one that was running
@@ -94,7 +97,9 @@ class LocalSession(Session):
                     raise
 
             with worker.running(min(self.left, SECONDS)):
-                return simulate(rank, call.p, **call.machine)
+                run = simulate(rank, call.p, **call.machine)
+            self.careless = [sentence for _, watch in sorted(watched.items()) for sentence in watch.careless()]
+            return run
         except (UndefinedError, SignatureError) as error:
             raise StudentError.of(worker.describe(error)) from None
         except TimeUp:

@@ -12,7 +12,7 @@ others only through messages, and the machine that carries those is in the grade
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.boundary.encode import Encoder
@@ -35,6 +35,7 @@ class Ranks:
     trace: Trace
     bytes_sent: list[int]
     arguments: list[tuple]
+    careless: list[str] = field(default_factory=list)  # see `inside.under_way`
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,9 @@ class RemoteSession(Session):
 
         left, watches = self.left, [member.stopwatch() for member in team]
         try:
-            return simulate(rank, call.p, **call.machine)
+            run = simulate(rank, call.p, **call.machine)
+            self.careless = [sentence for desk in desks if desk for sentence in desk.careless()]
+            return run
         except CommError as error:
             self.close()  # every rank stands in the middle of something
             raise explained(call.p, error, desks) from None

@@ -69,6 +69,7 @@ class Session:
         self.student = Student(self)
         self.seconds = self.left = 0.0
         self.touched = self.protected = False
+        self.careless: list[str] = []  # of the last run on ranks: see `inside.under_way`
         self.forbidden: Forbidden = NOTHING  # calls that the exercise at hand forbids
         self.denied: list[StudentError] = []  # those that were made all the same in this check
 
@@ -136,7 +137,7 @@ class Session:
         if self.left <= 0:
             raise self.timeout()
         run = self.simulate(call)
-        return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, call.arguments)
+        return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, call.arguments, self.careless)
 
     def simulate(self, call: RankCall) -> Simulation:
         """Do the call on the ranks of a simulated machine."""

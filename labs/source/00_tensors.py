@@ -263,6 +263,7 @@ def safe_ratio(a, b):
     """a / b, and 0 where b is 0, elementwise.
 
     a, b: of one shape and dtype, not changed. Returns that shape; of whole numbers float32.
+    Only a zero of b counts: where b is not 0, an inf or nan of a / b stays.
 
     >>> safe_ratio(torch.tensor([1.0, 2.0, 0.0]), torch.tensor([4.0, 0.0, 0.0]))
     tensor([0.2500, 0.0000, 0.0000])

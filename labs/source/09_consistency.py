@@ -112,7 +112,8 @@ with when_solved():
 def clocks(seconds: list[list[float]], staleness: float) -> list[list[tuple[float, float]]]:
     """When iteration k of worker w starts and ends, if it takes seconds[w][k].
 
-    staleness: 0 is BSP, math.inf is ASP. All workers have equally many iterations.
+    staleness: 0 is BSP, math.inf is ASP. All workers have equally many iterations, 1 or
+    more. Returns for each worker a pair for each iteration.
 
     >>> clocks([[1.0, 1.0], [2.0, 2.0]], staleness=0)
     [[(0.0, 1.0), (2.0, 3.0)], [(0.0, 2.0), (2.0, 4.0)]]
@@ -202,7 +203,7 @@ def serve(comm, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
 
     Workers are ranks 1 to comm.size - 1. w: the first weights, not to be changed. A
     gradient is answered with the weights, when its worker is at most `staleness` gradients
-    ahead of the slowest.
+    ahead of the slowest. Wait for every isend and irecv.
     """
     # BEGIN SOLUTION
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
@@ -517,7 +518,8 @@ def downpour(
 ) -> Tensor:
     """Train by Downpour SGD; on a server its shard at the end, on a replica its last copy.
 
-    w: the first weights, the same on all ranks. grad(w, k): a replica's gradient in step k.
+    w: the first weights, the same on all ranks, not to be changed. grad(w, k): a replica's
+    gradient in step k. Wait for every isend and irecv.
     """
     if comm.rank < servers:
         return shard_server(comm, servers, w, n_fetch, n_push, steps, lr)
@@ -665,8 +667,10 @@ with when_solved():
 
 # %%
 def lbfgs_direction(comm, s: list[Tensor], y: list[Tensor], g: Tensor) -> Tensor:
-    """This rank's shard of the L-BFGS direction; s, y: shards of the last differences,
-    the oldest first; g: its shard of the gradient.
+    """This rank's shard of the L-BFGS direction.
+
+    s, y: shards of the last differences, the oldest first; without any the direction is -g.
+    g: its shard of the gradient. None of them is changed.
     """
 
     # BEGIN SOLUTION
@@ -691,6 +695,9 @@ def lbfgs_direction(comm, s: list[Tensor], y: list[Tensor], g: Tensor) -> Tensor
 
 def finish(tasks: list[float], speeds: list[float], backups: bool = False) -> float:
     """Seconds until all tasks are done, each by the node that is free first.
+
+    backups: at the end idle nodes, in the order in which they become free, do again what
+    would be done last.
 
     >>> finish([4.0, 4.0, 4.0], speeds=[2.0, 1.0])
     4.0

@@ -190,7 +190,8 @@ class ColumnLinear:
         """The gradient of x (n, in), the same on all ranks, from that of this rank's
         outputs: one all-reduce.
 
-        Leaves the gradients of its own weights in `weight_grad` and `bias_grad`.
+        Leaves the gradients of its own weights in `weight_grad` and `bias_grad`: those of
+        this pass alone.
         """
         # BEGIN SOLUTION
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
@@ -202,7 +203,7 @@ class ColumnLinear:
 
 class RowLinear:
     """A layer of which each rank has some inputs: `weight` (out, about in / p) is its part;
-    `bias` is the whole one.
+    `bias` is a copy of the whole one.
 
     weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
     """
@@ -438,7 +439,7 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 # %%
 def gpipe(p: int, m: int) -> list[list[tuple[str, int, int]]]:
     """For each of p stages its ops ("F" or "B", microbatch, chunk 0): all m forward passes,
-    then all backward passes.
+    then all backward passes, both from microbatch 0 on.
 
     >>> gpipe(1, 2)
     [[('F', 0, 0), ('F', 1, 0), ('B', 0, 0), ('B', 1, 0)]]
@@ -463,7 +464,7 @@ def one_f_one_b(p: int, m: int) -> list[list[tuple[str, int, int]]]:
 
 
 def interleaved(p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
-    """1F1B with v chunks on each stage; p divides m.
+    """1F1B with v chunks on each stage; p divides m. A chunk's ops go from microbatch 0 on.
 
     >>> interleaved(1, 1, 2)
     [[('F', 0, 0), ('F', 0, 1), ('B', 0, 1), ('B', 0, 0)]]
@@ -544,7 +545,7 @@ def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
 # %%
 def zb_h1(p: int, m: int) -> list[list[tuple[str, int, int]]]:
     """For each stage its ops ("F", "B" or "W", microbatch, chunk 0): 1F1B, where on stage i
-    up to i W wait.
+    up to i W wait; the one that has waited longest comes first.
 
     >>> zb_h1(1, 2)
     [[('F', 0, 0), ('B', 0, 0), ('W', 0, 0), ('F', 1, 0), ('B', 1, 0), ('W', 1, 0)]]
@@ -666,7 +667,7 @@ def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
 # %% [markdown]
 # {{exercise run_stage}}
 #
-# Where an order has no W, a B is the whole backward pass: do `weights(k)` after `backward(k, dy)`.
+# Where an order has no W, a B is the whole backward pass: `backward(k, dy)`, send its result on, and only then `weights(k)`, which nobody waits for.
 #
 # <details><summary>Hint 1: the frame</summary>
 #
@@ -691,7 +692,7 @@ def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -
 
     rows: the number of rows of each microbatch. Returns the batch's loss, a mean over all
     rows, on the last stage; 0.0 on the others. Microbatches are known to both sides of a
-    message by their number, its tag.
+    message by their number, its tag. Every message is waited for.
     """
     # BEGIN SOLUTION
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
@@ -972,7 +973,8 @@ def ring_attention(
 
     q, k, v: this rank's tokens, (c, d). positions: for each rank where its tokens stand in
     the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go round
-    the ring: 2 blocks in each of p - 1 steps.
+    the ring: 2 blocks in each of p - 1 steps, without more than those of two ranks at a
+    time. Nothing that comes in is changed, and every message is waited for.
     """
     # BEGIN SOLUTION
     p, rank, d = comm.size, comm.rank, q.shape[1]
@@ -1074,8 +1076,9 @@ def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor
     many of them were dropped.
 
     x: this rank's tokens (n, d); n may differ, and be 0. gate: (p, d), the same on all
-    ranks. w: (d, d), the weights of this rank's expert. An expert takes the first
-    `capacity` tokens of each rank; the others are their own output.
+    ranks. w: (d, d), the weights of this rank's expert. None of them is changed. An expert
+    takes the first `capacity` tokens of each rank; the others are their own output. Tokens
+    and their numbers travel, no weights.
     """
     # BEGIN SOLUTION
     probability, chosen = (x @ gate.T).softmax(1).max(1)

@@ -154,7 +154,8 @@ def memory(parameters: float, p: int, stage: int) -> float:
 
 
 def largest(nbytes: float, p: int, stage: int) -> float:
-    """How many parameters fit into `nbytes` bytes on each of p ranks; activations left out.
+    """How many parameters fit into `nbytes` bytes on each of p ranks, not rounded;
+    activations left out.
 
     >>> largest(16e9, p=1, stage=3)
     1000000000.0
@@ -391,7 +392,8 @@ class Layer:
 class Sharded:
     """Layers of whose weights each rank keeps its share alone: shares[i] of weights[i].
 
-    weights[i]: those of layers[i], flat and the same on all ranks.
+    weights[i]: those of layers[i], flat and the same on all ranks. Between the passes no
+    layer is whole. Every message is waited for.
     """
 
     def __init__(self, layers: list, weights: list[Tensor], comm):
@@ -425,7 +427,8 @@ class Sharded:
         # END SOLUTION
 
     def backward(self, dy: Tensor, order: list[int]) -> Tensor:
-        """The gradient of x; leaves in grads[i] its share of all ranks' mean gradient."""
+        """The gradient of x; leaves in grads[i] its share of all ranks' mean gradient, that
+        of this pass alone."""
         # BEGIN SOLUTION
         self.grads = [torch.zeros_like(mine) for mine in self.shares]
         back = order[::-1]
@@ -501,8 +504,8 @@ with when_solved():
 def clip(shares: list[Tensor], comm, max_norm: float) -> float:
     """Scale all ranks' shares, in place, by max_norm / norm if their norm is larger.
 
-    shares: this rank's flat pieces of the gradient; there may be none. Returns the norm
-    before, the same on all ranks.
+    shares: this rank's flat pieces of the gradient, of any floating dtype; there may be
+    none. Returns the norm before, the same on all ranks; its squares are added in float64.
     """
     # BEGIN SOLUTION
     squares = torch.zeros(1, dtype=torch.float64)
@@ -564,7 +567,8 @@ class Checkpointed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, f, *inputs: Tensor) -> Tensor:
-        """The tensor that f returns."""
+        """The tensor that f returns; saves the inputs so that backward notices if one has
+        been changed in between."""
         # BEGIN SOLUTION
         ctx.f, ctx.state = f, torch.get_rng_state()
         ctx.save_for_backward(*inputs)
@@ -713,6 +717,7 @@ def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
 # %%
 def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
     """Make all ranks' shares the state of `step`; until all is written, it is what it was.
+    No rank returns before, and no file has two writers.
 
     state: by name this rank's share, as `bounds` has it, of a vector of n elements.
     """

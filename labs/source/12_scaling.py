@@ -117,6 +117,9 @@ with when_solved():
 # %% [markdown]
 # {{exercise work}}
 #
+# Count one layer by itself: weights, multiplications with an addition (MACs) and numbers moved for one image or sequence, without biases. `work` makes of those the
+# operations and bytes of a batch: a MAC is two operations; the backward pass takes twice the forward pass, but for the first layer, whose input needs no gradient.
+#
 # <details><summary>Hint 1: a convolution</summary>
 #
 # `weights = filters * (channels // groups) * kernel**2`, and each is used `size**2` times.
@@ -231,6 +234,9 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise utilization}}
+#
+# Three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the rule of
+# $6\,N D$ operations, or $8\,N D$ where activations are computed again.
 #
 # <details><summary>Hint 1: by layers</summary>
 #
@@ -521,7 +527,7 @@ def lr_at(step: int, lr: float, k: float, warmup: int, drops: list[int] = ()) ->
     """The learning rate of step 0, 1, ... with k times the batch for which lr is right.
 
     It grows in equal steps from lr at step 0 to k lr at step `warmup`; from each of `drops`
-    on it is a tenth of what it was.
+    on, also during the warm-up, it is a tenth of what it was.
 
     >>> [lr_at(step, 1.0, k=4, warmup=3) for step in range(5)]
     [1.0, 2.0, 3.0, 4.0, 4.0]
@@ -667,7 +673,8 @@ class LossScaler:
         # END SOLUTION
 
     def step(self, gradients: list[Tensor], update) -> bool:
-        """Call update(gradients / scale) unless a rank's are not finite; adapt the scale.
+        """Call update(gradients / scale) unless a number of a rank's is not finite; adapt
+        the scale.
 
         Returns whether it was called, which is the same on all ranks.
         """
@@ -893,6 +900,9 @@ print(f"to standardize {len(table):,} rows of 8 numbers: row by row {by_rows:.2f
 
 # %% [markdown]
 # {{exercise prediction}}
+#
+# `roof` is the roofline of one layer. `predict` puts the parts of an iteration together: what the ranks compute, how long they wait for the slowest (every time of its
+# is `late` times as long), what of the messages is left when its backward pass is over, and what of the loading is left after all that.
 #
 # <details><summary>Hint 1: late gradients</summary>
 #

@@ -171,7 +171,7 @@ def order(n: int, epoch: int) -> Tensor:
 
 # %%
 def place(env) -> tuple[int, int, str]:
-    """Rank, number of processes, device, from torchrun's variables.
+    """Rank, number of processes, device, from torchrun's variables; the machines have GPUs.
 
     >>> place({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"})
     (5, 8, 'cuda:1')
@@ -192,7 +192,8 @@ def train(
 ) -> list[float]:
     """Train by SGD with momentum 0.9, on all processes together; each batch's mean loss.
 
-    There is a process group already. Rank 0's model is the one that counts.
+    There is a process group already. Rank 0's model is the one that counts. Gradients and
+    losses travel once in each step.
     """
     # BEGIN SOLUTION
     rank, world, _ = place(env)
@@ -242,7 +243,8 @@ from torch.distributed.fsdp import fully_shard
 
 # %%
 def shard(model: Decoder, mesh) -> nn.Module:
-    """The model, cut among the ranks of the mesh; a block is gathered at a time."""
+    """The model, cut among the ranks of the mesh. A block is gathered at a time, forward and
+    backward, and freed after each."""
     # BEGIN SOLUTION
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
@@ -384,7 +386,7 @@ def allreduce(x: Tensor, comm, average: bool = True) -> Tensor:
 
 
 def broadcast_parameters(params: list[Tensor], comm, root_rank: int = 0) -> None:
-    """Make all ranks' tensors those of rank `root_rank`, in place."""
+    """Make all ranks' tensors those of rank `root_rank`, in place: in the memory they have."""
     # BEGIN SOLUTION
     for param in params:
         comm.broadcast(param.detach(), root_rank)
@@ -392,7 +394,10 @@ def broadcast_parameters(params: list[Tensor], comm, root_rank: int = 0) -> None
 
 
 def broadcast_optimizer_state(optimizer, comm, root_rank: int = 0) -> None:
-    """Make what all ranks' optimizers keep, as momenta, that of rank `root_rank`."""
+    """Make all tensors that the ranks' optimizers keep, as momenta, those of rank `root_rank`.
+
+    optimizer: any of torch's, with any number of groups.
+    """
     # BEGIN SOLUTION
     for group in optimizer.param_groups:
         for param in group["params"]:
@@ -497,7 +502,8 @@ def lr_at(step: int) -> float:
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm) -> dict[int, float]:
     """Train to the last batch, from the disk's state if there is one; mean losses by step.
 
-    Saves after every SAVE_EVERY steps; any number of ranks may go on from there.
+    Saves after every SAVE_EVERY steps; any number of ranks may go on from there. There may
+    be more ranks than samples in a step.
     """
     # BEGIN SOLUTION
     start, losses = 0, {}
@@ -549,7 +555,7 @@ check("frameworks.elastic")
 # %% [markdown]
 # {{exercise config}}
 #
-# `zero_config` switches on bfloat16, clips the gradient at norm 1.0 and uses Adam with the rate `lr`. Of the names you need `train_batch_size`,
+# `zero_config` switches on bfloat16, clips the gradient at norm 1.0 and uses the optimizer `"Adam"` with the rate `lr`. Of the names you need `train_batch_size`,
 # `train_micro_batch_size_per_gpu`, `gradient_accumulation_steps`, `zero_optimization` (with `stage`), `bf16` (with `enabled`), `gradient_clipping` and `optimizer` (with
 # `type` and `params`).
 #
@@ -586,7 +592,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
     # END SOLUTION
 

@@ -165,7 +165,7 @@ def momentum_step(
     lr: float,
     beta: float,
 ) -> tuple[Tensor, Tensor]:
-    """One step of descent with momentum: the new (w, v).
+    """One step of descent with momentum: the new w and v, as a tuple (w, v).
 
     w, g, v: weights, gradient and velocity, of one shape; none is changed.
 

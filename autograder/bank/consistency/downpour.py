@@ -186,3 +186,57 @@ def replica(comm, servers, grad, w, n_fetch, n_push, steps):
         if op == "push":
             total.zero_()
     return w
+
+
+@wrong(HERE, "a copy that is none", fails="bytes_by_n_fetch_and_n_push", says="changed its argument w")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    total, k = torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+        if op == "push":
+            total.zero_()
+    return w
+
+
+@wrong(
+    HERE, "a push that is zeroed before it has left", fails="bytes_by_n_fetch_and_n_push", says="its tensor is changed"
+)
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k, sent = w.clone(), torch.zeros_like(w), 0, []
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+        elif op == "fetch":
+            for server, part in enumerate(w.tensor_split(servers)):
+                comm.send(w.new_empty(0), server)
+                comm.recv(part, server)
+        else:
+            sent += [comm.isend(part, server) for server, part in enumerate(total.tensor_split(servers))]
+            total.zero_()
+    for request in sent:
+        request.wait()
+    return w
+
+
+@wrong(HERE, "a replica returns nothing", fails="bytes_by_n_fetch_and_n_push", says="what replica 1 returns")
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    w, total, k = w.clone(), torch.zeros_like(w), 0
+    for op in plan(n_fetch, n_push, steps):
+        if op == "compute":
+            total += grad(w, k)
+            k += 1
+            continue
+        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
+            comm.send(w.new_empty(0) if op == "fetch" else part, server)
+            if op == "fetch":
+                comm.recv(part, server)
+        if op == "push":
+            total.zero_()

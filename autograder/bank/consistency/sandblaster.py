@@ -82,7 +82,7 @@ def lbfgs_direction(comm, s, y, g):
     return q
 
 
-@wrong(HERE, "whole vectors travel", fails="only_numbers_travel", says="A dot product is one number")
+@wrong(HERE, "whole vectors travel", fails="only_numbers_travel", says="of a dot product one number travels")
 def lbfgs_direction(comm, s, y, g):
     sizes = torch.zeros(comm.size, dtype=torch.int64)
     sizes[comm.rank] = len(g)
@@ -146,3 +146,36 @@ def finish(tasks, speeds, backups=False):
         last = max(range(len(ends)), key=ends.__getitem__)
         ends[last] = max(ends[last], free[i] + tasks[last] / speeds[i])
     return max(ends)
+
+
+@wrong(HERE, "idle nodes in the order of the list", fails="backup_tasks", says="the order in which they become free")
+def finish(tasks, speeds, backups=False):
+    free, ends = [0.0] * len(speeds), []
+    for work in tasks:
+        i = min(range(len(free)), key=free.__getitem__)
+        free[i] += work / speeds[i]
+        ends.append(free[i])
+    for i in range(len(free)) if backups else []:
+        last = max(range(len(ends)), key=ends.__getitem__)
+        ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])
+    return max(ends)
+
+
+@wrong(HERE, "the gradient is bent in place", fails="only_numbers_travel", says="changed its argument s, y or g")
+def lbfgs_direction(comm, s, y, g):
+    def dot(a, b):
+        x = (a * b).sum().reshape(1)
+        comm.all_reduce(x)
+        return x
+
+    kept = []
+    for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
+        rho = 1 / dot(y_i, s_i)
+        a = rho * dot(s_i, g)
+        g -= a * y_i
+        kept.append((s_i, y_i, rho, a))
+    if s:
+        g *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])
+    for s_i, y_i, rho, a in reversed(kept):
+        g += (a - rho * dot(y_i, g)) * s_i
+    return -g

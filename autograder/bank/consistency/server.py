@@ -195,3 +195,49 @@ def work(comm, grad, w, steps):
         comm.send(grad(w, k), 0)
         comm.recv(new, 0)
     return new
+
+
+@wrong(HERE, "answers that nobody waits for", fails="two_messages", says="is never waited for")
+def serve(comm, w, staleness, steps, lr):
+    w, counts, held = w.clone(), [0] * (comm.size - 1), []
+    buffers = [torch.empty_like(w) for _ in counts]
+    requests = [comm.irecv(buffer, i + 1) for i, buffer in enumerate(buffers)]
+    for _ in range(steps * len(counts)):
+        i = comm.wait_any(requests)
+        w -= lr * buffers[i]
+        counts[i] += 1
+        held.append(i)
+        for j in [j for j in held if counts[j] <= min(counts) + staleness]:
+            held.remove(j)
+            comm.isend(w.clone(), j + 1)
+            if counts[j] < steps:
+                requests[j] = comm.irecv(buffers[j], j + 1)
+    return w
+
+
+@wrong(HERE, "answers that change before they have left", fails="two_messages", says="before its tensor is changed")
+def serve(comm, w, staleness, steps, lr):
+    w, counts, held, sent = w.clone(), [0] * (comm.size - 1), [], []
+    buffers = [torch.empty_like(w) for _ in counts]
+    requests = [comm.irecv(buffer, i + 1) for i, buffer in enumerate(buffers)]
+    for _ in range(steps * len(counts)):
+        i = comm.wait_any(requests)
+        w -= lr * buffers[i]
+        counts[i] += 1
+        held.append(i)
+        for j in [j for j in held if counts[j] <= min(counts) + staleness]:
+            held.remove(j)
+            sent.append(comm.isend(w, j + 1))
+            if counts[j] < steps:
+                requests[j] = comm.irecv(buffers[j], j + 1)
+    for request in sent:
+        request.wait()
+    return w
+
+
+@wrong(HERE, "works in the weights it was given", fails=VALUES, says="changed its argument w")
+def work(comm, grad, w, steps):
+    for k in range(steps):
+        comm.send(grad(w, k), 0)
+        comm.recv(w, 0)
+    return w

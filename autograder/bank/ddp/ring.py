@@ -162,3 +162,17 @@ def ring_all_reduce(x, comm):
             taken += incoming
         else:
             taken.copy_(incoming)
+
+
+@wrong(RING, "the ring turns to the left", fails="neighbours_only", says="the ring turns the other way")
+def ring_all_reduce(x, comm):
+    p, rank = comm.size, comm.rank
+    chunks = x.view(-1).tensor_split(p)
+    for step in range(2 * (p - 1)):
+        given, taken = chunks[(rank + step) % p], chunks[(rank + step + 1) % p]
+        incoming = torch.empty_like(taken)
+        comm.sendrecv(given, (rank - 1) % p, incoming, (rank + 1) % p)
+        if step < p - 1:
+            taken += incoming
+        else:
+            taken.copy_(incoming)

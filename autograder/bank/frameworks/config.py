@@ -24,7 +24,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -45,7 +45,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -66,7 +66,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -87,7 +87,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -108,7 +108,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -129,7 +129,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "stage": stage,
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -148,7 +148,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "zero_optimization": {"stage": stage},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -170,7 +170,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
         "fp16": {"enabled": True},
         "bf16": {"enabled": True},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+        "optimizer": {"type": "Adam", "params": {"lr": lr}},
     }
 
 
@@ -296,3 +296,36 @@ def loop_per_worker(config: dict, train) -> None:
         total = loss.detach().clone()
         dist.all_reduce(total)
     train.report({"loss": total.item()})
+
+
+@wrong(HERE, "AdamW for Adam", fails="stage_and_precision", says="AdamW decays the weights")
+def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
+    steps, rest = divmod(batch, micro * world)
+    if rest:
+        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
+    return {
+        "train_batch_size": batch,
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": steps,
+        "zero_optimization": {"stage": stage},
+        "bf16": {"enabled": True},
+        "gradient_clipping": 1.0,
+        "optimizer": {"type": "AdamW", "params": {"lr": lr}},
+    }
+
+
+@wrong(HERE, "a mean of means on Ray", fails=LOOP, says="after 4 steps")
+def loop_per_worker(config, train):
+    context = train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    model = train.torch.prepare_model(config["model"]())
+    optimizer = torch.optim.SGD(model.parameters(), config["lr"], momentum=0.9)
+    for x, y in config["batches"]:
+        mine = slice(rank, None, world)
+        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / max(1, len(x[mine]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total = loss.detach().clone() / world
+        dist.all_reduce(total)
+        train.report({"loss": total.item()})

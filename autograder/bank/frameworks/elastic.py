@@ -3,7 +3,7 @@
 from autograder.authoring import wrong
 
 HERE = "frameworks.elastic"
-ALL = ("as_one_process", "one_fewer", "one_writer", "a_barrier_before_going_on")
+ALL = ("as_one_process", "more_ranks_than_samples", "one_fewer", "one_writer", "a_barrier_before_going_on")
 
 
 @wrong(
@@ -318,4 +318,34 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
             if comm.rank == 0:
                 state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                 disk.write("state", {**state, "step": step + 1})
+    return losses
+
+
+@wrong(HERE, "a rank without samples leaves out the step", fails="more_ranks_than_samples", says="a deadlock")
+def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
+    start, losses = 0, {}
+    if disk.exists("state"):
+        state = disk.read("state")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        start = state["step"]
+    for step in range(start, len(batches)):
+        mine = batches[step][comm.rank :: comm.size]
+        if not len(mine):
+            continue
+        optimizer.param_groups[0]["lr"] = lr_at(step)
+        optimizer.zero_grad()
+        loss = loss_sum(mine) / len(batches[step])
+        loss.backward()
+        for param in model.parameters():
+            ring_all_reduce(param.grad, comm)
+        optimizer.step()
+        total = loss.detach().reshape(1).clone()
+        ring_all_reduce(total, comm)
+        losses[step] = total.item()
+        if (step + 1) % SAVE_EVERY == 0:
+            if comm.rank == 0:
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                disk.write("state", {**state, "step": step + 1})
+            comm.barrier()
     return losses

@@ -24,7 +24,7 @@ def shard(model, mesh):
     return model
 
 
-@wrong(HERE, "DDP in its place", fails=("a_share_of_each",), says="each one a DTensor")
+@wrong(HERE, "DDP in its place", fails=("a_share_of_each", "a_block_at_a_time"), says="each one a DTensor")
 def shard(model, mesh):
     return DistributedDataParallel(model)
 
@@ -50,3 +50,24 @@ def shard(model, mesh):
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     return model
+
+
+@wrong(
+    HERE, "blocks stay whole after the forward pass", fails="a_block_at_a_time", says="What is not gathered again was"
+)
+def shard(model, mesh):
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, reshard_after_forward=False)
+    return fully_shard(model, mesh=mesh)
+
+
+@wrong(
+    HERE,
+    "the model is not returned",
+    fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
+    says="return the model",
+)
+def shard(model, mesh):
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)

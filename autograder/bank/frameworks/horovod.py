@@ -32,7 +32,7 @@ def broadcast_parameters(params, comm, root_rank=0):
         comm.broadcast(param, root_rank)
 
 
-@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="still has its own momentum")
+@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="This rank still has its own")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for group in optimizer.param_groups:
         for param in group["params"]:
@@ -133,3 +133,31 @@ class DistributedOptimizer:
 
     def zero_grad(self):
         self.optimizer.zero_grad()
+
+
+@wrong(
+    HERE, "another memory under the name", fails="all_begin_alike", says="the memory that it had still holds the old"
+)
+def broadcast_parameters(params, comm, root_rank=0):
+    for param in params:
+        new = param.detach().clone()
+        comm.broadcast(new, root_rank)
+        param.data = new
+
+
+@wrong(
+    HERE, "the momentum of SGD alone", fails="all_begin_alike", says="Every tensor of every parameter's state travels"
+)
+def broadcast_optimizer_state(optimizer, comm, root_rank=0):
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if "momentum_buffer" in optimizer.state[param]:
+                comm.broadcast(optimizer.state[param]["momentum_buffer"], root_rank)
+
+
+@wrong(HERE, "the first group alone", fails="all_begin_alike", says="travels, in all groups")
+def broadcast_optimizer_state(optimizer, comm, root_rank=0):
+    for param in optimizer.param_groups[0]["params"]:
+        state = optimizer.state[param]
+        for name in sorted(state):
+            comm.broadcast(state[name], root_rank)

@@ -61,7 +61,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "the latest are kept", fails=FULL, says="here the latest are")
+@wrong(MOE, "the latest are kept", fails=FULL, says="others are kept here")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:, 0].flip(0)[:capacity] for e in range(comm.size)]
@@ -148,3 +148,29 @@ def moe(x, gate, w, capacity, comm):
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     return probability[:, None] * expert(x, w), 0
+
+
+@wrong(MOE, "writes into the tokens", fails="no_more_than_the_tokens", says="changed its argument x")
+def moe(x, gate, w, capacity, comm):
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
+    kept, counts = torch.cat(parts), [len(part) for part in parts]
+    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
+    arrived = all_to_all(x[kept], comm, counts, coming)
+    answers = all_to_all(expert(arrived, w), comm, coming, counts)
+    x[kept] = probability[kept, None] * answers
+    return x, len(x) - len(kept)
+
+
+@wrong(MOE, "the weights travel, not the tokens", fails="no_more_than_the_tokens", says="gives every rank the same")
+def moe(x, gate, w, capacity, comm):
+    weights = w.new_zeros(comm.size, *w.shape)
+    weights[comm.rank] = w
+    comm.all_reduce(weights)
+    probability, chosen = (x @ gate.T).softmax(1).max(1)
+    y, kept = x.clone(), 0
+    for e in range(comm.size):
+        mine = (chosen == e).nonzero()[:capacity, 0]
+        y[mine] = probability[mine, None] * expert(x[mine], weights[e])
+        kept += len(mine)
+    return y, len(x) - kept

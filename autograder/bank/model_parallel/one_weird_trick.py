@@ -54,6 +54,6 @@ def one_weird_trick(layers, batch, p):
     return [max(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]
 
 
-@wrong(TRICK, "batch on each rank", fails=PLANS, says="not on each rank")
+@wrong(TRICK, "batch on each rank", fails=PLANS, says="where each rank has `batch` samples")
 def one_weird_trick(layers, batch, p):
     return [min(("data", "model"), key=lambda how: volume(*layer, batch * p, p, how)) for layer in layers]

@@ -299,3 +299,25 @@ def stripes(n, p):
 )
 def stripes(n, p):
     return [torch.arange(n) for _ in range(p)]
+
+
+@wrong(RING, "scales q where it lies", fails="two_blocks_a_step", says="changed its argument q")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    q /= math.sqrt(d)
+    kv, out = torch.stack([k, v]), torch.zeros_like(q)
+    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T).masked_fill(~visible, -math.inf)
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    return out / total

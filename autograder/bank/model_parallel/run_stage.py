@@ -412,3 +412,51 @@ def run_stage(stage, order, rows, comm):
     for request in begun:
         request.wait()
     return loss
+
+
+@wrong(RUN, "sends that nobody waits for", fails="no_more_messages_and_memory", says="is never waited for")
+def run_stage(stage, order, rows, comm):
+    posted, loss = post_receives(stage, order, comm), 0.0
+    split = any(op == "W" for op, *_ in order)
+    stage.zero_grad()
+    for op, k, _ in order:
+        share_of_rows = rows[k] / sum(rows)
+        came, request = posted.get((op, k), (None, None))
+        if request:
+            request.wait()
+        if op == "F" and comm.rank < comm.size - 1:
+            comm.isend(stage.forward(k, came), comm.rank + 1, tag=k)
+        elif op == "F":
+            loss += share_of_rows * stage.forward(k, came)
+        elif op == "B":
+            dx = stage.backward(k, share_of_rows if came is None else came)
+            if comm.rank > 0:
+                comm.isend(dx, comm.rank - 1, tag=k)
+        if op == "W" or (op == "B" and not split):
+            stage.weights(k)
+    return loss
+
+
+@wrong(RUN, "weights before the gradient is sent", fails="as_fast_as_predicted", says="before the gradient is sent on")
+def run_stage(stage, order, rows, comm):
+    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
+    split = any(op == "W" for op, *_ in order)
+    stage.zero_grad()
+    for op, k, _ in order:
+        share_of_rows = rows[k] / sum(rows)
+        came, request = posted.get((op, k), (None, None))
+        if request:
+            request.wait()
+        if op == "F" and comm.rank < comm.size - 1:
+            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
+        elif op == "F":
+            loss += share_of_rows * stage.forward(k, came)
+        elif op == "B":
+            dx = stage.backward(k, share_of_rows if came is None else came)
+        if op == "W" or (op == "B" and not split):
+            stage.weights(k)
+        if op == "B" and comm.rank > 0:
+            sent.append(comm.isend(dx, comm.rank - 1, tag=k))
+    for request in sent:
+        request.wait()
+    return loss

@@ -98,3 +98,25 @@ def interleaved(p, m, v):
 @wrong(SCHEDULES, "interleaved that ignores v", fails=INTERLEAVED, says="lacks ('F', 0, 1)")
 def interleaved(p, m, v):
     return one_f_one_b(p, m)
+
+
+@wrong(
+    "model_parallel.schedules",
+    "GPipe backward from the last microbatch on",
+    fails="gpipe_forward_first",
+    says="Each op goes from microbatch 0 on",
+)
+def gpipe(p, m):
+    return [[("F", k, 0) for k in range(m)] + [("B", k, 0) for k in reversed(range(m))] for _ in range(p)]
+
+
+@wrong(
+    "model_parallel.schedules",
+    "the warm-up of plain 1F1B",
+    fails="interleaved_holds_little",
+    says="forward passes before its first B",
+)
+def interleaved(p, m, v):
+    turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
+    forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, v - 1 - chunk) for k, chunk in turns]
+    return [in_turn(forwards, backwards, (v - 1) * p + (p - i - 1) + 1) for i in range(p)]

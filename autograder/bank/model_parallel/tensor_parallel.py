@@ -177,3 +177,47 @@ class RowLinear:
     def backward(self, dy):
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
         return dy @ self.weight
+
+
+@wrong(
+    "model_parallel.tensor_parallel",
+    "gradients add up over passes",
+    fails=("column", "one_all_reduce_each_way", "no_more_than_a_share"),
+    says="The gradients of both passes are added up",
+)
+class ColumnLinear:
+    def __init__(self, weight, bias, comm):
+        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
+        self.weight_grad, self.bias_grad = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.weight.T + self.bias
+
+    def backward(self, dy):
+        self.weight_grad += dy.T @ self.x
+        self.bias_grad += dy.sum(0)
+        dx = dy @ self.weight
+        self.comm.all_reduce(dx)
+        return dx
+
+
+@wrong(
+    "model_parallel.tensor_parallel",
+    "the bias is the one that was given",
+    fails="no_more_than_a_share",
+    says="lies in the whole layer's memory",
+)
+class RowLinear:
+    def __init__(self, weight, bias, comm):
+        self.weight, self.bias, self.comm = share(weight, 1, comm), bias, comm
+
+    def forward(self, x):
+        self.x = x
+        y = x @ self.weight.T
+        self.comm.all_reduce(y)
+        return y + self.bias
+
+    def backward(self, dy):
+        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
+        return dy @ self.weight

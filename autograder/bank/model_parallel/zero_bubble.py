@@ -178,3 +178,18 @@ def bubble(orders, f, b, w, message=0.0):
                 clock[i] = ends[op, k, i] = start + seconds[op]
     m = sum(op == "F" for op, *_ in orders[0])
     return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
+
+
+@wrong("model_parallel.zero_bubble", "the newest W first", fails="no_more_memory", says="waited longest comes first")
+def zb_h1(p, m):
+    orders = []
+    for i, plain in enumerate(one_f_one_b(p, m)):
+        order, waiting = [], []
+        for op, k, chunk in plain:
+            order.append((op, k, chunk))
+            if op == "B":
+                waiting.append(("W", k, chunk))
+                if len(waiting) > i:
+                    order.append(waiting.pop())
+        orders.append(order + waiting)
+    return orders

@@ -35,3 +35,9 @@ def momentum_step(w, g, v, lr, beta):
 def momentum_step(w, g, v, lr, beta):
     v = beta * v + lr * g
     return w - v, v
+
+
+@wrong(MOMENTUM, "a list for a tuple", fails="nothing_is_changed", says="the docstring asks for a tuple")
+def momentum_step(w, g, v, lr, beta):
+    v = beta * v + g
+    return [w - lr * v, v]

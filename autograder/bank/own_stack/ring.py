@@ -54,3 +54,17 @@ def ring_all_reduce(x, comm):
 @wrong(RING, "the machine's own", fails=(*ALL, "step.the_loss", *AFTER_THE_LOSS), says="which this exercise forbids")
 def ring_all_reduce(x, comm):
     comm.all_reduce(x)
+
+
+@wrong(RING, "the ring turns to the left", fails="neighbours_only", says="the ring turns the other way")
+def ring_all_reduce(x, comm):
+    p, rank = comm.size, comm.rank
+    chunks = x.view(-1).tensor_split(p)
+    for step in range(2 * (p - 1)):
+        given, taken = chunks[(rank + step) % p], chunks[(rank + step + 1) % p]
+        incoming = torch.empty_like(taken)
+        comm.sendrecv(given, (rank - 1) % p, incoming, (rank + 1) % p)
+        if step < p - 1:
+            taken += incoming
+        else:
+            taken.copy_(incoming)

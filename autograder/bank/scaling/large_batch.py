@@ -166,3 +166,51 @@ def lr_at(step, lr, k, warmup, drops=()):
     since = step - max([0, *(drop for drop in drops if drop <= step)])
     grown = lr * (1 + (k - 1) * min(1.0, since / warmup)) if warmup else k * lr
     return grown * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@wrong(HERE, "no drop in the warm-up", fails=RATE, says="also during the warm-up")
+def lr_at(step, lr, k, warmup, drops=()):
+    if step < warmup:
+        return lr * (1 + (k - 1) * step / warmup)
+    return lr * k * 0.1 ** sum(step >= drop for drop in drops)
+
+
+@wrong(HERE, "epsilon under the root", fails=LAMB, says="epsilon stands beside the root")
+def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
+    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
+    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
+    moved = []
+    for w, m, v in zip(weights, momenta, variances):
+        update, ratio = (m / (1 - 0.9**t)) / (v / (1 - 0.999**t) + 1e-6).sqrt(), 1.0
+        if w.dim() > 1:
+            update = update + decay * w
+            ratio = w.norm() / update.norm() if w.norm() > 0 and update.norm() > 0 else 1.0
+        moved.append(w - lr * ratio * update)
+    return moved, momenta, variances
+
+
+@wrong(HERE, "velocities in place", fails=LARS, says="changed its argument velocities")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved = []
+    for w, g, v in zip(weights, gradients, velocities):
+        size, ratio = w.norm(), 1.0
+        if w.dim() > 1:
+            below = g.norm() + decay * size
+            ratio = trust * size / below if size > 0 and below > 0 else 1.0
+            g = g + decay * w
+        v.mul_(momentum).add_(lr * ratio * g)
+        moved.append(w - v)
+    return moved, velocities
+
+
+@wrong(HERE, "the norm of the decayed gradient", fails=LARS, says="a sum of two norms")
+def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
+    moved, kept = [], []
+    for w, g, v in zip(weights, gradients, velocities):
+        size, ratio = w.norm(), 1.0
+        if w.dim() > 1:
+            g = g + decay * w
+            ratio = trust * size / g.norm() if size > 0 and g.norm() > 0 else 1.0
+        kept.append(momentum * v + lr * ratio * g)
+        moved.append(w - kept[-1])
+    return moved, kept

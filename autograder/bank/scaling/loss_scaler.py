@@ -225,3 +225,23 @@ class LossScaler:
         if self.good == self.interval:
             self.scale, self.good = self.scale * self.growth, 0
         return True
+
+
+@wrong(HERE, "a sum that overflows", fails=FROM_LEFT_OUT, says="a sum or a norm of finite numbers overflows")
+class LossScaler:
+    def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
+        self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
+        self.interval, self.good = interval, 0
+
+    def step(self, gradients, update):
+        unscaled = [x.float() / self.scale for x in gradients]
+        bad = torch.tensor([float(not all(x.sum().isfinite() for x in gradients))])
+        self.comm.all_reduce(bad)
+        if bad > 0:
+            self.scale, self.good = self.scale * self.backoff, 0
+            return False
+        update(unscaled)
+        self.good += 1
+        if self.good == self.interval:
+            self.scale, self.good = self.scale * self.growth, 0
+        return True

@@ -151,3 +151,41 @@ def clip(shares, comm, max_norm):
         for mine in shares:
             mine.mul_(max_norm / norm)
     return norm
+
+
+@wrong("sharding.clip", "a sum of 32 bits", fails="all_see_a_bad_number", says="mine.double() first")
+def clip(shares, comm, max_norm):
+    squares = torch.zeros(1)
+    for mine in shares:
+        squares += mine.float().square().sum()
+    comm.all_reduce(squares)
+    norm = squares.sqrt().item()
+    if norm > max_norm:
+        for mine in shares:
+            mine.mul_(max_norm / norm)
+    return norm
+
+
+@wrong("sharding.clip", "squares in the dtype of the share", fails="all_see_a_bad_number", says="mine.double() first")
+def clip(shares, comm, max_norm):
+    squares = torch.zeros(1, dtype=torch.float64)
+    for mine in shares:
+        squares += mine.square().sum()
+    comm.all_reduce(squares)
+    norm = squares.sqrt().item()
+    if norm > max_norm:
+        for mine in shares:
+            mine.mul_(max_norm / norm)
+    return norm
+
+
+@wrong("sharding.clip", "a little added to the norm", fails="scaled_by_the_same", says="adds 1e-6 to the norm")
+def clip(shares, comm, max_norm):
+    squares = torch.zeros(1, dtype=torch.float64)
+    for mine in shares:
+        squares += mine.double().square().sum()
+    comm.all_reduce(squares)
+    norm = squares.sqrt().item()
+    for mine in shares:
+        mine.mul_(min(1.0, max_norm / (norm + 1e-6)))
+    return norm

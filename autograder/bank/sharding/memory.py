@@ -73,3 +73,8 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
         return 2 * tokens / (t if cut else 1)
     scores = 5 * heads * batch * sequence**2 if recompute == "nothing" else 0
     return (34 * tokens + scores) / t
+
+
+@wrong("sharding.memory", "whole parameters", fails="the_largest_that_fits", says="That is rounded down")
+def largest(nbytes, p, stage):
+    return nbytes // memory(1, p, stage)

@@ -149,3 +149,21 @@ def load(disk, comm):
             for name, x in disk.read(f"step-{manifest['step']}-rank-{rank}").items():
                 pieces.setdefault(name, []).append(x[a - first : b - first].clone())
     return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
+
+
+@wrong(HERE, "returns before the state counts", fails="killed_at_any_moment", says="comm.barrier() at the end")
+def save(disk, step, state, n, comm):
+    disk.write(f"step-{step}-rank-{comm.rank}", state)
+    comm.barrier()
+    if comm.rank == 0:
+        disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
+        disk.rename("manifest-to-be", "manifest")
+
+
+@wrong(HERE, "every rank writes the manifest", fails="nobody_has_the_whole", says="one rank writes the manifest")
+def save(disk, step, state, n, comm):
+    disk.write(f"step-{step}-rank-{comm.rank}", state)
+    comm.barrier()
+    disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
+    disk.rename("manifest-to-be", "manifest")
+    comm.barrier()

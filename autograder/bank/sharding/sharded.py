@@ -4,7 +4,7 @@ from autograder.authoring import wrong
 
 HERE = "sharding.sharded"
 BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gathers_are_hidden"
-ALL = ("as_with_whole_layers", "tied_layers", BYTES, MEMORY, TIME)
+ALL = ("as_with_whole_layers", "the_next_pass", "tied_layers", BYTES, MEMORY, TIME)
 
 
 @wrong(HERE, "a DDP: right, and shards nothing", fails=(BYTES, MEMORY), says="go to every rank: each needs")
@@ -434,4 +434,83 @@ class Sharded:
             dy, dw = self.layers[now].backward(whole, dy)
             self.comm.all_reduce(dw)
             self.grads[now] += share(dw, self.comm) / self.comm.size
+        return dy
+
+
+@wrong(
+    HERE, "gradients add up over passes", fails="the_next_pass", says="The gradients of the pass before are still in it"
+)
+class Sharded:
+    def __init__(self, layers, weights, comm):
+        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]
+        self.shares = [share(w, comm).clone() for w in weights]
+        self.grads = [torch.zeros_like(mine) for mine in self.shares]
+
+    def begin(self, i):
+        p, rank = self.comm.size, self.comm.rank
+        whole = self.shares[i].new_empty(self.sizes[i])
+        parts, others = whole.tensor_split(p), [r for r in range(p) if r != rank]
+        parts[rank].copy_(self.shares[i])
+        sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
+        return whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others]
+
+    def forward(self, x, order):
+        coming = self.begin(order[0])
+        for now, after in itertools.zip_longest(order, order[1:]):
+            whole, requests = coming
+            for request in requests:
+                request.wait()
+            coming = self.begin(after) if after is not None else None
+            x = self.layers[now].forward(whole, x)
+        return x
+
+    def backward(self, dy, order):
+        back = order[::-1]
+        coming = self.begin(back[0])
+        for now, after in itertools.zip_longest(back, back[1:]):
+            whole, requests = coming
+            for request in requests:
+                request.wait()
+            coming = self.begin(after) if after is not None else None
+            dy, dw = self.layers[now].backward(whole, dy)
+            self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)
+        return dy
+
+
+@wrong(HERE, "the last layer stays whole", fails="two_layers_at_a_time", says="A layer is whole still")
+class Sharded:
+    def __init__(self, layers, weights, comm):
+        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]
+        self.shares = [share(w, comm).clone() for w in weights]
+
+    def begin(self, i):
+        p, rank = self.comm.size, self.comm.rank
+        whole = self.shares[i].new_empty(self.sizes[i])
+        parts, others = whole.tensor_split(p), [r for r in range(p) if r != rank]
+        parts[rank].copy_(self.shares[i])
+        sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
+        return whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others]
+
+    def forward(self, x, order):
+        self.coming = self.begin(order[0])
+        for now, after in itertools.zip_longest(order, order[1:]):
+            self.whole, requests = self.coming
+            for request in requests:
+                request.wait()
+            self.coming = self.begin(after) if after is not None else None
+            x = self.layers[now].forward(self.whole, x)
+        return x
+
+    def backward(self, dy, order):
+        self.grads = [torch.zeros_like(mine) for mine in self.shares]
+        back = order[::-1]
+        coming = self.begin(back[0])
+        self.whole = None
+        for now, after in itertools.zip_longest(back, back[1:]):
+            whole, requests = coming
+            for request in requests:
+                request.wait()
+            coming = self.begin(after) if after is not None else None
+            dy, dw = self.layers[now].backward(whole, dy)
+            self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)
         return dy

@@ -77,3 +77,11 @@ def epochs(n, size, times, order):
 def epochs(n, size, times, order):
     for _ in range(times):
         yield from order(n).chunk(size)
+
+
+@wrong(
+    "tensors.epochs", "pieces of about one length", fails="batch_after_batch", says="chunk makes pieces of about one"
+)
+def epochs(n, size, times, order):
+    for _ in range(times):
+        yield from order(n).chunk(-(-n // size))

@@ -84,3 +84,10 @@ def watch(params, ready):
 def watch(params, ready):
     for param in params:
         param.register_post_accumulate_grad_hook(ready)
+
+
+@wrong("tensors.grads", "zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` forgets")
+def descend(w, lr):
+    with torch.no_grad():
+        w -= lr * w.grad
+        w.grad.zero_()

@@ -67,3 +67,22 @@ def safe_ratio(a, b):
     zero = b == 0
     b[zero] = 1
     return torch.where(zero, 0, a / b)
+
+
+@wrong("tensors.safe_ratio", "every inf and nan replaced", fails="any_tensor", says="an inf of a is lost. Choose by b")
+def safe_ratio(a, b):
+    return torch.nan_to_num(a / b, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+@wrong(
+    "tensors.safe_ratio", "a product with the mask", fails="any_tensor", says="a product with a mask does not remove it"
+)
+def safe_ratio(a, b):
+    return a * (b != 0) / (b + (b == 0))
+
+
+@wrong(
+    "tensors.safe_ratio", "a negative b taken for 0", fails="zero_where_b_is_zero", says="A negative b divides as well"
+)
+def safe_ratio(a, b):
+    return torch.where(b > 0, a / b, 0)

@@ -69,3 +69,10 @@ def windows(x, size, step):
     *before, n = x.shape
     strides = torch.empty(x.shape).stride()
     return x.as_strided((*before, (n - size) // step + 1, size), (*strides[:-1], step, 1))
+
+
+@wrong("tensors.windows", "from cell 0 of the memory on", fails="views_of_any_memory", says="need not begin at cell 0")
+def windows(x, size, step):
+    *before, last = x.stride()
+    count = (x.shape[-1] - size) // step + 1
+    return x.as_strided((*x.shape[:-1], count, size), (*before, step * last, last), 0)

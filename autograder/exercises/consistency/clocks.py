@@ -64,19 +64,19 @@ def told(seconds: list[list[float]], staleness: float) -> dict[str, Spans]:
 def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
     got, expected = student.clocks([list(mine) for mine in seconds], staleness), played(seconds, staleness)
     call = f"clocks({show.show(seconds)}, {staleness})"
-    checks.that(type(got) is list, f"{call} is {show.an(show.type_name(got))}, expected a list.")
+    checks.that(type(got) in (list, tuple), f"{call} is {show.an(show.type_name(got))}, expected a list.")
     checks.that(
         len(got) == len(seconds), f"{call} has {len(got)} lists, expected one for each of {len(seconds)} workers."
     )
     mistake = next((sentence for sentence, value in told(seconds, staleness).items() if agree(got, value)), "")
     for w, (mine, right) in enumerate(zip(got, expected, strict=True)):
         checks.that(
-            type(mine) is list and len(mine) == len(right),
+            type(mine) in (list, tuple) and len(mine) == len(right),
             f"{call}[{w}] is {show.show(mine)}, expected a list of {len(right)} pairs, one for each iteration.",
         )
         for k, span in enumerate(mine):
             checks.that(
-                type(span) is tuple and len(span) == 2 and all(type(x) in (int, float) for x in span),
+                type(span) in (tuple, list) and len(span) == 2 and all(type(x) in (int, float) for x in span),
                 f"{call}[{w}][{k}] is {show.show(span)}, expected a pair of floats: when it starts and ends.",
             )
             if not close(span, right[k]):
@@ -148,9 +148,8 @@ def stale_synchronous(student, rng):
 
 @exercise.check(points=3)
 def few(student, rng):
-    "One worker, one iteration, none at all, and more staleness than iterations."
+    "One worker, one iteration, and more staleness than iterations."
     spans_are(student, uneven(rng, 1, 6), 0)
     spans_are(student, uneven(rng, 1, 6), 2)
     spans_are(student, uneven(rng, 3, 1), 0)
-    spans_are(student, [[], []], 1)
     spans_are(student, uneven(rng, 3, 4), 9)

@@ -8,6 +8,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "downpour",
@@ -164,10 +165,19 @@ def as_the_messages_came(student, rng):
 
 @exercise.check(points=2, needs="sums_between", seconds=SECONDS)
 def bytes_by_n_fetch_and_n_push(student, rng):
-    "A replica sends w's bytes once for each push, and receives them once for each fetch."
+    "A replica sends w's bytes once for each push, and receives them once for each fetch; each is waited for; w stays."
     for servers, n_fetch, n_push in ((1, 1, 1), (2, 2, 3), (3, 3, 2)):
         training = Training(servers, 2, rng, n_fetch, n_push, 6, n=12)
         run, whole = training.run(student), 12 * NUMBER
+        waited_for(run, training.setting)
+        for _, _, _, w, *_ in run.arguments:
+            checks.unchanged(w, training.w, name="w")
+        for rank in range(servers, servers + 2):
+            returned, seen = run.results[rank]
+            name = f"{training.setting}: what replica {rank} returns"
+            checks.close(
+                returned, seen[-1], name=name, why="Its last copy of w, with which its last gradient was made."
+            )
         for rank in range(servers, servers + 2):
             sent = sum(e.nbytes for e in sends(run) if e.rank == rank)
             came = sum(e.nbytes for e in sends(run) if e.peer == rank)

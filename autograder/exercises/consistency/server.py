@@ -9,6 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
 from autograder.exercises.consistency.clocks import Spans, played, uneven
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "server",
@@ -82,7 +83,7 @@ def told(training: Training, rank: int, k: int) -> dict[str, torch.Tensor]:
 
 @exercise.check(points=5, seconds=SECONDS)
 def as_one_machine(student, rng):
-    "s = 0: every gradient sees the weights of SGD on one machine, whose step is the sum over the workers."
+    "s = 0: every gradient sees the weights of SGD on one machine, whose step is the sum over the workers; w stays."
     for workers in (1, 2, 3):
         training = Training.bowl(workers, 4, 0, rng)
         run, right, steps = training.run(student), training.serial(), training.steps
@@ -97,11 +98,20 @@ def as_one_machine(student, rng):
         for rank, (returned, _) in enumerate(run.results):
             name = f"{training.setting}: the w that {'work' if rank else 'serve'} returns on rank {rank}"
             checks.close(returned, right[-1], name=name, mistakes=told(training, rank, steps))
+        for _, _, _, w, _ in run.arguments:
+            checks.unchanged(w, training.w, name="w")
 
 
 def counts_of(w: torch.Tensor, name: str, workers: int) -> list[int]:
     """How many gradients of each worker are in w."""
     checks.tensor(w, name=name, shape=(workers,), dtype=torch.float64)
+    broken = next((x for x in w.tolist() if abs(x - round(x)) > 1e-6), None)
+    checks.that(
+        broken is None,
+        f"{name} has {broken if broken is None else show.number(broken)} in a component. Here w is 0 at first, lr is 1 "
+        "and each gradient is -1 in its worker's component: w -= lr * gradient counts them, in whole numbers.",
+        got=w,
+    )
     return [round(x) for x in w.tolist()]
 
 
@@ -155,7 +165,7 @@ def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
 
 @exercise.check(points=4, needs="each_gradient_once", seconds=SECONDS)
 def two_messages(student, rng):
-    "In each step a worker sends a gradient and receives w, and there is no other message."
+    "In each step a worker sends a gradient and receives w, each waited for, and there is no other message."
     for staleness in (0, 2, math.inf):
         training = Training.counted(SLOW, staleness)
         run = training.run(student)
@@ -171,6 +181,7 @@ def two_messages(student, rng):
                     f"{training.setting}: rank {source} sends {len(found)} messages of together {sum(found)} bytes to "
                     f"rank {dest}; expected one in each of {training.steps} steps, {what} of {3 * NUMBER} bytes.",
                 )
+        waited_for(run, training.setting)
         elsewhere = [e for e in sends(run) if e.rank and e.peer]
         checks.that(not elsewhere, f"{training.setting}: workers send to each other; they talk to rank 0 alone.")
 
@@ -211,7 +222,8 @@ def starts_are(training: Training, spans: Spans, right: Spans) -> None:
         for k, (start, _) in enumerate(mine):
             got = spans[w][k][0]
             if abs(got - start) > 1e-9:
-                direction = "It waits though it may go on" if got > start else "It goes on though it is too far ahead"
+                early = "It goes on though it is too far ahead" if k > s else "It does not wait for the w of its answer"
+                direction = "It waits though it may go on" if got > start else early
                 raise checks.CheckFailure(
                     f"{training.setting}: rank {w + 1} starts its gradient {k} at {got:g} s, expected {start:g} s. "
                     f"{direction}.",

@@ -54,7 +54,7 @@ def any_p_and_n(student, rng):
 
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def neighbours_only(student, rng):
-    "Every rank sends to one neighbour and receives from the other."
+    "Every rank sends to the right, to rank + 1, and receives from the left."
     for p in (5, 3, 8):
         directions = set()
         for event in sends(over(student, RING, ones(p, 3 * p))):
@@ -64,6 +64,11 @@ def neighbours_only(student, rng):
                 f"p = {p}: rank {event.rank} sends to rank {event.peer}, which is not its neighbour on the ring.",
             )
             directions.add(direction)
+        checks.that(
+            directions != {p - 1} or p == 2,
+            f"p = {p}: rank 0 sends to rank {p - 1}. Sends go to rank + 1, receives come from rank - 1 (modulo p): the "
+            "ring turns the other way here.",
+        )
         checks.that(
             len(directions) == 1,
             f"p = {p}: messages go both ways round. Send to (rank + 1) % p, receive from (rank - 1) % p.",

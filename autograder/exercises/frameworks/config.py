@@ -110,7 +110,11 @@ def stage_and_precision(student, rng):
         )
         checks.close(is_said(config, "optimizer", "params").get("lr", 0.0), 3e-4, name="the optimizer's lr")
         kind = is_said(config, "optimizer", "type")
-        checks.that(kind in ("Adam", "AdamW"), f"the optimizer's type is {show.show(kind)}, expected Adam or AdamW.")
+        checks.that(
+            kind == "Adam",
+            f"the optimizer's type is {show.show(kind)}, expected 'Adam'"
+            + (": AdamW decays the weights, too." if kind == "AdamW" else "."),
+        )
         checks.close(is_said(config, "gradient_clipping"), 1.0, name="gradient_clipping")
 
 
@@ -137,9 +141,9 @@ def what_does_not_divide(student, rng):
 class Loop:
     """A worker's loop on p simulated ranks, over some batches."""
 
-    def __init__(self, p: int, rng, steps: int = 4, size: int = 6):
+    def __init__(self, p: int, rng, sizes: tuple[int, ...] = (6, 7, 6, 2)):
         self.p, self.lr, self.weights = p, 0.1, weights_of("plain", rng)
-        self.batches = [samples(size, rng) for _ in range(steps)]
+        self.batches = [samples(size, rng) for size in sizes]
         self.setting = f"p = {p}"
 
     def run(self, student):
@@ -162,7 +166,7 @@ class Loop:
 
 @exercise.check(points=4, seconds=SECONDS)
 def ray_as_one_process(student, rng):
-    "loop_per_worker: a prepared model, each worker its share of a batch: the weights of one process."
+    "loop_per_worker: a prepared model, each worker its share of a batch, equal, unequal or none: the weights of one."
     for p in (2, 1, 3):
         loop = Loop(p, rng)
         for rank, (_, models) in enumerate(loop.run(student).results):

@@ -45,11 +45,12 @@ def env_of(rank: int, p: int, each: int) -> dict[str, str]:
 
 @exercise.check(points=4)
 def where_am_i(student, rng):
-    "place: the rank and the number of processes, of all machines; the GPU, of this one."
+    "place: the rank and the number of processes, of all machines; the GPU, of this one, on machines that have some."
     for p, each in ((8, 4), (4, 4), (6, 2), (1, 1)):
         for rank in range(p):
             env = env_of(rank, p, each)
-            got = student.place(env)
+            got = student.ranks("place", 1, lambda _, env=env: (env,), harness="with_gpus").results[0]
+            got = tuple(got) if type(got) is list else got
             checks.equal(
                 got,
                 (rank, p, f"cuda:{rank % each}"),
@@ -122,7 +123,7 @@ class Training:
                 got, weights, name, {s: lambda of=of: of()[1] for s, of in variants.items()} if self.p > 1 else None
             )
             checks.that(
-                type(returned) is list and len(returned) == len(losses),
+                type(returned) in (list, tuple) and len(returned) == len(losses),
                 f"{name}: train returns {show.show(returned, 60)}; expected a list of {len(losses)} losses.",
             )
             for step, right in enumerate(losses):
@@ -152,7 +153,7 @@ def an_uneven_tail(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
 def one_bucket(student, rng):
-    "DDP sends the gradients in one all-reduce for each step, and you nothing beside it but the loss."
+    "The gradients travel once in each step, as DDP sends them, and nothing beside them but the loss."
     for p in (2, 3):
         training = Training(p, 6 * p, 2 * p, 2, rng)
         run = training.agrees(student)
@@ -160,11 +161,10 @@ def one_bucket(student, rng):
         gradients = numel("plain") * NUMBER
         for rank, (_, _, calls) in enumerate(run.results):
             reduced = [nbytes for name, nbytes in calls if name == "all_reduce"]
-            big = sum(nbytes > NUMBER for nbytes in reduced)
             checks.that(
-                big == steps and sum(reduced) <= steps * (gradients + 2 * NUMBER),
+                steps * gradients <= sum(reduced) <= steps * (gradients + 2 * NUMBER),
                 f"{training.setting}: in {steps} steps rank {rank} makes {len(reduced)} all-reduces of {sum(reduced)} "
-                f"bytes. The gradients have {gradients} in one bucket, and the loss {NUMBER}.",
-                got=f"{big} all-reduces of gradients, {sum(reduced)} bytes in all",
-                expected=f"{steps} all-reduces of gradients, {steps * (gradients + NUMBER)} bytes in all",
+                f"bytes. The gradients have {gradients}, once in each step, and the loss {NUMBER}.",
+                got=f"{sum(reduced)} bytes in all",
+                expected=f"{steps * (gradients + NUMBER)} bytes in all",
             )

@@ -108,21 +108,32 @@ def losses_are(job: Job, losses, first: int, last: int, setting: str) -> None:
         )
 
 
-@exercise.check(points=5, seconds=2 * SECONDS)
+@exercise.check(points=4, seconds=2 * SECONDS)
 def as_one_process(student, rng):
     "On 1 to 4 processes, whose shares of 8 samples need not be equal: losses and weights of one process."
     for p, steps in ((2, 20), (1, 6), (3, 6), (4, 4)):
-        job = Job(rng, steps)
-        run, setting = job.run(student, p, {}), f"p = {p}"
-        every_sample_once(job, run, 0, setting)
-        losses, weights = job.serial()
-        for rank, (returned, _, _, got, _) in enumerate(run.results):
-            mistakes = {
-                "A mean of means: a rank with two samples counts as much as one with three. Divide sums by the number "
-                "of samples in the whole batch.": lambda p=p, job=job: job.mean_of_means(p),
-            }
-            weights_agree(got, weights, f"{setting}, rank {rank}", mistakes if p == 3 else None)
-            losses_are(job, returned, 0, len(losses), f"{setting}, rank {rank}")
+        as_one(student, Job(rng, steps), p, f"p = {p}")
+
+
+@exercise.check(points=1, seconds=SECONDS, needs="as_one_process")
+def more_ranks_than_samples(student, rng):
+    "A rank without samples takes part in every step."
+    as_one(student, Job(rng, steps=6, batch=2), 3, "p = 3, 2 samples in a batch")
+
+
+def as_one(student, job: "Job", p: int, setting: str) -> None:
+    run = job.run(student, p, {})
+    every_sample_once(job, run, 0, setting)
+    losses, weights = job.serial()
+    for rank, (returned, _, _, got, _) in enumerate(run.results):
+        mistakes = {
+            "A mean of means: a rank with two samples counts as much as one with three. Divide sums by the number "
+            "of samples in the whole batch.": lambda p=p, job=job: job.mean_of_means(p),
+        }
+        weights_agree(
+            got, weights, f"{setting}, rank {rank}", mistakes if p == 3 and len(job.batches[0]) == 8 else None
+        )
+        losses_are(job, returned, 0, len(losses), f"{setting}, rank {rank}")
 
 
 def every_sample_once(job: Job, run, first: int, setting: str) -> None:

@@ -24,7 +24,9 @@ exercise = Exercise(
     minutes=20,
     functions=("shard", "whole", "restore"),
     meanings={
-        "got mixed torch.Tensor and DTensor": "Some layers are sharded and others not: shard the root, too.",
+        "got mixed torch.Tensor and DTensor": "Plain tensors meet shares. In `shard`: a layer is in no group; shard "
+        "the root, too. In `restore`: set_model_state_dict with full_state_dict=True cuts a whole state.",
+        "'NoneType' object has no attribute": "`shard` returns nothing: return the model.",
         "value was None when it should not be": "The root was sharded before its blocks, and had taken all of them. "
         "Blocks first, then the root.",
     },
@@ -94,7 +96,7 @@ def a_share_of_each(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
 def a_block_at_a_time(student, rng):
-    "The blocks are gathered one after another, and none of them together: that is what saves memory."
+    "The blocks are gathered one after another, forward and backward, none together: that is what saves memory."
     model = Decoder(12, 8, 2, BLOCKS)
     block = sum(param.numel() for param in model.blocks[0].parameters()) * NUMBER
     rest = sum(param.numel() for param in model.parameters()) * NUMBER - BLOCKS * block
@@ -111,6 +113,14 @@ def a_block_at_a_time(student, rng):
                 "the root.",
                 got=f"{len(gathered)} all-gathers in a step, the largest of {most} bytes",
                 expected=f"none above {block}, those of a block",
+            )
+            checks.that(
+                len(gathered) >= 2 * BLOCKS,
+                f"{training.setting}: rank {rank} makes {len(gathered)} all-gathers in a step, and {BLOCKS} blocks are "
+                "used forward and backward. What is not gathered again was not freed: every block stays whole after "
+                "the forward pass. Leave reshard_after_forward as it is.",
+                got=f"{len(gathered)} all-gathers",
+                expected=f"at least {2 * BLOCKS}: each block forward, and again backward",
             )
             checks.that(
                 len(gathered) <= 2 * (BLOCKS + 1),

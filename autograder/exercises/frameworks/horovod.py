@@ -55,33 +55,46 @@ def all_begin_alike(student, rng):
     "broadcast_parameters, broadcast_optimizer_state: rank root_rank's weights and momenta on every rank, in place."
     for p, root in ((3, 0), (3, 2), (1, 0)):
         owned = [[torch.randn(3, 2, generator=rng).double(), torch.randn(4, generator=rng)] for _ in range(p)]
-        arguments = lambda rank, owned=owned: ([x.clone() for x in owned[rank]],)  # noqa: E731
-        run = student.ranks("broadcast_parameters", p, arguments, {"root_rank": root})
-        momenta = [[torch.randn(3, 2, generator=rng), torch.randn(4, generator=rng)] for _ in range(p)]
-        weights = [torch.zeros(3, 2), torch.zeros(4)]
-        own_state = lambda rank, m=momenta, w=weights, root=root: deepcopy((w, m[rank], root))  # noqa: E731
-        states = student.ranks("broadcast_optimizer_state", p, own_state, harness="momenta")
-        for rank in range(p):
-            own = {"This rank still has its own: broadcast, in place.": owned[rank]}
-            zero = {"This is rank 0's: the root is `root_rank`.": owned[0]}
+        arguments = lambda rank, owned=owned, root=root: ([x.clone() for x in owned[rank]], root)  # noqa: E731
+        run = student.ranks("broadcast_parameters", p, arguments, harness="broadcasting")
+        for rank, (params, memory) in enumerate(run.results):
             for i in range(2):
-                mistakes = {s: v[i] for s, v in {**zero, **own}.items()}
-                name = f"p = {p}, root_rank = {root}: "
-                checks.close(
-                    run.arguments[rank][0][i], owned[root][i], name=f"{name}tensor {i} on rank {rank}",
-                    mistakes=mistakes, rtol=0.0, atol=0.0,
-                )  # fmt: skip
-                checks.close(
-                    states.results[rank][i],
-                    momenta[root][i],
-                    name=f"{name}momentum {i} on rank {rank}",
-                    mistakes={
-                        "This rank still has its own momentum. After a restart all ranks would take different steps.":
-                        momenta[rank][i]
-                    },
-                    rtol=0.0,
-                    atol=0.0,
-                )  # fmt: skip
+                right, name = owned[root][i], f"p = {p}, root_rank = {root}: tensor {i} on rank {rank}"
+                mistakes = {
+                    "This is rank 0's: the root is `root_rank`.": owned[0][i],
+                    "This rank still has its own: broadcast, in place.": owned[rank][i],
+                }
+                checks.close(params[i], right, name=name, mistakes=mistakes, rtol=0.0, atol=0.0)
+                checks.that(
+                    checks.same(memory[i], right),
+                    f"{name}: the memory that it had still holds the old numbers. `param.data = ...` hangs another "
+                    "memory under the name, and whoever looks at the old one sees nothing of it: broadcast into the "
+                    "tensor.",
+                )
+        for kind, names in (("SGD", ("momentum_buffer",)), ("Adam", ("step", "exp_avg", "exp_avg_sq"))):
+            same_state(student, p, root, kind, names, rng)
+
+
+def same_state(student, p: int, root: int, kind: str, names: tuple[str, ...], rng) -> None:
+    """Every rank's optimizer of that kind has what the root's keeps, of each parameter."""
+    weights = [torch.zeros(3, 2), torch.zeros(4)]
+    states = [
+        [{n: torch.rand(() if n == "step" else w.shape, generator=rng) for n in names} for w in weights]
+        for _ in range(p)
+    ]
+    own = lambda rank: deepcopy((kind, weights, states[rank], root))  # noqa: E731
+    for rank, found in enumerate(student.ranks("broadcast_optimizer_state", p, own, harness="momenta").results):
+        for i, name in ((i, name) for i in range(2) for name in names):
+            mistakes = {
+                "This rank still has its own. After a restart all ranks would take different steps. Every tensor of "
+                "every parameter's state travels, in all groups.": states[rank][i][name],
+                "This is rank 0's: the root is `root_rank`.": states[0][i][name],
+            }
+            what = f"p = {p}, root_rank = {root}: {kind}'s {name} of parameter {i} on rank {rank}"
+            right = states[root][i][name]
+            mistakes = {s: x for s, x in mistakes.items() if not torch.equal(x, right)}
+            checks.that(name in found[i], f"{what} is gone.")
+            checks.close(found[i][name], right, name=what, mistakes=mistakes, rtol=0.0, atol=0.0)
 
 
 class Training:

@@ -85,6 +85,7 @@ def cheapest(layers: list, batch: int, p: int) -> list[str]:
 
 def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
     got, expected = student.one_weird_trick([tuple(layer) for layer in layers], batch, p), cheapest(layers, batch, p)
+    got = list(got) if type(got) is tuple else got
     if got == expected:
         return
     other = {"data": "model", "model": "data"}
@@ -92,9 +93,15 @@ def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
         "This sends the most: take the cheaper one of each layer.": [other[how] for how in expected],
         "All layers are cut in one way here: decide for each by itself.": [expected[0]] * len(layers),
         "All layers are cut in one way here: decide for each of them.": [expected[-1]] * len(layers),
-        "Only a sample's inputs are counted: those of the whole batch are needed.": cheapest(layers, 1, p),
-        "The batch is `batch` samples in all, not on each rank.": cheapest(layers, batch * p, p),
-        "A rank needs the inputs of the whole batch, not of a p-th of it.": cheapest(layers, max(1, batch // p), p),
+        "This plan is the cheapest for a batch of one sample: the inputs of the whole batch are gathered.": cheapest(
+            layers, 1, p
+        ),
+        "This plan is the cheapest where each rank has `batch` samples: there are `batch` in all.": cheapest(
+            layers, batch * p, p
+        ),
+        "This plan is the cheapest for a p-th of the batch: a rank needs the inputs of the whole batch.": cheapest(
+            layers, max(1, batch // p), p
+        ),
     }
     mistakes = {sentence: plan for sentence, plan in mistakes.items() if plan != expected}
     why = "Of all plans, data or model for each layer, this one sends least."

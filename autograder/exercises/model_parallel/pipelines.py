@@ -81,6 +81,8 @@ def held(order: list) -> int:
 
 def orders_of(got, p: int, m: int, v: int, ops: str, call: str) -> Orders:
     """What `call` returned, if it is one order for each of p stages, with each op of each microbatch and chunk once."""
+    if type(got) in (list, tuple):
+        got = [_as_list(order) for order in got]
     checks.that(
         type(got) is list and all(type(order) is list for order in got),
         f"{call} is {show.an(show.type_name(got))}, expected a list with one list of ops for each stage.",
@@ -90,6 +92,13 @@ def orders_of(got, p: int, m: int, v: int, ops: str, call: str) -> Orders:
     for i, order in enumerate(got):
         _are_ops(order, wanted, f"{call}[{i}]", ops)
     return got
+
+
+def _as_list(order):
+    """An order of lists or tuples as a list of tuples; what else it may be as it is."""
+    if type(order) is tuple and any(type(op) not in (list, tuple) for op in order):
+        return order
+    return [tuple(op) if type(op) is list else op for op in order] if type(order) in (list, tuple) else order
 
 
 def _are_ops(order: list, wanted: set, name: str, ops: str) -> None:

@@ -9,6 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
 from autograder.exercises.model_parallel.pipelines import held, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb_h2
+from autograder.exercises.under_way import waited_for
 from autograder.inside.harnesses import squared_error
 
 exercise = Exercise("run_stage", points=20, minutes=25)
@@ -158,11 +159,13 @@ def the_next_batch(student, rng):
 
 @exercise.check(points=4, needs="as_one_machine", seconds=SECONDS)
 def as_fast_as_predicted(student, rng):
-    "It takes what the event simulation says: messages travel while the stages compute."
+    "It takes what the event simulation says: messages travel while stages compute, gradients before weights(k)."
     for name, schedule, p, m in (("GPipe", gpipe, 3, 8), ("1F1B", one_f_one_b, 4, 9), ("ZB-H1", zb_h1, 4, 9)):
         f, b, w = (2 + torch.randint(0, 5, (3,), generator=rng) / 4).tolist()
         training, orders, message = Training((1,) * m, p, rng), schedule(p, m), 0.5
-        predicted = play(orders, f, b, w, message).makespan + 2 * message  # two that come at once queue at one port
+        late = play(orders, f, b, w, message).makespan
+        apart = orders if name == "ZB-H1" else [w_at_once(order) for order in orders]  # a gradient is sent before its W
+        predicted = play(apart, f, b, w, message).makespan + 2 * message  # two that come at once queue at one port
         run = training.run(student, orders, (f, b, w), alpha=message)
         if run.seconds > predicted + 1e-6:
             raise checks.CheckFailure(
@@ -171,15 +174,25 @@ def as_fast_as_predicted(student, rng):
                 expected=f"{predicted:g} s where F, B, W and a message take {f:g}, {b:g}, {w:g} and {message:g} s",
                 why="A stage waits where it could compute: a message begins when both sides have posted it. Begin each "
                 "with isend, post the receives before the first op, and wait for an input only when its op is next.",
+                mistake="weights(k) comes before the gradient is sent on, and the stage before waits for both: isend "
+                "right after backward(k, dy)."
+                if late <= run.seconds <= late + 2 * message
+                else "",
             )
+
+
+def w_at_once(order: list) -> list:
+    """Each B of the order as a B and its W."""
+    return [part for op, k, chunk in order for part in [(op, k, chunk), ("W", k, chunk)][: 2 if op == "B" else 1]]
 
 
 @exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
 def no_more_messages_and_memory(student, rng):
-    "A stage holds what its order needs, and sends each output and each gradient once, to its neighbour."
+    "A stage holds what its order needs, sends each output and gradient once, to its neighbour, and waits for all."
     p, m, width = 4, 8, 8
     training, orders = Training((2,) * m, p, rng), one_f_one_b(p, m)
     run = training.run(student, orders)
+    waited_for(run, f"1F1B, p = {p}, m = {m}")
     for rank, (*_, most) in enumerate(run.results):
         checks.that(
             most == held(orders[rank]),

@@ -53,7 +53,7 @@ def gpipe_is_a_schedule(student, rng):
 
 @exercise.check(points=2, needs="gpipe_is_a_schedule")
 def gpipe_forward_first(student, rng):
-    "gpipe: all forward passes, then all backward passes, in (m + p - 1)(F + B) seconds."
+    "gpipe: all forward passes, then all backward passes, each from microbatch 0 on, in (m + p - 1)(F + B) seconds."
     for p, m in SIZES:
         orders, call = followed(student, "gpipe", p, m)
         f, b = seconds_of(rng)
@@ -64,6 +64,19 @@ def gpipe_forward_first(student, rng):
                 first == "F" * m,
                 f"{call}[{i}] begins with {' '.join(first)}: GPipe begins the first backward pass when all {m} forward "
                 "passes are done.",
+            )
+        in_turn(orders, call)
+
+
+def in_turn(orders, call: str) -> None:
+    """Each stage does its F and its B in the order of the microbatches."""
+    for i, order in enumerate(orders):
+        for op in "FB":
+            ks = [k for name, k, _ in order if name == op]
+            checks.that(
+                ks == sorted(ks),
+                f"{call}[{i}] does {op} of microbatches {', '.join(map(str, ks))}, in this order. Each op goes from "
+                "microbatch 0 on: what was begun first is done first.",
             )
 
 
@@ -76,11 +89,12 @@ def one_f_one_b_is_a_schedule(student, rng):
 
 @exercise.check(points=2, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_loses_no_time(student, rng):
-    "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds."
+    "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds; each op from microbatch 0 on."
     for p, m in SIZES:
         orders, call = followed(student, "one_f_one_b", p, m)
         f, b = seconds_of(rng)
         takes(orders, call, (m + p - 1) * (f + b), f, b, "(m + p - 1)(F + B)", {ONE_AT_A_TIME: m * p * (f + b)})
+        in_turn(orders, call)
 
 
 @exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
@@ -118,7 +132,7 @@ def interleaved_divides_the_bubble(student, rng):
 
 @exercise.check(points=1, needs="interleaved_is_a_schedule")
 def interleaved_holds_little(student, rng):
-    "interleaved: stage i holds at most 2(p - i - 1) + (v - 1)p + 1 microbatches of a chunk, however large m is."
+    "interleaved: stage i begins with (v - 1)p + 2(p - i - 1) + 1 forward passes, and never holds more; each in order."
     for p, m, v in ((2, 8, 2), (3, 12, 2), (4, 12, 3)):
         orders, call = followed(student, "interleaved", p, m, v)
         for i, order in enumerate(orders):
@@ -130,3 +144,11 @@ def interleaved_holds_little(student, rng):
                 got=f"{most}",
                 expected=f"2(p - i - 1) + (v - 1)p + 1 = {bound}",
             )
+            warm_up = [op for op, *_ in order].index("B")
+            checks.that(
+                warm_up == min(m * v, bound),
+                f"{call}: stage {i} does {warm_up} forward passes before its first B, expected {min(m * v, bound)}.",
+                why="(v - 1)p + 2(p - i - 1) + 1, if there are as many.",
+            )
+        for chunk in range(v):
+            in_turn([[op for op in order if op[2] == chunk] for order in orders], f"Chunk {chunk} of {call}")

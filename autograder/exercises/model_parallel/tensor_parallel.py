@@ -79,7 +79,7 @@ def shares(student, rng):
 
 @exercise.check(points=5, seconds=SECONDS)
 def column(student, rng):
-    "ColumnLinear: its part of the outputs, the whole gradient of x, and the gradients of its own weights."
+    "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in each pass anew."
     for sizes in SIZES:
         dense = Dense(*sizes, rng)
         run = dense.run(student, "ColumnLinear")
@@ -92,6 +92,7 @@ def column(student, rng):
                 "weight_grad": part(dense.weight_grad, 0, rank, dense.p),
                 "bias_grad": part(dense.bias_grad, 0, rank, dense.p),
             }
+            expected |= second_pass(expected)
             own = part(dense.dy, 1, rank, dense.p) @ part(dense.weight, 0, rank, dense.p)
             sums = "Summed over the ranks: each rank's rows of the weights have a gradient of their own."
             mistakes = {
@@ -106,7 +107,7 @@ def column(student, rng):
 
 @exercise.check(points=5, seconds=SECONDS)
 def row(student, rng):
-    "RowLinear: the whole output with the bias once, its part of the gradient of x, the gradients of its own weights."
+    "RowLinear: the whole output, the bias in it once, its part of the gradient of x, its own weights' gradients."
     for sizes in SIZES:
         dense = Dense(*sizes, rng)
         run = dense.run(student, "RowLinear")
@@ -120,6 +121,7 @@ def row(student, rng):
                 "weight_grad": part(dense.weight_grad, 1, rank, dense.p),
                 "bias_grad": dense.bias_grad,
             }
+            expected |= second_pass(expected)
             mistakes = {
                 "forward(x)": {
                     "The bias is in it once for each rank: add it after the sum over the ranks.": dense.y
@@ -140,9 +142,18 @@ def row(student, rng):
             compare(run.results[rank], expected, mistakes, dense, "RowLinear", rank)
 
 
+def second_pass(expected: dict) -> dict:
+    """What a second pass with the same x and dy leaves: the same gradients."""
+    return {f"{what} after a second pass": expected[what] for what in ("weight_grad", "bias_grad")}
+
+
+ADDS_UP = "The gradients of both passes are added up: those of this pass are asked for, `self.weight_grad = ...`."
+
+
 def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank: int) -> None:
     for (what, value), got in zip(expected.items(), found, strict=False):
         known = mistakes.get(what, {}) if dense.p > 1 else {}
+        known = {ADDS_UP: 2 * value} if what.endswith("second pass") else known
         known = {sentence: wrong for sentence, wrong in known.items() if isinstance(wrong, torch.Tensor)}
         checks.close(
             got, value, name=setting(dense, name, what, rank), mistakes=known, why="The undivided layer has this."
@@ -186,20 +197,23 @@ def one_all_reduce_each_way(student, rng):
 
 @exercise.check(points=3, needs=("column", "row"), seconds=SECONDS)
 def no_more_than_a_share(student, rng):
-    "No rank keeps more of the weights than its share; the rest of the memory is free again."
+    "A rank keeps its share of the weights in memory of its own, and room for its gradients; the rest is free again."
     for name in TALKS:
         for p, inputs, outputs in ((2, 8, 8), (4, 10, 12), (3, 7, 5)):
             dense = Dense(p, inputs, outputs, rng)
             run = dense.run(student, name)
-            for rank, (*_, kept) in enumerate(run.results):
+            for rank, (*_, own, kept) in enumerate(run.results):
                 mine = run.results[rank][2].numel() + run.results[rank][3].numel()
                 everything = dense.weight.nbytes + dense.bias.nbytes
-                if type(kept) is not int or kept > 8 * mine:
-                    view = "A slice is a view: it keeps the whole tensor in memory. Copy your part: .clone()."
+                view = "A slice is a view: it keeps the whole tensor in memory. Copy your part: .clone()."
+                checks.that(
+                    own is True,
+                    f"p = {p}: a {name}'s weight or bias on rank {rank} lies in the whole layer's memory. {view}",
+                )
+                if type(kept) is not int or kept > 2 * 8 * mine:
                     raise checks.CheckFailure(
                         f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have "
-                        f"{8 * mine}.",
+                        f"{8 * mine}, and their gradients as many. Keep nothing of the whole layer.",
                         got=f"{kept} bytes",
-                        expected=f"{8 * mine} bytes (the whole layer: {everything})",
-                        mistake=view,
+                        expected=f"{16 * mine} bytes at most (the whole layer: {everything})",
                     )

@@ -36,7 +36,7 @@ def a_schedule(student, rng):
 
 @exercise.check(points=1, needs="a_schedule")
 def no_more_memory(student, rng):
-    "zb_h1: no stage holds more than p microbatches between their F and their W, 1F1B's most."
+    "zb_h1: no stage holds more than p microbatches between their F and their W, 1F1B's most; the oldest W comes first."
     for p, m in SIZES:
         orders, call = followed(student, p, m)
         for i, order in enumerate(orders):
@@ -48,6 +48,12 @@ def no_more_memory(student, rng):
                 "W is done: let no more than i of them wait on stage i.",
                 got=f"{most} microbatches between F and W",
                 expected=f"p = {p}",
+            )
+            ks = [k for op, k, _ in order if op == "W"]
+            checks.that(
+                ks == sorted(ks),
+                f"{call}[{i}] does W of microbatches {', '.join(map(str, ks))}, in this order. The W that has waited "
+                "longest comes first: waiting.pop(0).",
             )
 
 

@@ -48,9 +48,12 @@ def a_path_of_steps(student, rng):
 
 @exercise.check(points=2, needs="one_step")
 def nothing_is_changed(student, rng):
-    "w, g and v are the same after the call."
+    "w, g and v are the same after the call, and the new w and v come as a tuple."
     given = {name: normal(rng, 3) for name in ("w", "g", "v")}
     before = {name: x.clone() for name, x in given.items()}
-    student.momentum_step(*given.values(), LR, BETA)
+    got = student.momentum_step(*given.values(), LR, BETA)
+    checks.that(
+        type(got) is tuple, "momentum_step returns a list; the docstring asks for a tuple: return w, v.", got=got
+    )
     for name, x in given.items():
         checks.unchanged(x, before[name], name=name)

@@ -26,7 +26,7 @@ def fitted(student, X, y, lr, max_epochs):
     """What the student's `fit` returns, as (w, mistakes), with its form checked."""
     result = student.fit(X, y, lr, max_epochs)
     form = "fit returns two things: w, and the list of mistakes per epoch."
-    checks.that(type(result) is tuple and len(result) == 2, form, got=result)
+    checks.that(type(result) in (tuple, list) and len(result) == 2, form, got=result)
     w, mistakes = result
     checks.tensor(w, name="w", shape=(X.shape[1],))
     checks.that(

@@ -61,8 +61,8 @@ def backward_pass(rng, n: int, unit: float = 0.25) -> list[Pair]:
 
 def pairs_of(got, call: str, what: str) -> list[Pair]:
     checks.that(
-        type(got) is list
-        and all(type(pair) is tuple and len(pair) == 2 for pair in got)
+        type(got) in (list, tuple)
+        and all(type(pair) in (tuple, list) and len(pair) == 2 for pair in got)
         and all(type(value) in (int, float) for pair in got for value in pair),
         f"{call} is {show.show(got, 80)}, expected a list of tuples ({what}).",
     )

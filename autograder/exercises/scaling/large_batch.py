@@ -35,7 +35,7 @@ def norm(xs: Sequence[Tensor]) -> float:
 def lars(
     w: list[Tensor], g: list[Tensor], v: list[Tensor], lr: float, momentum=0.9, decay=1e-4, trust=1e-3,
     together=False, biases=False, decayed_biases=False, decayed=True, in_ratio=True, inverted=False, kept_lr=True,
-    ratio=True, where_zero=1.0,
+    ratio=True, where_zero=1.0, plain_below="", trusted=True, rates=1,
 ):  # fmt: skip
     """You, Gitman and Ginsburg 2017, and what known mistakes make of it: new weights and velocities."""
     weights, velocities = [], []
@@ -43,40 +43,44 @@ def lars(
         plain = x.dim() == 1 and not biases
         size, slope = (norm(w), norm(g)) if together else (norm([x]), norm([grad]))
         below = slope + decay * size * in_ratio
+        below = {"": below, "norm of the sum": norm([grad + decay * x]), "undecayed": slope + size}[plain_below]
         rate = 1.0 if plain or not ratio else where_zero
         if size and below and ratio and not plain:
-            rate = trust * (below / size if inverted else size / below)
+            rate = (trust if trusted else 1.0) * (below / size if inverted else size / below)
         push = grad if (x.dim() == 1 and not decayed_biases) or not decayed else grad + decay * x
-        velocities.append(momentum * velocity + rate * push * (lr if kept_lr else 1.0))
+        velocities.append(momentum * velocity + rate * push * (lr**rates if kept_lr else 1.0))
         weights.append(x - velocities[-1] * (1.0 if kept_lr else lr))
     return weights, velocities
 
 
 def lamb(
     w: list[Tensor], g: list[Tensor], m: list[Tensor], v: list[Tensor], t: int, lr: float, decay=0.01,
-    together=False, biases=False, corrected=True, decayed=True, of_gradient=False, ratio=True,
+    together=False, biases=False, corrected=True, decayed=True, of_gradient=False, ratio=True, eps_inside=False,
+    decayed_biases=False, late_decay=False, old_momenta=False, squared=True,
 ):  # fmt: skip
     """You and others 2020, with and without known mistakes: new weights, momenta and variances."""
     momenta = [BETA_1 * a + (1 - BETA_1) * b for a, b in zip(m, g, strict=True)]
-    variances = [BETA_2 * a + (1 - BETA_2) * b * b for a, b in zip(v, g, strict=True)]
+    variances = [BETA_2 * a + (1 - BETA_2) * (b * b if squared else b.abs()) for a, b in zip(v, g, strict=True)]
     first, second = (1 - BETA_1**t, 1 - BETA_2**t) if corrected else (1.0, 1.0)
+    pushes = [decay * x * (decayed and (x.dim() > 1 or decayed_biases)) for x in w]
     updates = [
-        a / first / ((b / second).sqrt() + EPS) + (decay * x if x.dim() > 1 and decayed else 0.0)
-        for x, a, b in zip(w, momenta, variances, strict=True)
+        a / first / ((b / second + EPS).sqrt() if eps_inside else (b / second).sqrt() + EPS)
+        + (0.0 if late_decay else push)
+        for push, a, b in zip(pushes, m if old_momenta else momenta, v if old_momenta else variances, strict=True)
     ]
     weights = []
-    for x, grad, update in zip(w, g, updates, strict=True):
+    for x, grad, update, push in zip(w, g, updates, pushes, strict=True):
         sizes = (norm(w), norm(updates)) if together else (norm([x]), norm([grad if of_gradient else update]))
         plain = (x.dim() == 1 and not biases) or not all(sizes) or not ratio
-        weights.append(x - lr * (1.0 if plain else sizes[0] / sizes[1]) * update)
+        weights.append(x - lr * (1.0 if plain else sizes[0] / sizes[1]) * update - (lr * push if late_decay else 0.0))
     return weights, momenta, variances
 
 
 def lists_of(got, names: tuple[str, ...], call: str) -> None:
     checks.that(
-        type(got) is tuple
+        type(got) in (tuple, list)
         and len(got) == len(names)
-        and all(type(part) is list and len(part) == len(SHAPES) for part in got),
+        and all(type(part) in (list, tuple) and len(part) == len(SHAPES) for part in got),
         f"{call} is {show.show(got, 80)}, expected {len(names)} lists of {len(SHAPES)} tensors: {', '.join(names)}.",
     )
 
@@ -88,13 +92,22 @@ def same_lists(got, right, variants: dict, names: tuple[str, ...], call: str) ->
         for i, expected in enumerate(right[part]):
             what = "weights (a bias)" if SHAPES[i][1:] == () else "weights"
             mistakes = {sentence: values[part][i] for sentence, values in variants.items()}
-            mistakes = {s: x for s, x in mistakes.items() if not torch.allclose(x, expected, rtol=1e-7, atol=1e-12)}
+            mistakes = {s: x for s, x in mistakes.items() if not torch.allclose(x, expected, rtol=1e-8, atol=1e-12)}
             name = f"{call}: {names[part]}[{i}], {what} of shape {SHAPES[i]}"
             checks.close(got[part][i], expected, name=name, mistakes=mistakes, rtol=1e-8, atol=1e-12)
 
 
+def left_alone(function, given: dict[str, list[Tensor]], *rest, **options):
+    """What the function returns; CheckFailure where it has changed a tensor that it was given."""
+    before = {name: [x.clone() for x in xs] for name, xs in given.items()}
+    got = function(*given.values(), *rest, **options)
+    for name, xs in given.items():
+        checks.unchanged(xs, before[name], name=name)
+    return got
+
+
 def lars_is(student, w, g, v, lr: float, **options) -> None:
-    got = student.lars_step(w, g, v, lr, **options)
+    got = left_alone(student.lars_step, {"weights": w, "gradients": g, "velocities": v}, lr, **options)
     shown = "".join(f", {name}={value}" for name, value in options.items())
     variants = {
         "Where one of the ratio's two numbers is 0, the ratio is 1: else such weights never move.": lars(
@@ -116,6 +129,14 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
         "The learning rate belongs into the velocity: else a rate that changes changes old steps, too.": lars(
             w, g, v, lr, **options, kept_lr=False
         ),
+        "The norm below the line is |g| + decay |w|, a sum of two norms, not the norm of g + decay w.": lars(
+            w, g, v, lr, **options, plain_below="norm of the sum"
+        ),
+        "Below the line |w| counts `decay` times: |g| + decay |w|.": lars(
+            w, g, v, lr, **options, plain_below="undecayed"
+        ),
+        "`trust` is missing in the ratio.": lars(w, g, v, lr, **options, trusted=False),
+        "The learning rate is in it twice: in the velocity, once.": lars(w, g, v, lr, **options, rates=2),
         "There is no ratio here: this is SGD with momentum.": lars(w, g, v, lr, **options, ratio=False),
         "The sign: the weights go against the velocity.": (
             [2 * a - b for a, b in zip(w, lars(w, g, v, lr, **options)[0], strict=True)],
@@ -130,7 +151,7 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
 def lars_by_layers(student, rng):
     "lars_step: each layer's step is as long as its weights allow; biases take the step of SGD."
     for lr, options in ((0.5, {}), (3.0, {"momentum": 0.5, "decay": 0.1, "trust": 0.02})):
-        w, g, v = tensors(rng), tensors(rng, 0.1), tensors(rng, 0.01)
+        w, g, v = tensors(rng, 0.02 * lr), tensors(rng, 0.1), tensors(rng, 0.01)
         lars_is(student, w, g, v, lr, **options)
 
 
@@ -166,9 +187,10 @@ def scale_of_the_gradient(student, rng):
 def lamb_by_layers(student, rng):
     "lamb_step: Adam's step with weight decay, each layer's made as long as its weights."
     for t, lr, options in ((1, 0.1, {}), (5, 0.02, {"decay": 0.3})):
-        w, g, m = tensors(rng), tensors(rng, 0.1), tensors(rng, 0.05)
+        w, g, m = tensors(rng, 0.02 if t > 1 else 1.0), tensors(rng, 0.1), tensors(rng, 0.05)
         v = [x * x for x in tensors(rng, 0.05)]
-        got = student.lamb_step(w, g, m, v, t, lr, **options)
+        given = {"weights": w, "gradients": g, "momenta": m, "variances": v}
+        got = left_alone(student.lamb_step, given, t, lr, **options)
         variants = {
             "The ratio is each tensor's own: this one has the norms of all tensors together.": lamb(
                 w, g, m, v, t, lr, **options, together=True
@@ -183,13 +205,30 @@ def lamb_by_layers(student, rng):
             "The ratio is |w| by the norm of the update, not of the gradient.": lamb(
                 w, g, m, v, t, lr, **options, of_gradient=True
             ),
+            "epsilon stands beside the root, not under it: v.sqrt() + 1e-6.": lamb(
+                w, g, m, v, t, lr, **options, eps_inside=True
+            ),
+            "A bias is not decayed.": lamb(w, g, m, v, t, lr, **options, decayed_biases=True),
+            "Weight decay is added before the norm is taken, and scaled with the rest.": lamb(
+                w, g, m, v, t, lr, **options, late_decay=True
+            ),
+            "The step uses the momenta and variances of before: update them first.": lamb(
+                w, g, m, v, t, lr, **options, old_momenta=True
+            ),
+            "The variance is a mean of squares: 0.999 v + 0.001 g * g.": lamb(
+                w, g, m, v, t, lr, **options, squared=False
+            ),
+            "The corrections are those of step t + 1: t counts from 1, the first step has t = 1.": lamb(
+                w, g, m, v, t + 1, lr, **options
+            ),
             "There is no ratio here: this is Adam.": lamb(w, g, m, v, t, lr, **options, ratio=False),
         }
         call = f"lamb_step(w, g, m, v, {t}, {lr}{', decay=0.3' if options else ''})"
         names = ("weights", "momenta", "variances")
         same_lists(got, lamb(w, g, m, v, t, lr, **options), variants, names, call)
     w = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
-    got = student.lamb_step(w, tensors(rng), w, w, 1, 0.1)
+    g = tensors(rng)
+    got = student.lamb_step(w, g, w, w, 1, 0.1)
     lists_of(got, ("weights", "momenta", "variances"), "lamb_step(w, g, m, v, 1, 0.1)")
     for i, x in enumerate(got[0]):
         checks.that(
@@ -206,20 +245,23 @@ def rate(step: int, lr: float, k: float, warmup: int, drops: Sequence[int] = ())
 
 @exercise.check(points=5)
 def the_learning_rate(student, rng):
-    "lr_at: from lr to k lr in equal steps, then k lr, and a tenth of it from each drop on."
+    "lr_at: from lr to k lr in equal steps, then k lr, and a tenth of it from each drop on, wherever it is."
     for lr, k, warmup, drops in (
         (0.1, 32, 5, (8, 12)),
         (0.4, 8, 10, ()),
         (0.25, 1, 4, (6,)),
         (0.1, 16, 0, (3,)),
+        (0.1, 8, 6, (2, 9)),
     ):
         for step in (0, 1, 2, 3, warmup, warmup + 1, *drops, 20):
             got = student.lr_at(step, lr, k, warmup, list(drops))
             call = f"lr_at({step}, {lr}, {k}, {warmup}{f', drops={list(drops)}' if drops else ''})"
             checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
             expected = rate(step, lr, k, warmup, drops)
+            later = drops if step >= warmup else ()
             fallen = 0.1 ** sum(step >= drop for drop in drops)
             mistakes = {
+                "A drop counts from its step on, also during the warm-up.": rate(step, lr, k, warmup, later),
                 "The warm-up comes once, not again after each drop.": rate(
                     step - max([0, *(d for d in drops if d <= step)]), lr, k, warmup
                 )

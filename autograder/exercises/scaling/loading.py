@@ -118,7 +118,7 @@ def moment_by_moment(student, rng):
     "waiting: loaders with room for some batches, and a training that takes them in order; what a simulation says."
     waiting_is(student, TELLING, 2, 2, 3)
     waiting_is(student, [4, 4, 4, 4, 4, 4], 2, 1, 1)
-    for workers, room in ((1, 1), (1, 3), (2, 2), (2, 4), (3, 3), (3, 5)):
+    for workers, room in ((1, 1), (1, 3), (2, 2), (2, 4), (3, 3), (3, 5), (3, 1), (4, 2)):
         for compute in (2, 5):
             load = torch.randint(1, 12, (9,), generator=rng).tolist()
             waiting_is(student, load, compute, workers, room)

@@ -84,7 +84,7 @@ def printed_utilization(student, rng):
         got = student.utilization(flops, again, seconds, gpus, PEAK)
         call = f"utilization({flops:.4g}, {again:.4g}, {seconds}, {gpus}, {PEAK:.4g})"
         checks.that(
-            type(got) is tuple and len(got) == 2,
+            type(got) in (tuple, list) and len(got) == 2,
             f"{call} is {show.show(got, 80)}, expected a tuple of two shares: the model's, the hardware's.",
         )
         available = seconds * gpus * PEAK

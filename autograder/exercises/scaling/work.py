@@ -68,7 +68,7 @@ def in_training(sizes: list[int], batch: int) -> list[tuple[int, int]]:
 def counts_are(got, expected: tuple[int, int, int], call: str, mistakes: list[dict[str, int]]) -> None:
     """The three numbers, each with the mistakes that give another one."""
     checks.that(
-        type(got) is tuple and len(got) == 3,
+        type(got) in (tuple, list) and len(got) == 3,
         f"{call} is {show.show(got, 80)}, expected a tuple of three numbers: weights, MACs, numbers in and out.",
     )
     for value, right, what, known in zip(
@@ -178,7 +178,9 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
     call = f"work(layers, {batch}{', again=True' if again else ''})"
     got = student.work(list(layers), batch, again)
     checks.that(
-        type(got) is list and len(got) == len(layers) and all(type(row) is tuple and len(row) == 3 for row in got),
+        type(got) in (list, tuple)
+        and len(got) == len(layers)
+        and all(type(row) in (tuple, list) and len(row) == 3 for row in got),
         f"{call} with {len(layers)} layers is {show.show(got, 80)}, expected a list of {len(layers)} tuples: "
         "operations forward, operations backward, bytes.",
     )

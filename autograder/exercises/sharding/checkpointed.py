@@ -99,7 +99,7 @@ def as_if_it_were_kept(student, rng):
 
 @exercise.check(points=3, needs="as_if_it_were_kept", seconds=SECONDS)
 def keeps_its_inputs_alone(student, rng):
-    "Between the passes nothing is kept but the inputs; f is called once in each pass."
+    "Between the passes only the inputs are kept, and a change of them is noticed; f is called once in each pass."
     calls, kept, *_ = Pass(rng, 0.0).agrees(student)
     inner = ROWS * HIDDEN * 8
     if type(kept) is not int or kept > inner // 2:
@@ -113,6 +113,15 @@ def keeps_its_inputs_alone(student, rng):
         calls == (1, 2),
         f"f is called {show.show(calls[0])} times in the forward pass and {show.show(calls[1])} in all, expected 1 and "
         "2.",
+    )
+    given = Pass(rng, 0.0)
+    heard = student.ranks("Checkpointed", 1, lambda rank: (given.weights[0], given.x), harness="spoiled").results[0]
+    checks.that(
+        "modified by an inplace operation" in heard,
+        "x is changed in place between the passes, and the backward pass says nothing: its gradients are silently "
+        "those of another x. ctx.save_for_backward(*inputs) notices; an attribute of ctx does not.",
+        got=heard or "no error",
+        expected="autograd's error: modified by an inplace operation",
     )
 
 
@@ -148,6 +157,11 @@ def fewest_seconds(nbytes, seconds, budget) -> float:
     return float((again * times).sum(1)[fits].min())
 
 
+def fewest_layers(nbytes, budget) -> int:
+    """How many layers have to be recomputed at least: the largest first."""
+    return next(k for k in range(len(nbytes) + 1) if sum(sorted(nbytes)[: len(nbytes) - k]) <= budget)
+
+
 def greedy(nbytes, seconds, budget, key) -> set[int]:
     chosen: set[int] = set()
     for i in sorted(range(len(nbytes)), key=key):
@@ -156,13 +170,14 @@ def greedy(nbytes, seconds, budget, key) -> set[int]:
     return chosen
 
 
+SEVERAL = ([50, 25, 25], [10.0, 1.0, 1.0], 50)  # one layer alone would do, and two cost less
 TRAP = ([60, 50, 50], [3.0, 2.6, 2.6], 100)  # one layer is cheaper than the two with more bytes for their time
 
 
 @exercise.check(points=3)
 def cheapest_plan(student, rng):
     "plan: of all sets of layers that bring what is kept below the budget, the one that costs the fewest seconds."
-    cases = [([10, 60], [5.0, 1.0], 12), TRAP, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
+    cases = [([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
     for n in (3, 5, 7, 8):
         nbytes = torch.randint(1, 60, (n,), generator=rng).tolist()
         seconds = (torch.randint(1, 40, (n,), generator=rng) / 4).tolist()
@@ -170,7 +185,7 @@ def cheapest_plan(student, rng):
     for nbytes, seconds, budget in cases:
         got, call = student.plan(list(nbytes), list(seconds), budget), f"plan({nbytes}, {seconds}, {budget})"
         checks.that(
-            type(got) is set and got <= set(range(len(nbytes))),
+            type(got) in (set, frozenset) and got <= set(range(len(nbytes))),
             f"{call} is {show.show(got, 80)}, expected a set of numbers of layers.",
         )
         kept = sum(size for i, size in enumerate(nbytes) if i not in got)
@@ -193,7 +208,8 @@ def cheapest_plan(student, rng):
                 got=f"{cost(got, seconds):g} s",
                 expected=f"{best:g} s",
                 why="Of all sets that fit, the cheapest.",
-                mistake="One layer after another, the best one first, is not the best set: try all sets."
-                if is_greedy
+                mistake="Neither the best layer first nor the fewest layers need be the cheapest set: compare the "
+                "seconds of all sets that fit."
+                if is_greedy or len(got) == fewest_layers(nbytes, budget)
                 else "",
             )

@@ -4,7 +4,6 @@ import itertools
 import math
 
 import torch
-from torch import nn
 
 from autograder import checks, show
 from autograder.authoring import Exercise
@@ -19,6 +18,7 @@ exercise = Exercise(
     instead="The norm over all ranks is what you write here: squares, and one all_reduce.",
 )
 
+WHY = "Every element times max_norm / norm, where the norm is larger."
 PIECES = ((3, 4), (5, 4, 3), (4,), (2, 0, 3))  # elements of each rank's shares
 
 
@@ -40,12 +40,8 @@ class Gradient:
         return math.sqrt(sum(float((x * x).sum()) for mine in self.shares for x in mine))
 
     def clipped(self, max_norm: float) -> list[list[torch.Tensor]]:
-        params = [nn.Parameter(torch.zeros_like(x)) for x in itertools.chain(*self.shares)]
-        grads = [[x.clone() for x in mine] for mine in self.shares]
-        for param, grad in zip(params, itertools.chain(*grads), strict=True):
-            param.grad = grad
-        torch.nn.utils.clip_grad_norm_(params, max_norm, foreach=False)  # in place
-        return grads
+        total = torch.nn.utils.get_total_norm(list(itertools.chain(*self.shares)), foreach=False).item()
+        return [[x * min(1.0, max_norm / total) for x in mine] for mine in self.shares]
 
     def has_norm(self, run, max_norm: float) -> None:
         for rank, got in enumerate(run.results):
@@ -79,9 +75,10 @@ def the_norm_of_all(student, rng):
 @exercise.check(points=3, needs="the_norm_of_all", seconds=SECONDS)
 def scaled_by_the_same(student, rng):
     "A norm above the limit is scaled down to it, in place, on every rank; one below it is left alone."
-    for pieces in (PIECES[:2], PIECES):
-        gradient = Gradient(pieces, rng)
-        for max_norm in (0.25 * gradient.norm, 4 * gradient.norm):
+    for pieces, scale in ((PIECES[:2], 1.0), (PIECES, 1.0), (PIECES[:3], 1e-5)):
+        gradient = Gradient(pieces, rng, scale)
+        close_call = (1 + 1e-9) * gradient.norm
+        for max_norm in (0.25 * gradient.norm, 4 * gradient.norm, close_call, 2.0**-30 * gradient.norm):
             run, right = gradient.run(student, max_norm), gradient.clipped(max_norm)
             for rank, (mine, *_) in enumerate(run.arguments):
                 for i, got in enumerate(mine):
@@ -92,6 +89,9 @@ def scaled_by_the_same(student, rng):
                         "A norm below max_norm is left as it is: only ever scale down.": max_norm
                         / gradient.norm
                         * before,
+                        "torch's clip_grad_norm_ adds 1e-6 to the norm: here the factor is max_norm / norm, or none.": (
+                            before * min(1.0, max_norm / (gradient.norm + 1e-6))
+                        ),
                         "Each rank scales by its own norm: all take the norm of the whole.": before
                         * min(1.0, max_norm / own),
                     }
@@ -99,7 +99,7 @@ def scaled_by_the_same(student, rng):
                         mistakes.pop(next(iter(mistakes)))
                     else:
                         mistakes.pop(list(mistakes)[1])
-                    checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=1e-5, why="clip_grad_norm_.")
+                    checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=1e-6, why=WHY)
 
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
@@ -112,7 +112,7 @@ def a_rank_that_owns_nothing(student, rng):
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
 def all_see_a_bad_number(student, rng):
-    "Where one rank has an infinite number or NaN, every rank's norm says so."
+    "Where one rank has an infinite number or NaN, every rank's norm says so; a number with a huge square is neither."
     for bad, holds, word in ((math.inf, math.isinf, "infinite"), (math.nan, math.isnan, "NaN")):
         gradient = Gradient(PIECES[:3], rng)
         gradient.shares[1][0][0] = bad
@@ -122,6 +122,15 @@ def all_see_a_bad_number(student, rng):
                 f"A gradient on rank 1 of 3 is {word}, and clip returns {show.show(got)} on rank {rank}, expected "
                 f"{bad}: else some ranks take the step and others do not.",
             )
+    for dtype, scale in ((torch.float16, 300.0), (torch.float32, 1e25), (torch.bfloat16, 1e25), (torch.float16, 2e-5)):
+        gradient = Gradient(PIECES[:3], rng)
+        gradient.shares = [[(scale * (1 + x.abs())).to(dtype) for x in mine] for mine in gradient.shares]
+        right = math.sqrt(sum(float((x.double() ** 2).sum()) for mine in gradient.shares for x in mine))
+        for rank, got in enumerate(gradient.run(student, 2 * right).results):
+            name = f"shares of {show.dtype(gradient.shares[0][0])} of about {scale:g}: the norm on rank {rank}"
+            checks.that(type(got) is float, f"{name} is {show.an(show.type_name(got))}, expected a float.")
+            why = "In 16 or 32 bits a square overflows, or vanishes: mine.double() first, and a sum in float64."
+            checks.that(abs(got - right) <= 1e-6 * right, f"{name} is {got:g}, expected {right:g}.", why=why)
 
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)

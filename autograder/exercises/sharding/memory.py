@@ -62,24 +62,30 @@ def states_gradients_weights(student, rng):
 
 @exercise.check(points=1, needs="states_gradients_weights")
 def the_largest_that_fits(student, rng):
-    "largest: the model whose weights, gradients and states just fit."
+    "largest: the model whose weights, gradients and states just fit, as a number that is not rounded."
     for stage in range(4):
         p, gigabytes = int(torch.randint(2, 500, (), generator=rng)), int(torch.randint(8, 200, (), generator=rng))
-        got, call = student.largest(gigabytes * 1e9, p, stage), f"largest({gigabytes}e9, {p}, {stage})"
-        a_number(got, call)
-        expected = gigabytes * 1e9 / cost.zero(1, p, stage)
-        mistakes = {
-            "All ranks' memory together counts only as far as the stage divides.": p * gigabytes * 1e9 / 16,
-            "The stage is left out.": gigabytes * 1e9 / 16,
-            "These are bytes: how many parameters have so many?": gigabytes * 1e9 * cost.zero(1, p, stage),
-        }
-        mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-6 * expected}
-        checks.close(got, expected, name=call, mistakes=mistakes, why="memory(largest(...), p, stage) is nbytes again.")
+        largest_is(student, gigabytes * 1e9, p, stage)
+        largest_is(student, 100.5, 3, stage)
+
+
+def largest_is(student, nbytes: float, p: int, stage: int) -> None:
+    got, call = student.largest(nbytes, p, stage), f"largest({nbytes:g}, {p}, {stage})"
+    a_number(got, call)
+    expected = nbytes / cost.zero(1, p, stage)
+    mistakes = {
+        "That is rounded down: return the quotient as it is.": float(int(expected)),
+        "All ranks' memory together counts only as far as the stage divides.": p * nbytes / 16,
+        "The stage is left out.": nbytes / 16,
+        "These are bytes: how many parameters have so many?": nbytes * cost.zero(1, p, stage),
+    }
+    mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-6 * expected}
+    checks.close(got, expected, name=call, mistakes=mistakes, why="memory(largest(...), p, stage) is nbytes again.")
 
 
 def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
-    s, b, a = (int(torch.randint(2, 50, (), generator=rng)) for _ in range(3))
-    h = a * int(torch.randint(2, 50, (), generator=rng))
+    s, b, a, k = (int(torch.randint(2, 50, (), generator=rng)) | 1 for _ in range(4))  # odd: t divides none of them
+    h = a * k
     call = f'activations({s}, {b}, {h}, {a}, "{recompute}", t={t}, cut={cut})'
     got = student.activations(s, b, h, a, recompute, t=t, cut=cut)
     a_number(got, call)

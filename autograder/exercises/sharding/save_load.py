@@ -52,7 +52,7 @@ class State:
         """Each rank has its share of this state, to the bit; it was saved on `old` ranks."""
         for rank, (result, _) in enumerate(found):
             checks.that(
-                type(result) is tuple and len(result) == 2 and type(result[1]) is dict,
+                type(result) in (tuple, list) and len(result) == 2 and type(result[1]) is dict,
                 f"{setting}: load returns {show.show(result, 80)} on rank {rank}, expected (step, a dict of tensors).",
             )
             step, state = result
@@ -126,14 +126,20 @@ def onto_other_numbers(student, rng):
 
 @exercise.check(points=5, needs="there_and_back", seconds=SECONDS)
 def killed_at_any_moment(student, rng):
-    "Whenever the ranks are killed, load finds a whole state: the new one, or the one before."
-    p, before, now = 4, State(9, 5, rng), State(9, 6, rng)
+    "Whenever the ranks are killed, load finds a whole state: the one before, and once a rank has returned the new one."
+    for before, now in ((5, 6), (6, 8), (8, 18)):
+        killed(student, 4, State(9, before, rng), State(9, now, rng))
+
+
+def killed(student, p: int, before: State, now: State) -> None:
+    """At each moment of saving `now` over `before`."""
     files = after(before.save(student, p, {}), {})
     run = now.save(student, p, files)
+    returns = [log[-1][-1] for log in run.results]
     for moment in moments(run):
         left = after(run, files, moment)
         torn = [name for name, content in left.items() if content is None]
-        where = f"All ranks are killed {moment:g} s into save (step 6 over step 5)"
+        where = f"All ranks are killed {moment:g} s into save (step {now.step} over step {before.step})"
         where += f", in the middle of {' and '.join(map(repr, torn))}" if torn else ""
         try:
             found = load(student, 1, left)
@@ -145,18 +151,23 @@ def killed_at_any_moment(student, rng):
             raise CheckFailure(
                 f"{where}: load finds no whole state.",
                 got=str(error).splitlines()[0],
-                expected="step 5 or step 6, whole",
+                expected=f"step {before.step} or step {now.step}, whole",
                 why="Write the new state beside the old one; when every rank's file is there, rename the manifest.",
                 mistake="A file that the state before needs is written over. Write under a name that is new; the "
                 "manifest under another name, and then rename it."
                 if any(name in files for name in torn)
                 else "The manifest names the new state before all ranks' files are there: comm.barrier() before it.",
             ) from None
+        checks.that(
+            step == now.step or moment < min(returns),
+            f"{where}, when save has returned on rank {returns.index(min(returns))}: load finds step {before.step}. No "
+            "rank returns before the new state counts: comm.barrier() at the end.",
+        )
 
 
 @exercise.check(points=2, needs="there_and_back", seconds=SECONDS)
 def nobody_has_the_whole(student, rng):
-    "No state travels, and a rank that loads opens only the files with elements of its own."
+    "No state travels, each file has one writer, and a rank that loads opens only the files with elements of its own."
     p, state = 8, State(2048, 2, rng)
     run = state.save(student, p, {})
     sent = sum(event.nbytes for event in run.trace if event.op not in ("recv", "compute", "barrier"))
@@ -166,6 +177,15 @@ def nobody_has_the_whole(student, rng):
         f"p = {p}: {sent} bytes travel between the ranks in save, and rank 0 writes {bytes_of(run.results[0])}; its "
         f"share has {own}. Each rank writes its own file, and sends nothing.",
     )
+    authors: dict[str, int] = {}
+    for rank, log in enumerate(run.results):
+        for name in {name for op, name, *_ in log if op == "write"}:
+            other = authors.setdefault(name, rank)
+            checks.that(
+                other == rank,
+                f"Ranks {other} and {rank} both write {name!r}, at the same time, and the file is neither's: one rank "
+                "writes the manifest.",
+            )
     writers = {name: rank for rank, log in enumerate(run.results) for name in shares_in(log)}
     files = after(run, {})
     for new in (8, 4):
@@ -182,8 +202,14 @@ def nobody_has_the_whole(student, rng):
 
 
 def shares_in(log) -> list[str]:
-    """The files with tensors that a rank has written."""
-    return [name for op, name, what, *_ in log if op == "write" and any(type(x) is torch.Tensor for x in what.values())]
+    """The files with tensors that a rank has written, by the names that they have at the end."""
+    names: list[str] = []
+    for op, name, what, *_ in log:
+        if op == "write" and any(type(x) is torch.Tensor for x in what.values()):
+            names.append(name)
+        elif op == "rename":
+            names = [what if name == old else old for old in names]
+    return list(dict.fromkeys(names))
 
 
 def bytes_of(log) -> int:

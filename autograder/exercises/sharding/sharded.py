@@ -8,6 +8,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
 from autograder.exercises.ready_made import SHARDING
+from autograder.exercises.under_way import waited_for
 from autograder.inside.shard_harnesses import DenseLayer
 
 exercise = Exercise(
@@ -36,10 +37,10 @@ class Network:
         self.numel = sum(map(len, self.weights))
         self.setting = f"p = {p}, layers {self.order}"
 
-    def run(self, student, seconds: float = 0.0, measured: bool = False, **machine):
+    def run(self, student, seconds: float = 0.0, measured: bool = False, again: bool = False, **machine):
         def arguments(rank):
             weights = [w.clone() for w in self.weights]
-            return self.widths, weights, self.x[rank], self.dy[rank], list(self.order), seconds, measured
+            return self.widths, weights, self.x[rank], self.dy[rank], list(self.order), seconds, measured, again
 
         return student.ranks("Sharded", self.p, arguments, harness="gathered", **machine)
 
@@ -68,7 +69,7 @@ class Network:
             checks.close(y, right_y, name=where % "forward(x)", why="The whole layers give this for its samples.")
             checks.close(dx, right_dx, name=where % "backward(dy)", why="The whole layers give this for its samples.")
             checks.that(
-                type(grads) is list and len(grads) == len(self.weights),
+                type(grads) in (list, tuple) and len(grads) == len(self.weights),
                 f"{where % 'grads'} has to be a list with a tensor for each layer.",
             )
             for i, grad in enumerate(grads):
@@ -87,6 +88,9 @@ class Network:
                         sum(one[i] for one in lone)
                     )
                     / self.p,
+                    "The gradients of the pass before are still in it: they are 0 when backward begins.": 2
+                    * mine(total)
+                    / self.p,
                 }
                 expected = mine(total) / self.p
                 mistakes = {s: v for s, v in mistakes.items() if v.numel() and (v - expected).abs().max() > 1e-12}
@@ -98,11 +102,17 @@ class Network:
         return run
 
 
-@exercise.check(points=7, seconds=SECONDS)
+@exercise.check(points=6, seconds=SECONDS)
 def as_with_whole_layers(student, rng):
     "Forward and backward as with whole layers, and the mean of the gradients in shares, for p = 1 to 4."
     for p, widths in ((2, (3, 4, 2)), (1, (3, 2)), (3, (2, 5, 3, 2)), (4, (3, 1, 2))):
         Network(p, widths, rng).agrees(student)
+
+
+@exercise.check(points=1, needs="as_with_whole_layers", seconds=SECONDS)
+def the_next_pass(student, rng):
+    "A second step has the gradients of its own passes."
+    Network(3, (2, 3, 2), rng).agrees(student, again=True)
 
 
 @exercise.check(points=3, needs="as_with_whole_layers", seconds=SECONDS)
@@ -114,10 +124,11 @@ def tied_layers(student, rng):
 
 @exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
 def three_times_the_weights(student, rng):
-    "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: gathered twice, their gradients scattered once."
+    "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: two gathers, a reduce-scatter; all are waited for."
     for p in (2, 4):
         network = Network(p, (4, 4, 8, 4), rng)
         run = network.agrees(student)
+        waited_for(run, network.setting)
         once = (p - 1) * network.numel * NUMBER // p
         whole = next((e.op for e in run.trace if e.op in ("all_reduce", "broadcast")), "")
         for rank in range(p):
@@ -138,27 +149,27 @@ LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 
 
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
 def two_layers_at_a_time(student, rng):
-    "At rest a rank keeps its share alone, and never has more than two layers whole."
+    "At rest a rank keeps its share alone, also between the passes, and never has more than two layers whole."
     network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
     run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
     shares = LAYERS * layer // MANY
-    for rank, (*_, (kept, forward, backward, *_)) in enumerate(run.results):
+    for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
         checks.that(
-            type(kept) is int and kept <= shares + 1024,
-            f"{at_rest}keeps {kept} bytes when it is made, and its shares have {shares}. "
+            type(kept) is int and kept <= 2 * shares + 1024,
+            f"{at_rest}keeps {kept} bytes when it is made; its shares have {shares}, and their gradients as many. "
             + (
                 "A part of a vector is a view, and keeps all of it in memory: .clone() it."
                 if kept >= LAYERS * layer
                 else "Keep nothing but your share."
             ),
             got=f"{kept} bytes",
-            expected=f"{shares} bytes",
+            expected=f"{2 * shares} bytes at most",
         )
         # Two whole layers, their message on its way, and what a layer's products need; backward also the gradient, its
         # product before it is flat, and the shares of all gradients.
         for name, peak, room in (("forward", forward, 4.0), ("backward", backward, 6.0 + LAYERS / MANY)):
-            most = shares + room * layer
+            most = (kept if name == "forward" else shares) + room * layer
             if type(peak) is not int or peak > most:
                 raise checks.CheckFailure(
                     f"{at_rest}holds {peak / layer:.1f} layers' bytes at a time in {name}, its shares included.",
@@ -169,6 +180,14 @@ def two_layers_at_a_time(student, rng):
                     if peak >= LAYERS * layer
                     else "",
                 )
+        for when, left, most in (("forward", between, kept), ("backward", end, 2 * shares)):
+            checks.that(
+                type(left) is int and left <= most + 0.75 * layer,
+                f"{at_rest}keeps {left} bytes after {when}, beside its shares of {shares}. A layer is whole still: a "
+                "vector is freed when no name and no attribute stands for it any more.",
+                got=f"{left} bytes",
+                expected=f"{most + 0.75 * layer:.0f} bytes at most",
+            )
 
 
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)

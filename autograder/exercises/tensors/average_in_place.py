@@ -80,8 +80,8 @@ def pieces_of_one_memory(student, rng):
 
 @exercise.check(points=3)
 def any_tensors(student, rng):
-    "Single numbers, empty tensors, many tensors, a list of one."
+    "Single numbers, tensors of four axes, many tensors, a list of one."
     averaged(student, [whole(rng) for _ in range(3)])
-    averaged(student, [whole(rng, 0, 2) for _ in range(2)])
+    averaged(student, [whole(rng, 2, 1, 2, 2) for _ in range(2)])
     averaged(student, [whole(rng, 2) for _ in range(7)])
     averaged(student, [whole(rng, 3)])

@@ -54,7 +54,7 @@ def batches(student, n: int, size: int, times: int, order) -> list:
 @exercise.check(points=4)
 def batch_after_batch(student, rng):
     "Each epoch in an order of its own, from order(n), cut into batches; the last may be short."
-    for n, size, times in ((10, 4, 2), (7, 3, 3)):
+    for n, size, times in ((10, 4, 2), (7, 3, 3), (9, 4, 2)):
         order = Orders(rng)
         got = batches(student, n, size, times, order)
         call = f"epochs({n}, {size}, {times}, order)"
@@ -70,6 +70,9 @@ def batch_after_batch(student, rng):
             "Only one epoch: `return` ends a function at its first turn, `yield from` goes on.": cut(given[:1], size),
             "Every epoch has the same order: call order(n) anew inside the loop.": cut(given[:1] * times, size),
             "The short last batch is missing.": [batch for batch in cut(given, size) if len(batch) == size],
+            "chunk makes pieces of about one length: split(size) cuts `size` indices each time, and leaves the rest.": [
+                part.tolist() for one in given for part in torch.tensor(one).chunk(-(-n // size))
+            ],
             "size is the number of indices in a batch, not the number of batches: split, not chunk.": [
                 part.tolist() for one in given for part in torch.tensor(one).chunk(size)
             ],

@@ -63,7 +63,7 @@ def one_step(student, rng):
 @exercise.check(points=3)
 def gradients_do_not_pile_up(student, rng):
     "Three losses, three steps: each with its own gradient; w is still autograd's, in the same memory."
-    arguments, got, requires, leaf, same = descent(student, rng, 3)
+    arguments, got, requires, leaf, same, forgotten = descent(student, rng, 3)
     piled = path(*arguments, forgets=False)
     for i, expected in enumerate(path(*arguments)):
         mistakes = {
@@ -73,6 +73,11 @@ def gradients_do_not_pile_up(student, rng):
         checks.close(got[i], expected, name=f"w after step {i + 1} of 3", mistakes=mistakes if i else {})
     checks.that(requires and leaf, "After your step w is no tensor that autograd differentiates for any more.")
     checks.that(same, "After your step w lies in another memory: change it in place, `w -= ...`.")
+    checks.that(
+        forgotten is True,
+        "After your step w.grad is not None. Zeros take memory, and an optimizer that keeps a velocity would step on "
+        "with them: `w.grad = None` forgets.",
+    )
 
 
 def listened(student, rng, n: int, unused: list, passes: int) -> list:

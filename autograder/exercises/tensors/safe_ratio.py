@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.tensors.drawing import built, whole
 
@@ -39,6 +39,10 @@ def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
         ),
         "(b != 0) * (a / b) multiplies inf by 0, which is nan: torch.where chooses, without arithmetic.": (b != 0)
         * (a / b),
+        "A negative b divides as well: only a zero is left out, `b == 0`.": torch.where(b > 0, a / b, 0),
+        "You choose by the result, and an inf of a is lost. Choose by b: `torch.where(b == 0, 0, a / b)`.": torch.where(
+            (a / b).isfinite(), a / b, 0
+        ),
         "// rounds down to whole numbers: use /.": torch.where(b == 0, b, a // torch.where(b == 0, 1, b)),
         "Where b is 0 the result is to be 0: you give a there.": torch.where(b == 0, a, a / b),
     } | {
@@ -57,18 +61,19 @@ def with_zeros(b: torch.Tensor) -> torch.Tensor:
 
 @exercise.check(points=4)
 def zero_where_b_is_zero(student, rng):
-    "a / b, and 0 where b is 0, also where a is 0 too; a tiny b is no zero."
+    "a / b, and 0 where b is 0, also where a is 0 too; a tiny or a negative b is no zero."
     for dtype in (torch.float32, torch.float64):
         a, b = whole(rng, 2, 5, dtype=dtype), with_zeros(whole(rng, 2, 5, dtype=dtype))
         a[0, 0], b[1, 3] = 0.0, 1e-9
+        b[0, 1], a[0, 2] = -b[0, 1], -a[0, 2]
         got = student.safe_ratio(a.clone(), b.clone())
         checks.close(got, ratios(a, b), name="safe_ratio(a, b)", mistakes=mistakes(a, b), atol=0.0)
 
 
 @exercise.check(points=3)
 def any_tensor(student, rng):
-    "Whole numbers, one number alone, no numbers, nothing but zeros."
-    for shape, dtype in (((3, 4), torch.int64), ((), torch.float32), ((0, 3), torch.float32)):
+    "Whole numbers, one number alone, nothing but zeros; an inf or nan of a."
+    for shape, dtype in (((3, 4), torch.int64), ((), torch.float32), ((2, 1, 3), torch.float64)):
         a, b = whole(rng, *shape, dtype=dtype), whole(rng, *shape, dtype=dtype)
         b = with_zeros(b) if b.dim() else b
         got = student.safe_ratio(a.clone(), b.clone())
@@ -76,6 +81,9 @@ def any_tensor(student, rng):
         checks.close(got, ratios(a, b), name=name, mistakes=mistakes(a, b))
     a, b = whole(rng, 4), torch.zeros(4)
     checks.close(student.safe_ratio(a.clone(), b.clone()), torch.zeros(4), name="safe_ratio(a, zeros)")
+    a, b = torch.tensor([torch.inf, -torch.inf, torch.nan, torch.inf]), torch.tensor([2.0, 4.0, 1.0, 0.0])
+    name = f"safe_ratio({show.show(a)}, {show.show(b)})"
+    checks.close(student.safe_ratio(a.clone(), b.clone()), ratios(a, b), name=name, mistakes=mistakes(a, b))
 
 
 @exercise.check(points=3)

@@ -51,8 +51,8 @@ def along_the_channels(student, rng):
 
 @exercise.check(points=3)
 def any_shape(student, rng):
-    "Other sizes, one channel, no images, whole numbers; b keeps its dtype."
-    for shape, dtype in (((2, 3, 4, 5), torch.float64), ((2, 1, 3, 2), torch.float32), ((0, 2, 3, 3), torch.int64)):
+    "Other sizes, one channel, one image, whole numbers; b keeps its dtype."
+    for shape, dtype in (((2, 3, 4, 5), torch.float64), ((2, 1, 3, 2), torch.float32), ((1, 2, 3, 3), torch.int64)):
         b = whole(rng, shape[1], dtype=dtype)
         got = student.stretch(b.clone(), torch.zeros(shape))
         checks.close(got, stretched(b, shape), name=f"stretch(b, x) of x {shape}")

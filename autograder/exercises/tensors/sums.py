@@ -83,14 +83,15 @@ def rows_add_up_to_one(student, rng):
 
 @exercise.check(points=2)
 def any_matrix(student, rng):
-    "Other shapes, whole numbers, no rows; x stays as it is."
+    "Other shapes, whole numbers, negative numbers; x stays as it is."
     for shape, dtype in (
         ((2, 5), torch.float64),
         ((4, 1), torch.float32),
         ((3, 4), torch.int64),
-        ((0, 3), torch.float32),
+        ((1, 3), torch.float32),
     ):
         x = whole(rng, *shape, dtype=dtype)
+        x[:, 0] *= -100  # no sum of a row is 0
         before = x.clone()
         got = student.shares(x)
         checks.unchanged(x, before, name="x")
@@ -110,7 +111,7 @@ def any_sizes(student, rng):
     "Any numbers of images, channels and outputs, whole numbers too."
     for (k, c, n, p, q), dtype in (
         ((4, 3, 2, 1, 5), torch.float64),
-        ((1, 2, 0, 2, 2), torch.float32),
+        ((1, 2, 3, 2, 2), torch.float32),
         ((3, 1, 2, 2, 1), torch.int64),
     ):
         w, x = whole(rng, k, c, dtype=dtype), whole(rng, n, c, p, q, dtype=dtype)

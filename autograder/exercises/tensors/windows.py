@@ -51,12 +51,12 @@ def windows_overlap(student, rng):
 
 @exercise.check(points=3)
 def edges(student, rng):
-    "One window alone, windows of one number, steps longer than a window, one axis or three, whole numbers."
+    "One window alone, windows of one number, steps longer than a window, one, three or four axes, whole numbers."
     for shape, size, step, dtype in (
         ((5,), 5, 1, torch.float32),
         ((2, 3, 6), 1, 1, torch.float64),
         ((7,), 2, 3, torch.int64),
-        ((0, 4), 2, 1, torch.float32),
+        ((2, 1, 2, 4), 2, 1, torch.float32),
     ):
         x = whole(rng, *shape, dtype=dtype)
         name = f"windows(x, {size}, {step}) of x {shape}"
@@ -72,6 +72,12 @@ def views_of_any_memory(student, rng):
         f"`x.stride()`; unfold takes them by itself (x with its numbers {where}).": as_if_contiguous(x, layout)
         for layout, where in {"columns": "column after column", "gaps": "in every second cell"}.items()
     }
+    gaps = LAYOUTS["gaps"](x)
+    begin = (
+        "x need not begin at cell 0 of its memory: the last argument of as_strided is the cell where it begins. "
+        "Leave it out."
+    )
+    wrong[begin] = gaps.as_strided((3, 3, 3), (*gaps.stride()[:-1], 2 * gaps.stride(-1), gaps.stride(-1)), 0)
     in_every_layout(student, "windows", (x, 3, 2), all_windows(x, 3, 2), wrong)
 
 

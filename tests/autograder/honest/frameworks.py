@@ -355,7 +355,7 @@ def zero_config(batch, micro, world, stage, lr=1e-3):
         zero_optimization={"stage": stage},
         bf16={"enabled": True},
         gradient_clipping=1.0,
-        optimizer={"type": "AdamW", "params": {"lr": lr}},
+        optimizer={"type": "Adam", "params": {"lr": lr}},
     )
 
 
@@ -391,4 +391,4 @@ def zero_config(batch, micro, world, stage, lr=1e-3):
         "gradient_accumulation_steps": steps,
     }
     how = {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}, "gradient_clipping": 1.0}
-    return numbers | how | {"optimizer": {"type": "AdamW", "params": {"lr": lr}}}
+    return numbers | how | {"optimizer": {"type": "Adam", "params": {"lr": lr}}}

@@ -1,0 +1,112 @@
+"""Small changes of a reference solution, one at a time: each is a wrong answer that nobody had to think of.
+
+`mutants(slug)` changes every place between the marks of every solution by every operator of `mutations`
+that fits there. What survives the checks (`grading.mutation`) is killed by a better check, or stands in
+`exercises/SLUG/equivalent.json` with the reason why it does the same.
+"""
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autograder import exercises
+
+from . import build
+from .mutations import OPERATORS, ORDER_FREE, name_of
+
+
+class Mutant(NamedTuple):
+    """An answer to `exercise` in which one statement is another: `change` is "before  ->  after"."""
+
+    exercise: str
+    operator: str
+    change: str
+    code: str
+
+
+def solution_lines(text: str) -> set[int]:
+    """The lines between the marks, counted from 1."""
+    inside, found = False, set()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() in (build.BEGIN, build.END):
+            inside = line.strip() == build.BEGIN
+        elif inside:
+            found.add(number)
+    return found
+
+
+def places(node: ast.AST, lines: set[int], statement: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    """Every node of the solution, as (parent, field, index in it, the statement that it is part of)."""
+    for name, value in ast.iter_fields(node):
+        for i, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if not isinstance(child, ast.AST):
+                continue
+            at = child if isinstance(child, ast.stmt) else statement
+            if getattr(at, "lineno", 0) in lines:
+                yield node, name, i, at
+            yield from places(child, lines, at)
+
+
+def mark_what_does_not_matter(tree: ast.AST) -> None:
+    """Loops within a sum, a maximum or the like, which are the same in every order; `strict` of zip."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and name_of(call.func) in ORDER_FREE:
+            for inner in (part for arg in call.args for part in getattr(arg, "generators", ())):
+                inner.order_free = True  # type: ignore[attr-defined]
+        if isinstance(call, ast.keyword) and call.arg == "strict":
+            call.value.only_guards = True  # type: ignore[attr-defined]
+
+
+def mutants_of(exercise: str, text: str) -> Iterator[Mutant]:
+    """All mutants of one marked solution; those of one change are one."""
+    tree, seen = ast.parse(text), set()
+    mark_what_does_not_matter(tree)
+    original = ast.unparse(tree)
+    for parent, name, i, statement in places(tree, solution_lines(text), tree):
+        node = getattr(parent, name) if i is None else getattr(parent, name)[i]
+        for kind, change in OPERATORS.items():
+            for variant in change(node):
+                before = headline(statement)
+                replace(parent, name, i, variant)
+                code, after = (
+                    ast.unparse(ast.fix_missing_locations(tree)),
+                    headline(variant if node is statement else statement),
+                )
+                restore(parent, name, i, variant, node)
+                if code != original and code not in seen:
+                    seen.add(code)
+                    yield Mutant(exercise, kind, f"{before}  ->  {after}", code)
+
+
+def replace(parent: Any, name: str, i: int | None, variant: Any) -> None:
+    if i is None:
+        setattr(parent, name, variant)
+    else:
+        getattr(parent, name)[i : i + 1] = variant if isinstance(variant, list) else [variant]
+
+
+def restore(parent: Any, name: str, i: int | None, variant: Any, node: ast.AST) -> None:
+    if i is None:
+        setattr(parent, name, node)
+    else:
+        getattr(parent, name)[i : i + (len(variant) if isinstance(variant, list) else 1)] = [node]
+
+
+def headline(node: Any) -> str:
+    """A statement without what is indented below it."""
+    if isinstance(node, list):
+        return "; ".join(map(headline, node))
+    return ast.unparse(ast.fix_missing_locations(node)).splitlines()[0]
+
+
+def mutants(slug: str) -> list[Mutant]:
+    """All mutants of a lab's solutions, in the order of its exercises."""
+    return [mutant for name, text in build.marked(slug).items() for mutant in mutants_of(name, text)]
+
+
+def equivalent(slug: str) -> dict[str, dict[str, str]]:
+    """By exercise and change the reason why a mutant does the same."""
+    path = Path(exercises.__file__).parent / slug / "equivalent.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

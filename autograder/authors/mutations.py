@@ -1,0 +1,216 @@
+"""What mutants change: by name, functions from a node of a solution to what may stand in its place."""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Variants = Iterator[ast.AST | list[ast.stmt]]
+OPERATORS: dict[str, Callable[[Any], Variants]] = {}
+
+COMPARED = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+ARITHMETIC = {
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Div, ast.Add),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Div, ast.Mod),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Pow: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.LShift: (ast.RShift,),
+    ast.RShift: (ast.LShift,),
+}
+OTHERS = {"min": "max", "any": "all", "zeros": "ones", "zeros_like": "ones_like", "argmin": "argmax", "floor": "ceil"}
+OTHERS |= {"maximum": "minimum", "amax": "amin", "sin": "cos", "exp": "expm1", "sqrt": "square"}
+OTHERS |= {other: name for name, other in OTHERS.items()}
+ORDER_FREE = {"sum", "max", "min", "any", "all", "set", "frozenset", "sorted"}
+SAME_TWICE = {"zero_", "copy_", "wait", "fill_", "clear", "set_rng_state"}
+
+
+def operator(*kinds: type) -> Callable:
+    """Register a function that yields what may stand in place of a node of these kinds."""
+
+    def register(function):
+        OPERATORS[function.__name__] = lambda node: function(node) if isinstance(node, kinds) else iter(())
+        return function
+
+    return register
+
+
+def name_of(function: ast.AST) -> str:
+    """The last part of the name of what is called."""
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+def with_(node: Any, **fields: Any) -> Any:
+    """A copy of the node with other fields."""
+    new = copy.deepcopy(node)
+    for name, value in fields.items():
+        setattr(new, name, value)
+    return new
+
+
+@operator(ast.Constant)
+def constant(node):
+    if type(node.value) in (int, float):
+        yield ast.Constant(node.value + 1)
+        yield ast.Constant(node.value - 1)
+    elif type(node.value) is bool and not getattr(node, "only_guards", False):
+        yield ast.Constant(not node.value)
+
+
+@operator(ast.Compare)
+def comparison(node):
+    for i, op in enumerate(node.ops):
+        for other in COMPARED.get(type(op), ()):
+            yield with_(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]])
+
+
+@operator(ast.BinOp, ast.AugAssign)
+def arithmetic(node):
+    for other in ARITHMETIC.get(type(node.op), ()):
+        yield with_(node, op=other())
+
+
+@operator(ast.BinOp)
+def one_side_alone(node):
+    if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        yield node.left
+        yield node.right
+
+
+@operator(ast.AugAssign)
+def plain_assignment(node):
+    yield ast.Assign([node.target], node.value, lineno=node.lineno)
+
+
+@operator(ast.Assign)
+def in_place(node):
+    """x = x + y as x += y, for whoever else looks at x."""
+    (target, *more), value = node.targets, node.value
+    if not more and isinstance(value, ast.BinOp) and ast.unparse(value.left) == ast.unparse(target):
+        yield ast.AugAssign(target, value.op, value.right)
+
+
+@operator(ast.UnaryOp)
+def sign_or_not(node):
+    yield node.operand
+
+
+@operator(ast.BoolOp)
+def condition_of_several(node):
+    yield with_(node, op=ast.And() if isinstance(node.op, ast.Or) else ast.Or())
+    yield from node.values
+
+
+@operator(ast.If, ast.While)
+def condition(node):
+    if isinstance(node, ast.If):
+        yield with_(node, test=ast.Constant(True))
+        yield with_(node, test=ast.Constant(False))
+    yield with_(node, test=ast.UnaryOp(ast.Not(), node.test))
+
+
+@operator(ast.IfExp)
+def choice(node):
+    yield node.body
+    yield node.orelse
+
+
+@operator(ast.Slice)
+def bounds(node):
+    for name in ("lower", "upper", "step"):
+        if (value := getattr(node, name)) is not None:
+            yield with_(node, **{name: None})
+            if name != "step":
+                yield with_(node, **{name: ast.BinOp(value, ast.Add(), ast.Constant(1))})
+
+
+@operator(ast.Call)
+def arguments(node):
+    """Two in the other order, or one by keyword less."""
+    for i in range(0 if name_of(node.func) in ORDER_FREE | {"maximum", "minimum"} else len(node.args) - 1):
+        if not any(isinstance(arg, ast.Starred) for arg in node.args[i : i + 2]):
+            yield with_(node, args=[*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2 :]])
+    for i in (i for i, keyword in enumerate(node.keywords) if keyword.arg != "strict"):
+        yield with_(node, keywords=[*node.keywords[:i], *node.keywords[i + 1 :]])
+
+
+@operator(ast.Call)
+def one_more_or_less(node):
+    if isinstance(node.func, ast.Name) and node.func.id == "range":
+        last = len(node.args) > 1
+        for op in (ast.Add(), ast.Sub()):
+            yield with_(
+                node, args=[*node.args[:last], ast.BinOp(node.args[last], op, ast.Constant(1)), *node.args[last + 1 :]]
+            )
+
+
+@operator(ast.Call)
+def call_left_out(node):
+    """x.clone() as x."""
+    if isinstance(node.func, ast.Attribute) and not node.args and not isinstance(node.func.value, ast.Constant):
+        yield node.func.value
+    elif isinstance(node.func, ast.Name) and len(node.args) == 1:
+        yield node.args[0]
+
+
+@operator(ast.Call)
+def another_function(node):
+    if isinstance(node.func, ast.Name) and node.func.id in OTHERS:
+        yield with_(node, func=ast.Name(OTHERS[node.func.id]))
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in OTHERS:
+        yield with_(node, func=with_(node.func, attr=OTHERS[node.func.attr]))
+
+
+@operator(ast.Expr, ast.AugAssign, ast.Continue, ast.Break, ast.Raise)
+def statement_left_out(node):
+    yield ast.Pass()
+
+
+@operator(ast.Expr, ast.AugAssign)
+def statement_twice(node):
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and name_of(node.value.func) in SAME_TWICE):
+        yield [node, node]
+
+
+@operator(ast.For, ast.comprehension)
+def reversed_loop(node):
+    if ast.unparse(node.target) == "_" or getattr(node, "order_free", False):
+        return
+    every = ast.Call(ast.Name("list"), [node.iter], [])
+    yield with_(node, iter=ast.Call(ast.Name("reversed"), [every], []))
+
+
+@operator(ast.For)
+def first_or_last_turn_left_out(node):
+    every = ast.Call(ast.Name("list"), [node.iter], [])
+    for cut in (ast.Slice(ast.Constant(1)), ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))):
+        yield with_(node, iter=ast.Subscript(every, cut))
+
+
+@operator(ast.Return)
+def returned(node):
+    if node.value is not None:
+        yield ast.Return(None)
+    if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
+        yield ast.Return(ast.Tuple(node.value.elts[::-1]))
+
+
+@operator(ast.comprehension)
+def filter_left_out(node):
+    if node.ifs:
+        yield with_(node, ifs=[])

@@ -1,0 +1,16 @@
+"""A check of messages under way that many exercises share: each is waited for, and left alone until then."""
+
+from typing import Any
+
+from autograder import checks
+
+WHY = (
+    "Until `request.wait()` has returned the tensor is the message: the receiver may come late, and get what you write "
+    "into it meanwhile. A request that nobody waits for may never be done."
+)
+
+
+def waited_for(run: Any, setting: str) -> None:
+    """Every isend and irecv of the run is waited for, and what it sends is not changed before."""
+    if run.careless:
+        raise checks.CheckFailure(f"{setting}: {run.careless[0]}.", got="; ".join(run.careless[:6]), why=WHY)

@@ -1,0 +1,49 @@
+"""Which small changes of the reference solutions lose no points: see `authors.mutants`."""
+
+import random
+from collections.abc import Iterator
+
+from autograder import exercises
+from autograder.authoring import Lab
+from autograder.authors import mutants
+from autograder.authors.mutants import Mutant
+from autograder.walls.zygote import Zygote
+
+from . import selfcheck
+
+
+def proofs(slug: str, zygote: Zygote) -> Iterator[selfcheck.Proof]:
+    """One for each mutant that survives, and one for all others."""
+    tried, left = chosen(slug), 0
+    for mutant in survivors(slug, zygote):
+        left += 1
+        problem = "It loses no points: a check is missing, or it does the same and belongs into equivalent.json."
+        yield selfcheck.Proof(f"{slug}.{mutant.exercise} ({mutant.operator}): {mutant.change}", [problem])
+    yield selfcheck.Proof(f"{len(tried) - left} of {len(tried)} mutants lose points", [])
+
+
+def survivors(slug: str, zygote: Zygote, sample: int = 0, seed: int = 0, only: str = "") -> Iterator[Mutant]:
+    """The mutants that keep all points and are not listed as equivalent; of a `sample` where it is not 0."""
+    solved = selfcheck.cells_of(selfcheck.build.solved(slug))
+    for mutant in chosen(slug, sample, seed, only):
+        if not is_killed(slug, mutant, solved, zygote):
+            yield mutant
+
+
+def chosen(slug: str, sample: int = 0, seed: int = 0, only: str = "") -> list[Mutant]:
+    """The mutants to try, in order: those of the exercise `only`, without what is known to be equivalent."""
+    known = mutants.equivalent(slug)
+    every = [m for m in mutants.mutants(slug) if m.change not in known.get(m.exercise, {}) and only in ("", m.exercise)]
+    if not sample or sample >= len(every):
+        return every
+    picked = random.Random(seed).sample(range(len(every)), sample)
+    return [every[i] for i in sorted(picked)]
+
+
+def is_killed(slug: str, mutant: Mutant, solved: list[tuple[str, str]], zygote: Zygote) -> bool:
+    """Whether the mutant loses points of its own exercise."""
+    lab = exercises.load(slug)
+    part = Lab(slug, number=lab.number, title=lab.title, brings=lab.brings)
+    part.exercises[mutant.exercise] = lab.exercises[mutant.exercise]
+    result = selfcheck.run(part, [*solved, (selfcheck.WRONG, mutant.code)], zygote)
+    return any(not check.passed for exercise in result.exercises for check in exercise.checks)

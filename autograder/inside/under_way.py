@@ -1,0 +1,61 @@
+"""What a rank owes its messages under way: to wait for each, and to leave alone what it sends until then.
+
+In MPI both are undefined otherwise, and show only where a receiver comes late. So they are looked at, not timed.
+"""
+
+import ctypes
+from typing import Any
+
+import torch
+
+from hpcdl.comm import Request
+
+CHANGED = "{}'s {} {} rank {} is not waited for before its tensor is changed"
+FORGOTTEN = "{}'s {} {} rank {} is never waited for"
+
+
+def bits(x: torch.Tensor) -> bytes:
+    """The bytes of a contiguous tensor, copied where no meter of tensors counts them."""
+    return ctypes.string_at(x.data_ptr(), x.nbytes) if x.nbytes else b""
+
+
+def told(sentence: str, rank: int, request: Request) -> str:
+    toward = "to" if request.side == "dest" else "from"
+    return sentence.format(f"rank {rank}", request.op, toward, request.peer)
+
+
+class Watched:
+    """Looks at the `isend` and `irecv` of one rank's `comm`; `careless()` says what was wrong."""
+
+    def __init__(self, comm: Any):
+        self.rank, self.sent = comm.rank, list[tuple[Request, bytes]]()
+        self.changed: list[str] = []
+        isend, irecv, wait, wait_any = comm._isend, comm._irecv, comm._wait, comm._wait_any
+
+        def posted(op, request):
+            if op in ("isend", "irecv"):
+                self.sent.append((request, bits(request.x) if op == "isend" else b""))
+            return request
+
+        def waited(op, *requests):
+            self.look_at(requests)
+            wait(op, *requests)
+
+        def waited_any(op, requests):
+            first = wait_any(op, requests)
+            self.look_at(requests[first : first + 1])
+            return first
+
+        comm._isend = lambda op, x, dest, tag: posted(op, isend(op, x, dest, tag))
+        comm._irecv = lambda op, out, source, tag: posted(op, irecv(op, out, source, tag))
+        comm._wait, comm._wait_any = waited, waited_any
+
+    def look_at(self, requests) -> None:
+        """Compare what `requests` send with what they began to send."""
+        for request, before in [entry for entry in self.sent if any(entry[0] is request for request in requests)]:
+            if request.op == "isend" and bits(request.x) != before:
+                self.changed.append(told(CHANGED, self.rank, request))
+        self.sent = [entry for entry in self.sent if not any(entry[0] is request for request in requests)]
+
+    def careless(self) -> list[str]:
+        return self.changed + [told(FORGOTTEN, self.rank, request) for request, _ in self.sent]
