@@ -118,7 +118,7 @@ def _again(number: int) -> None:
     if hasattr(signal, "pthread_kill") and main:
         signal.pthread_kill(main, number)  # a real signal: it also ends a sleep
     else:
-        _thread.interrupt_main(number)
+        _thread.interrupt_main(signal.Signals(number))
 
 
 @contextmanager

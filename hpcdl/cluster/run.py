@@ -35,6 +35,33 @@ class Record(NamedTuple):
     value: Any
 
 
+class Lost:
+    """The answer of an engine that ipyparallel does not know any more: it ended between two runs."""
+
+    def __init__(self):
+        self.metadata = {"data": {}, "stdout": "", "stderr": "", "outputs": []}
+
+    def ready(self) -> bool:
+        return True
+
+    def successful(self) -> bool:
+        return False
+
+    def wait_for_output(self, _seconds: float) -> None:
+        """Nothing comes."""
+
+    def get(self, _seconds: float) -> dict:
+        raise ipyparallel.error.EngineError("it has ended")
+
+
+def _asked(view: Any, *call: Any) -> Any:
+    """The answer to come of an engine."""
+    try:
+        return view.apply_async(*call)
+    except (IndexError, ipyparallel.error.NoEnginesRegistered):
+        return Lost()
+
+
 class Run:
     """Iterate over the records that ranks publish; after the last one, `results` holds what they returned, by rank.
 
@@ -47,10 +74,8 @@ class Run:
         self.thread, self._ended = threading.current_thread(), False
         payload = cloudpickle.dumps((f, args))
         path = [entry for entry in sys.path if entry]
-        self._answers = [
-            member.view.apply_async(engine.call, payload, number, timeout, cluster.clean, os.getcwd(), path)
-            for member in cluster.engines
-        ]
+        call = (engine.call, payload, number, timeout, cluster.clean, os.getcwd(), path)
+        self._answers = [_asked(member.view, *call) for member in cluster.engines]
         self._reports: list[Report | None] = [None] * len(self._answers)
         self._seen = [0] * len(self._answers)
         self._shown = [0] * len(self._answers)
@@ -140,6 +165,8 @@ class Run:
         if answer.ready():
             try:
                 return Report.answered(rank, answer.get(0))
+            except ipyparallel.error.EngineError:
+                pass  # the engine is gone; it may have been on another machine
             except ipyparallel.error.RemoteError as error:  # the engine, not the user's function, failed
                 return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
             except Exception:

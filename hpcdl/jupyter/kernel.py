@@ -7,12 +7,14 @@ The kernel of the lab that `hpcdl lab 01` opens imports the same ahead, while th
 import ast
 import json
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from hpcdl import labs
+from hpcdl.interrupt import InterruptAfterImports
 from hpcdl.jupyter import LAB
 
 PROOF = "check"  # every lab's first cell imports it: where it is, that cell has run
@@ -21,10 +23,25 @@ PROOF = "check"  # every lab's first cell imports it: where it is, that cell has
 def load_ipython_extension(shell: Any) -> None:
     """IPython calls this when the kernel starts."""
     shell.set_custom_exc((NameError,), show)
+    wait_for_imports(shell)
     lab = os.environ.get(LAB)
     if lab and lab == os.environ.get("JPY_SESSION_NAME"):  # the notebook that this kernel is for
         with suppress(Exception):  # its first cell will say it, to somebody who can read it
             import_ahead(first_cell(Path(lab)))
+
+
+def wait_for_imports(shell: Any) -> None:
+    """Let ■ wait for an import: a module that is cut short would fail until the kernel is restarted."""
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return
+    before = kernel.pre_handler_hook
+
+    def hook() -> None:
+        before()
+        signal.signal(signal.SIGINT, InterruptAfterImports())
+
+    kernel.pre_handler_hook = hook
 
 
 def show(shell: Any, kind: type, error: NameError, trace: TracebackType, tb_offset: int | None = None) -> None:

@@ -24,6 +24,7 @@ _published = 0
 def main() -> None:
     """Be an engine until the kernel ends."""
     global _watcher
+    lifeline.end_with_parent()
     lifeline.hold()
     _watcher = Watcher()
     _watcher.install()
@@ -43,6 +44,7 @@ def identify() -> dict:
         "size": MPI.COMM_WORLD.Get_size(),
         "pid": os.getpid(),
         "host": socket.gethostname(),
+        "machine": lifeline.machine(),
         "name": watcher.name(),
         "library": MPI.Get_library_version().splitlines()[0],
         "shared_memory": lifeline.shared_memory(),
