@@ -7,6 +7,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from hpcdl.cluster import lifeline, watcher
+from hpcdl.cluster.engine.printing import limited_output
 from hpcdl.cluster.watcher import Interrupted, Watcher
 from hpcdl.comm.location import lines_of_traceback
 
@@ -68,7 +69,7 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     outcome: dict[str, Any] = {"end": "raised", "value": None}
     _enter(directory, path)
     try:
-        with _watcher.watching(run, timeout):
+        with limited_output(), _watcher.watching(run, timeout):
             import cloudpickle
 
             comm = _watcher.comm = _fresh_comm(clean)
