@@ -14,7 +14,7 @@ import psutil
 from IPython import get_ipython
 
 from hpcdl.cluster import cells, lifeline, profiles, watcher
-from hpcdl.cluster.diagnosis import ClusterError, Report
+from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError
 from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, until
@@ -105,6 +105,9 @@ class Cluster:
             self._finalizer = weakref.finalize(self, self._processes.stop)
             try:
                 self._begin()
+            except KeyboardInterrupt:
+                self.stop()
+                raise StoppedRunError("You stopped the start of the engines. They can be started again.") from None
             except BaseException:
                 self.stop()
                 raise

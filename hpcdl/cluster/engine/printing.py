@@ -53,7 +53,7 @@ class Limited:
 def limited_output() -> Iterator[None]:
     """Limit what is printed in the block."""
     out, err = Limited(sys.stdout), Limited(sys.stderr)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):  # type: ignore[type-var]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             yield
         finally:
