@@ -4,12 +4,15 @@ import contextlib
 import difflib
 import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
-from autograder.sessions.local import LocalSession
+from autograder.sessions.local import LocalSession, needs_compiler
+from hpcdl.interrupt import whole_imports
+from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.points import Checked, Record, file_in, unsolved
 
 from . import exercises
@@ -18,6 +21,7 @@ from .cells import watched
 from .feedback import Feedback, NotChecked
 from .results import ExerciseResult
 
+IMPORTING = "The first check in this kernel imports parts of torch: a few seconds …"
 SEEDS = seeds(b"notebook", "")  # the same inputs at every press of the button, so that a failure can be followed
 PRINTED = 2000  # characters of a student's own prints that are shown
 
@@ -41,11 +45,45 @@ def check(*names: str) -> None:
     Shows what passed, and for what did not: what was called, what came back, what was expected and why.
     """
     namespace = sys._getframe(1).f_globals
-    for exercise in [exercise for name in names or ("",) for exercise in find(name)]:
-        try:
-            _show(not_checked(exercise, namespace) or feedback(exercise, namespace))
-        except KeyboardInterrupt:
-            raise StoppedCheckError(f"You stopped the check of `{exercise.name}`. It can be run again.") from None
+    with whole_imports():
+        found = [exercise for name in names or ("",) for exercise in find(name)]
+        with stoppable(found[0]):
+            progress = _prepare({exercise.lab for exercise in found}, namespace)
+        for exercise in found:
+            with stoppable(exercise):
+                _show(not_checked(exercise, namespace) or feedback(exercise, namespace), progress)
+            progress = None
+
+
+@contextlib.contextmanager
+def stoppable(exercise: Exercise) -> Iterator[None]:
+    """The check of `exercise`; interrupted, it says so in a sentence, and leaves no module half imported."""
+    before = set(sys.modules)
+    try:
+        yield
+    except KeyboardInterrupt:
+        repair_imports(before)
+        raise StoppedCheckError(f"You stopped the check of `{exercise.name}`. It can be run again.") from None
+
+
+def _prepare(labs: set[Lab], namespace: dict) -> Any:
+    """Import what answers may make torch import, before a clock runs.
+
+    It takes seconds, and a notebook says so: returned is the handle of that line, for the first feedback to replace.
+    """
+    names = [BACKWARD, *(name for lab in labs for name in lab.brings)]
+    names += [COMPILER] * needs_compiler(namespace)
+    if all(map(is_imported, names)):
+        return None
+    progress = _display_line(IMPORTING) if _shell() else None
+    import_whole(*names)
+    return progress
+
+
+def _display_line(text: str) -> Any:
+    from IPython.display import display
+
+    return display({"text/plain": text, "text/html": text}, raw=True, display_id=True)
 
 
 def _shell() -> Any:
@@ -131,13 +169,14 @@ def _remember(result: ExerciseResult) -> str:
     return ""
 
 
-def _show(shown: Feedback | NotChecked) -> None:
+def _show(shown: Feedback | NotChecked, progress: Any = None) -> None:
+    """Display the feedback, in place of the line of `progress` if there is one."""
     if _shell() is None:
         print(repr(shown))
         return
     from IPython.display import display
 
-    display(shown, metadata={"hpcdl": shown.about()})
+    (progress.update if progress else display)(shown, metadata={"hpcdl": shown.about()})
 
 
 class _Capped(io.StringIO):

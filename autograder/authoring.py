@@ -19,7 +19,6 @@ A check receives `student`, whose attributes are the student's functions and cla
 """
 
 import ast
-import importlib
 import inspect
 import json
 import sys
@@ -28,6 +27,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
+
+from hpcdl.lazy import import_whole
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,7 @@ class Lab:
 
     def bring(self) -> None:
         """Import what answers need and take long to import, before a check's clock runs, which could stop halfway."""
-        for name in self.brings:
-            importlib.import_module(name)
+        import_whole(*self.brings)
 
     def add(self, exercise: Exercise) -> Exercise:
         """Make `exercise` the lab's last one; ValueError for a name that is taken, or `uses` of what is not before."""

@@ -205,7 +205,7 @@ def submit(
 
 @app.command()
 def reset(
-    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad; or `guesses`.")],
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad; or `guesses`, or `rates`.")],
     folder: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
     ] = None,
@@ -213,10 +213,16 @@ def reset(
     """Begin an exercise again: its cell is blank as at first, and what you wrote is kept in a file beside the notebook.
 
     Save the notebook before, and load it anew after: in JupyterLab, File, Reload Notebook from Disk.
-    `hpcdl reset guesses` begins the ledger of your guesses again.
+    `hpcdl reset guesses` begins the ledger of your guesses again. `hpcdl reset rates` forgets how fast convolutions
+    are here, which was measured once: they are measured again when they are next needed.
     """
     from hpcdl import reset as resetting
 
+    if exercise == "rates":
+        from hpcdl.conv.calibration import recalibrate
+
+        say("Rates forgotten." if recalibrate() else "No rates are kept: they are measured when they are needed.")
+        return
     here = folder or labs.found(Path.cwd())
     if here is None:
         end("no labs here: say where they are, --folder my-labs")

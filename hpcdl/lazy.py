@@ -1,9 +1,11 @@
-"""What is imported when it is first used, before, or not at all; and whether an import goes on."""
+"""Lazy imports, imports that an interruption cannot cut short, and whether an import is in progress."""
 
 import importlib
 import sys
-from collections.abc import Callable
-from types import FrameType
+import sysconfig
+import threading
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
 
 
 def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, Callable]:
@@ -18,16 +20,69 @@ def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, C
     return names, find, lambda: names
 
 
+def repair_imports(before: set[str]) -> None:
+    """Undo imports that were cut short since `before`, the modules that were whole: the next import begins again.
+
+    Python forgets the package that was interrupted, but not its modules: they would be missing in the next one.
+    """
+    if any(map(is_importing, sys._current_frames().values())):
+        return  # another thread's import is in progress, and whole
+    new = {name for name, module in list(sys.modules.items()) if module is not None} - before
+    for name in sorted(new):  # packages come before their modules
+        package, _, child = name.rpartition(".")
+        if not is_imported(name) or (package and package not in sys.modules):
+            sys.modules.pop(name, None)
+        elif package and not hasattr(sys.modules[package], child):
+            setattr(sys.modules[package], child, sys.modules[name])
+
+
 COMPILER = "torch._dynamo"
+BACKWARD = "torch.fx.experimental.symbolic_shapes"  # `y.backward(dy)` imports it, and with it sympy
 
 
 def import_compiler() -> None:
     """Import torch's compiler, as torch's optimizers do when the first of them is made: it takes seconds.
 
-    So it is done before a clock runs, which could stop it halfway, and before several threads ask for it, of which one
+    Import it before a clock runs, which could stop it halfway, and before several threads ask for it, since all but one
     would find it half imported.
     """
-    importlib.import_module(COMPILER)
+    import_whole(COMPILER)
+
+
+_imports: list[threading.Thread] = []  # in progress, also those whose caller was interrupted
+
+
+def import_whole(*names: str) -> None:
+    """Import modules in a thread of its own: whatever interrupts the caller cannot leave a module half imported.
+
+    An import whose caller was interrupted continues. The next call waits for its end.
+    """
+    missing = [name for name in names if not is_imported(name)]
+    if not missing:
+        return
+    errors: list[Exception] = []
+    thread = threading.Thread(target=_import, args=(missing, errors), name="import")
+    _imports.append(thread)
+    thread.start()
+    for thread in list(_imports):
+        thread.join()
+        _imports.remove(thread)
+    if errors:
+        raise errors[0]
+
+
+def _import(names: Iterable[str], errors: list[Exception]) -> None:
+    try:
+        for name in names:
+            importlib.import_module(name)
+    except Exception as error:  # for the caller to raise
+        errors.append(error)
+
+
+def is_imported(name: str) -> bool:
+    """Whether the module `name` is there, and whole."""
+    module = sys.modules.get(name)
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 SLOW = "rfc3987_syntax"
@@ -43,13 +98,28 @@ def leave_out_slow() -> None:
 
 
 IMPORTER = "<frozen importlib._bootstrap>"
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+PATIENCE, OWN_PATIENCE = 60.0, 10.0  # seconds an import may take to end: of a library, of a module of the user's own
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Whether `frame` stands in an import: an exception raised there leaves the module half made, for good.
+    """Whether `frame` is inside an import: an exception raised there leaves the module half imported, for good.
 
     Not only an `import` of the program's own: the first `y.backward(dy)` makes torch import sympy.
     """
-    while frame is not None and frame.f_code.co_filename != IMPORTER:
+    return import_patience(frame) > 0
+
+
+def import_patience(frame: FrameType | None) -> float:
+    """How many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none."""
+    file = ""  # of the module that is being imported
+    while frame is not None:
+        code = frame.f_code
+        if type(code) is not CodeType:  # the frame of another thread, which has ended meanwhile
+            return 0.0
+        if code.co_filename == IMPORTER:
+            return PATIENCE if not file or file.startswith((*LIBRARIES, "<frozen")) else OWN_PATIENCE
+        if code.co_name == "<module>":
+            file = code.co_filename
         frame = frame.f_back
-    return frame is not None
+    return 0.0

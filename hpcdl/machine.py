@@ -3,7 +3,8 @@
 import contextlib
 import os
 import platform
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path("/")
@@ -25,6 +26,29 @@ def cores(root: Path = ROOT) -> int:
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([usable, *_quotas(root)]))
+
+
+def waited() -> float:
+    """Seconds so far that the threads of this process have waited for a processor; 0 where the system does not say."""
+    nanoseconds = 0
+    for file in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):  # a thread may end meanwhile
+            nanoseconds += int(file.read_text().split()[1])
+    return nanoseconds * 1e-9
+
+
+class Quiet:
+    """Whether this process had the processors that it asked for since `Quiet()`: else what it measured is too slow."""
+
+    SHARE = 0.1  # of the time, which all threads together may have waited
+    SLICE = 0.05  # seconds besides: one turn of another program
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, waited: Callable[[], float] = waited):
+        self._clock, self._waited = clock, waited
+        self._begin, self._before = clock(), waited()
+
+    def __bool__(self) -> bool:
+        return self._waited() - self._before <= self.SLICE + self.SHARE * (self._clock() - self._begin)
 
 
 def _quotas(root: Path) -> Iterator[int]:

@@ -9,8 +9,8 @@ import threading
 import time
 from functools import cache
 
-from hpcdl.interrupt import IMPORT, interrupt, settle
-from hpcdl.lazy import is_importing
+from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
+from hpcdl.lazy import import_patience
 
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
 OURS = __package__.partition(".")[0]  # the package whose own frames are left alone
@@ -87,7 +87,7 @@ def _signal_timer(seconds: float):
         if rings == 0 and (more := watch.left(seconds)) > 0:
             signal.setitimer(signal.ITIMER_REAL, max(more, 1e-3), AGAIN)
             return
-        if rings == 0 and _somebody_imports(frame) and watch.wall() < seconds + IMPORT:
+        if rings == 0 and watch.wall() < seconds + _import_patience(frame):
             return  # it rings again
         rings += 1
         if rings > 1:  # swallowed before
@@ -108,9 +108,9 @@ def _signal_timer(seconds: float):
             sys.settrace(tracing)
 
 
-def _somebody_imports(frame) -> bool:
-    """Whether an import goes on in `frame` or in another thread, such as the simulated rank whose turn it is."""
-    return is_importing(frame) or any(is_importing(other) for other in sys._current_frames().values())
+def _import_patience(frame) -> float:
+    """The seconds for an import in progress in `frame` or another thread, such as the rank whose turn it is."""
+    return max(map(import_patience, [frame, *sys._current_frames().values()]))
 
 
 def _insist(frame, armed) -> None:
@@ -138,11 +138,13 @@ def _thread_timer(seconds: float):
         watch, wait = Stopwatch(), seconds
         while not over.wait(wait):
             wait = AGAIN
-            if _somebody_imports(None) and watch.wall() < seconds + IMPORT:
-                continue
             with lock:
-                if not over.is_set():
-                    interrupt(thread, TimeUp)
+                if not over.is_set() and watch.wall() < seconds + _import_patience(None):
+                    continue
+                if not over.is_set() and not interrupt_outside_imports(thread, TimeUp):
+                    late = watch.wall() > seconds + import_patience(frame_of(thread))
+                    if late:
+                        interrupt(thread, TimeUp)
 
     watch = threading.Thread(target=ring, daemon=True)
     watch.start()

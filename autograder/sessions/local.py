@@ -11,7 +11,7 @@ from autograder.inside.forbidden import Guard
 from autograder.inside.under_way import Watched
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
-from hpcdl.lazy import COMPILER, import_compiler
+from hpcdl.lazy import COMPILER, import_compiler, is_imported
 
 from .errors import StudentError
 from .grader import Grader
@@ -29,8 +29,13 @@ def is_thread_of_kernel() -> bool:
 
 def import_what_optimizers_need(namespace: dict) -> None:
     """The seconds that `hpcdl.lazy.import_compiler` takes are not the answer's."""
-    if COMPILER not in sys.modules and any(map(uses_optimizers, list(namespace.values()))):
+    if needs_compiler(namespace):
         import_compiler()
+
+
+def needs_compiler(namespace: dict) -> bool:
+    """Whether a function or class in `namespace` makes an optimizer of torch's, which imports torch's compiler."""
+    return not is_imported(COMPILER) and any(map(uses_optimizers, list(namespace.values())))
 
 
 def uses_optimizers(value: Any) -> bool:

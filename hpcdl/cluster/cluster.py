@@ -1,7 +1,8 @@
 """The cluster as the notebook sees it: start, run, stream, stop."""
 
-import socket
+import platform
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,8 +13,8 @@ from typing import Any
 import psutil
 from IPython import get_ipython
 
-from hpcdl.cluster import cells, profiles, watcher
-from hpcdl.cluster.diagnosis import ClusterError, Report
+from hpcdl.cluster import cells, lifeline, profiles, watcher
+from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError
 from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, until
@@ -22,6 +23,8 @@ from hpcdl.cluster.turns import Turns
 from hpcdl.machine import cores
 
 __all__ = ["Cluster", "Record"]
+
+FIRST_ERROR = 12  # seconds after which an error of the launcher's ends a start that would take until its patience ends
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,9 @@ class Cluster:
             self._finalizer = weakref.finalize(self, self._processes.stop)
             try:
                 self._begin()
+            except KeyboardInterrupt:
+                self.stop()
+                raise StoppedRunError("You stopped the start of the engines. They can be started again.") from None
             except BaseException:
                 self.stop()
                 raise
@@ -124,6 +130,7 @@ class Cluster:
 
     def _prepare(self) -> Processes:
         mpiexec = launcher_at(self._mpiexec) if self._mpiexec else find_launcher()
+        mpiexec.check_host_name(platform.node())
         if self._profile is None:
             self._warn_if_oversubscribed()
             return Processes(MpiexecEngines(self.n, mpiexec))
@@ -146,9 +153,9 @@ class Cluster:
         views = [self._client.direct_view(i, block=False) for i in ids]
         answers = [view.apply_async(engine.identify) for view in views]
         people = [answer.get(START_SECONDS) for answer in answers]
-        here = socket.gethostname()
+        here = lifeline.machine()
         self._started_processes.shared_memory |= {
-            file for person in people if person["host"] == here for file in person["shared_memory"]
+            file for person in people if person["machine"] == here for file in person["shared_memory"]
         }
         self._check_one_world(people)
         self._started_processes.engines.confirm()
@@ -160,7 +167,7 @@ class Cluster:
                 views[i],
                 people[i]["host"],
                 people[i]["name"],
-                psutil.Process(people[i]["pid"]) if people[i]["host"] == here else None,
+                psutil.Process(people[i]["pid"]) if people[i]["machine"] == here else None,
             )
             for i in order
         ]
@@ -168,7 +175,7 @@ class Cluster:
 
     def _wait_for_ids(self) -> list[int]:
         """ipyparallel's ids of the engines that were started last."""
-        processes, ids = self._started_processes, []
+        processes, ids, begin = self._started_processes, [], time.monotonic()
         engines = processes.engines
         for _ in until(engines.patience):
             present = self._client.ids
@@ -179,6 +186,10 @@ class Cluster:
                 return ids
             if reason := engines.why_ended():
                 raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
+            if not engines.elsewhere and time.monotonic() > begin + FIRST_ERROR and (error := processes.first_error()):
+                raise ClusterError(
+                    f"{len(ids)} of {self.n} engines started within {FIRST_ERROR} s; {engines} said: {error}"
+                )
         log = processes.log("engines")
         raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
 

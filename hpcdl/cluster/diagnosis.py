@@ -30,6 +30,13 @@ class ClusterError(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
+class StoppedRunError(KeyboardInterrupt):
+    """The user stopped a run, or the start of the engines; a notebook shows the sentence alone."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 @dataclass
 class Report:
     """How one rank's part of a run ended."""

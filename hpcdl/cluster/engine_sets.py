@@ -19,6 +19,8 @@ ENGINE = (
 )
 # Slurm's reasons for which a job would wait for ever; "Resources" is none of them: others may only be using the nodes.
 HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints")
+# Ranks of one machine talk through its memory, and listen on the loopback device only.
+LOOPBACK = {"UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo"} if sys.platform == "linux" else {}
 CERTAIN = 3  # answers in a row: a controller that has just started gives such a reason for a moment
 JOB_FILE = "slurm-job"  # in the cluster's directory: the number of the job, for whoever outlives the kernel
 
@@ -38,14 +40,18 @@ class MpiexecEngines:
 
     def start(self, directory: Path) -> None:
         threads = str(max(1, cores() // self.n))
+        options = self.options if self.elsewhere else tuple(self.mpiexec.options_here)
+        here = {} if self.elsewhere else LOOPBACK
         self.lease = lifeline.lease(directory)
         self.process = start(
             "engines",
             directory,
-            [str(self.mpiexec.path), *self.mpiexec.options, *self.options, "-n", str(self.n)],
+            [str(self.mpiexec.path), *self.mpiexec.options, *options, "-n", str(self.n)],
             [*ENGINE, f"--profile-dir={directory}"],
+            job=self.elsewhere,
             OMP_NUM_THREADS=threads,
             MKL_NUM_THREADS=threads,
+            **here,
             **lifeline.holding(self.lease),
         )
 

@@ -5,12 +5,19 @@ import os
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from hpcdl.cluster.diagnosis import ClusterError
 
+LONGEST_NAME = 63  # letters of a machine's name
+JOB = (
+    *("SLURM_", "SRUN_", "SBATCH_", "PMI_", "PMIX_", "PMI2_", "OMPI_", "ORTE_", "PRTE_", "PBS_", "LSB_", "LOADL_"),
+    *("COBALT_", "PE_HOSTFILE", "HYDRA_", "HYDI_", "MPIEXEC_", "MPI_LOCAL"),
+)
+KEPT = ("SLURM_CONF",)  # how to reach Slurm, not what job this is
 MEND = "pip install --force-reinstall mpich mpi4py"
 
 
@@ -32,6 +39,26 @@ class Launcher:
     def options(self) -> list[str]:
         """What it needs so that we can see which rank died: MPICH's would end the others first."""
         return ["-disable-auto-cleanup"] if self.mpi.startswith("MPICH") else []
+
+    @property
+    def options_here(self) -> list[str]:
+        """What it needs besides to start all ranks on this machine, whatever job or cluster is around it."""
+        if not self.mpi.startswith("MPICH"):
+            return []
+        return ["-launcher", "fork", "-rmk", "user", "-localhost", "127.0.0.1"]
+
+    def check_host_name(self, name: str) -> None:
+        """LauncherError if MPICH cannot read this machine's name."""
+        if self.mpi.startswith("MPICH") and len(name) > LONGEST_NAME:
+            raise LauncherError(
+                f"this machine's name has {len(name)} letters ({name}), and {self.mpi} reads at most {LONGEST_NAME}; "
+                "give the machine or the container a shorter name"
+            )
+
+
+def without_job(variables: Mapping[str, str]) -> dict[str, str]:
+    """`variables` without those by which a job of Slurm, PBS, LSF or another MPI tells programs where they run."""
+    return {name: value for name, value in variables.items() if name in KEPT or not name.startswith(JOB)}
 
 
 def find_launcher() -> Launcher:

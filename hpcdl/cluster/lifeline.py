@@ -5,10 +5,12 @@ It is empty until all of them are up: from then on `engine.sh` keeps mpiexec fro
 """
 
 import contextlib
+import ctypes
 import os
+import platform
 import re
 import signal
-import socket
+import sys
 import tempfile
 import threading
 import time
@@ -22,7 +24,30 @@ VARIABLE, LEASE = "HPCDL_KERNEL", "HPCDL_LEASE"
 
 def environment() -> dict[str, str]:
     """What a child process needs to know about this one to hold on to it."""
-    return {VARIABLE: f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time()}"}
+    return {VARIABLE: f"{machine()} {os.getpid()} {psutil.Process().create_time()}"}
+
+
+def machine() -> str:
+    """What tells this machine from others: a pid means something only where this is the same.
+
+    Two containers of one machine may have one name, and number their processes apart.
+    """
+    boot, namespace = "", ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = os.readlink("/proc/self/ns/pid")
+    return f"{platform.node()}/{boot}/{namespace}"
+
+
+def end_with_parent() -> None:
+    """Let Linux end this process as soon as its parent ends, also while it hangs in a library's call."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended just now
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def lease(directory: Path) -> Path:
@@ -59,7 +84,7 @@ def shared_memory(pid: int | str = "self") -> list[str]:
 
 def _watch(clean_up):
     host, pid, created = os.environ[VARIABLE].split()
-    here = host == socket.gethostname()
+    here = host == machine()
     lease = os.environ.get(LEASE)
     while (not here or _alive(int(pid), float(created))) and (lease is None or Path(lease).exists()):
         time.sleep(0.5)

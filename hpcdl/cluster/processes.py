@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import psutil
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
+from hpcdl.cluster.launcher import without_job
 from hpcdl.cluster.watcher import DIRECTORY
 
+ERROR = re.compile(r"\berror\b|\bfatal\b|abort\(|no such file|not found|cannot|unable to", re.IGNORECASE)
 START_SECONDS = 60  # a machine that needs longer to start the engines has another problem
 
 
@@ -45,7 +48,7 @@ class Processes:
 
     def __init__(self, engines: Engines, parent: Path | None = None):
         self.engines = engines
-        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent))
+        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent or runtime_folder()))
         self.controller: subprocess.Popen | None = None
         self.shared_memory: set[str] = set()  # files that killed engines would leave behind
 
@@ -83,6 +86,13 @@ class Processes:
             return "\n".join((self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
         return ""
 
+    def first_error(self) -> str:
+        """The first line in the log of the engines that reads as an error; empty if there is none."""
+        with contextlib.suppress(OSError):
+            lines = (self.directory / "engines.log").read_text(errors="replace").splitlines()
+            return next((line.strip() for line in lines if ERROR.search(line)), "")
+        return ""
+
     def stop_engines(self) -> None:
         self.engines.stop()
         for file in self.shared_memory:
@@ -97,20 +107,33 @@ class Processes:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def runtime_folder() -> Path | None:
+    """Jupyter's folder for what lives as long as a kernel: nobody sweeps it, as /tmp is swept. None: no such place."""
+    from jupyter_core.paths import jupyter_runtime_dir
+
+    folder = Path(jupyter_runtime_dir())
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder if os.access(folder, os.W_OK) else None
+
+
 def environment(directory: Path) -> dict[str, str]:
     """What controller and engines must know of this kernel."""
     return {DIRECTORY: str(directory), **lifeline.environment()}
 
 
-def start(name: str, directory: Path, *command: list[str], **more: str) -> subprocess.Popen:
-    """Start a program that prints into `directory`/`name`.log, with `more` in its environment."""
+def start(name: str, directory: Path, *command: list[str], job: bool = True, **more: str) -> subprocess.Popen:
+    """Start a program that prints into `directory`/`name`.log, with `more` in its environment.
+
+    Without the variables of a job (`launcher.without_job`) where `job` is False.
+    """
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             [*itertools.chain(*command)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=os.environ | environment(directory) | more,
+            env=(dict(os.environ) if job else without_job(os.environ)) | environment(directory) | more,
             start_new_session=True,  # Ctrl-C in the notebook is for the notebook: it tells the engines itself
         )
 

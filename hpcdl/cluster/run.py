@@ -14,7 +14,7 @@ from IPython.display import publish_display_data
 
 from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.deadlock import Lookout
-from hpcdl.cluster.diagnosis import ClusterError, Report, diagnose
+from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError, diagnose
 
 if TYPE_CHECKING:
     from hpcdl.cluster.cluster import Cluster
@@ -23,6 +23,7 @@ COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often th
 LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
 GRACE_SECONDS = 1.5  # how long a rank may take to stop
 IMPORT_SECONDS = 10.0  # and how much longer where it imports: a module cut short could not be imported again
+INTERRUPTED = "You stopped this run: its ranks have stopped too. It can be run again."
 STOPPED = "the engines were stopped while they worked"
 OUTPUT_SECONDS = 10.0  # how long what an engine has said may be on its way after its answer
 
@@ -33,6 +34,33 @@ class Record(NamedTuple):
     rank: int
     seconds: float
     value: Any
+
+
+class Lost:
+    """The answer of an engine that ipyparallel does not know any more: it ended between two runs."""
+
+    def __init__(self):
+        self.metadata = {"data": {}, "stdout": "", "stderr": "", "outputs": []}
+
+    def ready(self) -> bool:
+        return True
+
+    def successful(self) -> bool:
+        return False
+
+    def wait_for_output(self, _seconds: float) -> None:
+        """Nothing comes."""
+
+    def get(self, _seconds: float) -> dict:
+        raise ipyparallel.error.EngineError("it has ended")
+
+
+def _asked(view: Any, *call: Any) -> Any:
+    """The answer to come of an engine."""
+    try:
+        return view.apply_async(*call)
+    except (IndexError, ipyparallel.error.NoEnginesRegistered):
+        return Lost()
 
 
 class Run:
@@ -47,10 +75,8 @@ class Run:
         self.thread, self._ended = threading.current_thread(), False
         payload = cloudpickle.dumps((f, args))
         path = [entry for entry in sys.path if entry]
-        self._answers = [
-            member.view.apply_async(engine.call, payload, number, timeout, cluster.clean, os.getcwd(), path)
-            for member in cluster.engines
-        ]
+        call = (engine.call, payload, number, timeout, cluster.clean, os.getcwd(), path)
+        self._answers = [_asked(member.view, *call) for member in cluster.engines]
         self._reports: list[Report | None] = [None] * len(self._answers)
         self._seen = [0] * len(self._answers)
         self._shown = [0] * len(self._answers)
@@ -75,6 +101,8 @@ class Run:
             if self.cluster.stopped:  # by another thread; whatever was asked of the engines then failed
                 raise ClusterError(STOPPED) from None
             raise
+        except KeyboardInterrupt:
+            raise StoppedRunError(INTERRUPTED) from None
         finally:
             self._ended = True
 
@@ -88,8 +116,7 @@ class Run:
                     answer.wait_for_output(OUTPUT_SECONDS if answer.successful() else 1)
             yield from self._news(last=True)
         finally:  # also when the iteration is left early, or by Ctrl-C
-            while not (self.cluster.stopped or self._over(stopping=True)):
-                self._wait_a_little()
+            self._stop_ranks()
             reports = [report for report in self._reports if report is not None]  # one of each rank: it is over
             self.cluster.finished(reports)
         if [report.end for report in reports] == ["returned"] * len(self._answers):
@@ -98,6 +125,14 @@ class Run:
             raise ClusterError(STOPPED)
         else:
             raise ClusterError(diagnose(reports, self.timeout, self.cluster.restarting, self._deadlocked), reports)
+
+    def _stop_ranks(self) -> None:
+        """Follow the ranks to their end, which takes a few seconds at most: a second ■ asks for nothing else."""
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                while not (self.cluster.stopped or self._over(stopping=True)):
+                    self._wait_a_little()
+                return
 
     # -- how it goes ------------------------------------------------------------------------------------------------
 
@@ -140,6 +175,8 @@ class Run:
         if answer.ready():
             try:
                 return Report.answered(rank, answer.get(0))
+            except ipyparallel.error.EngineError:
+                pass  # the engine is gone; it may have been on another machine
             except ipyparallel.error.RemoteError as error:  # the engine, not the user's function, failed
                 return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
             except Exception:

@@ -107,7 +107,8 @@ class Watcher:
             run = self._run
             if run is None:
                 continue
-            self._write(sys._current_frames().get(main))
+            with contextlib.suppress(Exception):  # a frame may end while it is read, a disk may be full
+                self._write(sys._current_frames().get(main))
             if time.monotonic() > self.deadline or cancel_flag(self.directory, run).exists():
                 signal.pthread_kill(main, SIGNAL)  # a real signal: it also ends a sleep
                 time.sleep(4 * PERIOD)

@@ -44,7 +44,7 @@ def friendly_name(file: str) -> str:
 def lines_of(frame: FrameType | None) -> list[SourceLine]:
     """The stack that ends in `frame`, outermost call first."""
     lines = []
-    while frame is not None:
+    while frame is not None and type(frame.f_code) is CodeType:  # a frame of another thread may end meanwhile
         line = frame.f_lineno or line_at(frame.f_code, frame.f_lasti)
         lines.append(SourceLine(frame.f_code.co_filename, line, frame.f_code.co_name))
         frame = frame.f_back

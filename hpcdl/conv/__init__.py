@@ -10,10 +10,12 @@ place of `w`, keeps the filter transforms for further calls.
 Wrong arguments, and problems that an algorithm cannot do, raise ValueError; what is no tensor raises TypeError.
 """
 
+import time
+
 import torch
 
 from hpcdl.conv.algorithm import Algorithm, Filters, Implementation, convolve, prepare
-from hpcdl.conv.auto import choose
+from hpcdl.conv.auto import choose, experience
 from hpcdl.conv.layout import is_channels_last
 from hpcdl.conv.model import Situation
 from hpcdl.conv.problem import Pair, Problem
@@ -45,15 +47,20 @@ def conv2d(
 
 def quickest(x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> str:
     """What `algorithm="auto"` takes: a name of `ALGORITHMS`, or "torch" or "torch_channels_last" for torch's own."""
-    if not problem.N:
-        return "torch"
+    return choose(_situation(x, w, problem)) if problem.N else "torch"
+
+
+def _situation(x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> Situation:
     prepared = isinstance(w, Filters) and w.prepared
-    threads = torch.get_num_threads()
-    return choose(Situation(problem, x.dtype, is_channels_last(x), prepared, threads, x.device.type))
+    return Situation(problem, x.dtype, is_channels_last(x), prepared, torch.get_num_threads(), x.device.type)
 
 
 def _by_the_quickest(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
-    return run(quickest(x, filters, problem), x, filters, problem)
+    name, begin = quickest(x, filters, problem), time.perf_counter()
+    y = run(name, x, filters, problem)
+    if problem.N:
+        experience.note(_situation(x, filters, problem), name, time.perf_counter() - begin)
+    return y
 
 
 __all__ = ["ALGORITHMS", "Algorithm", "Filters", "Implementation", "Problem", "conv2d", "prepare", "quickest", "run"]

@@ -11,9 +11,10 @@ from functools import cache, lru_cache
 import torch
 
 from hpcdl.conv.algorithm import has_triton
-from hpcdl.conv.calibration import rates, seconds_on_gpu
+from hpcdl.conv.calibration import doubt, rates, renew, seconds_on_gpu
 from hpcdl.conv.model import TORCH, Situation, candidates, predict
 from hpcdl.conv.registry import ALGORITHMS
+from hpcdl.machine import Quiet
 
 CAUTION = 1.05  # ours must promise more than the errors of the model, or of a few measurements
 
@@ -21,6 +22,8 @@ CAUTION = 1.05  # ours must promise more than the errors of the model, or of a f
 def choose(situation: Situation) -> str:
     """The candidate that should take the least time."""
     if situation.device == "cpu":
+        if renew():
+            forget()
         return by_model(situation) if situation.dtype in (torch.float32, torch.float64) else "torch"
     if situation.device == "cuda" and torch.backends.cudnn.benchmark:
         return by_trying(situation)
@@ -32,6 +35,48 @@ def by_model(situation: Situation) -> str:
     """The choice on a CPU; measures the machine's rates when they are first needed."""
     known = rates(situation.dtype, situation.threads)
     return quickest_of({name: predict(name, situation, known) for name in candidates(situation.problem)})
+
+
+@lru_cache(maxsize=4096)
+def expected(situation: Situation, name: str) -> float:
+    """Seconds that the model predicts."""
+    return predict(name, situation, rates(situation.dtype, situation.threads))
+
+
+class Experience:
+    """Compare seconds of calls with those that the model predicted; rates that do not hold are measured again."""
+
+    CALLS = 8  # with one problem, of which the quickest counts: a busy moment does not
+    FACTOR = 2.0  # up or down, that the model may be off
+    LEAST = 5e-3  # seconds: of less, other costs are a large part
+
+    def __init__(self):
+        self._ratios: dict[Situation, list[float]] = {}
+        self._quiet: dict[Situation, Quiet] = {}
+
+    def note(self, situation: Situation, name: str, seconds: float) -> None:
+        """A call took `seconds`."""
+        if situation.device != "cpu" or situation.dtype not in (torch.float32, torch.float64):
+            return
+        predicted = expected(situation, name)
+        ratios = self._ratios.setdefault(situation, [])
+        if predicted < self.LEAST or len(ratios) >= self.CALLS:
+            return
+        quiet = self._quiet.setdefault(situation, Quiet())
+        ratios.append(seconds / predicted)
+        holds = 1 / self.FACTOR <= min(ratios) <= self.FACTOR
+        if len(ratios) == self.CALLS and not holds and quiet and doubt(situation.dtype, situation.threads):
+            forget()
+
+
+experience = Experience()
+
+
+def forget() -> None:
+    """Forget what was chosen: the rates have changed."""
+    by_model.cache_clear()
+    expected.cache_clear()
+    experience.__init__()  # type: ignore[misc]
 
 
 @cache

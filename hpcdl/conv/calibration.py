@@ -1,7 +1,8 @@
 """Seconds that candidates take: for the rates of the cost model, and on a GPU for the choice itself.
 
 The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
-measured again when the processor, torch, Numba, the number of threads or the data type is another.
+measured again when the processor, torch, Numba, the number of threads or the data type is another. What was measured
+while other programs kept the processors busy is used, but not kept. `hpcdl reset rates` forgets them all.
 """
 
 import contextlib
@@ -19,10 +20,13 @@ from hpcdl.conv.model import MODEL, Situation, candidates, key, works
 from hpcdl.conv.problem import Problem
 from hpcdl.conv.registry import run
 from hpcdl.files import write_whole
-from hpcdl.machine import processor
+from hpcdl.machine import Quiet, processor
 
 ROUNDS = 3  # at least, of each sample
 SECONDS = 0.1  # and at least so long
+DOUBTED = "measured again"  # the key of the machines whose rates did not hold once
+AGAIN = 60.0  # seconds until rates are measured again which were measured on a busy machine
+_provisional: list[float] = []  # when to measure again
 SAMPLES = (
     Problem(1, 16, 4, 4, 16, 3, 3, padding=1),
     Problem(2, 3, 64, 64, 64, 7, 7, stride=2, padding=3),
@@ -49,12 +53,50 @@ NARROW_SAMPLES = (
 @cache
 def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
     """Seconds for each unit of work of every candidate: from the cache folder, else measured now and kept there."""
-    machine = json.dumps([MODEL, processor(), torch.__version__, version("numba"), str(dtype), threads])
-    known = _read()
-    if machine not in known:
-        known = _read() | {machine: calibrate(dtype)}
-        _write(known)
-    return known[machine]
+    machine, known = _machine(dtype, threads), _read()
+    if machine in known:
+        return known[machine]
+    quiet = Quiet()
+    measured = calibrate(dtype)
+    if quiet:
+        _write(_read() | {machine: measured})
+    else:
+        _provisional.append(time.monotonic() + AGAIN)
+    return measured
+
+
+def _machine(dtype: torch.dtype, threads: int) -> str:
+    return json.dumps([MODEL, processor(), torch.__version__, version("numba"), str(dtype), threads])
+
+
+def doubt(dtype: torch.dtype, threads: int) -> bool:
+    """Forget kept rates that do not hold, once for each machine, since some problems differ; whether there were any."""
+    machine, known = _machine(dtype, threads), _read()
+    if machine not in known or machine in known.get(DOUBTED, []):
+        return False
+    del known[machine]
+    _write(known | {DOUBTED: [*known.get(DOUBTED, []), machine]})
+    rates.cache_clear()
+    return True
+
+
+def renew() -> bool:
+    """Forget rates that were measured on a busy machine, and used but not kept, once a minute; whether there were."""
+    if not _provisional or time.monotonic() < max(_provisional):
+        return False
+    _provisional.clear()
+    rates.cache_clear()
+    return True
+
+
+def recalibrate() -> bool:
+    """Forget all rates that are kept, so that they are measured again when they are next needed; whether any were."""
+    rates.cache_clear()
+    _provisional.clear()
+    were = _file().exists()
+    with contextlib.suppress(OSError):
+        _file().unlink(missing_ok=True)
+    return were
 
 
 def calibrate(

@@ -7,12 +7,14 @@ The kernel of the lab that `hpcdl lab 01` opens imports the same ahead, while th
 import ast
 import json
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from hpcdl import labs
+from hpcdl.interrupt import InterruptAfterImports
 from hpcdl.jupyter import LAB
 
 PROOF = "check"  # every lab's first cell imports it: where it is, that cell has run
@@ -20,18 +22,49 @@ PROOF = "check"  # every lab's first cell imports it: where it is, that cell has
 
 def load_ipython_extension(shell: Any) -> None:
     """IPython calls this when the kernel starts."""
-    shell.set_custom_exc((NameError,), show)
+    shell.set_custom_exc((NameError, KeyboardInterrupt), show)
+    wait_for_imports(shell)
     lab = os.environ.get(LAB)
     if lab and lab == os.environ.get("JPY_SESSION_NAME"):  # the notebook that this kernel is for
         with suppress(Exception):  # its first cell will say it, to somebody who can read it
             import_ahead(first_cell(Path(lab)))
 
 
-def show(shell: Any, kind: type, error: NameError, trace: TracebackType, tb_offset: int | None = None) -> None:
-    """Show a NameError as the sentence that helps, or else as IPython does."""
-    if sentence := advice(error, trace, shell.user_ns):
+def wait_for_imports(shell: Any) -> None:
+    """Let ■ wait for an import: a module that is cut short would fail until the kernel is restarted."""
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return
+    before = kernel.pre_handler_hook
+
+    def hook() -> None:
+        before()
+        signal.signal(signal.SIGINT, InterruptAfterImports())
+
+    kernel.pre_handler_hook = hook
+
+
+def show(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_offset: int | None = None) -> None:
+    """Show a NameError as the sentence that helps, an interruption as where it was, anything else as IPython does."""
+    sentence = stopped(trace, shell.user_ns) if isinstance(error, KeyboardInterrupt) else ""
+    if isinstance(error, NameError):
+        sentence = advice(error, trace, shell.user_ns)
+    if sentence and not hasattr(error, "_render_traceback_"):
         error._render_traceback_ = lambda: [sentence]  # type: ignore[attr-defined]  # IPython asks the error itself
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+
+
+def stopped(trace: TracebackType, namespace: dict) -> str:
+    """Where the notebook's own code was when ■ was pressed; the frames of libraries below it tell nothing."""
+    from hpcdl.comm.location import SourceLine
+
+    where, frame = "", trace
+    while frame:
+        code = frame.tb_frame.f_code
+        if frame.tb_frame.f_globals is namespace:
+            where = f" at {SourceLine(code.co_filename, frame.tb_lineno, code.co_name).shown()}"
+        frame = frame.tb_next  # type: ignore[assignment]  # None at the end
+    return f"You stopped this cell{where}"
 
 
 def advice(error: NameError, trace: TracebackType, namespace: dict) -> str:

@@ -7,6 +7,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from hpcdl.cluster import lifeline, watcher
+from hpcdl.cluster.engine.printing import limited_output
 from hpcdl.cluster.watcher import Interrupted, Watcher
 from hpcdl.comm.location import lines_of_traceback
 
@@ -24,6 +25,7 @@ _published = 0
 def main() -> None:
     """Be an engine until the kernel ends."""
     global _watcher
+    lifeline.end_with_parent()
     lifeline.hold()
     _watcher = Watcher()
     _watcher.install()
@@ -43,6 +45,7 @@ def identify() -> dict:
         "size": MPI.COMM_WORLD.Get_size(),
         "pid": os.getpid(),
         "host": socket.gethostname(),
+        "machine": lifeline.machine(),
         "name": watcher.name(),
         "library": MPI.Get_library_version().splitlines()[0],
         "shared_memory": lifeline.shared_memory(),
@@ -66,7 +69,7 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     outcome: dict[str, Any] = {"end": "raised", "value": None}
     _enter(directory, path)
     try:
-        with _watcher.watching(run, timeout):
+        with limited_output(), _watcher.watching(run, timeout):
             import cloudpickle
 
             comm = _watcher.comm = _fresh_comm(clean)

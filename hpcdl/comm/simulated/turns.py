@@ -17,7 +17,7 @@ from random import Random
 
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.location import SourceLine, lines_of
-from hpcdl.interrupt import interrupt, settle, wait_for_import
+from hpcdl.interrupt import interrupt_after_imports, settle
 
 MANY = 32  # ranks from which on it pays to keep them on one core
 STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
@@ -114,11 +114,7 @@ class Turns:
             self._over.acquire()
         except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
             self._stopping = self._interrupted = True
-            running = self._ident(self._current)
-            try:
-                wait_for_import(running)
-            finally:
-                interrupt(running, Stopped)
+            interrupt_after_imports(self._ident(self._current), Stopped)
             raise
 
     def spawn(self, body: Callable[[int], None]) -> int:

@@ -21,7 +21,7 @@ import traitlets
 
 from hpcdl.guesses import OFF, VARIABLE, Answer, Guess, Ledger, file_in
 from hpcdl.widgets.kit.units import number
-from hpcdl.widgets.kit.waiting import Waiting
+from hpcdl.widgets.kit.waiting import Waiting, is_waiting_allowed
 
 MINE, SEE = "That is my guess", "I'd rather see"
 STYLE = Path(__file__).with_name("guessing.css")
@@ -74,14 +74,25 @@ def guess(
 class NotGuessed(Waiting):
     """The guess is still to be made; its text is what to do."""
 
-    def _render_traceback_(self) -> list[str]:  # IPython: a sentence, where the cell has no `when_solved`
+    def _render_traceback_(self) -> list[str]:  # IPython: a sentence, wherever it is raised
         return [str(self)]
 
 
 def guessed(name: str) -> None:
-    """Wait for the guess `name`: before it is made, `when_solved` says so and the rest of its block does not run."""
-    if somebody_is_there() and name not in ledger().guesses:
-        raise NotGuessed(f"First your guess: answer the question above (“{MINE}”, or “{SEE}”), then run this again.")
+    """Wait for the guess `name`: before it is made, `when_solved` says so and the rest of its block does not run.
+
+    Outside `when_solved` it says so and returns: a guess that is open never stops "Run All".
+    """
+    if not somebody_is_there() or name in ledger().guesses:
+        return
+    question = _shown.get(name)
+    which = f", “{question.question}”" if question else f", `{name}`"
+    open_guess = NotGuessed(
+        f"First your guess: answer the question above{which} (“{MINE}”, or “{SEE}”), then run this again."
+    )
+    if is_waiting_allowed():
+        raise open_guess
+    print(open_guess)
 
 
 def reveal(name: str, truth: Answer) -> None:

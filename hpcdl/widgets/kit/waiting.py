@@ -4,6 +4,7 @@ import contextlib
 import linecache
 import sys
 import traceback
+from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType
 
 from hpcdl import points
@@ -22,6 +23,14 @@ class TooLong(BaseException):
     """A cell is stopped."""
 
 
+_blocks: ContextVar[int] = ContextVar("blocks", default=0)  # of `when_solved` around what runs now
+
+
+def is_waiting_allowed() -> bool:
+    """Whether a `when_solved` is around what runs now, and would say what a `Waiting` says."""
+    return _blocks.get() > 0
+
+
 @contextlib.contextmanager
 def when_solved():
     """Run the block; where it meets an unsolved exercise, or a guess not made, print a sentence and no traceback.
@@ -34,6 +43,8 @@ def when_solved():
     """
     block = sys._getframe(2)
     limit = alarm(PATIENCE, TooLong(f"stopped after {PATIENCE:g} s")) if wrong_in(block) else contextlib.nullcontext()
+    depth = _blocks.get()
+    _blocks.set(depth + 1)
     try:
         with limit:
             yield
@@ -43,6 +54,8 @@ def when_solved():
         if not (sentence := said(error)):
             raise
         print(sentence)
+    finally:
+        _blocks.set(depth)
 
 
 def passed(exercise: str) -> None:

@@ -84,6 +84,16 @@ def test_what_is_no_number_above_0_is_asked_again(kept):
     assert kept.guesses[SPEED_UP].guess == 3
 
 
+def test_an_open_guess_never_raises(kept, capsys):
+    """Outside `when_solved` too: "Run All" would stop there."""
+    guess(SPEED_UP, "How many times as fast?", unit="times")
+    guessed(SPEED_UP)
+    assert "“How many times as fast?”" in capsys.readouterr().out
+    with pytest.raises(ZeroDivisionError), when_solved():
+        1 / 0  # noqa: B018
+    guessed(SPEED_UP)
+
+
 @pytest.mark.parametrize(
     ("text", "number"), [("12", 12), (" 0.5 ", 0.5), ("1,200", 1200), ("1,234,567.5", 1234567.5), ("3e6", 3e6)]
 )

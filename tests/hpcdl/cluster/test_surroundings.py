@@ -1,0 +1,171 @@
+"""Engines start here whatever surrounds the notebook, and end however they hang."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import ipyparallel
+import psutil
+import pytest
+
+from hpcdl.cluster import engine_sets, launcher, lifeline, processes
+from hpcdl.cluster.run import Lost, Run, _asked
+
+JOBS = {
+    "SLURM_JOB_ID": "1",
+    "SLURM_NODELIST": "node1",
+    "PMI_RANK": "3",
+    "PMIX_SERVER_URI": "x",
+    "OMPI_COMM_WORLD_RANK": "0",
+    "PBS_NODEFILE": "/nodes",
+    "LSB_HOSTS": "a b",
+    "HYDRA_LAUNCHER": "slurm",
+}
+MPICH = launcher.Launcher(Path("mpiexec"), "MPICH 5.0.2")
+
+
+def test_variables_of_a_job_do_not_reach_engines():
+    kept = {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "OMP_NUM_THREADS": "2", "KUBERNETES_PORT": "1"}
+    assert launcher.without_job(JOBS | kept) == kept
+
+
+@pytest.mark.mpi
+def test_engines_start_inside_a_job(monkeypatch, tmp_path, started):
+    """An srun on the PATH reaches no controller."""
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\necho 'srun: error: no controller' >&2\nexit 1\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name, value in JOBS.items():
+        monkeypatch.setenv(name, value)
+    with started(2) as cluster:
+        assert cluster.run(lambda comm: comm.rank) == [0, 1]
+        addresses = cluster.run(listening)
+    assert all(address.startswith("127.") for rank in addresses for address in rank), addresses
+
+
+def listening(comm):
+    """The addresses at which this rank itself listens (mpiexec's own socket is left out: its children inherit it)."""
+    import psutil
+
+    inherited = {c.laddr for c in psutil.Process().parent().net_connections() if c.status == "LISTEN"}
+    return [c.laddr.ip for c in psutil.Process().net_connections() if c.status == "LISTEN" and c.laddr not in inherited]
+
+
+listening.__module__ = "__main__"  # pickled by value, as a notebook's functions are
+
+
+@pytest.mark.parametrize(("letters", "fits"), [(1, True), (63, True), (64, False), (200, False)])
+def test_a_name_too_long_for_mpich_is_refused(letters, fits):
+    if fits:
+        return MPICH.check_host_name("a" * letters)
+    with pytest.raises(launcher.LauncherError, match=f"name has {letters} letters .* at most 63; give the machine"):
+        MPICH.check_host_name("a" * letters)
+
+
+HANGS = (
+    "import ctypes; from hpcdl.cluster import lifeline; lifeline.end_with_parent(); "
+    "print('hangs', flush=True); ctypes.PyDLL(None).sleep(300)"  # with the interpreter's lock, as MPI_Init does
+)
+
+
+@pytest.mark.parametrize("gone", ["lease", "kernel", "shell"])
+@pytest.mark.labs  # the watchdog waits for five seconds
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux ends a process with its parent")
+def test_an_engine_that_hangs_ends_with_its_kernel(gone, tmp_path):
+    kernel = subprocess.Popen(["sleep", "300"])
+    lease = lifeline.lease(tmp_path)
+    shell = subprocess.Popen(
+        ["/bin/sh", engine_sets.ENGINE[1], sys.executable, "-c", HANGS],
+        stdout=subprocess.PIPE,
+        env=os.environ | lifeline.holding(lease) | {lifeline.VARIABLE: f"{lifeline.machine()} {kernel.pid} 0"},
+    )
+    try:
+        assert shell.stdout.readline() == b"hangs\n"
+        family = psutil.Process(shell.pid).children(recursive=True)
+        if gone == "lease":
+            lease.unlink()
+        elif gone == "shell":
+            shell.kill()
+        else:
+            kernel.kill()
+            kernel.wait()
+        shell.wait(60)
+        _, alive = psutil.wait_procs(family, timeout=60)
+        assert not alive
+    finally:
+        for process in (kernel, shell):
+            process.kill()
+            process.wait()
+        shell.stdout.close()
+
+
+def test_a_pid_of_another_machine_means_nothing(monkeypatch):
+    """Two containers may have one name: their processes are numbered apart."""
+    assert lifeline.environment()[lifeline.VARIABLE].split()[0] == lifeline.machine()
+    script = Path(engine_sets.ENGINE[1]).read_text()
+    line = next(line for line in script.splitlines() if line.startswith("machine="))
+    said = subprocess.run(["/bin/sh", "-c", f'{line}; echo "$machine"'], capture_output=True, text=True, check=True)
+    if sys.platform == "linux":
+        assert said.stdout.strip() == lifeline.machine()
+
+
+class Answer(SimpleNamespace):
+    def ready(self):
+        return True
+
+    def get(self, _seconds):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (ipyparallel.error.EngineError("Engine 3 died"), "died"),
+        (ipyparallel.error.RemoteError("NameError", "x", [], {}), "raised"),
+        (ipyparallel.error.TimeoutError("gone"), "died"),
+    ],
+)
+def test_an_engine_that_is_gone_has_died(error, end):
+    """Also on another machine, where its process cannot be asked."""
+    cluster = SimpleNamespace(black_box=lambda rank: {})
+    assert Run._look_at(SimpleNamespace(cluster=cluster), 3, Answer(error=error)).end == end
+
+
+def test_an_engine_that_nobody_knows_has_died():
+    """It ended between two runs."""
+
+    def forgotten(*_):
+        raise IndexError("No such engine: 3")
+
+    answer = _asked(SimpleNamespace(apply_async=forgotten))
+    assert isinstance(answer, Lost)
+    cluster = SimpleNamespace(black_box=lambda rank: {})
+    assert Run._look_at(SimpleNamespace(cluster=cluster), 3, answer).end == "died"
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        ("", ""),
+        ("2026 [IPEngine] Loading connection file\n", ""),
+        ("starting\nsrun: error: Unable to contact slurm controller\nsrun: error: more\n", "srun: error: Unable"),
+        ("Abort(874136847) on node 0: Fatal error in internal_Init_thread\n", "Abort(874136847)"),
+        ("bash: line 1: hydra_pmi_proxy: command not found\n", "bash: line 1"),
+    ],
+)
+def test_the_launchers_first_error_is_found(log, error, tmp_path):
+    (tmp_path / "engines.log").write_text(log)
+    said = processes.Processes.first_error(SimpleNamespace(directory=tmp_path))
+    assert said.startswith(error)
+    assert bool(said) is bool(error)
+
+
+def test_what_lives_is_not_in_a_folder_that_is_swept(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    begun = processes.Processes(SimpleNamespace(stop=lambda: None))
+    assert begun.directory.parent == tmp_path / "runtime"
+    begun.stop()
+    assert not begun.directory.exists()
