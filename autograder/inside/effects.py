@@ -219,8 +219,8 @@ class Notebook:
         return facts.stores | set(filter(self._is_object, found))
 
     def _is_object(self, name: str) -> bool:
-        """Whether something can be changed behind a name: not behind that of a builtin, a module, a function."""
-        if name in self.imports or (name in self.definitions and name not in self.classes):
+        """Whether calls can change what is behind a name: not a builtin, a module, a function, or what is asked for."""
+        if name in self.imports or name in self.asked or (name in self.definitions and name not in self.classes):
             return False
         return name in self.bound or not hasattr(builtins, name)
 
