@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from hpcdl.parallel.pipeline.layers import End, Layers
+from hpcdl.parallel.pipeline.layers import End, Layers, Passed
 
 
 class FusedLayers(Layers):
@@ -36,6 +36,10 @@ class FusedLayers(Layers):
         """Those to whose gradients the backward pass that goes on is to add."""
         free = [param for param in params if param is not None and param.requires_grad]
         return [param for param in free if self._wanted is None or id(param) in self._wanted]
+
+    def _backward_whole(self, passed: Passed, dy: torch.Tensor) -> torch.Tensor | None:
+        self._wanted = None
+        return super()._backward_whole(passed, dy)
 
     def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
         made: Any = end.edge.node  # what made the output: of a linear layer it has all that W needs
@@ -76,7 +80,8 @@ class _Fusing(TorchFunctionMode):
 def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None):
     """torch's `linear`; a weight that is computed from others leaves its gradient to autograd."""
     leaves = weight.is_leaf and (bias is None or bias.is_leaf)
-    if not leaves or not weight.requires_grad or torch.is_autocast_enabled(input.device.type):
+    checkpoints = torch._C._autograd._top_saved_tensors_default_hooks(True)  # would compute it again without this mode
+    if checkpoints or not leaves or not weight.requires_grad or torch.is_autocast_enabled(input.device.type):
         return linear(input, weight, bias)
     return _Linear.apply(input, weight, bias, layers)
 

@@ -7,7 +7,7 @@ et al. 2016, "Training deep nets with sublinear memory cost".
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -66,7 +66,7 @@ class _Call(NamedTuple):
     end: End
 
 
-class _Passed(NamedTuple):
+class Passed(NamedTuple):
     """What is left of a forward pass: its input, the graph's end, and the calls on the way. Outputs are let go."""
 
     x: torch.Tensor
@@ -79,15 +79,17 @@ class Layers:
 
     With `recompute` F keeps its input alone, and B computes the rest again, with the same random numbers. Parameters
     that a layer of the module does not have to itself (tied ones, those of nn.MultiheadAttention) are right as well; W
-    goes through the whole graph for them once more.
+    goes through the whole graph for them once more. Blocks that are checkpointed with a backward pass inside (torch's
+    use_reentrant=True, `hpcdl.sharding.checkpointed`) cannot leave out the weights: then B does W, too.
     """
 
     def __init__(self, module: nn.Module, recompute: bool = False):
         self.module, self.recompute = module, recompute
-        self._passed: dict[int, _Passed] = {}
+        self._passed: dict[int, Passed] = {}
         self._inputs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # to recompute from, and the generator's state
-        self._waiting: dict[int, tuple[_Passed, torch.Tensor, list[torch.Tensor | None]]] = {}  # for W
+        self._waiting: dict[int, tuple[Passed, torch.Tensor, list[torch.Tensor | None]]] = {}  # for W
         self._calls: list[_Call] | None = None  # of the forward pass that goes on
+        self._reentrant: bool | None = None  # known after the first forward pass
         self._own = _owned(module)
         for layer in self._own:
             layer.register_forward_hook(self._note)
@@ -101,15 +103,14 @@ class Layers:
             return self.module(x)
 
     def backward(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
-        passed = self._take(k)
-        if passed.end:
-            torch.autograd.backward([passed.end.seed(dy)])
-        return passed.x.grad
+        return self._backward_whole(self._take(k), dy)
 
     def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         passed = self._take(k)
         if not passed.end:
             return None
+        if self._reentrant:
+            return self._backward_whole(passed, dy)
         wanted = [call.end.edge for call in passed.calls]
         if passed.x.requires_grad:
             wanted.append(get_gradient_edge(passed.x))
@@ -132,6 +133,12 @@ class Layers:
             if gradient is not None:  # else the output does not depend on this layer
                 self._add_gradients(call.params, call.end, gradient)
 
+    def _backward_whole(self, passed: Passed, dy: torch.Tensor) -> torch.Tensor | None:
+        """B and W in one."""
+        if passed.end:
+            torch.autograd.backward([passed.end.seed(dy)])
+        return passed.x.grad
+
     def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
         """The gradients of `params` from that at `end`; with `again` the graph is needed once more."""
         torch.autograd.backward([end.seed(gradient)], retain_graph=again, inputs=params)
@@ -139,10 +146,12 @@ class Layers:
     def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
         self._calls = []
         y = self.module(x)
-        self._passed[k], self._calls = _Passed(x, End(y) if y.requires_grad else None, _once(self._calls)), None
+        if self._reentrant is None:
+            self._reentrant = _has_reentrant(y.grad_fn)
+        self._passed[k], self._calls = Passed(x, End(y) if y.requires_grad else None, _once(self._calls)), None
         return y.detach()
 
-    def _take(self, k: int) -> _Passed:
+    def _take(self, k: int) -> Passed:
         if k in self._inputs:
             x, state = self._inputs.pop(k)
             with torch.random.fork_rng(devices=[]):
@@ -151,8 +160,20 @@ class Layers:
         return self._passed.pop(k)
 
     def _note(self, layer: nn.Module, inputs: tuple, y: object) -> None:
-        if self._calls is not None and isinstance(y, torch.Tensor):
+        if self._calls is not None and isinstance(y, torch.Tensor) and y.requires_grad:
             self._calls.append(_Call(self._own[layer], End(y)))
+
+
+def _has_reentrant(node: Any) -> bool:
+    """Whether a graph has a checkpointed block whose backward pass runs another one."""
+    seen, todo = set(), [node]
+    while todo:
+        if (node := todo.pop()) is not None and node not in seen:
+            seen.add(node)
+            if node.name() in ("CheckpointFunctionBackward", "_CheckpointedBackward"):
+                return True
+            todo += [after for after, _ in node.next_functions]
+    return False
 
 
 def _owned(module: nn.Module) -> dict[nn.Module, list[torch.Tensor]]:

@@ -3,10 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcdl.memory import meter
 from hpcdl.parallel.pipeline import FusedLayers, Layers
+from hpcdl.sharding import checkpointed
 
 HIDDEN = 6
 
@@ -201,3 +203,42 @@ def test_fused_layers_keep_no_more_than_autograd_does():
         return found
 
     assert kept(FusedLayers) == kept(Layers)
+
+
+CHECKPOINTS = {
+    "reentrant": lambda f, x: checkpoint(f, x, use_reentrant=True),
+    "not reentrant": lambda f, x: checkpoint(f, x, use_reentrant=False),
+    "ours": checkpointed,
+}
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.one, self.two, self.how = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN), how
+        self.attention = nn.MultiheadAttention(HIDDEN, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.two(torch.tanh(self.how(lambda x: self.attention(x, x, self.one(x))[0], x)))
+
+
+@kinds
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("how", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_checkpointed_blocks_are_right(how, apart, recompute, kind):
+    torch.manual_seed(0)
+    module, x = Checkpointed(how).double(), torch.randn(2, 3, HIDDEN, dtype=torch.float64, requires_grad=True)
+    dy = torch.randn_like(x)
+    module(x).backward(dy)
+    expected, dx = [param.grad for param in module.parameters()], x.grad
+    module.zero_grad()
+    layers = kind(module, recompute)
+    for k in range(2):
+        layers.forward(k, x)
+    for k in range(2):
+        found = (layers.backward_input if apart else layers.backward)(k, dy / 2)
+        torch.testing.assert_close(found, dx / 2, rtol=1e-12, atol=1e-14)
+        if apart:
+            layers.backward_weight(k)
+    torch.testing.assert_close([param.grad for param in module.parameters()], expected, rtol=1e-12, atol=1e-14)
