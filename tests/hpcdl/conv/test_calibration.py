@@ -1,4 +1,4 @@
-"""Rates that were measured once hold later: what a busy machine spoiled is not kept, what is wrong is measured again."""
+"""What a busy machine spoiled is not kept; rates that do not hold are measured again."""
 
 import types
 
