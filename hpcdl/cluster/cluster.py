@@ -186,7 +186,8 @@ class Cluster:
                 return ids
             if reason := engines.why_ended():
                 raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
-            if not engines.elsewhere and time.monotonic() > begin + FIRST_ERROR and (error := processes.first_error()):
+            late = time.monotonic() > begin + FIRST_ERROR and not engines.elsewhere
+            if late and (error := processes.first_error()):
                 raise ClusterError(
                     f"{len(ids)} of {self.n} engines started within {FIRST_ERROR} s; {engines} said: {error}"
                 )

@@ -18,7 +18,7 @@ ENGINE = (
     *("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
 )
 # Slurm's reasons for which a job would wait for ever; "Resources" is none of them: others may only be using the nodes.
-HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints")
+HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints", "PartitionTimeLimit")
 # Ranks of one machine talk through its memory, and listen on the loopback device only.
 LOOPBACK = {"UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo"} if sys.platform == "linux" else {}
 CERTAIN = 3  # answers in a row: a controller that has just started gives such a reason for a moment
@@ -137,9 +137,12 @@ exec {mpiexec} -n {n} {program_and_args}
         hopeless = self._state.startswith("PENDING") and any(reason in self._state for reason in HOPELESS)
         self._hopeless = self._hopeless + 1 if hopeless else 0
         if self._hopeless >= CERTAIN:
+            why = f"its partition cannot give {self.n} engines a core each; take fewer"
+            if "PartitionTimeLimit" in self._state:
+                why = "it asks for more time than its partition allows (sinfo -o '%P %l'); ask for less by `timelimit`"
             return (
-                f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: its partition cannot give "
-                f"{self.n} engines a core each; take fewer, or name another partition in ipcluster_config.py"
+                f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: {why}, or name another partition "
+                "in ipcluster_config.py"
             )
         return None if self._state else f"{self} ended before the engines were up"
 

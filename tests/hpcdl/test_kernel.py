@@ -1,6 +1,7 @@
 """The kernels of `hpcdl lab`: what a lab's first cell imports, used before that cell ran, is a sentence."""
 
 import os
+import signal
 import types
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nbclient import NotebookClient
 
 import hpcdl.jupyter
 from hpcdl import labs
+from hpcdl.interrupt import InterruptAfterImports
 from hpcdl.jupyter import kernel
 
 DATA = str(Path(hpcdl.jupyter.__file__).parent)
@@ -106,3 +108,35 @@ def test_in_a_fresh_kernel_the_cell_ends_in_the_sentence_alone(monkeypatch):
     assert early.traceback[0].startswith("`check` is not there yet: run the lab's first cell, which imports it.")
     assert early.ename == "NameError"
     assert all("NameError" in "".join(output.traceback) for output in (misspelt, late))
+
+
+def test_a_stopped_cell_is_one_sentence(monkeypatch):
+    """It says where the notebook's own code was; the frames of the library below it tell nothing."""
+    import json
+
+    namespace = {}
+    code = "import json\ndef wait():\n    json.loads('1', object_hook=0, cls=Stops)\nwait()\n"
+
+    class Stops(json.JSONDecoder):
+        def decode(self, text):
+            raise KeyboardInterrupt
+
+    namespace["Stops"] = Stops
+    with pytest.raises(KeyboardInterrupt) as caught:
+        exec(compile(code, "a cell", "exec"), namespace)
+    assert kernel.stopped(caught.value.__traceback__, namespace) == "You stopped this cell at a cell, line 3"
+
+
+def test_ctrl_c_waits_for_imports_in_every_message():
+    """Also where a dashboard's button calls back: the kernel sets its handler anew for each message."""
+    calls = []
+    shell = types.SimpleNamespace(kernel=types.SimpleNamespace(pre_handler_hook=lambda: calls.append(1)))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        kernel.wait_for_imports(shell)
+        shell.kernel.pre_handler_hook()
+        assert isinstance(signal.getsignal(signal.SIGINT), InterruptAfterImports)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert calls == [1]
+    kernel.wait_for_imports(types.SimpleNamespace())

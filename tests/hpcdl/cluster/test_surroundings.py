@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from hpcdl.cluster import engine_sets, launcher, lifeline, processes
+from hpcdl.cluster.diagnosis import StoppedRunError
 from hpcdl.cluster.run import Lost, Run, _asked
 
 JOBS = {
@@ -169,3 +170,26 @@ def test_what_lives_is_not_in_a_folder_that_is_swept(tmp_path, monkeypatch):
     assert begun.directory.parent == tmp_path / "runtime"
     begun.stop()
     assert not begun.directory.exists()
+
+
+class Ranks(Run):
+    """A run of ranks that take three looks to stop; ■ is pressed at each look."""
+
+    def __init__(self):
+        self.cluster = SimpleNamespace(stopped=False, finished=lambda reports: self.seen.append("finished"))
+        self.seen, self._ended, self._reports = [], False, []
+
+    def _over(self, stopping=False):
+        self.seen.append("look")
+        if not stopping or len(self.seen) < 4:
+            raise KeyboardInterrupt
+        return True
+
+
+def test_a_stopped_run_is_one_sentence():
+    """However often one presses, the ranks are followed to their end and the cluster knows of it."""
+    ranks = Ranks()
+    with pytest.raises(StoppedRunError, match="You stopped this run") as caught:
+        list(ranks._follow())
+    assert caught.value._render_traceback_() == [str(caught.value)]
+    assert ranks.seen == ["look"] * 4 + ["finished"]

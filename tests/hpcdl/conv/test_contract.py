@@ -2,14 +2,12 @@
 
 import json
 import re
-import types
 
 import pytest
 import torch
 from torch.nn.functional import conv2d as torch_conv2d
 
 from hpcdl.conv import ALGORITHMS, Filters, Problem, auto, calibration, conv2d, model, prepare, quickest
-from hpcdl.machine import Quiet
 
 X, W = torch.randn(2, 4, 6, 7), torch.randn(5, 4, 3, 3)
 
@@ -269,59 +267,6 @@ def test_rates_are_kept_for_the_next_process_and_measured_again_for_another_torc
     fresh(torch.float32, 2)
     assert len(measured) == 4
     assert len(json.loads((tmp_path / "convolution.json").read_text())) == 4
-
-
-class Machine:
-    """A clock, and a processor for which `busy` of the time is waited."""
-
-    def __init__(self, busy: float):
-        self.busy, self.now = busy, 0.0
-
-    def quiet(self):
-        return Quiet(lambda: self.now, lambda: self.busy * self.now)
-
-
-@pytest.mark.parametrize(("busy", "kept"), [(0.0, 1), (0.05, 1), (0.3, 0), (2.0, 0)])
-def test_rates_of_a_busy_machine_are_not_kept(tmp_path, monkeypatch, busy, kept):
-    """They are used, and measured again a minute later."""
-    machine = Machine(busy)
-
-    def calibrate(dtype):
-        machine.now += 3.0
-        return {"torch": [machine.now]}
-
-    monkeypatch.setenv("HPCDL_DATA", str(tmp_path))
-    monkeypatch.setattr(calibration, "calibrate", calibrate)
-    monkeypatch.setattr(calibration, "Quiet", machine.quiet)
-    monkeypatch.setattr(calibration, "time", types.SimpleNamespace(monotonic=lambda: machine.now))
-    calibration.rates.cache_clear()
-    assert calibration.rates(torch.float32, 2) == {"torch": [3.0]}
-    assert (tmp_path / "convolution.json").exists() is bool(kept)
-    assert not calibration.renew()
-    machine.busy, machine.now = 0.0, 3.0 + calibration.AGAIN
-    assert calibration.renew() is not bool(kept)
-    assert calibration.rates(torch.float32, 2) == {"torch": [3.0 if kept else 6.0 + calibration.AGAIN]}
-    assert (tmp_path / "convolution.json").exists()
-    assert calibration.recalibrate()
-    assert not calibration.recalibrate()
-
-
-@pytest.mark.parametrize(("seen", "again"), [(1.0, False), (1.9, False), (2.5, True), (0.4, True)])
-def test_rates_that_do_not_hold_are_measured_again(tmp_path, monkeypatch, seen, again):
-    """Once: a problem that the model does not know would else cost a calibration in each process."""
-    measured = []
-    monkeypatch.setenv("HPCDL_DATA", str(tmp_path))
-    monkeypatch.setattr(calibration, "calibrate", lambda dtype: measured.append(dtype) or {"torch": [1.0]})
-    monkeypatch.setattr(auto, "predict", lambda name, situation, rates: rates["torch"][0])
-    monkeypatch.setattr(auto, "Quiet", Machine(0.0).quiet)
-    calibration.rates.cache_clear()
-    auto.forget()
-    layer = model.Situation(Problem(1, 16, 8, 8, 16, 3, 3), torch.float32, True, True, 2)
-    for _ in range(3 * auto.Experience.CALLS):
-        auto.experience.note(layer, "torch", seen)
-    assert len(measured) == 1 + again
-    calibration.rates.cache_clear()
-    auto.forget()
 
 
 def test_a_damaged_or_forbidden_cache_costs_a_measurement_only(tmp_path, monkeypatch):
