@@ -15,7 +15,7 @@ def momentum_step(w, g, v, lr, beta):
     return w, v
 
 
-# %% momentum: a list
+# %% momentum: a tuple of a list
 momentum_step = lambda w, g, v, lr, beta: [w - lr * (beta * v + g), beta * v + g]
 
 
