@@ -1,7 +1,7 @@
 """Answers whose verdict was wrong once: right ones have full points, wrong ones fail in the check that is named.
 
-`verdicts/SLUG.py` has a cell for each, `# %% exercise: answer -> full points` or `-> the check that fails first`. A cell
-may define several functions; what else it needs is the reference's.
+`verdicts/SLUG.py` has a cell for each: `# %% exercise: answer -> full points`, or `-> the check that fails first`.
+A cell may define several functions; what else it needs is the reference's.
 """
 
 import re

@@ -16,7 +16,7 @@ def momentum_step(w, g, v, lr, beta):
 
 
 # %% momentum: a tuple of a list
-momentum_step = lambda w, g, v, lr, beta: [w - lr * (beta * v + g), beta * v + g]
+momentum_step = lambda w, g, v, lr, beta: tuple([w - lr * (beta * v + g), beta * v + g])
 
 
 # %% buckets: a running bucket
