@@ -54,7 +54,7 @@ def mark_what_does_not_matter(tree: ast.AST) -> None:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and name_of(call.func) in ORDER_FREE:
             for inner in (part for arg in call.args for part in getattr(arg, "generators", ())):
-                inner.order_free = True  # type: ignore[attr-defined]
+                inner.order_free = True
         if isinstance(call, ast.keyword) and call.arg == "strict":
             call.value.only_guards = True  # type: ignore[attr-defined]
 

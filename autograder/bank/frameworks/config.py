@@ -314,7 +314,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
     }
 
 
-@wrong(HERE, "a mean of means on Ray", fails=LOOP, says="after 4 steps")
+@wrong(HERE, "a mean of means on Ray", fails=LOOP, says="parameter 0")
 def loop_per_worker(config, train):
     context = train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()

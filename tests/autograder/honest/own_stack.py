@@ -15,8 +15,8 @@ def momentum_step(w, g, v, lr, beta):
     return w, v
 
 
-# %% momentum: a list
-momentum_step = lambda w, g, v, lr, beta: [w - lr * (beta * v + g), beta * v + g]
+# %% momentum: a tuple of a list
+momentum_step = lambda w, g, v, lr, beta: tuple([w - lr * (beta * v + g), beta * v + g])
 
 
 # %% buckets: a running bucket

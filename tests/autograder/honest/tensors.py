@@ -106,7 +106,7 @@ def descend(w, lr):
 @torch.no_grad()
 def descend(w, lr):
     w.sub_(lr * w.grad)
-    w.grad.zero_()
+    w.grad = None
 
 
 # %% grads: a hook that is made
