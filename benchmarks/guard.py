@@ -20,7 +20,7 @@ from autograder import exercises
 from autograder.authoring import Exercise
 from autograder.authors import build
 from autograder.grading import run, seeds
-from autograder.inside import source
+from autograder.inside import magics, source
 from autograder.sessions.local import LocalSession
 from benchmarks.harness import results
 from benchmarks.harness.machine import describe
@@ -52,7 +52,7 @@ def answered(cells: list[tuple[str, str]], exercise: Exercise) -> dict:
 def measure(slug: str, turns: int) -> dict:
     """Seconds of all checks of a lab, by kind of session: the median and the least of `turns`."""
     chosen = list(exercises.load(slug).exercises.values())
-    cells = [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(build.code(slug))]
+    cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
     sessions = {kind: [make(answered(cells, exercise)) for exercise in chosen] for kind, make in KINDS.items()}
 
     def check(kind: str) -> None:

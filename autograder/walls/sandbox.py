@@ -62,8 +62,13 @@ def words() -> str:
 
 def spare_uid() -> int:
     """A user id that owns nothing, for root to become; 0 where it cannot: no root, or Python's files are root's own."""
-    needed = [Path(path).resolve() for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, PACKAGE)]
-    closed = any(not folder.stat().st_mode & 0o001 for path in needed for folder in (path, *path.parents))
+    needed = [
+        Path(path).resolve()
+        for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, PACKAGE, *packages())
+    ]
+    closed = any(
+        not folder.stat().st_mode & 0o001 for path in needed for folder in (path, *path.parents) if folder.exists()
+    )
     return 0 if os.name != "posix" or os.geteuid() or closed else SPARE_UIDS[os.getpid() % len(SPARE_UIDS)]
 
 
@@ -80,8 +85,16 @@ def readable() -> list[str]:
 
 
 def packages() -> list[str]:
-    """Where this Python finds installed packages: its own folders, the user's, and those that a .pth file adds."""
-    return [*site.getsitepackages(), *(path for path in sys.path if Path(path).name in INSTALLED)]
+    """Where this Python finds installed packages: its own folders, the user's, PYTHONPATH's, those of a .pth file."""
+    return list(dict.fromkeys([*site.getsitepackages(), *filter(is_installed, sys.path)]))
+
+
+def is_installed(path: str) -> bool:
+    """Whether an installer filled a folder of the path: it has that name, or holds what pip writes about a package."""
+    folder = Path(path)
+    if not path or not folder.is_dir() or folder.resolve() == PACKAGE.parent:
+        return False
+    return folder.name in INSTALLED or next(folder.glob("*.dist-info"), None) is not None
 
 
 def secrets() -> list[str]:

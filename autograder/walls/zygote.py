@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The package's folder comes last on the path, so that nothing beside it can stand in for an installed module.
 PROGRAM = """
 import sys
+sys.path += [path for path in sys.argv[5:] if path not in sys.path]
 sys.path.append(sys.argv[1])
 from autograder.walls import namespaces
 if int(sys.argv[4]):
@@ -69,6 +70,7 @@ class Zygote:
         self.walls, self.uid = walls or sandbox.tier(), sandbox.spare_uid()
         self.sock, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
+        command += sandbox.packages()  # -I leaves out those of the user and of PYTHONPATH
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True

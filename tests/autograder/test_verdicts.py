@@ -14,7 +14,7 @@ from autograder import exercises
 from autograder.authors import build
 from autograder.grading import run, selfcheck
 from autograder.grading.seeds import seeds
-from autograder.inside import source
+from autograder.inside import magics, source
 from autograder.sessions.local import LocalSession
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a student's code may warn
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "verdicts"
 @cache
 def solved(slug: str) -> list[tuple[str, str]]:
     """The cells of the lab with the reference's answers."""
-    return [(f"cell {i}", source.plain_python(code)) for i, code in enumerate(build.code(slug))]
+    return [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
 
 
 def cells(slug: str) -> list[tuple[str, str, str, str]]:
