@@ -3,6 +3,7 @@
 A copy of the function that is made afterwards, `types.FunctionType(f.__code__, ...)`, has the door in it as well.
 """
 
+import inspect
 import types
 import weakref
 from collections.abc import Callable
@@ -18,9 +19,16 @@ class Door:
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
         self.knock = knock
-        # A function keeps its cells, so its new code must name as many.
-        self.entry = _entry.__code__.replace(
-            co_consts=(None, self), co_freevars=function.__code__.co_freevars, co_name=function.__name__
+        self.entry = self._entry_like(function.__code__)
+
+    def _entry_like(self, own: types.CodeType) -> types.CodeType:
+        """Return the code of an entry: of the same kind as `own`, and with as many cells, which a function keeps."""
+        template = ENTRIES[own.co_flags & KIND].__code__
+        return template.replace(
+            co_consts=tuple(self if const == HERE else const for const in template.co_consts),
+            co_freevars=own.co_freevars,
+            co_name=own.co_name,
+            co_flags=template.co_flags | own.co_flags & inspect.CO_ITERABLE_COROUTINE,
         )
 
     def __call__(self, *args, **kwargs):
@@ -58,9 +66,39 @@ class Doors:
 
 
 def is_door(code: types.CodeType) -> bool:
-    return code.co_filename == __file__ and code.co_code == _entry.__code__.co_code
+    return code.co_filename == __file__ and any(type(const) is Door for const in code.co_consts)
+
+
+def behind(code: types.CodeType) -> types.FunctionType:
+    """Return the function behind the door that is in `code`."""
+    return next(const for const in code.co_consts if type(const) is Door).original
+
+
+# Python asks that a function's new code is of its kind: a plain function, a generator, a coroutine, an async generator.
+
+HERE = "its place among the constants of the code, which holds the door itself"
+KIND = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def _entry(*args, **kwargs):
     door: Any = "its place among the constants of the code, which holds the door itself"
     return door(*args, **kwargs)
+
+
+def _generator(*args, **kwargs):
+    door: Any = "its place among the constants of the code, which holds the door itself"
+    return (yield from door(*args, **kwargs))
+
+
+async def _coroutine(*args, **kwargs):
+    door: Any = "its place among the constants of the code, which holds the door itself"
+    return await door(*args, **kwargs)
+
+
+async def _async_generator(*args, **kwargs):
+    door: Any = "its place among the constants of the code, which holds the door itself"
+    async for value in door(*args, **kwargs):
+        yield value
+
+
+ENTRIES = {entry.__code__.co_flags & KIND: entry for entry in (_entry, _generator, _coroutine, _async_generator)}

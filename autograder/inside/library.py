@@ -17,6 +17,8 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, cast
 
+from .doors import behind, is_door
+
 # What a check hands over: the machine that ranks run on, networks, number formats; and what no exercise asks for. The
 # memory meter is called by torch, in the middle of an answer that a check measures.
 GIVEN = (
@@ -37,6 +39,23 @@ GIVEN = (
 )
 OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they stand between the two
 CALLS_BACK = "hpcdl.comm"  # calls functions that it is given: who gave them is who calls
+
+
+def see_behind_doors() -> None:
+    """Let Numba compile the own code of functions that have a door."""
+    from numba.core.bytecode import FunctionIdentity
+
+    find = FunctionIdentity.from_function.__func__  # type: ignore[attr-defined]
+    if find is not _identity_behind:
+        _identity_behind.__wrapped__ = find  # type: ignore[attr-defined]
+        setattr(FunctionIdentity, "from_function", classmethod(_identity_behind))  # noqa: B010
+
+
+def _identity_behind(cls, function):
+    """Return what Numba knows of a function, of the one behind its door if it has one."""
+    if type(function) is types.FunctionType and is_door(function.__code__):
+        function = behind(function.__code__)
+    return _identity_behind.__wrapped__(cls, function)  # type: ignore[attr-defined]
 
 
 class Library(importlib.abc.MetaPathFinder):
@@ -88,6 +107,7 @@ class Library(importlib.abc.MetaPathFinder):
             if not hasattr(dispatcher.__call__, "__code__"):
                 dispatcher.__call__ = through(dispatcher.__call__)
             bar(dispatcher.__call__, lambda args: self.runs(name_of(args[0].py_func)))
+            see_behind_doors()
 
     def is_open(self, name: str) -> bool:
         if name not in self.known:

@@ -64,7 +64,7 @@ def spare_uid() -> int:
     """A user id that owns nothing, for root to become; 0 where it cannot: no root, or Python's files are root's own."""
     needed = [
         Path(path).resolve()
-        for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, PACKAGE, *packages())
+        for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, str(PACKAGE), *packages())
     ]
     closed = any(
         not folder.stat().st_mode & 0o001 for path in needed for folder in (path, *path.parents) if folder.exists()
