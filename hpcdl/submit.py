@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -113,7 +114,9 @@ def executed(
         on_cell_executed=lambda cell, **_: step(code.index(cell) + 1, len(code)),
     )
     try:
-        client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        with warnings.catch_warnings():  # packages' warnings to their authors are nothing that a student could act on
+            warnings.simplefilter("ignore", DeprecationWarning)
+            client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     except nbclient.exceptions.CellTimeoutError:
         return notebook, f"a cell ran for more than {SECONDS_PER_CELL} s"
     except nbclient.exceptions.DeadKernelError:

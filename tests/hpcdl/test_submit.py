@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import warnings
 import zipfile
 
 import nbformat
@@ -122,3 +123,17 @@ def test_the_points_of_each_exercise_are_those_of_the_notebooks_checks(lab):
     with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
         about = json.loads(archive.read("submission.json"))
     assert about["points"] == {"mse_grad": 3.0, "max_stable_lr": 0.0, "derivative": 0.0}
+
+
+def test_warnings_of_packages_end_nothing(lab, monkeypatch):
+    """Python 3.12 deprecates what nbclient calls; under `-W error` handing in works all the same."""
+    import nbclient
+
+    def execute(self, **options):
+        warnings.warn("datetime.datetime.utcnow() is deprecated", DeprecationWarning, stacklevel=2)
+
+    monkeypatch.setattr(nbclient.NotebookClient, "execute", execute)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert submit.executed(notebook, lab.parent, lambda done, of: None)[1] == ""
