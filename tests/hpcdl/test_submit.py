@@ -125,7 +125,7 @@ def test_the_points_of_each_exercise_are_those_of_the_notebooks_checks(lab):
     assert about["points"] == {"mse_grad": 3.0, "max_stable_lr": 0.0, "derivative": 0.0}
 
 
-def test_warnings_of_packages_end_nothing(lab, monkeypatch):
+def test_warnings_of_packages_end_nothing(tmp_path, monkeypatch):
     """Python 3.12 deprecates what nbclient calls; under `-W error` handing in works all the same."""
     import nbclient
 
@@ -136,4 +136,4 @@ def test_warnings_of_packages_end_nothing(lab, monkeypatch):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert submit.executed(notebook, lab.parent, lambda done, of: None)[1] == ""
+        assert submit.executed(notebook, tmp_path, lambda done, of: None)[1] == ""
