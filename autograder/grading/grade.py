@@ -14,6 +14,7 @@ from autograder.walls import sandbox, scratch
 from autograder.walls.zygote import Zygote
 
 from . import pace, real_ranks
+from .again import look_again
 from .follow import follow_through
 from .grades import printable
 from .layouts import Submission
@@ -58,6 +59,7 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         later = functools.partial(pace.limit, zygote)
         result = grade_session(session, content.notes + notes, lab, student, secret, later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
+    look_again(lab, result.exercises, content.cells, cells, zygote, seeds(secret, student), limit)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)

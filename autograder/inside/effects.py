@@ -56,6 +56,7 @@ CONTAINERS = frozenset(
 ANYTHING = frozenset({"exec", "globals", "locals"})
 WRITES = frozenset({"write_text", "write_bytes", "save", "savez", "savetxt", "dump", "to_csv", "writefile", "mkdir"})
 OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
+SLOW = ("matplotlib", "autograder", "hpcdl.widgets", "hpcdl.cluster", "hpcdl.training")
 FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -195,6 +196,12 @@ class Notebook:
         return (
             self._by_other_names(found) | ({ALL} if last & ANYTHING else set()) | ({FILES} if last & WRITES else set())
         )
+
+    def mentions(self, facts: Facts) -> set[str]:
+        """Return what `changes` returns, and all objects that are mentioned, unless it draws or runs engines."""
+        used = {self.imports.get(call.root, "") for call in facts.calls}
+        slow = any(module.startswith(SLOW) for module in used)
+        return self.changes(facts) | (set() if slow else {n for n in facts.loads & self.bound if self._is_object(n)})
 
     def _spread(self) -> None:
         """Let each function have the effects of those that it mentions."""

@@ -38,8 +38,13 @@ class Statement:
         return any(_is_stub(node) for node in ast.walk(self.node) if isinstance(node, ast.FunctionDef))
 
 
-def needed(cells: list[tuple[str, str]], names: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The statements that define `names`, with what they need, as (label, source); and notes for the student."""
+def needed(
+    cells: list[tuple[str, str]], names: list[str], wider: bool = False
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the statements that define `names`, with what they need, as (label, source); and notes for the student.
+
+    `wider` takes those, too, that only mention an object that is needed.
+    """
     sources, notes = dict(cells), []
     statements = []
     for label, source in cells:
@@ -49,7 +54,7 @@ def needed(cells: list[tuple[str, str]], names: list[str]) -> tuple[list[tuple[s
             notes.append(f"{label} does not compile and was left out: {_reason(error)}")
     notes += _misnamed(statements, names)
     statements = _without_stubs(statements, names, notes)
-    chosen = _closure(statements, set(names), names)
+    chosen = _closure(statements, set(names), names, wider)
     return [(f"{s.label}:{s.start}", s.code(sources)) for s in statements if id(s) in chosen], notes
 
 
@@ -139,11 +144,12 @@ def _without_stubs(statements: list[Statement], names: list[str], notes: list[st
     return [s for s in statements if id(s) not in dropped]
 
 
-def _closure(statements: list[Statement], wanted: set[str], asked: list[str]) -> set[int]:
+def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wider: bool) -> set[int]:
     """Return the ids of the statements that bind or change a wanted name, or one that those use, and so on."""
     bound = {name for statement in statements for name in statement.binds}
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
-    touches = [s.binds if _is_left_out(s.node) else s.binds | notebook.changes(s.facts) for s in statements]
+    concerns = notebook.mentions if wider else notebook.changes
+    touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) for s in statements]
     chosen, todo = set(), {*wanted, effects.ALL}
     seen: set[str] = set()
     while todo:

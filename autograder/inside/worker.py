@@ -147,6 +147,10 @@ class Worker(Peer):
         prints = [fingerprint.of(cells, tuple(names)) for names in exercises]
         return statements, notes, prints, [" ".join(fingerprint.shapes(cells, tuple(names))) for names in exercises]
 
+    def wider(self, cells: list, functions: list) -> list:
+        """Return the statements that functions need, with all others that mention an object of theirs."""
+        return source.needed(cells, functions, wider=True)[0]
+
     def run_rank(
         self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate: Callable | None, harness: str | None
     ):
@@ -212,6 +216,7 @@ class Worker(Peer):
         "count": lambda self, _, args, kwargs: self.count_operators(*args),
         "parse": lambda self, _, args, kwargs: self.parse(*args),
         "needed": lambda self, _, args, kwargs: self.needed(*args),
+        "wider": lambda self, _, args, kwargs: self.wider(*args),
     }
 
 

@@ -34,6 +34,10 @@ class ParsingSession(RemoteSession):
         code = [(fingerprint, shapes.split()) for fingerprint, shapes in pairs]
         return _pairs(statements), _texts(notes), code[: len(exercises)]
 
+    def wider(self, cells: Cells, functions: tuple[str, ...]) -> Cells:
+        """Return the statements that `functions` need, with all others that mention an object of theirs."""
+        return _pairs(self.parsed("wider", cells, list(functions)))
+
     def parsed(self, what: str, *args: Any):
         self.allot(SECONDS)  # no code of the student's has run here: it is in step
         try:
