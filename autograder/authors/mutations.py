@@ -64,7 +64,7 @@ def with_(node: Any, **fields: Any) -> Any:
 
 
 @operator(ast.Constant)
-def constant(node):
+def constant(node: Any):
     if type(node.value) in (int, float):
         yield ast.Constant(node.value + 1)
         yield ast.Constant(node.value - 1)
@@ -73,32 +73,32 @@ def constant(node):
 
 
 @operator(ast.Compare)
-def comparison(node):
+def comparison(node: Any):
     for i, op in enumerate(node.ops):
         for other in COMPARED.get(type(op), ()):
             yield with_(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]])
 
 
 @operator(ast.BinOp, ast.AugAssign)
-def arithmetic(node):
+def arithmetic(node: Any):
     for other in ARITHMETIC.get(type(node.op), ()):
         yield with_(node, op=other())
 
 
 @operator(ast.BinOp)
-def one_side_alone(node):
+def one_side_alone(node: Any):
     if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
         yield node.left
         yield node.right
 
 
 @operator(ast.AugAssign)
-def plain_assignment(node):
+def plain_assignment(node: Any):
     yield ast.Assign([node.target], node.value, lineno=node.lineno)
 
 
 @operator(ast.Assign)
-def in_place(node):
+def in_place(node: Any):
     """x = x + y as x += y, for whoever else looks at x."""
     (target, *more), value = node.targets, node.value
     if not more and isinstance(value, ast.BinOp) and ast.unparse(value.left) == ast.unparse(target):
@@ -106,18 +106,18 @@ def in_place(node):
 
 
 @operator(ast.UnaryOp)
-def sign_or_not(node):
+def sign_or_not(node: Any):
     yield node.operand
 
 
 @operator(ast.BoolOp)
-def condition_of_several(node):
+def condition_of_several(node: Any):
     yield with_(node, op=ast.And() if isinstance(node.op, ast.Or) else ast.Or())
     yield from node.values
 
 
 @operator(ast.If, ast.While)
-def condition(node):
+def condition(node: Any):
     if isinstance(node, ast.If):
         yield with_(node, test=ast.Constant(True))
         yield with_(node, test=ast.Constant(False))
@@ -125,13 +125,13 @@ def condition(node):
 
 
 @operator(ast.IfExp)
-def choice(node):
+def choice(node: Any):
     yield node.body
     yield node.orelse
 
 
 @operator(ast.Slice)
-def bounds(node):
+def bounds(node: Any):
     for name in ("lower", "upper", "step"):
         if (value := getattr(node, name)) is not None:
             yield with_(node, **{name: None})
@@ -140,7 +140,7 @@ def bounds(node):
 
 
 @operator(ast.Call)
-def arguments(node):
+def arguments(node: Any):
     """Two in the other order, or one by keyword less."""
     for i in range(0 if name_of(node.func) in ORDER_FREE | {"maximum", "minimum"} else len(node.args) - 1):
         if not any(isinstance(arg, ast.Starred) for arg in node.args[i : i + 2]):
@@ -150,7 +150,7 @@ def arguments(node):
 
 
 @operator(ast.Call)
-def one_more_or_less(node):
+def one_more_or_less(node: Any):
     if isinstance(node.func, ast.Name) and node.func.id == "range":
         last = len(node.args) > 1
         for op in (ast.Add(), ast.Sub()):
@@ -160,7 +160,7 @@ def one_more_or_less(node):
 
 
 @operator(ast.Call)
-def call_left_out(node):
+def call_left_out(node: Any):
     """x.clone() as x."""
     if isinstance(node.func, ast.Attribute) and not node.args and not isinstance(node.func.value, ast.Constant):
         yield node.func.value
@@ -169,7 +169,7 @@ def call_left_out(node):
 
 
 @operator(ast.Call)
-def another_function(node):
+def another_function(node: Any):
     if isinstance(node.func, ast.Name) and node.func.id in OTHERS:
         yield with_(node, func=ast.Name(OTHERS[node.func.id]))
     elif isinstance(node.func, ast.Attribute) and node.func.attr in OTHERS:
@@ -177,18 +177,18 @@ def another_function(node):
 
 
 @operator(ast.Expr, ast.AugAssign, ast.Continue, ast.Break, ast.Raise)
-def statement_left_out(node):
+def statement_left_out(node: Any):
     yield ast.Pass()
 
 
 @operator(ast.Expr, ast.AugAssign)
-def statement_twice(node):
+def statement_twice(node: Any):
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and name_of(node.value.func) in SAME_TWICE):
         yield [node, node]
 
 
 @operator(ast.For, ast.comprehension)
-def reversed_loop(node):
+def reversed_loop(node: Any):
     if ast.unparse(node.target) == "_" or getattr(node, "order_free", False):
         return
     every = ast.Call(ast.Name("list"), [node.iter], [])
@@ -196,14 +196,14 @@ def reversed_loop(node):
 
 
 @operator(ast.For)
-def first_or_last_turn_left_out(node):
+def first_or_last_turn_left_out(node: Any):
     every = ast.Call(ast.Name("list"), [node.iter], [])
     for cut in (ast.Slice(ast.Constant(1)), ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)))):
         yield with_(node, iter=ast.Subscript(every, cut))
 
 
 @operator(ast.Return)
-def returned(node):
+def returned(node: Any):
     if node.value is not None:
         yield ast.Return(None)
     if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
@@ -211,6 +211,6 @@ def returned(node):
 
 
 @operator(ast.comprehension)
-def filter_left_out(node):
+def filter_left_out(node: Any):
     if node.ifs:
         yield with_(node, ifs=[])

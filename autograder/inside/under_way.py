@@ -4,11 +4,12 @@ In MPI both are undefined otherwise, and show only where a receiver comes late. 
 """
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from hpcdl.comm import Request
+from hpcdl.comm import Communicator, Request
 
 CHANGED = "{}'s {} {} rank {} is not waited for before its tensor is changed"
 FORGOTTEN = "{}'s {} {} rank {} is never waited for"
@@ -27,7 +28,7 @@ def told(sentence: str, rank: int, request: Request) -> str:
 class Watched:
     """Looks at the `isend` and `irecv` of one rank's `comm`; `careless()` says what was wrong."""
 
-    def __init__(self, comm: Any):
+    def __init__(self, comm: Communicator):
         self.rank, self.sent = comm.rank, list[tuple[Request, bytes]]()
         self.changed: list[str] = []
         isend, irecv, wait, wait_any = comm._isend, comm._irecv, comm._wait, comm._wait_any
@@ -50,7 +51,7 @@ class Watched:
         comm._irecv = lambda op, out, source, tag: posted(op, irecv(op, out, source, tag))
         comm._wait, comm._wait_any = waited, waited_any
 
-    def look_at(self, requests) -> None:
+    def look_at(self, requests: Iterable[Any]) -> None:
         """Compare what `requests` send with what they began to send."""
         for request, before in [entry for entry in self.sent if any(entry[0] is request for request in requests)]:
             if request.op == "isend" and bits(request.x) != before:

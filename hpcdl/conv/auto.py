@@ -58,6 +58,8 @@ class Experience:
         """A call took `seconds`."""
         if situation.device != "cpu" or situation.dtype not in (torch.float32, torch.float64):
             return
+        if name not in candidates(situation.problem):
+            return  # it was asked for by name, and has no rate
         predicted = expected(situation, name)
         ratios = self._ratios.setdefault(situation, [])
         if predicted < self.LEAST or len(ratios) >= self.CALLS:

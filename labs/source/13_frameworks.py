@@ -243,8 +243,8 @@ from torch.distributed.fsdp import fully_shard
 
 # %%
 def shard(model: Decoder, mesh) -> nn.Module:
-    """The model, cut among the ranks of the mesh. A block is gathered at a time, forward and
-    backward, and freed after each."""
+    """The model, cut among the ranks of the mesh. A block is gathered at a time, forward
+    and backward, and freed after each."""
     # BEGIN SOLUTION
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
@@ -386,7 +386,7 @@ def allreduce(x: Tensor, comm, average: bool = True) -> Tensor:
 
 
 def broadcast_parameters(params: list[Tensor], comm, root_rank: int = 0) -> None:
-    """Make all ranks' tensors those of rank `root_rank`, in place: in the memory they have."""
+    """Make all ranks' tensors those of rank `root_rank`, in place: in their own memory."""
     # BEGIN SOLUTION
     for param in params:
         comm.broadcast(param.detach(), root_rank)
@@ -394,7 +394,7 @@ def broadcast_parameters(params: list[Tensor], comm, root_rank: int = 0) -> None
 
 
 def broadcast_optimizer_state(optimizer, comm, root_rank: int = 0) -> None:
-    """Make all tensors that the ranks' optimizers keep, as momenta, those of rank `root_rank`.
+    """Make all tensors that the optimizers keep, as momenta, those of rank `root_rank`.
 
     optimizer: any of torch's, with any number of groups.
     """
