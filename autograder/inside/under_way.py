@@ -29,6 +29,7 @@ class Watched:
     """Looks at the `isend` and `irecv` of one rank's `comm`; `careless()` says what was wrong."""
 
     def __init__(self, comm: Communicator):
+        machine: Any = comm  # whose methods are replaced
         self.rank, self.sent = comm.rank, list[tuple[Request, bytes]]()
         self.changed: list[str] = []
         isend, irecv, wait, wait_any = comm._isend, comm._irecv, comm._wait, comm._wait_any
@@ -47,9 +48,9 @@ class Watched:
             self.look_at(requests[first : first + 1])
             return first
 
-        comm._isend = lambda op, x, dest, tag: posted(op, isend(op, x, dest, tag))
-        comm._irecv = lambda op, out, source, tag: posted(op, irecv(op, out, source, tag))
-        comm._wait, comm._wait_any = waited, waited_any
+        machine._isend = lambda op, x, dest, tag: posted(op, isend(op, x, dest, tag))
+        machine._irecv = lambda op, out, source, tag: posted(op, irecv(op, out, source, tag))
+        machine._wait, machine._wait_any = waited, waited_any
 
     def look_at(self, requests: Iterable[Any]) -> None:
         """Compare what `requests` send with what they began to send."""
