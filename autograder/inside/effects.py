@@ -219,11 +219,12 @@ class Notebook:
         found: set[str] = set()
         for call in facts.calls:
             found |= call.handed
-            if call.is_method and call.last not in READS:
-                found.add(call.root)
+            if not call.is_method or call.last not in READS:
+                found.add(call.root)  # also an object that is called, as `put = table.append; put(1)`
             if not self._is_harmless(call):
                 found |= call.args
-        return facts.stores | set(filter(self._is_object, found))
+        inside = {call.root for call in facts.calls if call.root in self.imports and call.last in CONTAINERS}
+        return facts.stores | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
 
     def _is_object(self, name: str) -> bool:
         """Whether calls can change what is behind a name: not a builtin, a module, a function, or what is asked for."""

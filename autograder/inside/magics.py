@@ -15,6 +15,7 @@ CELL_MAGIC = re.compile(r"^(\s*)%%(\w+)[ \t]*([^\n]*)(?:\n|$)")
 TRANSPARENT = frozenset({"px", "time", "capture", "timeit", "prun"})
 FILES = frozenset({"writefile", "file"})
 LINE_MAGIC = re.compile(r"""get_ipython\(\)\.run_line_magic\('(\w+)', ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
+PROMPT = re.compile(r"\s*In \[\d+\]: ")  # with a plain assignment behind it, it is Python, too
 PYLAB = (
     "import numpy, matplotlib; from matplotlib import pyplot; np = numpy; plt = pyplot; "
     "from pylab import *; from numpy import *"
@@ -35,7 +36,7 @@ def plain_python(source: str) -> str:
             return ""  # another language
         before += blank + (_captured(line) if name == "capture" else "") + "\n"
         source = rest
-    if is_python(source):
+    if is_python(source) and not PROMPT.match(source):
         return before + source if before.strip() else before * bool(source.strip()) + source
     try:
         return before + LINE_MAGIC.sub(_line, transformer().transform_cell(source))

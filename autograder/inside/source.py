@@ -158,8 +158,8 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
         for statement, touched in zip(statements, touches, strict=True):
             if name not in touched or id(statement) in chosen:
                 continue
-            if isinstance(statement.node, ast.Expr) and (name in notebook.imports or name in wanted):
-                continue  # `torch.manual_seed(0)` or `plt.show()` is no part of a definition
+            if isinstance(statement.node, ast.Expr) and name in wanted:
+                continue  # a call of an answer is no part of it
             chosen.add(id(statement))
             todo |= statement.uses - seen
     return chosen
