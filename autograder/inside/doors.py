@@ -4,6 +4,7 @@ A copy of the function that is made afterwards, `types.FunctionType(f.__code__, 
 """
 
 import inspect
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ class Door:
 
     def _entry_like(self, own: types.CodeType) -> types.CodeType:
         """Return the code of an entry: of the same kind as `own`, and with as many cells, which a function keeps."""
-        template = ENTRIES[own.co_flags & KIND].__code__
+        template = ENTRIES[own.co_flags & KIND if OF_ITS_KIND else 0].__code__
         return template.replace(
             co_consts=tuple(self if const == HERE else const for const in template.co_consts),
             co_freevars=own.co_freevars,
@@ -74,8 +75,10 @@ def behind(code: types.CodeType) -> types.FunctionType:
     return next(const for const in code.co_consts if type(const) is Door).original
 
 
-# Python asks that a function's new code is of its kind: a plain function, a generator, a coroutine, an async generator.
+# Since 3.13 Python asks that a function's new code is of its kind: plain, a generator, a coroutine, an async generator.
+# A plain entry is the stricter one: it knocks at the call, the others when what they return is first used.
 
+OF_ITS_KIND = sys.version_info >= (3, 13)
 HERE = "its place among the constants of the code, which holds the door itself"
 KIND = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 

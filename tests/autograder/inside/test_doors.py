@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import weakref
 
 import pytest
 
@@ -35,6 +36,13 @@ def closure():
         return a + kept
 
     return inner
+
+
+@pytest.fixture(autouse=True)
+def of_its_kind(monkeypatch):
+    """Test here what Python 3.13 asks for."""
+    monkeypatch.setattr(doors, "OF_ITS_KIND", True)
+    monkeypatch.setattr(doors, "_made", weakref.WeakKeyDictionary())
 
 
 @pytest.fixture
@@ -109,3 +117,11 @@ def test_numba_compiles_what_has_a_door(barred):
     knocks = barred(plain)
     assert compiled(1, 5) == 6
     assert knocks == []
+
+
+def test_plain_entry_knocks_at_the_call(barred, monkeypatch):
+    monkeypatch.setattr(doors, "OF_ITS_KIND", False)
+    knocks = barred(generator)
+    running = generator(1)
+    assert knocks == [(1,)]
+    assert next(running) == 1
