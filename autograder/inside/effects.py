@@ -191,10 +191,12 @@ class Notebook:
         """Return the global names whose objects a statement with these `facts` may change."""
         found = self._direct(facts)
         for name in facts.loads & self.effects.keys() - self.asked:
-            found |= self.effects[name]
+            found |= self.effects[name] - self.asked
         last = {call.last for call in facts.calls}
         return (
-            self._by_other_names(found) | ({ALL} if last & ANYTHING else set()) | ({FILES} if last & WRITES else set())
+            self._by_other_names(found) - (self.asked - facts.stores)
+            | ({ALL} if last & ANYTHING else set())
+            | ({FILES} if last & WRITES else set())
         )
 
     def mentions(self, facts: Facts) -> set[str]:
@@ -219,11 +221,11 @@ class Notebook:
         found: set[str] = set()
         for call in facts.calls:
             found |= call.handed
-            if not call.is_method or call.last not in READS:
-                found.add(call.root)  # also an object that is called, as `put = table.append; put(1)`
+            if call.is_method and call.last not in READS:
+                found.add(call.root)
             if not self._is_harmless(call):
                 found |= call.args
-        inside = {call.root for call in facts.calls if call.root in self.imports and call.last in CONTAINERS}
+        inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
         return facts.stores | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
 
     def _is_object(self, name: str) -> bool:

@@ -17,7 +17,10 @@ from hpcdl.sharding import ShardedOptimizer
 
 # A loop whose samples a user of ZeRO counts in another way, one about synchronize(), and one without an optimizer.
 ELSEWHERE = {"LSTM with time first", "no synchronize", "on the meta device"}
+# A layer that two models share is counted by both: its weights differ from one process. To be refused or mended.
+ELSEWHERE |= {"layer shared by two models"}
 REFUSED = {
+    "conjugate parameter": "is the conjugate of what its memory holds",
     "lazy linear": "is lazy and has no shape yet",
     "embedding with max_norm": "a forward pass changed them by this rank's samples",
     "parameter groups by name": "of parameters that it was not given",

@@ -159,20 +159,6 @@ def ring_all_reduce(x, comm):
             into.copy_(buffer)
 
 
-# %% ring: to the left
-def ring_all_reduce(x, comm):
-    p, r = comm.size, comm.rank
-    chunks = x.view(-1).tensor_split(p)
-    for s in range(2 * (p - 1)):
-        given, taken = chunks[(r + s) % p], chunks[(r + s + 1) % p]
-        incoming = torch.empty_like(taken)
-        comm.sendrecv(given, (r - 1) % p, incoming, (r + 1) % p)
-        if s < p - 1:
-            taken += incoming
-        else:
-            taken.copy_(incoming)
-
-
 # %% tape: order by counting, pulls as methods
 class Node:
     made = 0
