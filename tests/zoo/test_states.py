@@ -17,10 +17,11 @@ from hpcdl.sharding import FullyShardedDataParallel, load, load_dcp, save, save_
 
 STATED = page.read()
 OPEN = {"empty buffer", "empty parameter", "expanded buffer"}  # their shards are empty or shared: to be mended
+FAULT = pytest.mark.xfail(strict=False, reason="a fault of ours: some of these tests fail for this entry")
 NAMES = [
-    name
+    pytest.param(name, marks=[FAULT] if name in OPEN else [])
     for name, entry in ENTRIES.items()
-    if entry.loop is plain and STATED.get((name, "FSDP")) == RIGHT and name not in OPEN
+    if entry.loop is plain and STATED.get((name, "FSDP")) == RIGHT
 ]
 
 
