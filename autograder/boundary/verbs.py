@@ -14,6 +14,7 @@ WORKER = EITHER | {
     "count": "count the calls of these operators from now on; the counts so far",
     "parse": "the parts of a notebook file: cells, notes, the lab's slug, the names that are bound",
     "needed": "the statements that exercises' functions need, notes, each exercise's fingerprint and shapes",
+    "wider": "the same statements, with those that only mention what is needed",
 }
 
 GRADER = EITHER | {"forbidden": "a forbidden call was made, of that name, in that line"}

@@ -34,6 +34,16 @@ def in_slurm(slurm, profiles, monkeypatch):
     write_profile("slurm")
 
 
+@pytest.fixture
+def no_job_starts(in_slurm):
+    """Slurm takes jobs, and lets them wait."""
+    name = subprocess.run(["sinfo", "-h", "-o", "%R"], capture_output=True, text=True, timeout=20, check=True)
+    partition = ["scontrol", "update", f"PartitionName={name.stdout.split()[0]}"]
+    subprocess.run([*partition, "State=DOWN"], timeout=20, check=True)
+    yield
+    subprocess.run([*partition, "State=UP"], timeout=20, check=True)
+
+
 def jobs() -> list[str]:
     asked = subprocess.run(["squeue", "-h", "-o", "%j %T"], capture_output=True, text=True, timeout=20, check=True)
     return asked.stdout.split("\n")[:-1]
@@ -76,9 +86,7 @@ def test_engines_run_as_one_slurm_job_which_survives_a_dead_rank_and_leaves_noth
 
 
 @pytest.mark.labs  # a job runs in the first tier
-def test_a_job_that_waits_in_the_queue_is_said_and_can_be_given_up(in_slurm, profiles, capsys):
-    settings = profiles / "profile_slurm" / "ipcluster_config.py"
-    settings.write_text(settings.read_text() + "c.SlurmEngineSetLauncher.timelimit = '30-00'\n")
+def test_a_job_that_waits_in_the_queue_is_said_and_can_be_given_up(no_job_starts, capsys):
     cluster = Cluster(2, profile="slurm")
     cluster._prepare, prepare = lambda: impatient(prepare()), cluster._prepare
 
@@ -88,7 +96,15 @@ def test_a_job_that_waits_in_the_queue_is_said_and_can_be_given_up(in_slurm, pro
 
     with pytest.raises(ClusterError, match="0 of 2 engines started within 6 s"):
         cluster.start()
-    assert "waits: PENDING (PartitionTimeLimit)" in capsys.readouterr().out
+    assert "waits: PENDING (PartitionDown)" in capsys.readouterr().out
+    assert jobs() == []
+
+
+def test_more_time_than_the_partition_gives_is_said(in_slurm, profiles):
+    settings = profiles / "profile_slurm" / "ipcluster_config.py"
+    settings.write_text(settings.read_text() + "c.SlurmEngineSetLauncher.timelimit = '30-00'\n")
+    with pytest.raises(ClusterError, match=r"PartitionTimeLimit\): it asks for more time than its partition allows"):
+        Cluster(2, profile="slurm").start()
     assert jobs() == []
 
 
@@ -101,9 +117,7 @@ def test_more_engines_than_the_partition_has_cores_is_said_at_once(in_slurm):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.labs  # a job runs in the first tier
-def test_a_job_that_waits_leaves_the_queue_with_the_command_that_asked_for_it(in_slurm, profiles, how):
-    settings = profiles / "profile_slurm" / "ipcluster_config.py"
-    settings.write_text(settings.read_text() + "c.SlurmEngineSetLauncher.timelimit = '30-00'\n")
+def test_a_job_that_waits_leaves_the_queue_with_the_command_that_asked_for_it(no_job_starts, how):
     command = [sys.executable, "-m", "hpcdl", "cluster", "--profile", "slurm", "-n", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         while "waits: PENDING" not in process.stdout.readline():
