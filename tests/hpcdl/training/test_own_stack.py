@@ -1,5 +1,6 @@
 """The exchangeable training: what is lent steps aside for what is there, and the witness tells whose lines ran."""
 
+import ast
 import json
 import textwrap
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from hpcdl.comm import simulate
 from hpcdl.points import Checked, Record
-from hpcdl.training.own_stack import BRICKS, Function, bring, lending, mine, serial, tally, witnessed
+from hpcdl.training.own_stack import BRICKS, Function, bring, lending, lines, mine, serial, tally, witnessed
 from hpcdl.training.own_stack.lines import code_lines, unit_of
 
 STEPS, IMAGES, LR = 3, 12, 0.05
@@ -182,3 +183,20 @@ def test_a_function_of_an_earlier_lab_is_printed_with_what_it_calls(tmp_path, ca
     }.items():
         bring(name, tmp_path)
         assert said in capsys.readouterr().out
+
+
+def test_machine_uses_nothing_but_the_machine():
+    """What lies below the bricks is lent to nobody: a helper of its own would be counted as a line of others."""
+    for path in sorted(lines.LIBRARY.rglob("*.py")):
+        module = path.relative_to(lines.LIBRARY).with_suffix("").as_posix().replace("/", ".")
+        if not below(module) or module.startswith("kernels."):  # which run as a brick
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            used = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            used += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in used:
+                assert not name.startswith("hpcdl.") or below(name.removeprefix("hpcdl.")), (module, name)
+
+
+def below(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{name}.") for name in lines.MACHINE)
