@@ -1,7 +1,9 @@
 """Two judges, one notebook: what `check` says in a notebook is what grading says, whatever style the cells are in."""
 
+import json
 import re
-import warnings
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -9,11 +11,9 @@ import pytest
 
 from autograder import exercises
 from autograder.authors import build
-from autograder.grading import run, selfcheck
+from autograder.grading import selfcheck
 from autograder.grading.grade import grade_notebook
-from autograder.grading.seeds import seeds
 from autograder.inside import notebook
-from autograder.sessions.local import LocalSession
 from autograder.walls.zygote import Zygote
 
 TEXT = (Path(__file__).parent / "cells.txt").read_text(encoding="utf-8")
@@ -33,23 +33,23 @@ def cells_of(text: str) -> list[str]:
     return [build.code("gradient_descent")[0], *re.split(r"^# %%\n", text, flags=re.MULTILINE)[1:]]
 
 
-def in_a_kernel(cells: list[str], folder: Path, monkeypatch) -> run.ExerciseResult:
-    """Return what `check` finds after IPython has run the cells."""
-    from IPython.core.interactiveshell import InteractiveShell
+@pytest.fixture(scope="module")
+def kernels():
+    """`kernels(cells, folder)`: the points and messages that `check` finds after IPython has run the cells."""
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("kernels.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
 
-    monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(str(folder))
-    shell = InteractiveShell()
-    shell.enable_gui = lambda *names: None  # a kernel has one, a shell without a page has none
-    for cell in cells:
-        done = shell.run_cell(cell.rstrip())
-        assert done.success, (cell, done.error_in_exec or done.error_before_exec)
-    return run.run_exercise(EXERCISE, LocalSession(shell.user_ns), seeds(b"", ""), hidden=False)
+        def ask(cells: list[str], folder: Path) -> list:
+            print(json.dumps([cells, str(folder)]), file=server.stdin, flush=True)
+            return json.loads(server.stdout.readline())
+
+        yield ask
+        server.stdin.close()
 
 
 @pytest.mark.thinned(12)
 @pytest.mark.parametrize(("name", "said", "text"), CASES, ids=[name for name, *_ in CASES])
-def test_both_judges_agree(name, said, text, zygote, tmp_path, monkeypatch):
+def test_both_judges_agree(name, said, text, zygote, kernels, tmp_path):
     cells = cells_of(text)
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.rstrip()) for cell in cells])
     content = notebook.parse(nbformat.writes(document).encode())
@@ -58,8 +58,6 @@ def test_both_judges_agree(name, said, text, zygote, tmp_path, monkeypatch):
     if said:
         assert said in " ".join(check.message for check in graded.checks), graded
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        shown = in_a_kernel(cells, tmp_path, monkeypatch)
-    assert shown.points == EXERCISE.points, [check.message for check in shown.checks]
+    points, messages = kernels(cells, tmp_path)
+    assert points == EXERCISE.points, messages
     assert graded.points == EXERCISE.points, [result.notes, *[check.message for check in graded.checks]]
