@@ -1,9 +1,11 @@
 """Lazy imports, imports that an interruption cannot cut short, and whether an import is in progress."""
 
+import _weakrefset
 import importlib
 import sys
 import sysconfig
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 
@@ -99,6 +101,7 @@ def leave_out_slow() -> None:
 
 IMPORTER = "<frozen importlib._bootstrap>"
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+FINALIZERS = (weakref.__file__, _weakrefset.__file__)
 PATIENCE, OWN_PATIENCE = 60.0, 10.0  # seconds an import may take to end: of a library, of a module of the user's own
 
 
@@ -111,12 +114,17 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def import_patience(frame: FrameType | None) -> float:
-    """How many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none."""
+    """How many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none.
+
+    So for what runs when an object goes: an exception there is printed, and lost.
+    """
     file = ""  # of the module that is being imported
     while frame is not None:
         code = frame.f_code
         if type(code) is not CodeType:  # the frame of another thread, which has ended meanwhile
             return 0.0
+        if code.co_name == "__del__" or code.co_filename in FINALIZERS:
+            return OWN_PATIENCE
         if code.co_filename == IMPORTER:
             return PATIENCE if not file or file.startswith((*LIBRARIES, "<frozen")) else OWN_PATIENCE
         if code.co_name == "<module>":

@@ -167,3 +167,18 @@ def test_another_handler_of_ctrl_c_stays():
         signal.signal(signal.SIGINT, before)
     with whole_imports():
         assert isinstance(signal.getsignal(signal.SIGINT), InterruptAfterImports)
+
+
+def test_what_runs_when_an_object_goes_is_not_interrupted():
+    """What is raised there is printed by Python, and lost: the interruption comes after it."""
+
+    class Going:
+        def __del__(self):
+            press()
+            went.append(self)
+
+    went = []
+    with pytest.raises(KeyboardInterrupt), whole_imports():  # noqa: PT012
+        Going()
+        threading.Event().wait(5)
+    assert len(went) == 1
