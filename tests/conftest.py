@@ -85,10 +85,12 @@ def pytest_collection_modifyitems(config, items):
             function = item.nodeid.partition("[")[0]
             if cases[function] % thinned.args[0]:
                 item.add_marker("labs")
+            if cases[function] % thinned.args[-1] and len(thinned.args) > 1:
+                item.add_marker("long")
             cases[function] += 1
         each = item.get_closest_marker("each_lab")
         if each and slug_of(item) not in each.args:
-            item.add_marker("labs")
+            item.add_marker(each.kwargs.get("others", "labs"))
             if item.get_closest_marker("without_page") and chromium():
                 item.add_marker("long")
     if lab := config.getoption("--lab"):

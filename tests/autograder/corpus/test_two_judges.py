@@ -47,7 +47,7 @@ def kernels():
         server.stdin.close()
 
 
-@pytest.mark.thinned(12)
+@pytest.mark.thinned(12, 3)
 @pytest.mark.parametrize(("name", "said", "text"), CASES, ids=[name for name, *_ in CASES])
 def test_both_judges_agree(name, said, text, zygote, kernels, tmp_path):
     cells = cells_of(text)
