@@ -16,7 +16,7 @@ from hpcdl.comm import simulate
 from hpcdl.sharding import FullyShardedDataParallel, load, load_dcp, save, save_dcp
 
 STATED = page.read()
-NAMES = [name for name, entry in ENTRIES.items() if entry.loop is plain and STATED.get((name, "FSDP")) == RIGHT]
+NAMES = [name for name, entry in ENTRIES.items() if entry.loop is plain and STATED.get((name, "ZeRO-3")) == RIGHT]
 
 
 def build(name):
