@@ -82,7 +82,8 @@ def require_steps_only(made: Any, given: Sequence[torch.Tensor]) -> None:
     if any(all(param is not each for each in given) for param in _params(made)):
         raise ValueError(
             f"make built an optimizer ({type(stepped(made)).__name__}) of parameters that it was not given; it gets "
-            "this rank's shards, and for groups of the model's parameters: ShardedOptimizer([{'params': ...}, ...], comm, make)"
+            "this rank's shards, and for groups of the model's parameters: ShardedOptimizer([{'params': ...}, ...], "
+            "comm, make)"
         )
 
 
