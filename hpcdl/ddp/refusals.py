@@ -7,31 +7,52 @@ from torch.nn.parameter import is_lazy
 def require_supported(module: nn.Module) -> None:
     """Raise ValueError for a layer inside `module` that no data-parallel wrapper can train, and name it."""
     for name, layer in module.named_modules():
-        where = f"{name or 'the module'} ({type(layer).__name__})"
-        if hasattr(layer, "synchronize") and hasattr(layer, "no_sync"):
-            inside = f"the module's {name!r}" if name else "the module"
-            raise ValueError(
-                f"{inside} is a {type(layer).__name__} already, and its gradients would be summed twice; wrap the "
-                "whole model once"
-            )
-        if type(layer._parameters) is not dict:
-            raise ValueError(
-                f"{where} has parameters in a FullyShardedDataParallel already; wrap one module that has all that they "
-                "share, or build the module anew"
-            )
+        require_not_wrapped(name, layer)
         if getattr(layer, "sparse", False) is True:
             raise ValueError(
-                f"{where} has sparse=True, and sparse gradients cannot be averaged over ranks; use sparse=False"
+                f"{_where(name, layer)} has sparse=True, and sparse gradients cannot be averaged over ranks; use "
+                "sparse=False"
             )
         if getattr(layer, "max_norm", None) is not None:
             raise ValueError(
-                f"{where} has max_norm={layer.max_norm!r}: each rank's forward would change other rows of the weight; "
-                "use max_norm=None and limit the rows after optimizer.step()"
+                f"{_where(name, layer)} has max_norm={layer.max_norm!r}: each rank's forward would change other rows "
+                "of the weight; use max_norm=None and limit the rows after optimizer.step()"
             )
+        require_values(name, layer)
         for key, value in (*layer._parameters.items(), *layer._buffers.items()):
-            if is_lazy(value):
-                raise ValueError(f"{where} is lazy: {key} has no shape yet; call the module once before you wrap it")
-            if value is not None and value.is_meta:
-                raise ValueError(f"{where} has {key} on the meta device, without values; call to_empty() and fill it")
             if value is not None and value.is_sparse:
-                raise ValueError(f"{where} has a sparse {key}, which cannot be sent; make it dense with to_dense()")
+                raise ValueError(
+                    f"{_where(name, layer)} has a sparse {key}, which cannot be sent; make it dense with to_dense()"
+                )
+
+
+def require_not_wrapped(name: str, layer: nn.Module) -> None:
+    """Raise ValueError for a layer that is a data-parallel wrapper, or has weights inside one that frees them."""
+    if hasattr(layer, "synchronize") and hasattr(layer, "no_sync"):
+        inside = f"the module's {name!r}" if name else "the module"
+        raise ValueError(
+            f"{inside} is a {type(layer).__name__} already, and its gradients would be summed twice; wrap the whole "
+            "model once"
+        )
+    if type(layer._parameters) is not dict:
+        raise ValueError(
+            f"{_where(name, layer)} has parameters in a FullyShardedDataParallel already; wrap one module that has all "
+            "that they share, or build the module anew"
+        )
+
+
+def require_values(name: str, layer: nn.Module) -> None:
+    """Raise ValueError for a layer with parameters or buffers that are lazy or on the meta device."""
+    for key, value in (*layer._parameters.items(), *layer._buffers.items()):
+        if is_lazy(value):
+            raise ValueError(
+                f"{_where(name, layer)} is lazy: {key} has no shape yet; call the module once before you wrap it"
+            )
+        if value is not None and value.is_meta:
+            raise ValueError(
+                f"{_where(name, layer)} has {key} on the meta device, without values; call to_empty() and fill it"
+            )
+
+
+def _where(name: str, layer: nn.Module) -> str:
+    return f"{name or 'the module'} ({type(layer).__name__})"

@@ -98,6 +98,12 @@ def zb_v(p: int, m: int) -> list[Order]:
     return [_order(*_there_and_back(p, m, i), warmup=2 * p, delay=0, last_delay=2 * i) for i in _stages(p, m)]
 
 
+def forward_only(p: int, m: int, v: int = 1) -> list[Order]:
+    """No backward passes: evaluation. The microbatches pass in groups of p, as in `interleaved`."""
+    order = [_op("F", k, chunk) for group in _groups(p, m) for chunk in range(v) for k in group]
+    return [order for _ in _stages(p, m, v)]
+
+
 def _groups(p: int, m: int) -> list[range]:
     """m microbatches in groups of p or a little more, the first as large as any; one group if they are fewer."""
     count = max(1, m // p)

@@ -1,13 +1,17 @@
 """Parameters of ZeRO-1 and -2 that travel together: their weights in one vector, and their gradients in another."""
 
+import weakref
 from functools import partial
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
 from hpcdl.sharding.flat import Layout, Shard
+
+_owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest bucket
 
 
 class ShardBucket:
@@ -22,6 +26,7 @@ class ShardBucket:
         for param, view in zip(params, self.layout.views(self.weights), strict=True):
             view.copy_(param.detach())
             param.data = view
+            _owners[param] = weakref.ref(self)
         broadcast(self.weights, comm)
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         for shard, param in zip(self.shards, params, strict=True):
@@ -65,10 +70,7 @@ class ShardBucket:
         """Fill in zeros for what has no gradient; from now on the vector is the communicator's."""
         for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
             if param.data_ptr() != view.data_ptr():
-                raise RuntimeError(
-                    f"a parameter of shape {tuple(param.shape)} has left the memory in which its optimizer updates it; "
-                    "call to(), double() and the like on the model before ShardedOptimizer is made"
-                )
+                raise RuntimeError(f"a parameter of shape {tuple(param.shape)} {self._why_it_left(param)}")
         self.present = [param.grad is not None for param in self.params]
         for i, present in enumerate(self.present):
             self.put_in(i)  # also one that was there before its hook
@@ -95,6 +97,14 @@ class ShardBucket:
             self._share.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
             shard.grad = piece.piece if was_used else None
+
+    def _why_it_left(self, param: torch.Tensor) -> str:
+        if _owners[param]() is not self:
+            return "is in another ShardedOptimizer, which was made later; give each parameter to one of them"
+        return (
+            "has left the memory in which its optimizer updates it; call to(), double() and the like on the model "
+            "before ShardedOptimizer is made"
+        )
 
     def _vector(self) -> torch.Tensor:
         if self._gradients is None:

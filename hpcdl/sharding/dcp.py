@@ -66,8 +66,11 @@ def load_dcp(path: str | Path, shards: Mapping[str, Shard], comm: Communicator) 
 def boxes(start: int, stop: int, shape: Sequence[int]) -> Iterator[Box]:
     """Boxes, in order, that hold the elements `start` to `stop` of a tensor of `shape`, counted row by row.
 
-    There are at most 2 d - 1 for d dimensions.
+    There are at most 2 d - 1 for d dimensions. A tensor without elements is one box.
     """
+    if not prod(shape):
+        yield (0,) * len(shape), tuple(shape)
+        return
     if start >= stop:
         return
     if not shape:

@@ -81,8 +81,9 @@ def require_steps_only(made: Any, given: Sequence[torch.Tensor]) -> None:
     """Raise ValueError if `made` steps parameters that `make` was not given, such as the model's own."""
     if any(all(param is not each for each in given) for param in _params(made)):
         raise ValueError(
-            f"make built a {type(stepped(made)).__name__} of parameters that it was not given; it gets this rank's "
-            "shards, and for groups of the model's parameters: ShardedOptimizer([{'params': ...}, ...], comm, make)"
+            f"make built an optimizer ({type(stepped(made)).__name__}) of parameters that it was not given; it gets "
+            "this rank's shards, and for groups of the model's parameters: ShardedOptimizer([{'params': ...}, ...], "
+            "comm, make)"
         )
 
 

@@ -103,7 +103,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     def count(self, samples: int) -> None:
         """This rank's part of the step's batch has so many samples, 0 or more; called before backward."""
         if self._launched:
-            raise RuntimeError("count: gradients are on their way already; call it before backward")
+            raise RuntimeError("count: gradients are on their way; call it before backward, add up several at stage=1")
         if samples < 0:
             raise ValueError(f"count: samples is {samples!r}; it is this rank's number of samples, 0 or more")
         if self._counted not in (None, samples) and any(bucket.begun for bucket in self.buckets):

@@ -4,6 +4,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from io import BufferedReader
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +29,10 @@ class Entry(NamedTuple):
 
 
 def write(path: Path, shards: Mapping[str, Shard]) -> tuple[int, int]:
-    """Write the shards that are not empty; returns the file's bytes and its header's checksum."""
+    """Write the shards that have elements, and tensors without any; returns the file's bytes, its header's checksum."""
     entries, data, offset = [], [], 0
     for name, shard in shards.items():
-        if shard.piece.numel():
+        if shard.piece.numel() or not prod(shard.shape):
             raw = _bytes_of(shard.piece)
             stop, dtype = shard.start + shard.piece.numel(), str(shard.piece.dtype).removeprefix("torch.")
             entries.append(Entry(name, list(shard.shape), dtype, shard.start, stop, offset, _checksums(raw)))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from hpcdl.comm import Communicator
+from hpcdl.ddp.buffers import stored
 from hpcdl.sharding.unit import Unit
 
 
@@ -25,6 +26,7 @@ def whole_state(module: nn.Module, units: Sequence[Unit], comm: Communicator) ->
 
 def load_whole(module: nn.Module, units: Sequence[Unit], state: Mapping[str, Any], strict: bool) -> Any:
     """Load a state dict of `module`, and keep this rank's pieces; no rank needs another."""
+    _make_writable(module)
     vectors = [unit.own.new_zeros(unit.layout.numel) for unit in units]
     for unit, vector in zip(units, vectors, strict=True):
         unit.layout.share(vector).copy_(unit.own)
@@ -47,6 +49,15 @@ def persistent_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
                 dense[id(buffer)] = dense.get(id(buffer), buffer.resolve_conj().resolve_neg().contiguous())
                 inner._buffers[name] = found[f"{path}.{name}" if path else name] = dense[id(buffer)]
     return found
+
+
+def _make_writable(module: nn.Module) -> None:
+    """Give expanded buffers memory for every element: torch cannot copy into them. A shared buffer stays shared."""
+    written: dict[int, torch.Tensor] = {}
+    for inner in module.modules():
+        for name, buffer in inner._buffers.items():
+            if buffer is not None and stored(buffer) is not buffer:
+                inner._buffers[name] = written.setdefault(id(buffer), buffer.contiguous())
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 from zoo.entries import L, mlp, two
-from zoo.entries_loops import loop, mlp_seeded, step
+from zoo.entries_loops import loop, mlp_seeded, named, step
 from zoo.registry import Entry, Kit, Weights, add, plain, squares
 
 
@@ -107,7 +107,10 @@ add(
 
 
 def only_wrapped(entry: Entry, kit: Kit) -> Weights:
-    return kit.weights(kit.wrap(entry.build()))
+    model = kit.wrap(entry.build())
+    if kit.comm is not None:  # torch's optimizers, too, refuse a module without parameters
+        kit.optimizer(model, entry.optimizer)
+    return kit.weights(model)
 
 
 add("everything frozen", lambda: mlp().requires_grad_(False), loop=only_wrapped)
@@ -146,16 +149,40 @@ def shared_by_two(entry: Entry, kit: Kit) -> Weights:
     """Two wrapped models that have a layer in common."""
     body = entry.build()
     first, second = kit.wrap(nn.Sequential(body, mlp_seeded(1))), kit.wrap(nn.Sequential(body, mlp_seeded(2)))
-    optimizer = torch.optim.SGD([*first.parameters(), *list(second.parameters())[4:]], 0.1)
+    optimizer = kit.optimizer(first, entry.optimizer, second)
     for batch in entry.batches():
         (x,) = kit.share(batch)
         (first(x).square().mean() + second(x).square().mean()).backward()
         kit.synchronize(first, second)
         optimizer.step()
         optimizer.zero_grad()
-    return kit.weights(first) | kit.weights(second)
+    return kit.weights(first) | named("second", kit.weights(second))
+
+
+def two_optimizers(entry: Entry, kit: Kit) -> Weights:
+    """Two optimizers of all parameters, which step in turns."""
+    model = kit.wrap(entry.build())
+    optimizers = [kit.optimizer(model, entry.optimizer), kit.optimizer(model, torch.optim.Adagrad)]
+    for batch, optimizer in zip(entry.batches(), [*optimizers, optimizers[0]], strict=True):
+        step(entry, kit, model, optimizer, entry.loss(model, *kit.share(batch)))
+        for each in optimizers:
+            each.zero_grad()
+    return kit.weights(model)
+
+
+def replaced_optimizer(entry: Entry, kit: Kit) -> Weights:
+    """Another optimizer takes the place of the first after a step."""
+    model = kit.wrap(entry.build())
+    optimizer = kit.optimizer(model, entry.optimizer)
+    for i, batch in enumerate(entry.batches()):
+        if i == 1:
+            optimizer = kit.optimizer(model, lambda params: torch.optim.AdamW(params, 0.05))
+        step(entry, kit, model, optimizer, entry.loss(model, *kit.share(batch)))
+    return kit.weights(model)
 
 
 add("hook on the parameters, after wrapping", mlp, loop=hooked)
 add("hook on the parameters, before wrapping", mlp, loop=hooked_before)
 add("layer shared by two models", mlp, loop=shared_by_two)
+add("two optimizers in turns", mlp, loop=two_optimizers)
+add("optimizer replaced after a step", mlp, loop=replaced_optimizer)

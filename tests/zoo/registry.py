@@ -31,9 +31,27 @@ class Kit:
         """The module inside a wrapped model."""
         return model
 
-    def optimizer(self, model: nn.Module, make: Callable[..., Any]) -> Any:
-        """`make(parameters)` for what this rank updates of `model`."""
-        return make(model.parameters())
+    elsewhere: frozenset[str] = frozenset()  # entries that are about other wrappers
+    alone = False  # a rank may be refused alone, and ends the others
+
+    @classmethod
+    def trains(cls, entry: "Entry") -> bool:
+        """Whether the entry's loop is about this wrapper."""
+        return entry.name not in cls.elsewhere
+
+    @classmethod
+    def reference(cls, entry: "Entry") -> Weights:
+        """The weights after training in one process."""
+        return entry.loop(entry, Kit(entry=entry))
+
+    def train(self) -> Weights:
+        """The weights after training on several ranks."""
+        assert self.entry is not None
+        return self.entry.loop(self.entry, self)
+
+    def optimizer(self, model: nn.Module, make: Callable[..., Any], *others: nn.Module) -> Any:
+        """`make(parameters)` for what this rank updates of `model`, and of `others` that are wrapped, too."""
+        return make(dict.fromkeys(param for each in (model, *others) for param in each.parameters()))
 
     def share(self, batch: Batch) -> Batch:
         """This rank's rows of the batch; all of them if the entry says `same`."""

@@ -16,15 +16,15 @@ def check(comm):
     import torch
     from zoo import page
     from zoo.outcomes import RIGHT, attempt, float64, reference, verdict, without_ranks
-    from zoo.registry import ENTRIES
+    from zoo.registry import ENTRIES, WRAPPERS
 
     torch.set_num_threads(1)
     chosen = set(list(ENTRIES)[::SHARE])
     with float64():
         for (name, column), stated in page.read().items():
-            if name in chosen:
+            if name in chosen and (stated == RIGHT or not WRAPPERS[column].alone):
                 result = attempt(comm, name, column)
-                expected = reference(name) if stated == RIGHT else {}
+                expected = reference(name, column) if stated == RIGHT else {}
                 said = without_ranks(result) if isinstance(result, str) else result
                 assert verdict(ENTRIES[name], column, [said], expected) == stated, (name, column)
     print("right", flush=True)

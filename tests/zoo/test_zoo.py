@@ -8,10 +8,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from zoo import page
-from zoo.outcomes import outcome
-from zoo.registry import ENTRIES, WRAPPERS
-
-CASES = [(name, column) for name in ENTRIES for column in WRAPPERS]
+from zoo.outcomes import RIGHT, outcome
+from zoo.page import CASES
+from zoo.registry import ENTRIES
 
 
 def ids(case):
@@ -19,11 +18,12 @@ def ids(case):
 
 
 def compare(case, p):
-    stated = page.read().get(case)
-    assert outcome(*case, p) == stated, "run `python tests/zoo/page.py` if the new outcome is intended"
+    stated, found = page.read().get(case), outcome(*case, p)
+    alone = p == 1 and "than rank" in stated  # one rank differs from no other
+    assert found == (RIGHT if alone else stated), "run `python tests/zoo/page.py` if the new outcome is intended"
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_entry_on_two_ranks(case):
     compare(case, 2)

@@ -1,10 +1,12 @@
 """The wrappers that train the zoo: one class for each column of docs/support.md."""
 
+from itertools import chain
+
 import torch
 from zoo.registry import Kit, Weights, wrapper
 
 from hpcdl.ddp import DistributedDataParallel
-from hpcdl.sharding import FullyShardedDataParallel
+from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
 
 
 class _Wrapped(Kit):
@@ -30,8 +32,56 @@ class DDP(_Wrapped):
         return super().weights(model.module)
 
 
-@wrapper("FSDP")
+class _Zero(Kit):
+    """The model is as it is, and its optimizer is sharded; samples are counted when the model is called."""
+
+    stage = 1
+    # A loop without ZeRO's own `step`, one whose samples a user of ZeRO counts in another way, and what wraps twice.
+    elsewhere = frozenset({"no synchronize", "LSTM with time first", "wrapped twice", "wrapped inside"})
+
+    def __init__(self, comm, entry):
+        super().__init__(comm, entry)
+        self._optimizers: dict[torch.nn.Module, ShardedOptimizer] = {}
+
+    def wrap(self, module, **options):
+        samples = options.get("samples", _length)
+
+        def count(module, args, kwargs):
+            if module in self._optimizers and torch.is_grad_enabled():
+                self._optimizers[module].count(samples(*args, **kwargs))
+
+        module.register_forward_pre_hook(count, with_kwargs=True)
+        return module
+
+    def optimizer(self, model, make, *others):
+        params = dict.fromkeys(param for each in (model, *others) for param in each.parameters())
+        found = ShardedOptimizer(params, self.comm, make, self.stage, bucket_mb=1e-4)
+        self._optimizers |= dict.fromkeys((model, *others), found)
+        return found
+
+    def clip(self, model, max_norm):
+        return self._optimizers[model].clip(max_norm)
+
+
+@wrapper("ZeRO-1")
+class Zero1(_Zero):
+    pass
+
+
+@wrapper("ZeRO-2")
+class Zero2(_Zero):
+    stage = 2
+
+
+def _length(*args, **kwargs):
+    inside = chain(args, kwargs.values(), *(each.values() for each in args if isinstance(each, dict)))
+    return len(next(x for x in inside if isinstance(x, torch.Tensor) and x.dim()))
+
+
+@wrapper("ZeRO-3")
 class FSDP(_Wrapped):
+    """`FullyShardedDataParallel`."""
+
     def wrap(self, module, **options):
         return FullyShardedDataParallel(module, self.comm, **options)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.parallel.pipeline.fused_layers import FusedLayers
     from hpcdl.parallel.pipeline.layers import Chunk, Layers
     from hpcdl.parallel.pipeline.stage import StageRun, run_stage
+    from hpcdl.parallel.pipeline.values import RowSpec
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
@@ -26,6 +27,7 @@ __all__, __getattr__, __dir__ = exports(
         "Chunk": "layers",
         "Layers": "layers",
         "FusedLayers": "fused_layers",
+        "RowSpec": "values",
         "cut_layers": "cut",
         "cut_batch": "cut",
     },

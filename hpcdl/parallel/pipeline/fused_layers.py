@@ -14,21 +14,23 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from hpcdl.parallel.pipeline.layers import End, Layers, Passed
+from hpcdl.parallel.pipeline.calls import End
+from hpcdl.parallel.pipeline.layers import Layers, Passed
+from hpcdl.parallel.pipeline.values import Value
 
 
 class FusedLayers(Layers):
     """As `Layers`, with the same gradients but for the order in which a product's terms are added.
 
-    The weights and biases of linear layers get their gradients in place, and hooks on them are not called: whatever
-    listens to gradients, such as DDP's reducer, needs `Layers`. Under autocast nothing is fused.
+    The weights and biases of linear layers get their gradients in place. Nothing is fused under autocast, nor where a
+    weight or a bias has hooks.
     """
 
-    def __init__(self, module: nn.Module, recompute: bool = False):
-        super().__init__(module, recompute)
+    def __init__(self, module: nn.Module, recompute: bool = False, rows_first: bool = False):
+        super().__init__(module, recompute, rows_first)
         self._wanted: Collection[int] | None = None  # ids of the weights whose gradients are; None: of all
 
-    def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
+    def backward_input(self, k: int, dy: Value) -> Value:
         with self._want(()):
             return super().backward_input(k, dy)
 
@@ -37,21 +39,27 @@ class FusedLayers(Layers):
         free = [param for param in params if param is not None and param.requires_grad]
         return [param for param in free if self._wanted is None or id(param) in self._wanted]
 
-    def _backward_whole(self, passed: Passed, dy: torch.Tensor) -> torch.Tensor | None:
+    def _backward_whole(self, passed: Passed, dy: Value) -> Value:
         self._wanted = None
         return super()._backward_whole(passed, dy)
 
-    def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
-        made: Any = end.edge.node  # what made the output: of a linear layer it has all that W needs
+    def _add_gradients(
+        self,
+        params: Sequence[torch.Tensor],
+        ends: Sequence[End],
+        gradients: Sequence[torch.Tensor],
+        direct: bool | None,
+    ) -> None:
+        made: Any = ends[0].edge.node if direct else None  # of a linear layer it has all that W needs
         if getattr(made, "layers", None) is self:
             x, *own = made.saved_tensors
             if set(map(id, params)) == set(map(id, self.wanted(own))):
-                add_gradients(x, params, gradient)
+                add_gradients(x, params, gradients[0])
                 return
         with self._want({id(param) for param in params}):
-            super()._add_gradients(params, end, gradient, again)
+            super()._add_gradients(params, ends, gradients, direct)
 
-    def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
+    def _record(self, k: int, x: Value) -> Value:
         with _Fusing(self):
             return super()._record(k, x)
 
@@ -79,11 +87,16 @@ class _Fusing(TorchFunctionMode):
 
 def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None):
     """torch's `linear`; a weight that is computed from others leaves its gradient to autograd."""
-    leaves = weight.is_leaf and (bias is None or bias.is_leaf)
+    leaves = _is_plain(weight) and (bias is None or _is_plain(bias))
     checkpoints = torch._C._autograd._top_saved_tensors_default_hooks(True)  # would compute it again without this mode
     if checkpoints or not leaves or not weight.requires_grad or torch.is_autocast_enabled(input.device.type):
         return linear(input, weight, bias)
     return _Linear.apply(input, weight, bias, layers)
+
+
+def _is_plain(param: torch.Tensor) -> bool:
+    """Whether a parameter is a leaf, and nothing listens to its gradient."""
+    return param.is_leaf and not param._backward_hooks and not getattr(param, "_post_accumulate_grad_hooks", None)
 
 
 class _Linear(torch.autograd.Function):

@@ -6,193 +6,192 @@ with weights on its way; W needs only that and the layer's input, which the grap
 et al. 2016, "Training deep nets with sublinear memory cost".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import get_gradient_edge
+
+from hpcdl.ddp.refusals import require_not_wrapped, require_values
+from hpcdl.parallel.pipeline.calls import Call, Calls, End, Known, owned
+from hpcdl.parallel.pipeline.recomputed import Before, Buffer, buffers_of
+from hpcdl.parallel.pipeline.values import Value, call, is_differentiable, like, tensors_of
 
 
 class Chunk(Protocol):
     """What `run_stage` calls; k is the microbatch. Gradients of weights add up over microbatches."""
 
-    def forward(self, k: int, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, k: int, x: Value) -> Value:
         """F: the output; keeps what the backward pass needs. `x` requires a gradient where B is to find it."""
 
-    def backward(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
-        """B and W in one: the gradient of the input, None where it needs none."""
+    def backward(self, k: int, dy: Value) -> Value:
+        """B and W in one: the gradient of the input, None where it needs none.
 
-    def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
+        Of several outputs, `dy` has the gradients of those that are differentiable, a tuple in their order; of several
+        inputs the result likewise.
+        """
+
+    def backward_input(self, k: int, dy: Value) -> Value:
         """B alone; keeps what W needs."""
 
     def backward_weight(self, k: int) -> None:
         """W alone, after B."""
 
 
-class End:
-    """The end of a graph, or of a part of it: the output's `edge`, without the output, and where its gradient goes in.
-
-    `number` hangs on the output, and its gradient is what `seed` is told. (torch would check a gradient that is given
-    with the output's shape, and import its compiler to do so: a second, and 70 MB on each rank.)
-    """
-
-    def __init__(self, y: torch.Tensor):
-        self._gradient: list[torch.Tensor] = []
-        self.edge = get_gradient_edge(y)
-        self._number = get_gradient_edge(_Number.apply(y, self._gradient))
-
-    def seed(self, dy: torch.Tensor) -> GradientEdge:
-        """Where the backward pass begins, with `dy`."""
-        self._gradient[:] = [dy]
-        return self._number
-
-
-class _Number(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, y, gradient):
-        ctx.gradient = gradient
-        return y.new_zeros(())
-
-    @staticmethod
-    def backward(ctx, _):
-        return ctx.gradient[0], None
-
-
-class _Call(NamedTuple):
-    """A layer with weights, and the end of its part of the graph."""
-
-    params: list[torch.Tensor]
-    end: End
-
-
 class Passed(NamedTuple):
-    """What is left of a forward pass: its input, the graph's end, and the calls on the way. Outputs are let go."""
+    """What is left of a forward pass: its input, the outputs' ends, and the calls on the way. Outputs are let go."""
 
-    x: torch.Tensor
-    end: End | None  # None where nothing requires a gradient
-    calls: list[_Call]
+    x: Value
+    ends: list[End | None]  # None where nothing requires a gradient
+    calls: list[Call]
+    reentrant: bool  # a block inside does its own backward pass
+
+    def pairs(self, dy: Value) -> tuple[list[End], list[torch.Tensor]]:
+        """The ends, and what goes in there."""
+        gradients = dy if isinstance(dy, (tuple, list)) else [dy]
+        found = [(end, g) for end, g in zip(self.ends, gradients, strict=True) if end and g is not None]
+        return [end for end, _ in found], [g for _, g in found]
+
+    def inputs(self) -> list[torch.Tensor]:
+        """The inputs that are differentiable."""
+        return [x for x in tensors_of(self.x, "an input") if is_differentiable(x.dtype)]
+
+    def arranged(self, gradients: Sequence[torch.Tensor | None]) -> Any:
+        """The gradients of `inputs`: alone or in a tuple, as the input was."""
+        return gradients[0] if isinstance(self.x, torch.Tensor) and gradients else tuple(gradients) or None
 
 
 class Layers:
     """A module as a `Chunk`, by torch's autograd: gradients add up in `param.grad`.
 
-    With `recompute` F keeps its input alone, and B computes the rest again, with the same random numbers. Parameters
-    that a layer of the module does not have to itself (tied ones, those of nn.MultiheadAttention) are right as well; W
-    goes through the whole graph for them once more. Blocks that are checkpointed with a backward pass inside (torch's
-    use_reentrant=True, `hpcdl.sharding.checkpointed`) cannot leave out the weights: then B does W, too.
+    What passes between parts is a tensor, or a tuple or dict of them, which are the module's arguments. With
+    `recompute` F keeps its input alone, and B computes the rest again, with the same random numbers. Parameters that a
+    layer of the module does not have to itself (tied ones, those of nn.MultiheadAttention) are right as well; W goes
+    through the whole graph for them once more. Blocks that are checkpointed with a backward pass inside (torch's
+    use_reentrant=True, `hpcdl.sharding.checkpointed`) cannot leave out the weights: then B does W, too. Under
+    `torch.no_grad()` nothing is kept. `rows_first` says that the first dimension of inputs and outputs are the rows,
+    also where a layer inside has batch_first=False.
+
+    Raises ValueError for a module that is wrapped for data parallelism, lazy, or on the meta device.
     """
 
-    def __init__(self, module: nn.Module, recompute: bool = False):
-        self.module, self.recompute = module, recompute
+    def __init__(self, module: nn.Module, recompute: bool = False, rows_first: bool = False):
+        _require_supported(module)
+        self.module, self.recompute, self.rows_first = module, recompute, rows_first
         self._passed: dict[int, Passed] = {}
-        self._inputs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # to recompute from, and the generator's state
-        self._waiting: dict[int, tuple[Passed, torch.Tensor, list[torch.Tensor | None]]] = {}  # for W
-        self._calls: list[_Call] | None = None  # of the forward pass that goes on
-        self._reentrant: bool | None = None  # known after the first forward pass
-        self._own = _owned(module)
+        self._inputs: dict[int, tuple[Value, Before]] = {}  # to recompute from
+        self._changing: Sequence[Buffer] | None = None  # what forward passes change
+        self._waiting: dict[int, tuple[Passed, Value, list[torch.Tensor | None]]] = {}  # for W
+        self._calls: Calls | None = None  # of the forward pass that goes on
+        self._known = Known()
+        self._own = owned(module)
         for layer in self._own:
             layer.register_forward_hook(self._note)
 
-    def forward(self, k: int, x: torch.Tensor) -> torch.Tensor:
-        x = x.detach().requires_grad_(x.requires_grad)
+    def forward(self, k: int, x: Value) -> Value:
+        if not torch.is_grad_enabled():
+            return call(self.module, x)
+        x = like(x, [each.detach().requires_grad_(each.requires_grad) for each in tensors_of(x, "an input")])
         if not self.recompute:
             return self._record(k, x)
-        self._inputs[k] = x, torch.get_rng_state()
-        with torch.no_grad():
-            return self.module(x)
+        before = Before(buffers_of(self.module) if self._changing is None else self._changing)
+        with torch.no_grad(), _hooks_refused():
+            y = call(self.module, x)
+        if self._changing is None:
+            self._changing = before.changed()
+        self._inputs[k] = x, before
+        return y
 
-    def backward(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
+    def backward(self, k: int, dy: Value) -> Value:
         return self._backward_whole(self._take(k), dy)
 
-    def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
+    def backward_input(self, k: int, dy: Value) -> Value:
         passed = self._take(k)
-        if not passed.end:
-            return None
-        if self._reentrant:
+        ends, gradients = passed.pairs(dy)
+        if not ends:
+            return passed.arranged([None for _ in passed.inputs()])
+        if passed.reentrant:
             return self._backward_whole(passed, dy)
-        wanted = [call.end.edge for call in passed.calls]
-        if passed.x.requires_grad:
-            wanted.append(get_gradient_edge(passed.x))
+        calls = [call.end.edge for call in passed.calls]
+        inputs = [x for x in passed.inputs() if x.requires_grad]
+        seeds = [end.seed(g) for end, g in zip(ends, gradients, strict=True)]
+        wanted = [*calls, *map(get_gradient_edge, inputs)]
         found: list[torch.Tensor | None] = list(
-            torch.autograd.grad([passed.end.seed(dy)], wanted, retain_graph=True, allow_unused=True)
+            torch.autograd.grad(seeds, wanted, retain_graph=True, allow_unused=True) if wanted else ()
         )
-        dx = found.pop() if passed.x.requires_grad else None
-        self._waiting[k] = passed, dy, found
-        return dx
+        self._waiting[k] = passed, dy, found[: len(calls)]
+        of_inputs = iter(found[len(calls) :])
+        return passed.arranged([next(of_inputs) if x.requires_grad else None for x in passed.inputs()])
 
     def backward_weight(self, k: int) -> None:
         if k not in self._waiting:  # there is nothing to do for it
             return
         passed, dy, gradients = self._waiting.pop(k)
-        assert passed.end
         mine = {id(param) for call in passed.calls for param in call.params}
         if rest := [p for p in self.module.parameters() if p.requires_grad and id(p) not in mine]:
-            self._add_gradients(rest, passed.end, dy, again=True)
-        for call, gradient in zip(passed.calls, gradients, strict=True):
+            self._add_gradients(rest, *passed.pairs(dy), direct=None)
+        for made, gradient in zip(passed.calls, gradients, strict=True):
             if gradient is not None:  # else the output does not depend on this layer
-                self._add_gradients(call.params, call.end, gradient)
+                self._add_gradients(made.params, [made.end], [gradient], direct=made.direct)
 
-    def _backward_whole(self, passed: Passed, dy: torch.Tensor) -> torch.Tensor | None:
+    def _backward_whole(self, passed: Passed, dy: Value) -> Value:
         """B and W in one."""
-        if passed.end:
-            torch.autograd.backward([passed.end.seed(dy)])
-        return passed.x.grad
+        ends, gradients = passed.pairs(dy)
+        if ends:
+            torch.autograd.backward([end.seed(g) for end, g in zip(ends, gradients, strict=True)])
+        return passed.arranged([x.grad for x in passed.inputs()])
 
-    def _add_gradients(self, params: Sequence[torch.Tensor], end: End, gradient: torch.Tensor, again: bool = False):
-        """The gradients of `params` from that at `end`; with `again` the graph is needed once more."""
-        torch.autograd.backward([end.seed(gradient)], retain_graph=again, inputs=params)
+    def _add_gradients(
+        self,
+        params: Sequence[torch.Tensor],
+        ends: Sequence[End],
+        gradients: Sequence[torch.Tensor],
+        direct: bool | None,
+    ) -> None:
+        """The gradients of `params` from those at `ends`; if `direct` is None, the graph is needed once more."""
+        seeds = [end.seed(g) for end, g in zip(ends, gradients, strict=True)]
+        torch.autograd.backward(seeds, retain_graph=direct is None, inputs=params)
 
-    def _record(self, k: int, x: torch.Tensor) -> torch.Tensor:
-        self._calls = []
-        y = self.module(x)
-        if self._reentrant is None:
-            self._reentrant = _has_reentrant(y.grad_fn)
-        self._passed[k], self._calls = Passed(x, End(y) if y.requires_grad else None, _once(self._calls)), None
-        return y.detach()
+    def _record(self, k: int, x: Value) -> Value:
+        self._calls = Calls(self._known.learning)
+        y = call(self.module, x)
+        calls, self._calls = self._calls, None
+        found = tensors_of(y, f"what {type(self.module).__name__} returned")
+        ends = [End(each) if each.requires_grad else None for each in found if is_differentiable(each.dtype)]
+        alone, reentrant = self._known.judge(calls, [each.grad_fn for each in found])
+        self._passed[k] = Passed(x, ends, alone, reentrant)
+        return like(y, [each.detach() for each in found])
 
     def _take(self, k: int) -> Passed:
         if k in self._inputs:
-            x, state = self._inputs.pop(k)
-            with torch.random.fork_rng(devices=[]):
-                torch.set_rng_state(state)
+            x, before = self._inputs.pop(k)
+            with before.again():
                 self._record(k, x)
         return self._passed.pop(k)
 
     def _note(self, layer: nn.Module, inputs: tuple, y: object) -> None:
         if self._calls is not None and isinstance(y, torch.Tensor) and y.requires_grad:
-            self._calls.append(_Call(self._own[layer], End(y)))
+            self._calls.add(self._own[layer], inputs, y)
 
 
-def _has_reentrant(node: Any) -> bool:
-    """Whether a graph has a checkpointed block whose backward pass runs another one."""
-    seen, todo = set(), [node]
-    while todo:
-        if (node := todo.pop()) is not None and node not in seen:
-            seen.add(node)
-            if node.name() in ("CheckpointFunctionBackward", "_CheckpointedBackward"):
-                return True
-            todo += [after for after, _ in node.next_functions]
-    return False
+@contextmanager
+def _hooks_refused() -> Iterator[None]:
+    """Says what to do where a module registers a hook on a tensor in its forward pass, which has no gradients yet."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "register a hook on a tensor that doesn't require gradient" in str(error):
+            raise ValueError(
+                "the module registers a hook on a tensor in forward, and recompute=True runs it without gradients "
+                "first; use recompute=False, or register the hook only if the tensor requires a gradient"
+            ) from None
+        raise
 
 
-def _owned(module: nn.Module) -> dict[nn.Module, list[torch.Tensor]]:
-    """The layers inside, and their parameters, that are theirs alone: no part of a layer, and not tied to another."""
-    users: dict[int, int] = {}
-    leaves = {layer: list(layer.parameters(recurse=False)) for layer in module.modules()}
-    for params in leaves.values():
-        for param in params:
-            users[id(param)] = users.get(id(param), 0) + 1
-    return {
-        layer: [param for param in params if param.requires_grad]
-        for layer, params in leaves.items()
-        if any(p.requires_grad for p in params)
-        and not list(layer.children())
-        and all(users[id(param)] == 1 for param in params)
-    }
-
-
-def _once(calls: list[_Call]) -> list[_Call]:
-    """Those of layers that were called once: of one called twice, W must go through the graph between its calls."""
-    times = [sum(call.params is other.params for other in calls) for call in calls]
-    return [call for call, n in zip(calls, times, strict=True) if n == 1]
+def _require_supported(module: nn.Module) -> None:
+    """Raise ValueError for what has no weights of its own yet, or frees them."""
+    for name, layer in module.named_modules():
+        require_not_wrapped(name, layer)
+        require_values(name, layer)

@@ -30,6 +30,7 @@ class Plan:
         self.part_of = {place: part for part, place in enumerate(self.parts)}
         play(orders, 1.0, 1.0, 1.0, parts=self.parts)  # raises for all but what is missing
         self.apart = [split_backward(order) for order in orders]
+        self.forward_only = not any(op[0] == "B" for order in orders for op in order)
         self._require_all(microbatches)
         self._turn = [{tuple(op): n for n, op in enumerate(order)} for order in orders]
 
@@ -64,7 +65,7 @@ class Plan:
         return message.part - 1 if message.op == "F" else min(message.part + 1, self.last)
 
     def _require_all(self, microbatches: int) -> None:
-        kinds = "FBW" if any(self.apart) else "FB"
+        kinds = "F" if self.forward_only else "FBW" if any(self.apart) else "FB"
         for stage, chunk in self.parts:
             done = set(map(tuple, self.orders[stage]))
             for op, k in product(kinds, range(microbatches)):

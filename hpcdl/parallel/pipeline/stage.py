@@ -4,33 +4,45 @@ After Huang et al. 2019 (GPipe: microbatches, one update), Narayanan et al. 2021
 (B and W apart); the schedules say in which order, and this does it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from hpcdl.comm import Communicator
 from hpcdl.cost.timeline import Orders
+from hpcdl.parallel.pipeline.arguments import (
+    Unchanged,
+    boundaries,
+    modules_of,
+    require_chunks,
+    require_one_by_one,
+    rows_of_all,
+)
 from hpcdl.parallel.pipeline.layers import Chunk
-from hpcdl.parallel.pipeline.messages import Messages
+from hpcdl.parallel.pipeline.losses import Loss, Reduction, reduction_of, require_number, require_reduction
+from hpcdl.parallel.pipeline.messages import Messages, Tensors
 from hpcdl.parallel.pipeline.plan import Message, Plan
+from hpcdl.parallel.pipeline.tied import TiedGradients, tied_in
+from hpcdl.parallel.pipeline.values import Boundary, Value, is_differentiable, like, tensors_of
 from hpcdl.parallel.schedules import Place
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Microbatch = tuple[torch.Tensor, torch.Tensor]
+Microbatch = tuple[Value, Value]
 
 
 @dataclass
 class StageRun:
     """What a stage has done: `loss` of the whole batch on the stage with the last part, None on others.
 
-    `starts` and `ends` of its ops, in its order, by `comm.clock()`: with those of all stages a
-    `hpcdl.cost.timeline.Timeline`.
+    `outputs` of the last part, by microbatch, where the orders have forward passes only. `starts` and `ends` of its
+    ops, in its order, by `comm.clock()`: with those of all stages a `hpcdl.cost.timeline.Timeline`.
     """
 
     loss: float | None = None
     starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
 
 
 def run_stage(
@@ -38,112 +50,155 @@ def run_stage(
     chunks: Sequence[Chunk],
     orders: Orders,
     microbatches: Sequence[Microbatch],
-    loss: Loss,
-    between: Sequence[int] | Sequence[Sequence[int]],
+    loss: Loss | None,
+    between: Any,
     *,
     parts: Sequence[Place] | None = None,
     dtype: torch.dtype = torch.float32,
     total: int | None = None,
     ahead: int | None = 2,
+    reduction: Reduction | None = None,
 ) -> StageRun:
     """Do stage `comm.rank` of a pipeline of `comm.size` for one batch: gradients of the mean loss of all its rows.
 
     `chunks` are this stage's parts of the network (`Layers`), `orders` all stages' orders, `parts` where each part of
     the network is (`Schedule.parts`; chunk after chunk over the stages if None). `microbatches` has (x, y) of each, on
-    every rank: the first part takes x, the last gives y to `loss(outputs, y)`, the mean over the rows; the others need
-    their numbers of rows alone, which may differ. `between` is the shape of one row between two parts, or one shape for
-    each boundary, and `dtype` of what passes there. `total`, if other ranks have microbatches of the same batch, is the
-    rows of all.
+    every rank: the first part takes x, the last gives y to `loss(outputs, y)`; the others need their numbers of rows
+    alone, which may differ. `between` is the shape of one row between two parts, or one shape for each boundary, and
+    `dtype` of what passes there. If several tensors pass, `between` has a dict of `RowSpec`s (the next part's keyword
+    arguments), or for each boundary a dict or a list of them; x may be a dict or a tuple, too.
 
-    Each microbatch's loss counts rows / total, once, where it arises. Weights stay; call the optimizer afterwards.
-    `ahead` receives are posted ahead of their turns: with more, messages overlap with more, in more memory.
+    `loss` is the mean over the rows, and each microbatch's counts rows / total, once, where it arises: `total` is the
+    rows of all, if other ranks have microbatches of the same batch. With reduction="sum" it is a sum, and losses add
+    up, divided by `total` if there is one: for a mean over tokens that are not ignored, give their number. By default
+    `reduction` is what the loss says of itself, and it is tried on the first two rows. Weights stay; call the optimizer
+    afterwards. The gradients of weights that stages share are summed (`cut_layers` notes them). `ahead` receives are
+    posted ahead of their turns: with more, messages overlap with more, in more memory.
+
+    Orders with forward passes only (`hpcdl.parallel.schedules.forward_only`) compute no gradient, and `loss` may be
+    None: the last part's outputs are in the result.
 
     Raises ValueError, on every rank and before the first message, for orders with an op that is missing or comes
     twice or cannot be done, for a microbatch without rows, for shapes that are not as many as the boundaries; and on
-    its own rank for chunks that are not as many as `parts` says.
+    its own rank for chunks that are not as many as `parts` says, a batch norm that would take each microbatch's
+    statistics, and a loss that is neither a mean nor a sum over rows.
     """
     plan = Plan(orders, parts, len(microbatches))
-    rows = _rows(microbatches)
-    shapes = _shapes(between, plan.last)
-    _check_sizes(comm, chunks, plan)
-    weights = [n / (sum(rows) if total is None else total) for n in rows]
+    rows = rows_of_all(microbatches)
+    passing = boundaries(between, plan.last)
+    require_chunks(comm, chunks, plan)
+    require_one_by_one(chunks, len(microbatches))
+    if loss is None and not plan.forward_only:
+        raise ValueError("loss is None, and the orders have backward passes; give a function of (outputs, y)")
+    kind = "mean" if loss is None else reduction_of(loss, reduction, microbatches)
 
-    def empty(message: Message) -> torch.Tensor:
-        shape = shapes[message.part - (message.op == "F")]
-        return torch.empty(rows[message.microbatch], *shape, dtype=dtype, device=comm.devices[0])
+    def empty(message: Message) -> Tensors:
+        here = passing[message.part - (message.op == "F")]
+        specs = here.specs if message.op == "F" else here.differentiable(dtype)
+        return [spec.empty(rows[message.microbatch], dtype, comm.devices[0]) for spec in specs]
 
-    stage = _Stage(comm, chunks, plan, Messages(comm, plan, empty, ahead), microbatches, loss, weights)
+    messages = Messages(comm, plan, empty, ahead, max([1, *(len(each.specs) for each in passing)]))
+    tied = TiedGradients([] if plan.forward_only else tied_in(modules_of(chunks)), comm)
+    stage = _Stage(comm, chunks, plan, messages, microbatches, loss)
+    stage.weights = [1 / (total or 1) if kind == "sum" else n / (total or sum(rows)) for n in rows]
+    stage.kind, stage.passing, stage.rows, stage.dtype = kind, passing, rows, dtype
     for op, k, chunk in orders[comm.rank]:
         stage.do(op, k, chunk)
-    stage.messages.finish()
+    messages.finish()
+    tied.sum()
     return stage.run
 
 
 class _Stage:
     """The ops of one stage, and what they need."""
 
-    def __init__(self, comm, chunks, plan: Plan, messages: Messages, microbatches, loss: Loss, weights: list[float]):
+    weights: list[float]  # of the microbatches' losses
+    rows: list[int]
+    passing: list[Boundary]
+    dtype: torch.dtype
+    kind: str
+
+    def __init__(self, comm, chunks, plan: Plan, messages: Messages, microbatches, loss: Loss | None):
         self.comm, self.chunks, self.plan, self.messages = comm, chunks, plan, messages
-        self.microbatches, self.loss, self.weights = microbatches, loss, weights
+        self.microbatches, self.loss = microbatches, loss
         self.run = StageRun()
+        self._seen: set[int] = set()  # chunks whose first forward pass is done
 
     def do(self, op: str, k: int, chunk: int) -> None:
         part = self.plan.part_of[self.comm.rank, chunk]
         needed = self.plan.needs(op, k, part)
-        x = self.messages.take(needed).requires_grad_(op == "F") if needed else self.microbatches[k][0]
+        came = self.messages.take(needed) if needed else []
         self.run.starts.append(self.comm.clock())
         if op == "F":
-            self._forward(k, part, self.chunks[chunk].forward(k, x))
+            self._forward(k, part, self._compute(k, chunk, part, came))
         elif op == "W":
             self.chunks[chunk].backward_weight(k)
         else:
-            self._backward(k, chunk, part, x)
+            self._backward(k, chunk, part, came)
         self.run.ends.append(self.comm.clock())
 
-    def _forward(self, k: int, part: int, y: torch.Tensor) -> None:
+    def _compute(self, k: int, chunk: int, part: int, came: Tensors) -> Value:
+        """The output of F."""
+        if self.plan.forward_only:
+            with torch.no_grad():
+                return self.chunks[chunk].forward(k, self._input(k, part, came))
+        for x in came:
+            x.requires_grad_(is_differentiable(x.dtype))
+        several = len(self.rows) > 1 and chunk not in self._seen
+        before = Unchanged(self.chunks[chunk]) if several else None
+        y = self.chunks[chunk].forward(k, self._input(k, part, came))
+        if before:
+            before.require()
+            self._seen.add(chunk)
+        return y
+
+    def _input(self, k: int, part: int, came: Tensors) -> Value:
+        return self.passing[part - 1].arranged(came) if part else self.microbatches[k][0]
+
+    def _forward(self, k: int, part: int, y: Value) -> None:
         if part < self.plan.last:
-            self.messages.give(Message("F", k, part + 1), y)
+            here = self.passing[part]
+            if self.plan.stage_of(part + 1) == self.comm.rank and here.one:
+                self.messages.give(Message("F", k, part + 1), [y])
+            else:
+                self.messages.give(Message("F", k, part + 1), here.require(y, part, self.rows[k], self.dtype))
+        elif self.plan.forward_only:
+            self.run.outputs.append(y)
+            if self.loss is not None:
+                with torch.no_grad():
+                    self._add_loss(k, self.loss(y, self.microbatches[k][1]))
         else:
             self.messages.give(Message("B", k, part), self._gradient(k, y))
 
-    def _gradient(self, k: int, y: torch.Tensor) -> torch.Tensor:
-        """The gradient of microbatch k's part of the batch's loss; here alone the loss is scaled."""
-        y = y.detach().requires_grad_()
-        loss = self.loss(y, self.microbatches[k][1]) * self.weights[k]
-        self.run.loss = (self.run.loss or 0.0) + loss.item()
-        return torch.autograd.grad(loss, y)[0]
+    def _add_loss(self, k: int, loss: Any) -> torch.Tensor:
+        """Add microbatch k's part of the batch's loss, and return it; here alone the loss is scaled."""
+        scaled = require_number(loss) * self.weights[k]
+        self.run.loss = (self.run.loss or 0.0) + scaled.item()
+        return scaled
 
-    def _backward(self, k: int, chunk: int, part: int, dy: torch.Tensor) -> None:
-        layers = self.chunks[chunk]
-        dx = (layers.backward_input if (k, chunk) in self.plan.apart[self.comm.rank] else layers.backward)(k, dy)
-        if part > 0:
-            self.messages.give(Message("B", k, part - 1), dx)
+    def _gradient(self, k: int, y: Value) -> Tensors:
+        """The gradients of microbatch k's part of the batch's loss, by output that is differentiable."""
+        assert self.loss is not None  # else the orders have no backward passes
+        outputs = [each.detach() for each in tensors_of(y, "the last part's output")]
+        leaves = [each.requires_grad_() for each in outputs if is_differentiable(each.dtype)]
+        y, target = like(y, outputs), self.microbatches[k][1]
+        if self.run.loss is None:
+            require_reduction(self.loss, self.kind, y, target)
+        loss = self._add_loss(k, self.loss(y, target))
+        if not loss.requires_grad:
+            return [torch.zeros_like(each) for each in leaves]
+        found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
 
-
-# -- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _rows(microbatches: Sequence[Microbatch]) -> list[int]:
-    rows = [len(x) for x, _ in microbatches]
-    if not rows or 0 in rows:
-        raise ValueError(
-            f"microbatches have {rows} rows; a batch is one or more, each of a row or more: the mean of no row is 0 / 0"
-        )
-    return rows
-
-
-def _shapes(between: Sequence, boundaries: int) -> list[tuple[int, ...]]:
-    """The shape of a row at each boundary."""
-    each = [tuple(shape) for shape in between] if between and not isinstance(between[0], int) else None
-    shapes = [tuple(between)] * boundaries if each is None else each
-    if len(shapes) != boundaries:
-        raise ValueError(f"between has {len(shapes)} shapes; {boundaries + 1} parts have {boundaries} boundaries")
-    return shapes
-
-
-def _check_sizes(comm: Communicator, chunks: Sequence[Chunk], plan: Plan) -> None:
-    if len(plan.orders) != comm.size:
-        raise ValueError(f"orders has {len(plan.orders)} stages and comm has {comm.size} ranks; each rank is a stage")
-    here = sum(stage == comm.rank for stage, _ in plan.parts)
-    if len(chunks) != here:
-        raise ValueError(f"rank {comm.rank}: there are {len(chunks)} chunks; `parts` gives this stage {here}")
+    def _backward(self, k: int, chunk: int, part: int, dys: Tensors) -> None:
+        layers, apart = self.chunks[chunk], (k, chunk) in self.plan.apart[self.comm.rank]
+        dx = (layers.backward_input if apart else layers.backward)(k, dys[0] if len(dys) == 1 else tuple(dys))
+        if part == 0:
+            return
+        specs = self.passing[part - 1].differentiable(self.dtype)
+        found = dx if isinstance(dx, (tuple, list)) else [dx] * len(specs)
+        gradients = [
+            spec.empty(self.rows[k], self.dtype, self.comm.devices[0]).zero_() if g is None else g
+            for spec, g in zip(specs, found, strict=True)
+        ]
+        self.messages.give(Message("B", k, part - 1), gradients)

@@ -1,0 +1,90 @@
+"""A loss as a pipeline adds it up over microbatches: a mean over rows, or a sum."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+
+from hpcdl.parallel.pipeline.values import Value, like, rows_of, tensors_of
+
+Loss = Callable[[Any, Any], torch.Tensor]
+Reduction = Literal["mean", "sum"]
+
+_tried: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # a function's code, or a module -> what it is
+
+
+def reduction_of(loss: Loss, given: Reduction | None, microbatches: Sequence[tuple[Any, Any]]) -> str:
+    """The loss's reduction: `given`, or what the loss says of itself, or "mean".
+
+    Raises ValueError where these differ, and for a mean that leaves out targets: of that it is unknown how many count.
+    """
+    own = loss.keywords if isinstance(loss, functools.partial) else vars(loss) if hasattr(loss, "__dict__") else {}
+    says = own.get("reduction")
+    kind = given or says or "mean"
+    if kind not in ("mean", "sum"):
+        raise ValueError(f"reduction is {kind!r}; a pipeline adds up losses that are a 'mean' or a 'sum' over rows")
+    if given and says and given != says:
+        raise ValueError(f"reduction is {given!r} and the loss's own is {says!r}; give one of them to both")
+    if kind == "mean" and (ignored := _ignore_index(loss, own)) is not None and _has(microbatches, ignored):
+        raise ValueError(
+            f"a target is ignore_index={ignored}, so that the mean of a microbatch is not over its rows; take a loss "
+            "with reduction='sum', and give `total`, the number of targets that count"
+        )
+    return kind
+
+
+def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
+    """Raise ValueError if the loss of two rows is not the mean (or sum) of each row's; tried once for each loss."""
+    known = _tried.setdefault(getattr(loss, "__code__", loss), set())
+    if rows_of(y) < 2 or kind in known:
+        return
+    try:
+        both, *each = _losses_of_rows(loss, y, target)
+    except Exception:  # a loss of whole microbatches cannot be tried
+        return
+    found = {"mean": sum(each) / 2, "sum": sum(each)}
+    if not _close(both, found[kind]):
+        other = "sum" if kind == "mean" else "mean"
+        how = f"give reduction={other!r}" if _close(both, found[other]) else "take one that is"
+        raise ValueError(
+            f"the loss of two rows is {both:.6g}, and those of each row are {each[0]:.6g} and {each[1]:.6g}: it is no "
+            f"{kind} over rows, which a pipeline adds up over microbatches; {how}"
+        )
+    known.add(kind)
+
+
+def _losses_of_rows(loss: Loss, y: Value, target: Value) -> list[float]:
+    """The losses of the first two rows together, and of each."""
+    parts = (slice(0, 2), slice(0, 1), slice(1, 2))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        return [float(require_number(loss(_rows(y, part), _rows(target, part)))) for part in parts]
+
+
+def require_number(loss: Any) -> torch.Tensor:
+    """The loss; ValueError unless it is a tensor of one real number."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
+        given = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise ValueError(f"the loss has returned {given}; it returns one number, the mean over the rows")
+    return loss.reshape(())
+
+
+def _ignore_index(loss: Loss, own: Any) -> int | None:
+    """The target that a loss leaves out, None if it leaves out none."""
+    inner = loss.func if isinstance(loss, functools.partial) else loss
+    functions = (torch.nn.functional.cross_entropy, torch.nn.functional.nll_loss)
+    return own.get("ignore_index", -100 if inner in functions else None)
+
+
+def _has(microbatches: Sequence[tuple[Any, Any]], ignored: int) -> bool:
+    targets = [y for _, y in microbatches if isinstance(y, torch.Tensor) and not y.is_floating_point()]
+    return any(bool((y == ignored).any()) for y in targets)
+
+
+def _rows(value: Value, where: slice) -> Value:
+    return like(value, [x[where] for x in tensors_of(value, "a batch")])
+
+
+def _close(x: float, y: float) -> bool:
+    return x != x or abs(x - y) <= 1e-2 * max(abs(x), abs(y)) + 1e-6

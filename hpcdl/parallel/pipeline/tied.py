@@ -1,0 +1,58 @@
+"""Weights that parts on different stages share, such as an embedding and the head: their gradients are summed."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from hpcdl.collectives import recursive_doubling_all_reduce
+from hpcdl.comm import Communicator, Group
+
+
+class Tied(NamedTuple):
+    """A weight that parts on several `stages` use, each its own copy; `number` is its place among those tied."""
+
+    number: int
+    param: nn.Parameter
+    stages: tuple[int, ...]
+
+
+def find_tied(parts: Sequence[tuple[int, nn.Module]]) -> list[Tied]:
+    """Every trained parameter that modules on more than one stage have; `parts` are (stage, module), first to last."""
+    stages: dict[nn.Parameter, dict[int, None]] = {}
+    for stage, module in parts:
+        for param in module.parameters():
+            if param.requires_grad:
+                stages.setdefault(param, {})[stage] = None
+    found = [(param, tuple(sorted(each))) for param, each in stages.items() if len(each) > 1]
+    return [Tied(number, *each) for number, each in enumerate(found)]
+
+
+def tied_in(modules: Iterable[nn.Module]) -> list[Tied]:
+    """The tied weights that `cut_layers` noted in these modules, in the order of the network."""
+    noted = (tied for module in modules for inner in module.modules() for tied in getattr(inner, "tied_weights", ()))
+    return list({tied.number: tied for tied in sorted(noted, key=lambda tied: tied.number)}.values())
+
+
+class TiedGradients:
+    """The gradients of tied weights in one batch: each stage makes a part, and `sum` gives all stages the whole."""
+
+    def __init__(self, tied: Sequence[Tied], comm: Communicator):
+        self.tied, self.comm = [each for each in tied if each.param.requires_grad], comm
+        self._before = [each.param.grad for each in self.tied]  # of earlier batches, summed already
+        for each in self.tied:
+            each.param.grad = None
+
+    def sum(self) -> None:
+        """Sum this batch's gradients over the stages; every one of them calls it."""
+        for (_, param, stages), before in zip(self.tied, self._before, strict=True):
+            message = torch.zeros(param.numel() + 1, dtype=param.dtype, device=self.comm.devices[0])
+            if param.grad is not None:
+                message[:-1].copy_(param.grad.reshape(-1))
+                message[-1] = 1  # a stage has used it
+            recursive_doubling_all_reduce(message, Group(self.comm, stages))
+            param.grad = before
+            if message[-1] != 0:
+                total = message[:-1].view(param.shape).to(param.device)
+                param.grad = total if before is None else before.add_(total)
