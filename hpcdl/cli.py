@@ -13,7 +13,7 @@ import hpcdl
 from hpcdl import labs
 from hpcdl.commands import Commands, end, say
 from hpcdl.jupyter import LAB
-from hpcdl.training.program import train
+from hpcdl.training.hybrid.command import train
 
 app = typer.Typer(
     cls=Commands,
