@@ -31,7 +31,14 @@ def save(trainer: "Trainer", folder: str | Path) -> None:
 
     Raises OSError on every rank where one cannot write, and then the state in the folder is what it was.
     """
-    trainer.whole.save(str(folder), trainer.done, trainer.values, trainer.states, trainer.configuration.to_toml())
+    settings = trainer.configuration.to_toml()
+    try:
+        trainer.whole.save(str(folder), trainer.done, trainer.values, trainer.states, settings)
+    except OSError as error:
+        raise OSError(
+            f"the checkpoint of step {trainer.done} cannot be written ({error}); the one before is whole: make room or "
+            "give another folder, and start again"
+        ) from None
 
 
 def resume(trainer: "Trainer", folder: str | Path) -> bool:

@@ -179,7 +179,7 @@ def train_on(
         speak(f"{run.checkpoint} has {trainer.done} steps: on from there")
     shown = max(1, configuration.steps // 20)
     with ExitStack() as stack:
-        file = stack.enter_context(records.log(run.log, comm.rank, trainer.done))
+        file = stack.enter_context(records.log(run.log, comm.rank, comm.size, trainer.done))
 
         def report(record: dict[str, Any]) -> None:
             records.write(file, record)

@@ -11,19 +11,22 @@ from hpcdl.files import write_whole
 
 
 @contextmanager
-def log(folder: Path | None, rank: int, done: int) -> Iterator[IO[str] | None]:
+def log(folder: Path | None, rank: int, ranks: int, done: int) -> Iterator[IO[str] | None]:
     """The file `rank-R.jsonl` in `folder`, to which to add lines; None without a folder.
 
-    Lines of steps after `done`, which a run that was killed has written and a restart does again, are removed.
+    Lines of steps after `done`, which a run that was killed has written and a restart does again, are removed, on other
+    numbers of ranks, too.
     """
     if folder is None:
         yield None
         return
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"rank-{rank}.jsonl"
-    kept = [line for line in _lines(path) if _step(line) <= done] if done else []
-    write_whole(path, "".join(f"{line}\n" for line in kept))
-    with path.open("a", encoding="utf-8") as file:
+    for path in folder.glob("rank-*.jsonl"):
+        number = path.stem.removeprefix("rank-")
+        if number.isdecimal() and int(number) % ranks == rank:
+            kept = [line for line in path.read_text("utf-8", "replace").splitlines() if _step(line) <= done]
+            write_whole(path, "".join(f"{line}\n" for line in kept))
+    with (folder / f"rank-{rank}.jsonl").open("a", encoding="utf-8") as file:
         yield file
 
 
@@ -42,10 +45,6 @@ def sentence(record: dict[str, Any], unit: str) -> str:
     )
     peak = f", peak {record['peak_bytes'] / 2**20:.2f} MB" if "peak_bytes" in record else ""
     return f"step {record['step']}: loss {record['loss']:.4f}, gradient norm {record['gradient_norm']:.3g}{speed}{peak}"
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
 
 
 def _step(line: str) -> float:
