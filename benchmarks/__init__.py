@@ -30,6 +30,7 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "scaling": "benchmarks.scaling",
     "schedules": "benchmarks.schedules",
     "sharding": "benchmarks.sharding",
+    "trainer": "benchmarks.trainer",
 }
 
 

@@ -13,7 +13,8 @@ import hpcdl
 from hpcdl import labs
 from hpcdl.commands import Commands, end, say
 from hpcdl.jupyter import LAB
-from hpcdl.training.program import train
+from hpcdl.training.hybrid import comparing
+from hpcdl.training.hybrid.command import train
 
 app = typer.Typer(
     cls=Commands,
@@ -252,6 +253,7 @@ def progress(
 
 
 app.command()(train)
+app.command("compare")(comparing.command)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -9,32 +9,39 @@ parallelism, which sends most, between neighbouring ranks, which share a node; p
     run_stage(mesh.pipeline, [Layers(chunk) for chunk in chunks], orders, microbatches, loss, between, total=N)
     sum_gradients((param for chunk in chunks for param in chunk.parameters()), mesh.data)
 
-where the microbatches are this replica's share of N rows.
+where the microbatches are this replica's share of N rows. `hpcdl.training.Trainer` does all of it.
 """
 
 from hpcdl.comm import Communicator, Group
 
 
 class Mesh:
-    """`comm`'s ranks as pipeline x data x tensor: rank = (stage * data + replica) * tensor + part.
+    """`comm`'s ranks as a grid: rank = ((stage * data + replica) * sequence + position) * tensor + part.
 
-    `mesh.tensor`, `mesh.data` and `mesh.pipeline` are the groups of this rank, communicators of the ranks that differ
-    from it in that coordinate alone; `part`, `replica` and `stage` its ranks in them. Groups have messages, for the
-    functions of `hpcdl.collectives`, and no collectives of the machine's own. Raises ValueError unless
-    data * pipeline * tensor is the number of ranks.
+    `mesh.pipeline`, `mesh.data`, `mesh.sequence` and `mesh.tensor` are the groups of this rank, communicators of the
+    ranks that differ from it in that coordinate alone; `stage`, `replica`, `position` and `part` its ranks in them.
+    `mesh.replicas` is the group of all ranks with this rank's weights, which differ in `replica` and `position`. Groups
+    have messages, for the functions of `hpcdl.collectives`, and no collectives of the machine's own. Raises ValueError
+    unless data * pipeline * tensor * sequence is the number of ranks.
     """
 
-    def __init__(self, comm: Communicator, *, data: int = 1, pipeline: int = 1, tensor: int = 1):
-        if min(data, pipeline, tensor) < 1 or data * pipeline * tensor != comm.size:
-            raise ValueError(
-                f"data={data} * pipeline={pipeline} * tensor={tensor} is {data * pipeline * tensor}; it must be the "
-                f"{comm.size} ranks of comm, each 1 or more"
-            )
+    def __init__(self, comm: Communicator, *, data: int = 1, pipeline: int = 1, tensor: int = 1, sequence: int = 1):
+        axes = {"data": data, "pipeline": pipeline, "tensor": tensor, "sequence": sequence}
+        ranks = data * pipeline * tensor * sequence
+        if min(axes.values()) < 1 or ranks != comm.size:
+            said = " * ".join(f"{name}={size}" for name, size in axes.items() if size != 1 or name != "sequence")
+            raise ValueError(f"{said} is {ranks}; it must be the {comm.size} ranks of comm, each 1 or more")
         self.comm = comm
         rest, self.part = divmod(comm.rank, tensor)
+        rest, self.position = divmod(rest, sequence)
         self.stage, self.replica = divmod(rest, data)
-        first = comm.rank - self.part
-        column = first - self.replica * tensor + self.part
-        self.tensor = Group(comm, range(first, first + tensor))
-        self.data = Group(comm, range(column, column + data * tensor, tensor))
-        self.pipeline = Group(comm, range(comm.rank % (data * tensor), comm.size, data * tensor))
+        self.tensor = self._line(1, tensor, self.part)
+        self.sequence = self._line(tensor, sequence, self.position)
+        self.data = self._line(tensor * sequence, data, self.replica)
+        self.pipeline = self._line(tensor * sequence * data, pipeline, self.stage)
+        self.replicas = self._line(tensor, sequence * data, self.replica * sequence + self.position)
+
+    def _line(self, stride: int, size: int, own: int) -> Group:
+        """The ranks that differ from this one in a coordinate of `size` values, in which it is the `own`-th."""
+        first = self.comm.rank - own * stride
+        return Group(self.comm, range(first, first + stride * size, stride))

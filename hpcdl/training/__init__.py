@@ -1,5 +1,8 @@
 """Trainings that are ready to run, made of the strategies that spread one over ranks (such as `hpcdl.ddp`).
 
+`trainer` is all of them together: `Trainer(comm, Configuration(model="gpt", mesh=(2, 2, 2, 1)))` trains on a mesh of
+data, pipeline, tensor and sequence ranks with ZeRO's stages, and `hybrid` has its parts.
+
 `train` is LeNet-5 data-parallel, from start to accuracy, with its pieces `momentum`, `checkpoint` and `devices`;
 `program` is the same as a program: `mpiexec -n 4 hpcdl train`, `torchrun -m hpcdl.training`. `live` is a training that
 obeys while it runs: pause, slow down or kill a rank; `scaling` measures it on 1, 2, 4, ... ranks beside what the cost
@@ -16,15 +19,19 @@ from typing import TYPE_CHECKING
 from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
+    from hpcdl.training.hybrid.configuration import Configuration
     from hpcdl.training.large_batch import LAMB, LARS
     from hpcdl.training.mixed_precision import LossScaler, MasterWeights
     from hpcdl.training.momentum import Momentum
     from hpcdl.training.train import train_on_devices
+    from hpcdl.training.trainer import Trainer
 
 # Imported when first used: the command line knows the program's options without torch.
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
+        "Trainer": "trainer",
+        "Configuration": "hybrid.configuration",
         "train_on_devices": "train",
         "Momentum": "momentum",
         "LAMB": "large_batch",

@@ -2,6 +2,6 @@
 
 import typer
 
-from hpcdl.training.program import train
+from hpcdl.training.hybrid.command import train
 
 typer.run(train)

@@ -1,0 +1,163 @@
+"""The options of a run on a mesh: checked, written as TOML, and read from it."""
+
+import json
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from hpcdl.parallel.schedules import SCHEDULES
+
+AXES = ("data", "pipeline", "tensor", "sequence")
+PRECISIONS = ("fp64", "fp32", "bf16")
+RATES = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}  # optimizers, and the learning rate of each where none is given
+SIZES = {  # models, and the sizes of each, the first one if none is given
+    "mlp": ("tiny", "small", "medium"),
+    "lenet": ("lenet5",),
+    "gpt": ("tiny", "small", "medium", "large"),
+}
+ALIASES = {"1f1b": "one_f_one_b"}
+
+_KNOWN: dict[str, Collection[str]] = {
+    "model": SIZES,
+    "schedule": SCHEDULES,
+    "precision": PRECISIONS,
+    "optimizer": RATES,
+}
+
+
+class ConfigurationError(ValueError):
+    """An option that cannot be used, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What decides a run: a model, a mesh, and how it is trained. Two runs with equal ones give equal losses.
+
+    `mesh` has the sizes of the axes in `AXES`. `batch` is the samples of a step, all ranks together, of which each data
+    replica computes `microbatches` one after the other. `sharding` is ZeRO's stage: 0 repeats everything on each
+    replica, 1 to 3 shard optimizer states, gradients and weights. Raises ConfigurationError for a value out of range.
+    """
+
+    model: str = "gpt"
+    size: str = ""  # the model's first one
+    mesh: tuple[int, int, int, int] = (1, 1, 1, 1)
+    sharding: int = 0
+    schedule: str = "one_f_one_b"
+    microbatches: int = 1
+    precision: str = "fp32"
+    optimizer: str = "adamw"
+    lr: float = 0.0  # that of the optimizer in `RATES`
+    batch: int = 32
+    steps: int = 20
+    seed: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "schedule", ALIASES.get(self.schedule, self.schedule))
+        for name, known in _KNOWN.items():
+            if getattr(self, name) not in known:
+                raise ConfigurationError(f"{name} is {getattr(self, name)!r}; it is one of {', '.join(known)}")
+        object.__setattr__(self, "size", self.size or SIZES[self.model][0])
+        if self.size not in SIZES[self.model]:
+            raise ConfigurationError(f"size is {self.size!r}; {self.model} has {', '.join(SIZES[self.model])}")
+        object.__setattr__(self, "lr", self.lr or RATES[self.optimizer])
+        for name, least in (("microbatches", 1), ("batch", 1), ("steps", 0)):
+            if getattr(self, name) < least:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it is {least} or more")
+        if self.sharding not in range(4):
+            raise ConfigurationError(f"sharding is {self.sharding}; ZeRO's stages are 1 to 3, and 0 shards nothing")
+        if not 0 < self.lr < float("inf"):
+            raise ConfigurationError(f"lr is {self.lr}; a learning rate is above 0, such as {RATES[self.optimizer]}")
+        if min(self.mesh) < 1:
+            raise ConfigurationError(f"mesh is {self.mesh_text}; each axis has 1 rank or more")
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the mesh has."""
+        data, pipeline, tensor, sequence = self.mesh
+        return data * pipeline * tensor * sequence
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """The mesh by name, as `hpcdl.parallel.Mesh` takes it."""
+        return dict(zip(AXES, self.mesh, strict=True))
+
+    @property
+    def mesh_text(self) -> str:
+        """The mesh as `--mesh` takes it."""
+        return shown(self.mesh)
+
+    def changed(self, **options: Any) -> "Configuration":
+        """The same with other values of some options."""
+        return replace(self, **options)
+
+    def to_toml(self) -> str:
+        """The lines of a file that `from_toml` and `hpcdl train --config` read."""
+        options: dict[str, Any] = {**asdict(self), "mesh": self.mesh_text}
+        return "".join(f"{name} = {_value(value)}\n" for name, value in options.items())
+
+
+def shown(mesh: tuple[int, ...]) -> str:
+    """A mesh as `--mesh` takes it: data=2,pipeline=1,tensor=1,sequence=1."""
+    return ",".join(f"{name}={size}" for name, size in zip(AXES, mesh, strict=True))
+
+
+def parse_mesh(text: str) -> tuple[int, int, int, int]:
+    """Sizes of the axes from a text such as "data=2,tensor=2"; those that it leaves out are 1."""
+    sizes: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, size = (word.strip() for word in part.partition("="))
+        if name not in AXES or not (size.isascii() and size.isdecimal()) or len(size) > 6 or name in sizes:
+            raise ConfigurationError(
+                f"the mesh has {part[:40]!r}; it is a list of sizes, each axis once, such as "
+                "data=2,pipeline=2,tensor=2,sequence=1"
+            )
+        sizes[name] = int(size)
+    data, pipeline, tensor, sequence = (sizes.get(name, 1) for name in AXES)
+    return data, pipeline, tensor, sequence
+
+
+def from_options(options: Mapping[str, Any], start: Configuration | None = None) -> Configuration:
+    """A configuration with these options, on top of `start`'s; ConfigurationError for unknown names and types."""
+    kinds: dict[str, type] = {field.name: type(field.default) for field in fields(Configuration)}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in kinds:
+            raise ConfigurationError(f"there is no option {name[:40]!r}; the options are {', '.join(kinds)}")
+        if name == "mesh" and isinstance(value, Mapping):  # a table of TOML
+            value = ",".join(f"{axis}={size}" for axis, size in value.items())
+        wanted = str if name == "mesh" else kinds[name]
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            raise ConfigurationError(f"{name} is {value!r:.60}; it is a {_NAMES[wanted]}")
+        found[name] = parse_mesh(str(value)) if name == "mesh" else value
+    if start and start.lr == RATES[start.optimizer]:  # it was not chosen, but the optimizer's own
+        found.setdefault("lr", 0.0)
+    if "model" in found:
+        found.setdefault("size", "")
+    return replace(start or Configuration(), **found)
+
+
+_NAMES = {str: "text", int: "whole number", float: "number"}
+
+
+def read_text(text: str, name: str) -> dict[str, Any]:
+    """The options in a text of TOML; ConfigurationError where it is none. `from_options` checks names and values."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{name} is not a configuration in TOML: {error}") from None
+
+
+def read_options(path: str | Path) -> dict[str, Any]:
+    """The options in a TOML file, as `read_text`."""
+    try:
+        return read_text(Path(path).read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not a text in UTF-8, so it is no configuration") from None
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -1,0 +1,65 @@
+"""Whether a mesh fits a model and a batch, in one sentence; and the nearest mesh that does."""
+
+import math
+from collections.abc import Iterator
+
+from hpcdl.parallel.schedules import SCHEDULES
+from hpcdl.training.hybrid.configuration import AXES, Configuration, ConfigurationError, shown
+from hpcdl.training.hybrid.models import Model
+
+Sizes = tuple[int, int, int, int]
+
+
+def require_fit(configuration: Configuration, model: Model, ranks: int) -> None:
+    """Raise ConfigurationError unless each of `ranks` ranks has a part of the model and of the batch.
+
+    Shares need not be equal: 5 layers on 2 stages are 3 and 2. The error names the nearest mesh that fits.
+    """
+    if problem := misfit(configuration, model, ranks):
+        found = nearest(configuration, model, ranks)
+        advice = f"the nearest mesh that fits is {shown(found)}" if found else "no mesh of so many ranks fits"
+        raise ConfigurationError(f"{problem}; {advice}")
+
+
+def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
+    """Why the mesh does not fit, empty where it does."""
+    data, pipeline, tensor, sequence = configuration.mesh
+    if configuration.ranks != ranks:
+        return f"the mesh {configuration.mesh_text} has {configuration.ranks} ranks, and there are {ranks}"
+    parts = pipeline * SCHEDULES[configuration.schedule].chunks if pipeline > 1 else 1
+    if parts > model.layers:
+        return f"pipeline={pipeline} with {configuration.schedule} cuts {parts} parts out of {model.layers} layers"
+    for axis, size in (("tensor", tensor), ("sequence", sequence)):
+        if size > model.most[axis]:
+            return f"{axis}={size} is too much for {configuration.model}, which has {model.why[axis]}"
+    if data * configuration.microbatches > configuration.batch:
+        return (
+            f"data={data} with microbatches={configuration.microbatches} needs {data * configuration.microbatches} "
+            f"samples a step or more, and batch is {configuration.batch}"
+        )
+    if configuration.sharding == 2 and configuration.microbatches > 1 and data * sequence > 1:
+        return (
+            f"sharding=2 sends gradients away in the first backward pass, and microbatches={configuration.microbatches}"
+            " are to add up: take sharding 1 or 3, or microbatches=1"
+        )
+    return ""
+
+
+def nearest(configuration: Configuration, model: Model, ranks: int) -> Sizes | None:
+    """The mesh of `ranks` ranks that fits and differs least, by the sum of |log2| of the axes' ratios; None if none."""
+    fitting = [mesh for mesh in meshes(ranks) if not misfit(configuration.changed(mesh=mesh), model, ranks)]
+    return min(fitting, key=lambda mesh: (_distance(mesh, configuration.mesh), mesh[::-1]), default=None)
+
+
+def meshes(ranks: int) -> Iterator[Sizes]:
+    """All meshes of so many ranks."""
+    factors = [n for n in range(1, ranks + 1) if ranks % n == 0]
+    for data in factors:
+        for pipeline in factors:
+            for tensor in factors:
+                if ranks % (data * pipeline * tensor) == 0:
+                    yield data, pipeline, tensor, ranks // (data * pipeline * tensor)
+
+
+def _distance(mesh: Sizes, wanted: tuple[int, ...]) -> float:
+    return sum(abs(math.log2(mesh[i] / wanted[i])) for i in range(len(AXES)))

@@ -1,0 +1,164 @@
+"""How replicas share gradients and optimizer states: DDP, ZeRO-1 to -3, or alone, behind one interface.
+
+Each replica's gradient counts the same, whatever its number of samples: its loss is scaled by whoever computes it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+
+import torch
+from torch import nn
+
+from hpcdl.comm import Communicator
+from hpcdl.ddp import DistributedDataParallel
+from hpcdl.parallel import Layers, TransformerBlock
+from hpcdl.sharding import FullyShardedDataParallel, Shard, ShardedOptimizer
+
+Make = Callable[[list], torch.optim.Optimizer]
+
+
+class Replicas(ABC):
+    """The replicas of `chunks`, this stage's layers, and how they take a step together.
+
+    `modules` are what to call in place of the chunks; `optimizer` steps `shards()`, what this rank keeps of each
+    parameter of the chunks, in their order.
+    """
+
+    modules: list[nn.Module]
+    optimizer: torch.optim.Optimizer
+
+    def chunk(self, module: nn.Module) -> Layers:
+        """One of `modules` for a pipeline."""
+        return Layers(module)
+
+    def adding(self) -> AbstractContextManager:
+        """In it gradients of several backward passes add up, and `reduce` sends them; else the only one sends them."""
+        return nullcontext()
+
+    @abstractmethod
+    def reduce(self) -> None:
+        """Make the gradient of each shard the mean over the replicas."""
+
+    @abstractmethod
+    def shards(self) -> list[Shard]: ...
+
+    def step(self) -> None:
+        """Update the weights, and drop the gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def loaded(self) -> None:  # noqa: B027 - most have nothing to do
+        """Take notice that the values of `shards()` have been replaced."""
+
+
+class Alone(Replicas):
+    """One replica: nothing is shared."""
+
+    def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make):
+        self.modules = list(chunks)
+        self.params = [param for chunk in chunks for param in chunk.parameters()]
+        self.optimizer = make(self.params)
+
+    def reduce(self) -> None:
+        """The gradients are what they are."""
+
+    def shards(self) -> list[Shard]:
+        return [Shard(param, 0, tuple(param.shape)) for param in self.params]
+
+
+class Repeated(Alone):
+    """DDP: every replica has everything."""
+
+    def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make, overlap: bool):
+        super().__init__(chunks, comm, make)
+        self._ddp = [DistributedDataParallel(chunk, comm, overlap=overlap, samples=_one) for chunk in chunks]
+        self.modules = list(self._ddp)
+
+    def adding(self) -> AbstractContextManager:
+        return _all(ddp.no_sync() for ddp in self._ddp)
+
+    def reduce(self) -> None:
+        for ddp in self._ddp:
+            ddp.synchronize()
+
+
+class Sharded(Replicas):
+    """ZeRO-1 and -2: optimizer states are sharded, and at stage 2 gradients."""
+
+    def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make, stage: int):
+        self.modules = list(chunks)
+        self.optimizer = self._sharded = ShardedOptimizer(
+            [param for chunk in chunks for param in chunk.parameters()], comm, make, stage
+        )
+
+    def reduce(self) -> None:
+        self._sharded.reduce()
+
+    def shards(self) -> list[Shard]:
+        return list(self._sharded.shards().values())
+
+    def loaded(self) -> None:
+        self._sharded.gather()
+
+
+class FullySharded(Replicas):
+    """ZeRO-3: weights, too. B of a schedule is the whole backward pass, and W nothing: weights are whole but once."""
+
+    def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make, ahead: bool):
+        self._names = [[name for name, _ in chunk.named_parameters()] for chunk in chunks]
+        self._fsdp = [
+            FullyShardedDataParallel(chunk, comm, (TransformerBlock,), ahead, samples=_one) for chunk in chunks
+        ]
+        self.modules = list(self._fsdp)
+        self.optimizer = make([param for fsdp in self._fsdp for param in fsdp.parameters()])
+
+    def chunk(self, module: nn.Module) -> Layers:
+        return _WholeLayers(module)
+
+    def adding(self) -> AbstractContextManager:
+        return _all(fsdp.no_sync() for fsdp in self._fsdp)
+
+    def reduce(self) -> None:
+        for fsdp in self._fsdp:
+            fsdp.synchronize()
+
+    def shards(self) -> list[Shard]:
+        found: list[Shard] = []
+        for fsdp, names in zip(self._fsdp, self._names, strict=True):
+            shards = fsdp.shards()
+            found.extend(shards[name] for name in names)
+        return found
+
+
+class _WholeLayers(Layers):
+    """Layers whose weights are freed after B, which therefore does W, too."""
+
+    def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
+        return self.backward(k, dy)
+
+
+def share_among(comm: Communicator, chunks: Sequence[nn.Module], make: Make, sharding: int, once: bool) -> Replicas:
+    """The replicas on `comm`'s ranks, by ZeRO's stage; `once`: one backward pass a step, during which gradients leave.
+
+    Without other replicas there is nothing to share, whatever the stage.
+    """
+    if comm.size == 1:
+        return Alone(chunks, comm, make)
+    if sharding == 0:
+        return Repeated(chunks, comm, make, overlap=once)
+    if sharding == 3:
+        return FullySharded(chunks, comm, make, ahead=once)
+    return Sharded(chunks, comm, make, sharding)
+
+
+def _one(*inputs: torch.Tensor) -> int:
+    """Every forward pass counts the same on all replicas."""
+    return 1
+
+
+def _all(contexts: Iterator[AbstractContextManager]) -> ExitStack:
+    stack = ExitStack()
+    for context in contexts:
+        stack.enter_context(context)
+    return stack

@@ -1,0 +1,96 @@
+"""Bytes that a rank sends and seconds that it waits, counted on the way to its communicator."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hpcdl.comm import Background, Communicator, Request, Wrapper
+from hpcdl.comm.wrapper import WrappedBackground
+
+
+class Meter:
+    """What was counted so far: `nbytes` given to send, `messages`, and `waited` seconds of `clock`."""
+
+    def __init__(self, clock: Callable[[], float]):
+        self.clock, self.nbytes, self.messages, self.waited = clock, 0, 0, 0.0
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """All three by name."""
+        return {"bytes_sent": self.nbytes, "messages": self.messages, "waited": self.waited}
+
+    def sent(self, x: torch.Tensor) -> None:
+        self.nbytes += x.nbytes
+        self.messages += 1
+
+
+class _MeteredRequest(Request):
+    __slots__ = ("inner",)
+
+    inner: Request  # of the communicator inside
+
+
+class MeteredComm(Wrapper):
+    """Passes every operation on to `comm`, and counts in `meter`; in the background bytes count, and waits do not."""
+
+    def __init__(self, comm: Communicator, meter: Meter | None = None, waits: bool = True):
+        super().__init__(comm)
+        self.meter, self._waits = meter or Meter(comm.clock), waits
+
+    def wrap(self, comm: Communicator) -> "MeteredComm":
+        return MeteredComm(comm, self.meter, waits=False)
+
+    def _timed(self, wait: Callable, *arguments):
+        if not self._waits:
+            return wait(*arguments)
+        begin = self.meter.clock()
+        try:
+            return wait(*arguments)
+        finally:
+            self.meter.waited += self.meter.clock() - begin
+
+    def _background(self, channel: int) -> Background:
+        return _MeteredBackground(self, super()._background(channel))
+
+    def _isend(self, op, x, dest, tag):
+        self.meter.sent(x)
+        return self._under_way(op, "dest", x, dest, tag, self.comm._isend)
+
+    def _irecv(self, op, out, source, tag):
+        return self._under_way(op, "source", out, source, tag, self.comm._irecv)
+
+    def _under_way(self, op, side, x, peer, tag, begin):
+        request = _MeteredRequest(self, op, side, x, peer, tag)
+        request.inner = begin(op, x, peer, tag)
+        return request
+
+    def _wait(self, op, *requests):
+        self._timed(self.comm._wait, op, *(request.inner for request in requests))
+
+    def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
+        inner = [request.inner for request in requests if isinstance(request, _MeteredRequest)]
+        return self._timed(self.comm._wait_any, op, inner)
+
+    def _sendrecv(self, x, dest, out, source, tag):
+        self.meter.sent(x)
+        self._timed(super()._sendrecv, x, dest, out, source, tag)
+
+    def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
+        self.meter.sent(x)
+        self._timed(super()._sendrecv_add, x, dest, out, source, scratch, weight, tag)
+
+    def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
+        self.meter.sent(x)
+        self.meter.sent(out)
+        self._timed(super()._sendrecv_add_back, x, dest, out, source, scratch, weight, tag)
+
+
+class _MeteredBackground(WrappedBackground):
+    """A background for which this rank's own waits count."""
+
+    def __init__(self, comm: MeteredComm, inner: Background):
+        super().__init__(inner, lambda inside: inside)
+        self._comm = comm
+
+    def wait(self) -> None:
+        self._comm._timed(super().wait)

@@ -1,0 +1,55 @@
+"""What a run says of each step: a line of JSON per rank, and on rank 0 a line to read."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from hpcdl.files import write_whole
+
+
+@contextmanager
+def log(folder: Path | None, rank: int, ranks: int, done: int) -> Iterator[IO[str] | None]:
+    """The file `rank-R.jsonl` in `folder`, to which to add lines; None without a folder.
+
+    Lines of steps after `done`, which a run that was killed has written and a restart does again, are removed, on other
+    numbers of ranks, too.
+    """
+    if folder is None:
+        yield None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("rank-*.jsonl"):
+        number = path.stem.removeprefix("rank-")
+        if number.isdecimal() and int(number) % ranks == rank:
+            kept = [line for line in path.read_text("utf-8", "replace").splitlines() if _step(line) <= done]
+            write_whole(path, "".join(f"{line}\n" for line in kept))
+    with (folder / f"rank-{rank}.jsonl").open("a", encoding="utf-8") as file:
+        yield file
+
+
+def write(file: IO[str] | None, record: dict[str, Any]) -> None:
+    """Add a record, at once on its way to the disk."""
+    if file is not None:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+
+
+def sentence(record: dict[str, Any], unit: str) -> str:
+    """A step in a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, 3% waiting."""
+    seconds = record["seconds"]
+    speed = (
+        f", {record['samples'] / seconds:,.0f} {unit}/s, {record['waited'] / seconds:.0%} waiting" if seconds else ""
+    )
+    peak = f", peak {record['peak_bytes'] / 2**20:.2f} MB" if "peak_bytes" in record else ""
+    return f"step {record['step']}: loss {record['loss']:.4f}, gradient norm {record['gradient_norm']:.3g}{speed}{peak}"
+
+
+def _step(line: str) -> float:
+    """The step of a line; infinite for half a line, which a kill has left."""
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, TypeError, KeyError):
+        return math.inf

@@ -1,0 +1,134 @@
+"""Which elements of the whole model each rank holds, and its state from any mesh, onto any other.
+
+The model is split once more with the numbers 0, 1, 2, ... in place of weights: what a rank then has of each parameter
+says which elements these are, however the model is cut.
+"""
+
+import copy
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+
+import torch
+from torch import nn
+
+from hpcdl.collectives import fast_ring_all_reduce
+from hpcdl.comm import Communicator
+from hpcdl.sharding import Checkpoint, Layout, Shard, save
+
+WEIGHTS = ""  # the kind of the weights themselves; others are an optimizer's states, by their names
+CONFIGURATION = "configuration"
+
+Values = Callable[[int, str], torch.Tensor | None]  # parameter and kind -> what this rank's shard has
+
+
+class Whole:
+    """The parameters of `dense` as one vector, and where the `shards` of this rank's parameters lie in it.
+
+    `local` is what `split` makes of a network: this rank's parameters, in the order of `shards`. `owner(i, whole)`
+    tells whether this rank speaks for shard i, of which it has all elements (`whole`) or some: each element has one
+    speaker. Vectors are whole on every rank, one kind at a time.
+    """
+
+    def __init__(
+        self,
+        dense: nn.Sequential,
+        local: Callable[[nn.Sequential], Sequence[torch.Tensor]],
+        shards: Sequence[Shard],
+        comm: Communicator,
+        owner: Callable[[bool], bool],
+    ):
+        named = dict(dense.named_parameters())
+        self.names, self.shapes = list(named), [tuple(param.shape) for param in named.values()]
+        self._first = [0]
+        for shape in self.shapes:
+            self._first.append(self._first[-1] + prod(shape))
+        self.comm, self.shards = comm, shards
+        self._places = [
+            numbers.detach().flatten()[shard.start : shard.start + shard.piece.numel()].long()
+            for numbers, shard in zip(local(_numbered(dense)), shards, strict=True)
+        ]
+        self.owned = [
+            owner(prod(shard.shape) == self._size(places)) for shard, places in zip(shards, self._places, strict=True)
+        ]
+        self.dtype = next(iter(named.values())).dtype
+
+    @property
+    def numel(self) -> int:
+        """The model's elements."""
+        return self._first[-1]
+
+    def vector(self, values: Values, kind: str) -> torch.Tensor:
+        """The elements that this rank speaks for, zeros elsewhere: the ranks' sum is the whole."""
+        found = torch.zeros(self.numel, dtype=self.dtype, device=self.comm.devices[0])
+        for i, (places, owned) in enumerate(zip(self._places, self.owned, strict=True)):
+            value = values(i, kind) if owned and places.numel() else None
+            if value is not None:
+                found[places.to(found.device)] = value.detach().to(found.device).flatten()
+        return found
+
+    def gather(self, values: Values, kind: str) -> list[torch.Tensor]:
+        """Every parameter's values of a kind, whole, on every rank."""
+        found = self.vector(values, kind)
+        fast_ring_all_reduce(found, self.comm)
+        return self.views(found.cpu())
+
+    def views(self, vector: torch.Tensor) -> list[torch.Tensor]:
+        """A vector's parts by parameter."""
+        parts = vector.split([prod(shape) for shape in self.shapes])
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def save(self, folder: str, step: int, values: Values, kinds: Sequence[str], settings: str) -> None:
+        """Write a checkpoint as `hpcdl.sharding.save` does, each rank an equal part of every kind."""
+        layout = Layout(self.shapes, self.comm)
+        found: dict[str, Shard] = {}
+        for kind in (WEIGHTS, *kinds):
+            share = layout.reduce_scatter(self.vector(values, kind), self.comm).clone()
+            found |= {_name(name, kind): piece for name, piece in zip(self.names, layout.pieces(share), strict=True)}
+        if self.comm.rank == 0:
+            letters = torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)
+            found[CONFIGURATION] = Shard(letters, 0, tuple(letters.shape))
+        save(folder, step, found, self.comm)
+
+    def read(self, state: Checkpoint, kind: str) -> Iterator[torch.Tensor]:
+        """What a checkpoint has of each of this rank's shards."""
+        for shard, places in zip(self.shards, self._places, strict=True):
+            if not places.numel():
+                yield shard.piece.detach().clone()
+                continue
+            number, low, high = self._number(places), int(places.min()), int(places.max())
+            first = self._first[number]
+            found = state.read(_name(self.names[number], kind), low - first, high + 1 - first)
+            yield found[places - low].view(shard.piece.shape)
+
+    def name(self, i: int) -> str:
+        """The parameter of the whole model that shard i is of; empty for a shard without elements."""
+        return self.names[self._number(self._places[i])] if self._places[i].numel() else ""
+
+    def _number(self, places: torch.Tensor) -> int:
+        """The parameter in which these elements are."""
+        return bisect_right(self._first, int(places[0])) - 1
+
+    def _size(self, places: torch.Tensor) -> int:
+        return prod(self.shapes[self._number(places)]) if places.numel() else -1
+
+
+def settings_of(state: Checkpoint) -> str:
+    """What was given to `save` as settings; ValueError where a checkpoint is not one of a trainer."""
+    if CONFIGURATION not in state.shapes:
+        raise ValueError("it has no configuration, so another program wrote it; give a new folder to start afresh")
+    return bytes(state.read(CONFIGURATION, 0, state.shapes[CONFIGURATION][0]).tolist()).decode()
+
+
+def _name(name: str, kind: str) -> str:
+    return f"{name}/{kind}" if kind else name
+
+
+@torch.no_grad()
+def _numbered(dense: nn.Sequential) -> nn.Sequential:
+    """`dense` with 0, 1, 2, ... in its parameters, one after the other."""
+    numbered, first = copy.deepcopy(dense).double(), 0
+    for param in numbered.parameters():
+        param.copy_(torch.arange(first, first + param.numel(), dtype=torch.float64).view(param.shape))
+        first += param.numel()
+    return numbered
