@@ -1,13 +1,15 @@
 """Machines that results were published on, as values: operations and bytes per second, memory, links.
 
-Peaks are those on the data sheet; what a program reaches of them is an assumption of whoever predicts
-(`Machine.reaching`). A link's bytes per second count one way. Data sheets name no seconds per message: `RDMA` and
-`TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), for each step of its ring.
+Peaks are those on the data sheet. `Machine.usual` is what programs reach of them, by one constant for each device,
+`matrix`; `Machine.reaching` sets other shares. A link's bytes per second count one way. Data sheets name no seconds per
+message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), for each
+step of its ring.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from hpcdl.cost.kernels import Kernels
 from hpcdl.cost.roofline import Device
 from hpcdl.cost.topology import Link, Network, Nodes, Torus
 
@@ -17,12 +19,16 @@ INFINIBAND_56, ETHERNET_10_ALPHA = Link(9.7537e-5, 3.0568e-10), 5.2303e-4  # MG-
 RDMA, TCP = INFINIBAND_56.alpha / STEPS, ETHERNET_10_ALPHA / STEPS
 # The share of the line rate that the fit over InfiniBand reaches: 82 %.
 FITTED_SHARE = STEPS / 8 / (INFINIBAND_56.beta * 56 * GIGABIT)
+MEMORY = 0.7
+LAUNCH = 10e-6  # s of the host for each kernel: eager frameworks take 5 to 25 µs (jiahuanglin.xyz, lesson 18)
+GAP = 2e-6  # s in which a kernel starts and ends, assumed
 
 
 class Machine(NamedTuple):
     """An accelerator and its network. `peaks`: operations per second by precision; `bandwidth` and `memory` in bytes.
 
-    `share` is what matrix products reach of the peak.
+    `share` is what matrix products reach of the peak, `matrix` what large ones usually reach; `processors` compute a
+    tile each; `seen` says whether bandwidth and links are those that a program reaches.
     """
 
     name: str
@@ -32,6 +38,9 @@ class Machine(NamedTuple):
     network: Network
     source: str
     share: float = 1.0
+    processors: int = 1
+    matrix: float = 0.8
+    seen: bool = False
 
     def device(self, precision: str = "fp32") -> Device:
         """Its roofline; raises ValueError for a precision that it has no peak for."""
@@ -41,12 +50,30 @@ class Machine(NamedTuple):
 
     def reaching(self, compute: float = 1.0, memory: float = 1.0, links: float = 1.0) -> "Machine":
         """The machine as a program sees it: shares of the peak, of the memory's and of the links' rate."""
-        return self._replace(share=compute, bandwidth=self.bandwidth * memory, network=self.network.reaching(links))
+        return self._replace(
+            share=compute, bandwidth=self.bandwidth * memory, network=self.network.reaching(links), seen=True
+        )
+
+    def usual(self) -> "Machine":
+        """The machine as programs usually see it; unchanged if `reaching` has said what a program reaches."""
+        return self if self.seen else self.reaching(self.matrix, MEMORY, FITTED_SHARE)
+
+    def kernels(self, precision: str = "fp32") -> Kernels:
+        """What its kernels reach; raises ValueError for a precision that it has no peak for."""
+        device = self.device(precision)
+        return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP)
 
 
 def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
     return Link(alpha, 1 / nbytes_per_second)
 
+
+# What large matrix products reach, one constant for each device, and of the memory's rate what other kernels reach: all
+# fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public run has four fifths.
+A100_MATRIX = 0.74
+P100_MATRIX = 0.42  # and the P40's: images per second of `hpcdl.cost.published.images`
+V100_MATRIX = 0.48
+H100_MATRIX = 0.46
 
 LECTURE = "the lecture's table of accelerators (P100, V100, A100)"
 PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of use
@@ -54,19 +81,23 @@ PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of us
 K80 = Machine(
     "K80", {"fp32": 8.74e12 / 2}, 240e9, 12e9, Nodes(2, _link(PCIE_3), _link(10 * GIGABIT, TCP)),
     "one of the board's two GPUs: 8.74 TFLOP/s boosted and 2 x 240 GB/s (AnandTech 2014); 10 Gb/s is assumed",
+    processors=13,
 )  # fmt: skip
 P40 = Machine(
     "P40", {"fp32": 11.76e12}, 346e9, 24e9, Nodes(8, _link(PCIE_3), _link(100 * GIGABIT)),
     "data sheet (11.76 TFLOP/s, 346 GB/s); 8 to a node with 100 Gb/s Ethernet: the lecture's case study",
+    processors=30, matrix=P100_MATRIX,
 )  # fmt: skip
 P100 = Machine(
     "P100", {"fp32": 10.6e12}, 720e9, 16e9, Nodes(8, _link(160e9 / 2), _link(50 * GIGABIT, TCP)),
     f"{LECTURE}; 8 to a server, NVLink 160 GB/s both ways, 50 Gb/s Ethernet (Goyal et al. 2017)",
+    processors=56, matrix=P100_MATRIX,
 )  # fmt: skip
 V100_DGX1 = Machine(
     "V100 (DGX-1)", {"fp32": 15.7e12, "fp16": 125e12}, 900e9, 16e9,
     Nodes(8, _link(300e9 / 2), _link(4 * 100 * GIGABIT)),
     f"{LECTURE}; 8 to a server, NVLink 300 GB/s both ways, four 100 Gb/s InfiniBand",
+    processors=80, matrix=V100_MATRIX,
 )  # fmt: skip
 V100_DGX2 = V100_DGX1._replace(
     name="V100 (DGX-2)", memory=32e9, network=Nodes(16, _link(300e9 / 2), _link(8 * 100 * GIGABIT)),
@@ -76,15 +107,25 @@ A100_DGX = Machine(
     "A100 (DGX)", {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12}, 1.6e12, 40e9,
     Nodes(8, _link(600e9 / 2), _link(8 * 200 * GIGABIT)),
     f"{LECTURE}; 8 to a server, NVLink 600 GB/s both ways, eight 200 Gb/s InfiniBand (Smith et al. 2022)",
+    processors=108, matrix=A100_MATRIX,
 )  # fmt: skip
 A100_SUPERPOD = A100_DGX._replace(
-    name="A100 (Superpod)", memory=80e9,
-    source=f"{A100_DGX.source}; GPUs of 80 GB (Narayanan et al. 2021), with the 40 GB kind's bandwidth",
+    name="A100 (Superpod)", memory=80e9, bandwidth=2.039e12,
+    source=f"{A100_DGX.source}; GPUs of 80 GB (Narayanan et al. 2021), whose data sheet has 2,039 GB/s",
 )  # fmt: skip
 H100_DGX = Machine(
     "H100 (DGX)", {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "fp8": 1978.9e12}, 3.35e12, 80e9,
     Nodes(8, _link(900e9 / 2), _link(8 * 400 * GIGABIT)),
     "H100 SXM5, dense; NVLink 900 GB/s both ways; eight 400 Gb/s InfiniBand (NVIDIA's MLPerf system description)",
+    processors=132, matrix=H100_MATRIX,
+)  # fmt: skip
+H800 = H100_DGX._replace(
+    name="H800", network=Nodes(8, _link(400e9 / 2), _link(8 * 400 * GIGABIT)),
+    source="as an H100, with NVLink at 400 GB/s both ways and eight 400 Gb/s InfiniBand (DeepSeek-AI 2024)",
+)  # fmt: skip
+H100_GRAND_TETON = H100_DGX._replace(
+    name="H100 (Grand Teton)", bandwidth=2.4e12, memory=96e9,
+    source="as the DGX's, with 96 GB of HBM2e at 2.4 TB/s and at most 500 W (torchtitan's page of benchmarks)",
 )  # fmt: skip
 TPU_V3 = Machine(
     "TPU v3", {"bf16": 123e12}, 900e9, 32 * 2**30, Torus(32, _link(112e9 / 2)),
@@ -100,5 +141,18 @@ EPYC_7642 = Machine(
 
 MACHINES = {
     machine.name: machine
-    for machine in (K80, P40, P100, V100_DGX1, V100_DGX2, A100_DGX, A100_SUPERPOD, H100_DGX, TPU_V3, EPYC_7642)
+    for machine in (
+        K80,
+        P40,
+        P100,
+        V100_DGX1,
+        V100_DGX2,
+        A100_DGX,
+        A100_SUPERPOD,
+        H100_DGX,
+        H100_GRAND_TETON,
+        H800,
+        TPU_V3,
+        EPYC_7642,
+    )
 }

@@ -7,56 +7,23 @@ on (`scaling`), stragglers, input, and the optimizer's update.
 Source of the transformer's model: Shoeybi et al. 2019, "Megatron-LM"; Narayanan et al. 2021; Korthikanti et al. 2022.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from hpcdl.cost import scaling, work
+from hpcdl.cost.blocks import layer, output
+from hpcdl.cost.layout import Layout
 from hpcdl.cost.machines import Machine
 from hpcdl.cost.pipeline import BUBBLES
-from hpcdl.cost.roofline import Device
-from hpcdl.cost.scaling import Iteration, merged, slowest
+from hpcdl.cost.reached import Prediction, expect
+from hpcdl.cost.roofline import Device, seconds
+from hpcdl.cost.scaling import Iteration, slowest
+from hpcdl.cost.traffic import activation, layer_messages
 from hpcdl.cost.work import Transformer
 from hpcdl.nn.networks import Layer
 
 ADAM_BYTES, MOMENTUM_BYTES = 28, 20  # that an update moves per parameter: Adam in mixed precision, SGD in float32
-
-
-class Layout(NamedTuple):
-    """How a training is spread over data x tensor x pipeline ranks, and what else it does.
-
-    `microbatch` samples pass at a time (None: all that a rank has); `chunks` of each pipeline stage; `recompute` as in
-    `work.RECOMPUTE`; `itemsize` of activations and gradients; `update_bytes` that the optimizer moves per parameter.
-    """
-
-    data: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    chunks: int = 1
-    microbatch: int | None = None
-    schedule: str = "one_f_one_b"  # a name of `cost.pipeline.BUBBLES`
-    sequence_parallel: bool = False
-    recompute: str = "nothing"
-    precision: str = "fp32"
-    itemsize: int = 4
-    update_bytes: float = 0.0
-    buckets: Callable = merged
-    overlap: bool = True
-
-    @property
-    def ranks(self) -> int:
-        """data x tensor x pipeline."""
-        return self.data * self.tensor * self.pipeline
-
-    def microbatches(self, batch: int) -> int:
-        """How many of them a pipeline gets; raises ValueError if a batch is no whole number of them for each."""
-        size = self.microbatch or batch // self.data
-        count, rest = divmod(batch, self.data * size) if size else (0, batch)
-        if rest or not count:
-            raise ValueError(
-                f"batch is {batch}; {self.data} data-parallel groups with microbatches of {size} need a multiple of "
-                f"{self.data * size or self.data}"
-            )
-        return count
 
 
 def predict(
@@ -69,75 +36,112 @@ def predict(
     spread: float = 0.0,
     input_rate: float = float("inf"),
     half: float = 0.0,
-) -> Iteration:
-    """One iteration of synchronous training with `batch` samples in all.
+) -> Prediction:
+    """One iteration of synchronous training with `batch` samples in all, and the interval that it lies in.
 
+    The machine is taken as programs usually see it (`Machine.usual`), unless `reaching` has said what is reached.
     `measured` is seconds of one microbatch forward and backward through the whole model on one rank, in place of the
-    roofline's. The computing times of ranks deviate by `spread`; `input_rate` samples per second can be read in all,
+    model's. The computing times of ranks deviate by `spread`; `input_rate` samples per second can be read in all,
     while ranks compute. With a microbatch of `half` samples a device reaches half of its roofline: small ones take
-    1 + half / samples times as long (Hockney and Jesshope 1981, n_1/2). Stages are taken as equally long. Raises
-    TypeError and ValueError for a model, a precision, a schedule or a batch that does not fit.
+    1 + half / samples times as long (Hockney and Jesshope 1981, n_1/2). Raises TypeError and ValueError for a model, a
+    precision, a schedule or a batch that does not fit.
     """
+    layout.check()
     m, late = layout.microbatches(batch), slowest(layout.ranks, spread)
     samples = batch // layout.data // m
-    device = machine.device(layout.precision) if measured is None else Device(1.0, machine.bandwidth)
-    compute = measured or _compute(model, device, layout, samples, 1 + half / samples)
-    messages = _tensor_messages(model, machine, layout, samples)
-    stage = [late * (seconds + sent) / layout.pipeline for seconds, sent in zip(compute, messages, strict=True)]
-    exposed = _exposed_gradients(model, machine, layout, stage[1])
-    bubble = _bubble(layout, *stage)
-    boundary = 2 * (layout.pipeline - 1) * layout.chunks * _boundary(model, machine, layout, samples)
-    update = layout.update_bytes * sum(layer.weights for layer in work.table(model)) / layout.tensor / layout.pipeline
-    forward, backward = (m * seconds / layout.pipeline for seconds in compute)
+    machine = machine.usual()
+    stage = _measured(measured) if measured else _stage(model, machine, layout, samples, 1 + half / samples)
+    steps = [late * (seconds + sent) for seconds, sent in zip(stage.computed, stage.messages, strict=True)]
+    exposed = _exposed_gradients(model, machine, layout, steps[1] / layout.pipeline)
+    slow = (m - 1) * late * stage.last  # all but the last stage wait for it, microbatch by microbatch
+    bubble = _bubble(layout, *(step / layout.pipeline for step in steps)) + slow
+    boundary = 2 * layout.chunks * (m + layout.pipeline - 2) * _boundary(model, machine, layout, samples)
+    forward, backward = (m * seconds / layout.pipeline for seconds in stage.computed)
     parts = Iteration(
         forward,
         backward,
-        exposed=m * sum(messages) / layout.pipeline + boundary + exposed,
+        exposed=m * sum(stage.messages) / layout.pipeline + boundary + exposed,
         waiting=0.0,
         bubble=bubble,
-        stragglers=m * (late - 1) * (sum(compute) + sum(messages)) / layout.pipeline,
-        optimizer=update / device.bandwidth,
+        stragglers=m * (late - 1) * (sum(stage.computed) + sum(stage.messages)) / layout.pipeline,
+        optimizer=_update(model, layout) / machine.bandwidth,
     )
-    return parts._replace(waiting=max(0.0, batch / input_rate - parts.seconds))
+    parts = parts._replace(waiting=max(0.0, batch / input_rate - parts.seconds))
+    return expect(parts, model, machine, layout, measured)
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
 
-# Activations of b s h elements that one layer's normalizations (read, write), dropouts and residuals (read two, write
-# one) move forward; backward it is twice as many.
-MOVED = 2 * 2 + 2 * 3
+
+# How often normalizations and activations move a layer's output, forward and backward. Fused: read it for its mean, and
+# again to write the activation; backward the same, and the gradient twice. Eager: each operation by itself.
+ACTIVATION = {"fused": (3, 5), "eager": (5, 8)}
+
+# Products that F(2 x 2, 3 x 3) saves (Lavin and Gray 2016); tensor cores multiply faster than they transform.
+WINOGRAD = 2.25
 
 
-def _compute(model, device, layout, samples, slower) -> tuple[float, float]:
-    """Seconds of one microbatch forward and backward through the whole model, on the ranks that share its layers."""
-    device = Device(device.peak / slower, device.bandwidth / slower)
-    if not isinstance(model, Transformer):
-        once, back = (
-            f(model, samples, device, layout.itemsize) / layout.tensor
-            for f in (work.forward_seconds, work.backward_seconds)
-        )
-        return once, back + once * (layout.recompute == "full")
-    rate = device.peak * layout.tensor
-    moved = MOVED * samples * model.sequence * model.hidden * layout.itemsize / device.bandwidth
-    moved /= layout.tensor if layout.sequence_parallel else 1  # else every rank does this on the whole activation
-    once = model.layers * (model.layer_flops(samples) / rate + moved)
-    head = 2.0 * samples * model.sequence * model.hidden * model.vocabulary / rate
-    again = model.recomputed_flops(samples, layout.recompute) / rate + moved * (layout.recompute == "full")
-    return once + head, 2 * (once + head) + model.layers * again
+class _Stage(NamedTuple):
+    """Seconds of one microbatch through all stages: computed and in messages, each forward and backward.
 
-
-def _tensor_messages(model, machine, layout, samples) -> tuple[float, float]:
-    """Two all-reduces of an activation per layer each way, two more where the forward pass is done again.
-
-    With sequence parallelism each is a reduce-scatter and an all-gather, which is as many bytes.
+    `last` is how much longer than the mean the last stage takes, which also has the output.
     """
-    if layout.tensor == 1:
-        return 0.0, 0.0
-    if not isinstance(model, Transformer):
-        raise TypeError(f"layout has tensor={layout.tensor}; only a Transformer's layers are cut, not {model!r:.60}")
-    each = machine.network.all_reduce(layout.tensor)(_activation(model, layout, samples))
-    forward = 2 * model.layers * each
-    return forward, forward * (2 if layout.recompute == "full" else 1)
+
+    computed: tuple[float, float]
+    messages: tuple[float, float] = (0.0, 0.0)
+    last: float = 0.0
+
+
+def _measured(seconds) -> _Stage:
+    return _Stage((seconds[0], seconds[1]))
+
+
+def _stage(model, machine, layout, samples, slower) -> _Stage:
+    if isinstance(model, Transformer):
+        return _transformer(model, machine, layout, samples, slower)
+    if layout.tensor > 1 or layout.context > 1 or layout.zero == 3:
+        what = f"tensor={layout.tensor}" if layout.tensor > 1 else f"context={layout.context}, zero={layout.zero}"
+        raise TypeError(f"layout has {what}; only a Transformer's layers are cut, not {model!r:.60}")
+    return _Stage(_network(model, machine, layout, samples, slower))
+
+
+def _network(model, machine, layout, samples, slower) -> tuple[float, float]:
+    """Seconds of a network of layers, each at its roof, and of the normalizations and activations between them."""
+    device = machine.device(layout.precision)
+    device = Device(device.peak / slower, device.bandwidth / slower)
+    layers, once, back = work.table(model), 0.0, 0.0
+    for i, part in enumerate(layers):
+        fewer = WINOGRAD if layout.precision == "fp32" and _is_3x3(part) else 1.0
+        forth = work.forward(part, samples, layout.itemsize)
+        gradients = work.backward(part, samples, layout.itemsize, first=not i)
+        once += seconds(forth.flops / fewer, forth.nbytes, device)
+        back += seconds(gradients.flops / fewer, gradients.nbytes, device)
+    each = samples * layout.itemsize * sum(part.outputs for part in layers) / device.bandwidth
+    forward, backward = ACTIVATION[layout.kernels]
+    once, back = once + forward * each, back + backward * each
+    return once, back + once * (layout.recompute == "full")
+
+
+def _is_3x3(part: Layer) -> bool:
+    """Whether a layer is a convolution of 3 x 3 with stride 1: 9 weights for each pair of channels."""
+    return part.macs**2 == 9 * part.weights * part.inputs * part.outputs
+
+
+def _transformer(model, machine, layout, samples, slower) -> _Stage:
+    """Seconds of a transformer, from its layers' kernels and messages."""
+    kernels, low = machine.kernels(layout.precision), 1.0
+    if layout.precision == "fp8":
+        kernels = machine.kernels("fp16")
+        low = machine.peaks["fp8"] / machine.peaks["fp16"]
+    kernels = kernels._replace(rate=kernels.rate / slower, bandwidth=kernels.bandwidth / slower)
+    cut = layout.cut(samples, low)
+    each, head = layer(model, cut, kernels), output(model, cut, kernels)
+    again = layout.recomputed * {"nothing": 0.0, "selective": each.attention, "full": each.forward}[layout.recompute]
+    sent = layer_messages(model, machine.network, layout, samples, each._replace(inputs=each.inputs + again))
+    n = model.layers
+    computed = n * each.forward + head.forward, n * (each.backward + again) + head.backward
+    last = (head.forward + head.backward) * (1 - 1 / layout.pipeline) * (not layout.balanced)
+    return _Stage(computed, (n * sent[0], n * sent[1]), last)
 
 
 def _boundary(model, machine, layout, samples) -> float:
@@ -145,33 +149,62 @@ def _boundary(model, machine, layout, samples) -> float:
     if layout.pipeline == 1:
         return 0.0
     if isinstance(model, Transformer):
-        return machine.network.message(_activation(model, layout, samples))
+        return machine.network.message(activation(model, layout, samples))
     return machine.network.message(max(layer.outputs for layer in work.table(model)) * samples * layout.itemsize)
-
-
-def _activation(model, layout, samples) -> int:
-    return samples * model.sequence * model.hidden * layout.itemsize
 
 
 def _bubble(layout, forward, backward) -> float:
     """Seconds in which a stage waits; half of the backward pass is W, where the schedule has it apart."""
-    if layout.schedule not in BUBBLES:
-        raise ValueError(f"schedule is {layout.schedule!r}; the schedules are {', '.join(BUBBLES)}")
     return BUBBLES[layout.schedule](layout.pipeline, forward, backward / 2, backward / 2, layout.chunks)
+
+
+def _update(model, layout) -> float:
+    """Bytes that the optimizer moves on a rank: its share of the weights, divided further from ZeRO-1 on."""
+    share = layout.tensor * layout.pipeline * (layout.shards or layout.replicas if layout.zero else 1)
+    return layout.update_bytes * _weights(model) / share
+
+
+def _weights(model) -> int:
+    return model.parameters if isinstance(model, Transformer) else sum(each.weights for each in work.table(model))
 
 
 def _exposed_gradients(model, machine, layout, backward) -> float:
     """What the last microbatch's backward pass does not hide of summing the gradients."""
-    if layout.data == 1:
-        return 0.0
-    all_reduce = machine.network.all_reduce(layout.data, groups=layout.tensor)
+    ranks, groups = layout.replicas, layout.tensor
     share = layout.tensor * layout.pipeline
-    ready = [
-        scaling.Gradient(when, -(-nbytes // share))
-        for when, nbytes in scaling.gradients(model, backward, layout.itemsize)
-    ]
-    buckets = layout.buckets(ready, all_reduce)
+    if layout.zero == 3:
+        share *= layout.shards or ranks
+        ranks, groups = ranks // (layout.shards or ranks), groups * (layout.shards or 1)
+        groups = min(groups, getattr(machine.network, "per_node", groups))
+    if ranks == 1:
+        return 0.0
+    all_reduce = machine.network.all_reduce(ranks, groups=groups)
+    few = layout.buckets is scaling.merged and isinstance(model, Transformer)
+    arrivals = _few_gradients(model, layout.itemsize) if few else scaling.gradients(model, 1.0, layout.itemsize)
+    ready = [scaling.Gradient(when * backward, -(-nbytes // share)) for when, nbytes in arrivals]
+    buckets = layout.buckets(ready, _line(all_reduce) if few else all_reduce)
     return scaling.iteration(0.0, buckets, all_reduce, overlap=layout.overlap).exposed
+
+
+def _line(all_reduce):
+    """A straight line in place of `all_reduce`, to choose buckets by: quick to compute, and all but equal."""
+    alpha, size = all_reduce(0), 1 << 30
+    beta = (all_reduce(size) - alpha) / size
+    return lambda nbytes: alpha + beta * nbytes
+
+
+@lru_cache(256)
+def _few_gradients(model: Transformer, itemsize: int) -> list[scaling.Gradient]:
+    """A transformer's gradients in a backward pass of a second, equal layers joined, so that buckets are soon found.
+
+    Half of those that are left are joined at a time, so that the last stay apart: what is exposed depends on them.
+    """
+    ready, groups, start = scaling.gradients(model, 1.0, itemsize), [], 0
+    while start < len(ready):
+        stop = start + max(1, (len(ready) - start) // 2)
+        groups.append(scaling.Gradient(ready[stop - 1].ready, sum(gradient.nbytes for gradient in ready[start:stop])))
+        start = stop
+    return groups
 
 
 # -- the whole training -----------------------------------------------------------------------------------------------

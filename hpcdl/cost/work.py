@@ -6,6 +6,7 @@ activations and dropout count as bytes only.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from hpcdl.cost.roofline import Device, seconds
@@ -17,19 +18,54 @@ RECOMPUTE = ("nothing", "selective", "full")
 
 
 class Transformer(NamedTuple):
-    """A decoder: layers, hidden size h, sequence length s, vocabulary V, heads; embedding and output share weights."""
+    """A decoder: layers, hidden size h, sequence length s, vocabulary V, heads; embedding and output share weights.
+
+    Newer ones have `feedforward` wide elements in place of 4 h, three matrices of them if `gated`, `kv_heads` fewer
+    heads for keys and values, `untied` weights of the output, and `experts`, of which each token uses `active`.
+    """
 
     layers: int
     hidden: int
     sequence: int
     vocabulary: int
     heads: int = 1
+    feedforward: int | None = None
+    gated: bool = False
+    kv_heads: int | None = None
+    untied: bool = False
+    experts: int = 1
+    active: int = 1
+    causal: bool = True
+
+    @property
+    def wide(self) -> int:
+        """Elements of each token between the two (or three) matrices of a layer: 4 h unless `feedforward` says."""
+        return self.feedforward or 4 * self.hidden
+
+    @property
+    def keys(self) -> int:
+        """Elements of each token's keys: h, unless there are fewer heads of them."""
+        return self.hidden * (self.kv_heads or self.heads) // self.heads
 
     @property
     def parameters(self) -> int:
         """12 h^2 + 13 h for each layer, the embedding of words and positions, and the last normalization."""
-        h = self.hidden
-        return self.layers * (12 * h + 13) * h + (self.vocabulary + self.sequence + 2) * h
+        return self.layers * self.layer_weights(self.experts) + self._outside
+
+    @property
+    def used(self) -> int:
+        """The parameters that a token uses: all, unless there are experts."""
+        return self.layers * self.layer_weights(self.active) + self._outside
+
+    @property
+    def _outside(self) -> int:
+        return (self.vocabulary * (1 + self.untied) + self.sequence + 2) * self.hidden
+
+    def layer_weights(self, experts: int) -> int:
+        """Weights of a layer: 2 h^2 + 2 h k, the matrices of so many experts, and the vectors."""
+        h, wide = self.hidden, self.wide
+        matrices = 2 * h * h + 2 * h * self.keys + experts * (2 + self.gated) * h * wide
+        return matrices + (self.experts * h if self.experts > 1 else 0) + 7 * h + 2 * self.keys + wide
 
     def flops(self, batch: int, recompute: str = "full") -> float:
         """Operations of one iteration: 3 (24 b s h^2 + 4 b s^2 h) per layer, and 6 b s h V.
@@ -42,25 +78,39 @@ class Transformer(NamedTuple):
 
     def layer_flops(self, batch: int) -> float:
         """Operations of one layer's forward pass: 24 b s h^2 + 4 b s^2 h."""
-        return 24.0 * batch * self.sequence * self.hidden**2 + self._core_flops(batch)
+        return 2.0 * batch * self.sequence * self._used_matrices + self._core_flops(batch)
 
     def recomputed_flops(self, batch: int, recompute: str) -> float:
         """Operations of one layer that are done a second time; raises ValueError for a name not in `RECOMPUTE`."""
         check_recompute(recompute)
         return {"nothing": 0.0, "selective": self._core_flops(batch), "full": self.layer_flops(batch)}[recompute]
 
+    @property
+    def _used_matrices(self) -> int:
+        h = self.hidden
+        return 2 * h * h + 2 * h * self.keys + self.active * (2 + self.gated) * h * self.wide
+
     def _core_flops(self, batch: int) -> float:
         return 4.0 * batch * self.sequence**2 * self.hidden
 
     def table(self) -> list[Layer]:
         """The embedding, the layers, and the output (which uses the embedding's weights); per sequence."""
-        h, s = self.hidden, self.sequence
-        block = Layer("block", (12 * h + 13) * h, 12 * s * h**2 + 2 * s**2 * h, s * h, s * h)
+        return list(_table(self))
+
+    def _layers(self) -> list[Layer]:
+        h, s, words = self.hidden, self.sequence, self.vocabulary
+        macs = s * self._used_matrices + 2 * s**2 * h
+        block = Layer("block", self.layer_weights(self.experts), macs, s * h, s * h)
         return [
-            Layer("embedding", (self.vocabulary + s) * h, 0, 0, s * h),
+            Layer("embedding", (words + s) * h, 0, 0, s * h),
             *(block._replace(name=f"block{i + 1}") for i in range(self.layers)),
-            Layer("output", 2 * h, s * h * self.vocabulary, s * h, s * self.vocabulary),
+            Layer("output", (2 + self.untied * words) * h, s * h * words, s * h, s * words),
         ]
+
+
+@lru_cache(256)
+def _table(model: Transformer) -> tuple[Layer, ...]:
+    return tuple(model._layers())
 
 
 def check_recompute(recompute: str) -> None:

@@ -1,36 +1,52 @@
 """The models beside what others have published: `python -m hpcdl.cost.published > docs/published.md`.
 
 One set of assumptions for all rows, stated on the page (`page.ASSUMPTIONS`); where they do not give a figure, the page
-says so. Figures by family, a function for each source: `data_parallel`, `pipelines`, `transformers`.
+says so. Figures by family, a function for each source: `data_parallel`, `servers`, `pipelines`, `transformers`; runs
+whose constants are fitted together, and left out one by one: `transformer_runs`, `images`. `intervals` is what comes of
+leaving them out: `hpcdl.cost.reached.KINDS`.
 """
 
-from hpcdl.cost.published import data_parallel, pipelines, transformers
+from hpcdl.cost.published import data_parallel, pipelines, servers, transformers
+from hpcdl.cost.published.images import images
 from hpcdl.cost.published.row import Row
+from hpcdl.cost.published.runs import Run
+from hpcdl.cost.published.transformer_runs import transformer_runs
 
-__all__ = ["SOURCES", "Row", "rows"]
+__all__ = ["SOURCES", "Row", "Run", "rows", "runs"]
 
 SOURCES = (
     transformers.zero,
+    transformers.largest_replica,
     pipelines.gpipe,
     pipelines.gpipe_without_nvlink,
     pipelines.zero_bubble,
     pipelines.zero_bubble_memory,
     pipelines.zero_bubble_throughput,
     pipelines.pipedream,
-    transformers.megatron,
-    transformers.megatron_2021,
+    transformers.megatron_days,
     transformers.korthikanti,
     transformers.ring_attention,
     transformers.deepseek,
     data_parallel.goyal,
     data_parallel.horovod,
-    data_parallel.poseidon,
     data_parallel.large_batch,
     data_parallel.micikevicius,
     data_parallel.case_study,
+    servers.poseidon,
+    servers.caffe,
+    servers.pipedream,
+    servers.torch_rpc,
 )
+
+
+def runs() -> list[Run]:
+    """Every published run that is predicted from its sizes."""
+    return [*transformer_runs(), *images()]
 
 
 def rows() -> list[Row]:
     """Every published figure and our prediction."""
-    return [row for source in SOURCES for row in source()]
+    fixed = [row for source in SOURCES for row in source()]
+    return fixed + [
+        Row(run.source, run.what, run.published, run.predicted(), run.unit, kind=run.kind) for run in runs()
+    ]

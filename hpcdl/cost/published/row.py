@@ -1,8 +1,10 @@
 """One published figure beside ours, and the assumptions that more than one family of figures shares."""
 
+from math import exp, log
 from typing import NamedTuple
 
 from hpcdl.cost.machines import FITTED_SHARE
+from hpcdl.cost.reached import KINDS
 
 USABLE = FITTED_SHARE  # the share of a line's or memory's rate that is reached
 SPREAD = 0.05  # chosen to agree: see `page.ASSUMPTIONS`
@@ -11,7 +13,8 @@ SPREAD = 0.05  # chosen to agree: see `page.ASSUMPTIONS`
 class Row(NamedTuple):
     """A published figure and ours; `limit` is how far apart they may be, None where the model does not reach it.
 
-    `fitted`: this figure fixed an assumption, so that it agrees by construction.
+    `fitted`: this figure fixed an assumption, so that it agrees by construction. A figure of a `kind` of run has that
+    kind's interval in place of a limit.
     """
 
     source: str
@@ -21,6 +24,7 @@ class Row(NamedTuple):
     unit: str = ""
     limit: float | None = None
     fitted: bool = False
+    kind: str = ""
 
     @property
     def error(self) -> float:
@@ -29,11 +33,38 @@ class Row(NamedTuple):
             return self.predicted - self.published
         return 100 * (self.predicted / self.published - 1)
 
-    def cells(self) -> list[str]:
+    @property
+    def relative(self) -> float:
+        """The logarithm of predicted over published."""
+        return log(self.predicted / self.published)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """In which the published figure is expected: that of its kind of run, None for arithmetic."""
+        if not self.kind:
+            return None
+        width = KINDS[self.kind].width
+        return self.predicted * exp(-width), self.predicted * exp(width)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the published figure is in the interval, or else within the limit."""
+        if self.interval:
+            return self.interval[0] <= self.published <= self.interval[1]
+        return self.limit is not None and abs(self.error) <= self.limit + 1e-9
+
+    def cells(self, cause: str = "") -> list[str]:
         """The row as text, for a table."""
         unit = "points" if self.unit == "%" else "%"
-        limit = "not reached" if self.limit is None else f"{self.limit} {unit}" if self.limit else "exact"
         digits = max(3, len(f"{self.published:g}".replace(".", "").lstrip("0")))  # no fewer than were printed
         values = [f"{value:.{digits}g} {self.unit}".strip() for value in (self.published, self.predicted)]
         error = round(self.error, 1) + 0.0  # -0.0 is no error either
-        return [self.source, self.what, *values, f"{error:+.1f} {unit}", "fitted" if self.fitted else limit]
+        return [self.source, self.what, *values, self._expected(digits, unit), f"{error:+.1f} {unit}", cause]
+
+    def _expected(self, digits: int, unit: str) -> str:
+        if self.fitted:
+            return "fitted"
+        if self.interval:
+            low, high = (f"{value:.{digits}g}" for value in self.interval)
+            return f"{low} to {high}"
+        return "not reached" if self.limit is None else f"± {self.limit} {unit}" if self.limit else "exact"

@@ -35,7 +35,7 @@ def test_a_cluster_with_an_unknown_algorithm_says_which_there_are():
 
 
 def test_links_that_reach_half_their_rate_take_twice_as_long_for_bytes_and_as_long_for_messages():
-    for network in (Nodes(8, FAST, SLOW), Torus(8, SLOW), ParameterServers(2, SLOW)):
+    for network in (Nodes(8, FAST, SLOW), Torus(8, SLOW), ParameterServers(2, SLOW, staging=0.0)):
         full, half = network.all_reduce(32), network.reaching(0.5).all_reduce(32)
         assert half(1 << 40) == pytest.approx(2 * full(1 << 40), rel=1e-4)
         assert half(0) == pytest.approx(full(0))
@@ -60,10 +60,33 @@ def test_a_torus_moves_no_more_bytes_than_a_ring_of_all_in_fewer_steps():
 def test_one_server_beside_the_workers_is_the_lectures_with_one_worker_more():
     n = 1 << 20
     served = textbook.LECTURE["parameter_server"](9, n, *SLOW)
-    assert ParameterServers(1, SLOW).all_reduce(8)(n) == pytest.approx(served)
+    assert ParameterServers(1, SLOW, staging=0.0).all_reduce(8)(n) == pytest.approx(served)
 
 
 def test_more_servers_help_until_each_worker_has_one():
     times = [ParameterServers(servers, SLOW).all_reduce(16)(1 << 20) for servers in (1, 4, 16, 64)]
     assert times[0] > times[1] > times[2] == times[3]
     assert ParameterServers(4, SLOW).all_reduce(1)(1 << 20) == 0
+
+
+def test_a_workers_own_work_comes_on_top():
+    """Staging is paid once for each byte, however fast the link."""
+    with_work, without = (ParameterServers(4, SLOW, staging).all_reduce(8)(1 << 20) for staging in (2e-9, 0.0))
+    assert with_work - without == pytest.approx(2e-9 * (1 << 20))
+    free = ParameterServers(4, Link(0.0, 0.0)).all_reduce(8)(916_000_000)
+    assert free == pytest.approx(16 / 20)  # what Caffe takes for so many bytes on one node
+
+
+def test_the_fullest_server_sets_the_pace():
+    alpha, beta = SLOW
+    even = ParameterServers(4, SLOW, 0.0).all_reduce(16)(1 << 20)
+    full = ParameterServers(4, SLOW, 0.0, largest=0.5).all_reduce(16)(1 << 20)
+    assert even == pytest.approx(2 * alpha + 2 * 4 * (1 << 20) * beta)
+    assert full == pytest.approx(2 * alpha + 2 * 8 * (1 << 20) * beta)
+
+
+def test_servers_get_one_gradient_from_each_node():
+    """Workers of a node sum first, so that servers see nodes."""
+    nested = ParameterServers(2, SLOW, 0.0, per_node=4, within=FAST).all_reduce(16)(1 << 20)
+    flat = ParameterServers(2, SLOW, 0.0).all_reduce(4)(1 << 20)
+    assert nested == pytest.approx(flat + ring(4, 1 << 20, *FAST))

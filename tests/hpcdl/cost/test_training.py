@@ -5,12 +5,13 @@ import time
 import pytest
 
 from hpcdl.cost import collectives, work
+from hpcdl.cost.kernels import product_seconds
 from hpcdl.cost.machines import A100_SUPERPOD, P100, V100_DGX1
 from hpcdl.cost.scaling import single, slowest
 from hpcdl.cost.topology import Link, Nodes
 from hpcdl.cost.training import ADAM_BYTES, Layout, predict, time_to_train, train_seconds, utilization
 from hpcdl.cost.work import Transformer
-from hpcdl.nn.networks import resnet50, total, vgg16
+from hpcdl.nn.networks import Layer, resnet50, total, vgg16
 
 FAST, SLOW = Link(1e-6, 1e-11), Link(1e-5, 1e-9)
 MACHINE = P100._replace(network=Nodes(8, FAST, SLOW))
@@ -50,12 +51,25 @@ def test_half_the_bytes_cost_half_the_exposed_time_where_bandwidth_rules():
     assert exposed[0] == pytest.approx(2 * exposed[1], rel=1e-6)
 
 
-def test_one_rank_alone_computes_at_its_roof_and_does_nothing_else():
-    device = P100.device()
-    iteration = predict(resnet50(), P100, Layout(), 32)
-    assert iteration.forward == work.forward_seconds(resnet50(), 32, device)
-    assert iteration.backward == work.backward_seconds(resnet50(), 32, device)
+def test_one_rank_alone_computes_at_its_roof():
+    """A linear layer takes its roof, and the activation after it moves its output three and five times."""
+    layers = [Layer("linear", 4096 * 1024, 4096 * 1024, 4096, 1024)]
+    device, moved = P100.device(), 4 * 32 * 1024 / P100.bandwidth
+    iteration = predict(layers, P100.reaching(), Layout(), 32)
+    assert iteration.forward == pytest.approx(work.forward_seconds(layers, 32, device) + 3 * moved)
+    assert iteration.backward == pytest.approx(work.backward_seconds(layers, 32, device) + 5 * moved)
     assert iteration.seconds == iteration.compute
+
+
+def test_winograd_saves_products_in_32_bits_only():
+    roomy = V100_DGX1.reaching(memory=1e9)
+    for precision, saved in (("fp32", 2.25), ("fp16", 1.0)):
+        layers = [part for part in vgg16() if "conv" in part.name]
+        flops = sum(work.forward(part, 8).flops for part in layers)
+        rate = roomy.device(precision).peak
+        assert predict(layers, roomy, Layout(precision=precision), 8).forward == pytest.approx(
+            flops / saved / rate, rel=1e-3
+        )
 
 
 def test_stragglers_input_and_update_have_their_own_seconds():
@@ -67,30 +81,29 @@ def test_stragglers_input_and_update_have_their_own_seconds():
     assert starved.seconds == pytest.approx(8 * 32 / 100)
     assert starved.waiting == pytest.approx(2.56 - plain.seconds)
     updated = predict(resnet50(), P100, Layout(update_bytes=20), 32, measured=(0.06, 0.12))
-    assert updated.optimizer == pytest.approx(20 * total(resnet50(), "weights") / P100.bandwidth)
+    assert updated.optimizer == pytest.approx(20 * total(resnet50(), "weights") / P100.usual().bandwidth)
 
 
 def test_cutting_layers_divides_the_products_and_adds_messages():
-    machine = V100_DGX1._replace(bandwidth=1e30)
-    alone, cut = (predict(GPT, machine, Layout(tensor=t, precision="fp16", itemsize=2), 4) for t in (1, 4))
-    assert cut.compute == pytest.approx(alone.compute / 4)
-    each = machine.network.all_reduce(4)(4 * 512 * 1024 * 2)
+    alone, cut = (predict(GPT, V100_DGX1, Layout(tensor=t, precision="fp16", itemsize=2), 4) for t in (1, 4))
+    assert alone.compute / 4 < cut.compute < alone.compute / 2, "normalizations are repeated, and products are smaller"
+    each = V100_DGX1.usual().network.all_reduce(4)(4 * 512 * 1024 * 2)
     assert alone.exposed == 0
     assert cut.exposed == pytest.approx(8 * 4 * each)  # two each way in each of eight layers
-    full = predict(GPT, machine, Layout(tensor=4, precision="fp16", itemsize=2, recompute="full"), 4)
+    full = predict(GPT, V100_DGX1, Layout(tensor=4, precision="fp16", itemsize=2, recompute="full"), 4)
     assert full.exposed == pytest.approx(8 * 6 * each)
-    assert full.compute == pytest.approx(GPT.flops(4, "full") / 4 / 125e12)
+    assert full.compute - cut.compute == pytest.approx(cut.forward, rel=0.15)
 
 
 def test_what_every_rank_repeats_is_divided_only_along_the_sequence():
-    machine = V100_DGX1._replace(peaks={"fp16": 1e30})
-    seconds = [
-        predict(GPT, machine, Layout(tensor=t, sequence_parallel=cut, precision="fp16", itemsize=2), 4).compute
-        for t, cut in ((1, False), (4, False), (4, True))
-    ]
-    assert seconds[0] == pytest.approx(8 * 3 * 10 * 4 * 512 * 1024 * 2 / 900e9)
-    assert seconds[1] == pytest.approx(seconds[0])
-    assert seconds[2] == pytest.approx(seconds[0] / 4)
+    machine = V100_DGX1._replace(peaks={"fp16": 1e30}).reaching()
+    whole, cut = (
+        predict(GPT, machine, Layout(tensor=4, sequence_parallel=cut, precision="fp16", itemsize=2), 64).compute
+        for cut in (False, True)
+    )
+    # 4 + 6 + 1 elements of each token forward and 6 + 6 + 5 backward; the last normalization reads and writes.
+    repeated = (8 * (11 + 17) + 12 + 4) * 64 * 512 * 1024 * 2 / 900e9
+    assert whole - cut == pytest.approx(3 / 4 * repeated, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -100,21 +113,31 @@ def test_a_pipeline_has_the_bubble_of_its_schedule(schedule, chunks, share):
     options = {"microbatch": 1, "precision": "fp16", "itemsize": 2}
     machine = A100_SUPERPOD._replace(network=Nodes(8, Link(0, 0), Link(0, 0)))
     alone = predict(GPT, machine, Layout(**options), 16)
-    cut = predict(GPT, machine, Layout(pipeline=4, schedule=schedule, chunks=chunks, **options), 16)
+    cut = predict(GPT, machine, Layout(pipeline=4, schedule=schedule, chunks=chunks, balanced=True, **options), 16)
     assert cut.compute == pytest.approx(alone.compute / 4)
     assert cut.bubble == pytest.approx(share * cut.compute / 16)
 
 
-def test_small_microbatches_fill_the_pipeline_and_compute_slowly_so_that_some_size_is_best():
+def test_the_last_stage_waits_for_nobody():
+    """Equal layers leave the output to the last stage, which all others wait for."""
+    options = {"pipeline": 4, "microbatch": 1, "precision": "fp16", "itemsize": 2}
+    equal, balanced = (predict(GPT, A100_SUPERPOD, Layout(**options, balanced=even), 16) for even in (False, True))
+    assert equal.compute == balanced.compute
+    assert equal.bubble > balanced.bubble
+
+
+def test_some_size_of_microbatches_is_best():
+    """Small ones fill the pipeline and compute slowly."""
+
     def seconds(size, half):
         return predict(GPT, MACHINE, Layout(pipeline=4, microbatch=size), 64, half=half).seconds
 
     sizes = (1, 2, 4, 8, 16, 32, 64)
-    assert min(sizes, key=lambda size: seconds(size, 0)) == 1, "without a price the smallest leave the least bubble"
+    assert min(sizes, key=lambda size: seconds(size, 0)) <= 2, "without a price the smallest leave the least bubble"
     assert min(sizes, key=lambda size: seconds(size, 4)) in (4, 8, 16)
     alone, slow = (predict(GPT, P100, Layout(), 8, half=half) for half in (0, 8))
-    assert slow.forward == pytest.approx(2 * alone.forward)
-    assert slow.backward == pytest.approx(2 * alone.backward)
+    assert slow.forward == pytest.approx(2 * alone.forward, rel=0.01)
+    assert slow.backward == pytest.approx(2 * alone.backward, rel=0.01)
 
 
 def test_a_pipelines_prediction_is_what_its_played_schedule_takes():
@@ -132,7 +155,7 @@ def test_data_tensor_and_pipeline_divide_what_is_summed():
     iteration = predict(GPT, A100_SUPERPOD, layout, 32)
     without = predict(GPT, A100_SUPERPOD, layout._replace(data=1), 8)
     gradients = sum(-(-2 * layer.weights // 16) for layer in GPT.table())
-    network = A100_SUPERPOD.network
+    network = A100_SUPERPOD.usual().network
     summed = collectives.ring(4, gradients, network.between.alpha, 8 * network.between.beta, itemsize=1)
     assert iteration.exposed - without.exposed == pytest.approx(summed)
     assert layout.ranks == 64
@@ -141,12 +164,14 @@ def test_data_tensor_and_pipeline_divide_what_is_summed():
 def test_a_published_run_is_one_call():
     iteration = predict(
         Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96),
-        A100_SUPERPOD.reaching(compute=0.72, memory=0.82, links=0.82),
-        Layout(tensor=8, pipeline=8, microbatch=1, recompute="selective", sequence_parallel=True,
-               precision="fp16", itemsize=2, update_bytes=ADAM_BYTES),
+        A100_SUPERPOD,
+        Layout(tensor=8, pipeline=8, chunks=3, schedule="interleaved", microbatch=1, recompute="selective",
+               sequence_parallel=True, precision="fp16", itemsize=2, update_bytes=ADAM_BYTES),
         batch=64,
     )  # fmt: skip
     assert iteration.seconds == pytest.approx(13.75, rel=0.1)  # Korthikanti et al. 2022, table 5
+    assert iteration.low < 13.75 < iteration.high
+    assert str(iteration).startswith(f"{iteration.seconds:.3g} s (")
 
 
 def test_utilizations_are_the_published_ones():
@@ -181,6 +206,10 @@ def test_a_gpt_of_175_b_takes_34_days():
         ({"layout": Layout(data=3)}, ValueError, "batch is 32; 3 data-parallel groups with microbatches of 10"),
         ({"layout": Layout(data=64)}, ValueError, "batch is 32; 64 data-parallel groups"),
         ({"layout": Layout(tensor=2)}, TypeError, "layout has tensor=2; only a Transformer's layers are cut"),
+        ({"layout": Layout(zero=3, data=2)}, TypeError, "layout has context=1, zero=3; only a Transformer's layers"),
+        ({"layout": Layout(attention="flsh")}, ValueError, "attention is 'flsh'; it is one of scores, flash"),
+        ({"layout": Layout(zero=4)}, ValueError, "zero is 4; it is one of 0, 1, 2, 3"),
+        ({"layout": Layout(data=4, experts=3)}, ValueError, "experts is 3; it divides data x context, which is 4"),
         ({"layout": Layout(precision="fp8")}, ValueError, "precision is 'fp8'; P100 has peaks for fp32"),
         ({"layout": Layout(schedule="gpip")}, ValueError, "schedule is 'gpip'; the schedules are gpipe, one_f_one_b"),
         ({"model": 7}, TypeError, "the model is 7; it is a list of"),
@@ -194,3 +223,32 @@ def test_what_does_not_fit_is_said(options, error, said):
 
 def test_a_transformer_spread_over_data_alone_is_predicted_like_any_network():
     assert predict(GPT, MACHINE, Layout(data=16), 64).exposed > 0
+
+
+SCHEDULES = (("one_f_one_b", 1), ("interleaved", 2), ("zb_h1", 1), ("zb_h2", 1))
+LAYOUTS = [
+    Layout(
+        1024 // t // p, t, p, microbatch=size, chunks=chunks, schedule=schedule, zero=zero, recompute=recompute,
+        sequence_parallel=cut, precision="fp16", itemsize=2, attention=attention,
+    )
+    for t in (1, 2, 4, 8) for p in (1, 2, 4, 8, 16) for size in (1, 2, 4) for schedule, chunks in SCHEDULES
+    for zero in range(4) for recompute in work.RECOMPUTE for cut in (False, True) for attention in ("scores", "flash")
+]  # fmt: skip
+LARGE = Transformer(96, 12288, 2048, 51200, 96)
+
+
+def test_a_search_times_each_product_once():
+    """Layouts share their kernels, so that thousands of layouts cost some hundred products."""
+    product_seconds.cache_clear()
+    for layout in LAYOUTS[::40]:
+        predict(LARGE, A100_SUPERPOD, layout, 4096)
+    assert product_seconds.cache_info().misses < 1000
+
+
+@pytest.mark.labs  # ten thousand predictions take some seven seconds
+def test_ten_thousand_layouts_are_searched():
+    """The processor's own seconds; the bound allows for a busy machine."""
+    begin = time.process_time()
+    best = min(LAYOUTS[:10_000], key=lambda layout: predict(LARGE, A100_SUPERPOD, layout, 4096).seconds)
+    assert time.process_time() - begin < 20
+    assert best.ranks == 1024

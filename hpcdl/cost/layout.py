@@ -1,0 +1,103 @@
+"""How a training is spread over ranks, and what else it does: the `layout` of `hpcdl.cost.training.predict`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hpcdl.cost.blocks import ATTENTION, KERNELS, Cut
+from hpcdl.cost.pipeline import BUBBLES
+from hpcdl.cost.scaling import merged
+from hpcdl.cost.work import check_recompute
+
+CONTEXT = ("ring", "all_gather")
+
+
+class Layout(NamedTuple):
+    """How a training is spread over data x tensor x pipeline x context ranks, and what else it does.
+
+    `microbatch` samples pass at a time (None: all that a rank has); `chunks` of each pipeline stage; `recompute` as in
+    `work.RECOMPUTE`, in the share `recomputed` of the layers; `itemsize` of activations and gradients; `update_bytes`
+    that the optimizer moves per parameter.
+
+    `zero` is the stage of ZeRO, 3 for FSDP: weights are gathered for each layer and pass over `shards` ranks (None: all
+    with the same stage), with `prefetch` while the layer before is computed. `context` ranks cut the sequence and pass
+    keys and values round a "ring", or "all_gather" them. `experts` ranks share the experts; the fullest expert has
+    `imbalance` times the mean; a token goes to at most `expert_nodes` nodes, and `hide_experts` computes another
+    microbatch in the meantime (DualPipe). `attention` writes "scores", or is "flash"; `kernels` are "fused" or "eager".
+    Stages have equally many layers, and the last one the output besides; `balanced` ones take equally long.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    chunks: int = 1
+    microbatch: int | None = None
+    schedule: str = "one_f_one_b"  # a name of `cost.pipeline.BUBBLES`
+    sequence_parallel: bool = False
+    recompute: str = "nothing"
+    precision: str = "fp32"
+    itemsize: int = 4
+    update_bytes: float = 0.0
+    buckets: Callable = merged
+    overlap: bool = True
+    zero: int = 0
+    shards: int | None = None
+    prefetch: bool = True
+    context: int = 1
+    context_by: str = "ring"
+    experts: int = 1
+    imbalance: float = 1.0
+    expert_nodes: int | None = None
+    hide_experts: bool = False
+    attention: str = "scores"
+    kernels: str = "fused"
+    dropout: bool = True
+    recomputed: float = 1.0
+    balanced: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """data x tensor x pipeline x context."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that have the same layers, and sum their gradients or share their weights: data x context."""
+        return self.data * self.context
+
+    def microbatches(self, batch: int) -> int:
+        """How many of them a pipeline gets; raises ValueError if a batch is no whole number of them for each."""
+        size = self.microbatch or batch // self.data
+        count, rest = divmod(batch, self.data * size) if size else (0, batch)
+        if rest or not count:
+            raise ValueError(
+                f"batch is {batch}; {self.data} data-parallel groups with microbatches of {size} need a multiple of "
+                f"{self.data * size or self.data}"
+            )
+        return count
+
+    def cut(self, samples: int, low: float = 1.0) -> Cut:
+        """What one rank has of a layer, with so many samples in a microbatch."""
+        return Cut(
+            samples, self.itemsize, self.tensor, self.sequence_parallel, self.context, self.experts, self.imbalance,
+            self.attention, self.kernels, self.dropout, low,
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Raises ValueError for names that are unknown, and numbers that do not divide each other."""
+        check_recompute(self.recompute)
+        for name, value, known in (
+            ("schedule", self.schedule, BUBBLES),
+            ("attention", self.attention, ATTENTION),
+            ("kernels", self.kernels, KERNELS),
+            ("context_by", self.context_by, CONTEXT),
+            ("zero", self.zero, range(4)),
+        ):
+            if value not in known:
+                words = "the schedules are" if name == "schedule" else "it is one of"
+                raise ValueError(f"{name} is {value!r}; {words} {', '.join(map(str, known))}")
+        for name in ("shards", "experts"):
+            value = getattr(self, name) or 1
+            if self.replicas % value:
+                raise ValueError(f"{name} is {value}; it divides data x context, which is {self.replicas}")
+        if min(self[:4]) < 1 or self.context < 1 or self.imbalance < 1 or not 0 <= self.recomputed <= 1:
+            raise ValueError(f"{self!r:.200}; ranks and imbalance are 1 or more, recomputed from 0 to 1")

@@ -1,0 +1,75 @@
+"""Published runs of transformers, each as a function of what the device reaches, so that constants can be left out.
+
+One constant for each device (`Machine.matrix`) and one for all memories (`machines.MEMORY`) are fitted to these runs
+together. `leave_out` fits them again without a run's source, or without the run where the device has one source only.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import log
+from typing import NamedTuple
+
+from hpcdl.cost.machines import FITTED_SHARE, MACHINES, MEMORY, Machine
+
+MATRICES = tuple(round(0.36 + 0.02 * n, 2) for n in range(26))  # 0.36 to 0.86
+MEMORIES = (0.6, 0.65, 0.7)
+
+
+class Run(NamedTuple):
+    """A published figure, and `value`: the machine, as a program sees it, to our figure in the same unit."""
+
+    source: str
+    what: str
+    published: float
+    unit: str
+    kind: str
+    device: str  # a name of `machines.MACHINES`
+    value: Callable[[Machine], float]
+
+    def predicted(self, matrix: float | None = None, memory: float = MEMORY) -> float:
+        """Our figure, with other constants of the device if they are given."""
+        machine = MACHINES[self.device]
+        return self.value(machine.reaching(matrix or machine.matrix, memory, FITTED_SHARE))
+
+    def error(self, matrix: float | None = None, memory: float = MEMORY) -> float:
+        """The logarithm of predicted over published."""
+        return log(self.predicted(matrix, memory) / self.published)
+
+
+def fit(runs: Sequence[Run], memory: float | None = None) -> tuple[float, float]:
+    """The `matrix` and `memory` with the least sum of absolute errors, each source weighing alike."""
+    memories = MEMORIES if memory is None else (memory,)
+    return min(((x, y) for x in MATRICES for y in memories), key=lambda pair: _misses(tuple(runs), *pair))
+
+
+def _misses(runs, matrix, memory) -> float:
+    sources = {run.source for run in runs}
+    return sum(
+        sum(errors) / len(errors)
+        for source in sources
+        if (errors := [abs(_error(run, matrix, memory)) for run in runs if run.source == source])
+    )
+
+
+@cache
+def _error(run: Run, matrix: float, memory: float) -> float:
+    return run.error(matrix, memory)
+
+
+def leave_out(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
+    """(source, what) to the logarithm of predicted over published, with constants fitted without that source.
+
+    The memory's share is fitted with the A100's runs, where most figures are, and kept for other devices.
+    """
+    result = {}
+    for device in {run.device for run in runs}:
+        here = [run for run in runs if run.device == device]
+        several = len({run.source for run in here}) > 1
+        fits: dict[str, tuple[float, float]] = {}
+        for run in here:
+            left = run.source if several else run.what
+            rest = [other for other in here if (other.source if several else other.what) != left]
+            if left not in fits:
+                fits[left] = fit(rest, None if several else MEMORY) if rest else (MACHINES[device].matrix, MEMORY)
+            result[run.source, run.what] = _error(run, *fits[left])
+    return result

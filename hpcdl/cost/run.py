@@ -1,0 +1,84 @@
+"""A whole training: epochs, evaluations, checkpoints, and the failures of so many machines.
+
+Sources: Young 1974, "A first order approximation to the optimum checkpoint interval"; Daly 2006, "A higher order
+estimate of the optimum checkpoint interval for restart dumps".
+"""
+
+from math import sqrt
+from typing import NamedTuple
+
+
+def checkpoint_interval(write: float, between_failures: float) -> float:
+    """Seconds of work between two checkpoints that lose least: sqrt(2 w M) (Young), minus w (Daly's first order).
+
+    A checkpoint takes `write` seconds; all machines together fail once in `between_failures` seconds. Where writing
+    takes half of that or longer, it is as long as that. Raises ValueError for times that are not positive.
+
+    >>> round(checkpoint_interval(write=60.0, between_failures=3 * 3600.0))
+    1078
+    """
+    _check(write=write, between_failures=between_failures)
+    if write >= between_failures / 2:
+        return between_failures
+    return sqrt(2 * write * between_failures) - write
+
+
+class Run(NamedTuple):
+    """Where the seconds of a training go: computing, evaluations, writing checkpoints, work `lost`, and restarts."""
+
+    training: float
+    evaluation: float
+    checkpoints: float
+    lost: float
+    restarts: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return sum(self)
+
+
+def run(
+    iteration: float,
+    batch: int,
+    samples: float,
+    epochs: float = 1.0,
+    *,
+    evaluation: float = 0.0,
+    write: float = 0.0,
+    between_failures: float = float("inf"),
+    restart: float = 0.0,
+    interval: float | None = None,
+) -> Run:
+    """The expected seconds of `epochs` passes over `samples`, with iterations of `batch` samples.
+
+    `evaluation` seconds after each epoch. A checkpoint of `write` seconds comes after each `interval` of work (None:
+    the best). All machines together fail once in `between_failures` seconds on average: then half of an interval and
+    its checkpoint is lost on average, and a `restart` is paid. Raises ValueError for times that are not positive, and
+    if failures cost more than there is.
+
+    >>> run(iteration=0.5, batch=100, samples=1e5, epochs=2, evaluation=30.0).seconds
+    1060.0
+    """
+    _check(iteration=iteration, batch=batch)
+    training, tests = epochs * iteration * samples / batch, epochs * evaluation
+    if between_failures == float("inf") and interval is None:
+        return Run(training, tests, 0.0, 0.0, 0.0)
+    step = interval or (checkpoint_interval(write, between_failures) if write else iteration)
+    work = training + tests
+    checkpoints = write * work / step
+    # A failure every M of T seconds wastes (step + write) / 2 + restart: T = (work + checkpoints) / (1 - waste / M).
+    waste = ((step + write) / 2 + restart) / between_failures
+    if waste >= 1:
+        raise ValueError(
+            f"between_failures is {between_failures:g} s; a failure costs {waste * between_failures:g} s, so the "
+            "training never ends: write checkpoints faster, or restart faster"
+        )
+    failures = (work + checkpoints) / (1 - waste) / between_failures
+    return Run(training, tests, checkpoints, failures * (step + write) / 2, failures * restart)
+
+
+def _check(**values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{name} is {value!r}; it is more than 0")
