@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
+from autograder.outputs import cli as outputs
+from autograder.outputs import lecture  # what a command needs it imports itself: `--help` comes at once
 from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say, version_of
 
@@ -279,5 +280,7 @@ def summary(results: Any) -> Table:
 
 app.command()(corrections.regrade)
 app.command()(corrections.late)
+app.command()(lecture.report)
+app.command()(lecture.guesses)
 app.command()(shards.merge)
 app.command()(shards.engine)
