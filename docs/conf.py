@@ -14,6 +14,7 @@ import site_pages  # noqa: E402
 import teaching_pages  # noqa: E402
 
 import hpcdl  # noqa: E402
+from autograder import exercises  # noqa: E402
 from hpcdl import labs  # noqa: E402
 
 project = "hpcdl"
@@ -23,7 +24,7 @@ release = version = hpcdl.__version__
 extensions = ["myst_parser"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_frames"]
+exclude_patterns = ["_build", "_frames*"]
 html_theme = "furo"
 html_title = f"hpcdl {release}"
 html_show_sphinx = False
@@ -42,6 +43,7 @@ html_theme_options = {
 
 NOTEBOOK_LINK = re.compile(r"\[([^\]]+)\]\([\w./]*?\d\d_(\w+)\.ipynb\)")
 OTHER_NOTEBOOK = re.compile(r"\[([^\]]+)\]\([\w./]*\.ipynb\)")
+EVERY_LAB = re.compile(r"^labs/\*$", re.MULTILINE)  # in a table of contents
 landing: dict[str, str] = {}  # what stands for the marks in index.md
 
 
@@ -61,6 +63,7 @@ def _links_to_labs(page: str, text: list[str]) -> None:
 
 def _read(_app, page: str, text: list[str]) -> None:
     _links_to_labs(page, text)
+    text[0] = EVERY_LAB.sub("\n".join(f"labs/{slug}" for slug in exercises.LABS), text[0])  # in the course's order
     if page == "index":
         for mark, html in landing.items():
             text[0] = text[0].replace(mark, html)

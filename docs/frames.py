@@ -19,7 +19,8 @@ from PIL import Image
 
 VERSION = 1  # raise it after a change in this file: what is kept is then rendered again
 ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / "docs" / "_frames"
+QUICK = os.environ.get("HPCDL_SITE") == "quick"
+CACHE = ROOT / "docs" / ("_frames_quick" if QUICK else "_frames")
 MOST_BYTES = 400_000  # of an animation
 ENOUGH_BYTES = 200_000  # a lossless animation up to this size is kept as it is
 MILLISECONDS = {True: 220, False: 1200}  # a frame of a sweep; a frame of a few settings
@@ -58,15 +59,11 @@ def copy(folder: Path) -> None:
     shutil.copytree(CACHE, folder, ignore=shutil.ignore_patterns("*.json"), dirs_exist_ok=True)
 
 
-def is_quick() -> bool:
-    return os.environ.get("HPCDL_SITE") == "quick"
-
-
 def _keys(names: list[str]) -> dict[str, str]:
     """For each picture a hash of what decides how it looks: the library, its moves, and how it is kept."""
     library = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted((ROOT / "hpcdl").rglob("*.py"))))
     moves = plays.texts()
-    rest = {name: f"{library.hexdigest()} {moves.get(name)} {VERSION} {is_quick()}" for name in names}
+    rest = {name: f"{library.hexdigest()} {moves.get(name)} {VERSION} {QUICK}" for name in names}
     return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in rest.items()}
 
 
@@ -104,7 +101,7 @@ def _drawn(name: str, theme: str) -> tuple[list, list[str], str]:
     palette.choose(theme == "dark")
     shown = _explorable(name)
     settings = plays.steps(name, shown.controls) if shown.controls else [{}]
-    if is_quick() or name in STILL:
+    if QUICK or name in STILL:
         settings = settings[: 1 if name in STILL else 2]
     images, texts = [], []
     for setting in settings:

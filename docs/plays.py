@@ -82,7 +82,7 @@ def apply(controls: dict, setting: Setting) -> None:
 def label(name: str, controls: dict) -> str:
     """What moves, in words: "h", "stages p"."""
     moved = [list(setting)[-1] for setting in steps(name, controls)]
-    words = [_bar(controls[control]).description.strip(" :") for control in dict.fromkeys(moved)]
+    words = [_bar(controls[control]).description.strip(" :=") for control in dict.fromkeys(moved)]
     return " and ".join(filter(None, words))
 
 

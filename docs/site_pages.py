@@ -61,7 +61,7 @@ def lab_page(course: Course, drawn: dict[str, Frames]) -> str:
 def buttons(course: Course) -> str:
     """Where to open the lab."""
     links = [
-        (BINDER + course.notebook, "Open on Binder", "button main"),
+        (BINDER + course.notebook, "Open on Binder", "button go"),
         (COLAB + course.notebook, "Open on Colab", "button"),
         (f"../notebooks/{course.notebook}", "Download", "button"),
     ]
@@ -180,19 +180,24 @@ def figure(shown: Frames, up: str, lazy: bool = True, autoplay: bool = False) ->
     return (
         f"<figure class='play'{' data-autoplay' if autoplay else ''} id='{shown.name}'>"
         f"{images(shown, up, lazy=lazy)}"
-        f"<figcaption>{button}{escape(shown.title)}{moves}</figcaption></figure>"
+        f"<figcaption>{button}{_html(shown.title)}{moves}</figcaption></figure>"
     )
 
 
 def images(shown: Frames, up: str, lazy: bool = True, play: bool = True) -> str:
     """The picture for light and for dark pages; only the one that is seen is loaded."""
-    alt = escape(f"{shown.title} {shown.text}".strip(), quote=True)
+    alt = escape(f"{shown.title} {shown.text}".replace("`", "").strip(), quote=True)
     return "".join(
         f'<img class="only-{theme}" src="{up}_pictures/{shown.name}-{theme}.webp" alt="{alt}" '
         + (f'data-play="{up}_pictures/{shown.name}-{theme}-play.webp" ' if play and shown.frames > 1 else "")
         + f'width="{shown.width}" height="{shown.height}"{" loading=lazy" if lazy else ""}>'
         for theme in frames.THEMES
     )
+
+
+def _html(text: str) -> str:
+    """A docstring's sentence, its `code` as such."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def raw(html: str) -> str:
