@@ -9,9 +9,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.outputs import cli as outputs  # what a command needs it imports itself: `--help` comes at once
+from autograder.outputs import cli as outputs
+from autograder.outputs import lecture  # what a command needs it imports itself: `--help` comes at once
 from hpcdl import machine
-from hpcdl.commands import Commands, end, printable, say
+from hpcdl.commands import Commands, end, printable, say, version_of
 
 from . import corrections, exercises
 from .options import AsLab, Mpi, SecretFile, lab_named
@@ -25,6 +26,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(outputs.app, name="export")
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=version_of("autograder"), is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Checks and grades the labs of hpcdl."""
+
+
 console = Console(highlight=False)
 WEAK = " --allow-weak grades all the same, as for students whom you trust with your account."
 
@@ -267,5 +280,7 @@ def summary(results: Any) -> Table:
 
 app.command()(corrections.regrade)
 app.command()(corrections.late)
+app.command()(lecture.report)
+app.command()(lecture.guesses)
 app.command()(shards.merge)
 app.command()(shards.engine)

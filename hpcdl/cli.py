@@ -11,7 +11,7 @@ import typer
 
 import hpcdl
 from hpcdl import labs
-from hpcdl.commands import Commands, end, say
+from hpcdl.commands import Commands, end, say, version_of
 from hpcdl.jupyter import LAB
 from hpcdl.training.hybrid import comparing
 from hpcdl.training.hybrid.command import train
@@ -28,16 +28,11 @@ app = typer.Typer(
 HIDDEN = ("source", "__pycache__", "*.pyc", "*.pyo", ".DS_Store", "*~")
 
 
-def _version(show: bool) -> None:
-    if show:
-        typer.echo(f"hpcdl {hpcdl.__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=version_of("hpcdl"), is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """One place to start: open the labs, check the machine."""
@@ -112,7 +107,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-clusters = typer.Typer(invoke_without_command=True)
+clusters = typer.Typer(cls=Commands, invoke_without_command=True)
 app.add_typer(clusters, name="cluster")
 
 

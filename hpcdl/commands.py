@@ -9,11 +9,13 @@
 
 import errno
 import os
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+import hpcdl
 from hpcdl.lazy import leave_out_slow
 
 leave_out_slow()
@@ -36,6 +38,15 @@ NEXT = {
 class Commands(TyperGroup):
     """The commands of a program; an error in one of them ends it with a sentence on stderr."""
 
+    def get_params(self, ctx: Any) -> list:
+        return _without_types_of_flags(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _without_types_of_flags(command.get_params(ctx))
+        return command
+
     def invoke(self, context: Any) -> Any:
         try:
             return super().invoke(context)
@@ -47,6 +58,25 @@ class Commands(TyperGroup):
             if hasattr(error, "show") or os.environ.get("HPCDL_TRACEBACK"):  # a wrong argument says so itself
                 raise
             end(*explained(error))
+
+
+def _without_types_of_flags(params: list) -> list:
+    """Let `--help` show no type beside an option that takes no value."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+def version_of(program: str) -> Callable:
+    """Return the callback of `--version`, which prints the program's name with its version and ends."""
+
+    def show_version(show: bool) -> None:
+        if show:
+            typer.echo(f"{program} {hpcdl.__version__}")
+            raise typer.Exit
+
+    return show_version
 
 
 def explained(error: Exception) -> tuple[str, int]:

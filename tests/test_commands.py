@@ -20,6 +20,7 @@ from autograder import cli as grader
 from autograder import doctor  # it starts a zygote, as `batch` does: imported before a test replaces that
 from autograder.grading import batch
 from autograder.walls import zygote
+from hpcdl import __version__ as version
 from hpcdl import cli as hpcdl
 from hpcdl import commands
 
@@ -216,3 +217,16 @@ def wait_for(holds, running) -> None:
             return
         time.sleep(0.1)
     raise AssertionError(running.communicate()[0])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_version_is_shown(name):
+    shown = CliRunner().invoke(PROGRAMS[name], ["--version"])
+    assert (shown.exit_code, shown.output) == (0, f"{name} {version}\n")
+
+
+@pytest.mark.parametrize(("name", "path", "command"), EVERY, ids=IDS)
+def test_help_shows_no_type_of_flags(name, path, command):
+    shown = CliRunner().invoke(PROGRAMS[name], [*path, "--help"])
+    assert shown.exit_code == 0
+    assert "<bool>" not in shown.output

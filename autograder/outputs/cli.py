@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from autograder import exercises
-from hpcdl.commands import end, say
+from hpcdl.commands import Commands, end, say
 
 from . import load
 
-app = typer.Typer(help="Turn a results folder into feedback, reports and grade sheets.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Commands, help="Turn a results folder into feedback, reports and grade sheets.", no_args_is_help=True
+)
 
 Results = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that `autograder grade` wrote.")

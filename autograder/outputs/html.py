@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -35,6 +36,12 @@ def page(result: LabResult) -> str:
 def instructor_page(found: list[LabResult], alike: float = THRESHOLD) -> str:
     """The instructor's page: scores, difficulty of each check, what went wrong most, and what to look at."""
     return _TEMPLATES.get_template("instructor.html").render(overview=Overview(found, alike))
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page from one of our templates, without names of students; `style` is CSS of our own."""
+    values["style"] = Markup(values["style"])
+    return _TEMPLATES.get_template(template).render(**values)
 
 
 def write(found: list[LabResult], out: Path) -> list[Path]:

@@ -1,0 +1,50 @@
+"""Where a class got stuck, without names: how hard each exercise was, and which mistakes were named most."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from autograder.results import LabResult
+
+from .instructor import ExerciseOverview, exercise_overviews
+from .load import for_student
+
+SHOWN = 5  # mistakes of an exercise
+LEAST = 2  # students who made a mistake that is shown: what one alone did is nearly a name
+
+
+@dataclass
+class Stuck:
+    """One exercise: its numbers over the class, who tried it, and its named mistakes with how many made them."""
+
+    overview: ExerciseOverview
+    students: int
+    solved: int
+    untouched: int
+    mistakes: list[tuple[str, int]]
+
+    @property
+    def hint(self) -> str:
+        """What the numbers suggest to a teacher; empty where they suggest nothing."""
+        tried = self.students - self.untouched
+        if self.untouched > self.students / 2:
+            return "Most did not begin it."
+        if tried and self.solved < tried / 3:
+            return "Few of those who began it solved it: take it up in the lecture."
+        if self.overview.discrimination is not None and self.overview.discrimination < 0.1 and self.students >= 10:
+            return "It does not separate strong students from weak ones: look at its text and its checks."
+        return ""
+
+
+def exercises(found: list[LabResult]) -> list[Stuck]:
+    """Each exercise, the hardest of each lab first; the mistakes that `autograder grade` named."""
+    graded = [for_student(result) for result in found if result.status == "graded"]
+    shown = [_exercise(overview, graded) for overview in exercise_overviews(graded)]
+    return sorted(shown, key=lambda stuck: (stuck.overview.id.partition(".")[0], stuck.overview.mean))
+
+
+def _exercise(overview: ExerciseOverview, graded: list[LabResult]) -> Stuck:
+    own = [exercise for result in graded for exercise in result.exercises if exercise.id == overview.id]
+    status = Counter(exercise.status for exercise in own)
+    named = Counter(mistake for exercise in own for mistake in {check.mistake for check in exercise.checks} - {""})
+    common = [(said, count) for said, count in named.most_common(SHOWN) if count >= min(LEAST, len(own))]
+    return Stuck(overview, len(own), status["passed"], status["not_done"], common)

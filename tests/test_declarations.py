@@ -1,0 +1,98 @@
+"""What the house says about itself to installers and to a forge agrees with what it is."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OWN = {"hpcdl", "autograder", "benchmarks", "_typeshed"}
+# Not installed everywhere: their distributions, where `packages_distributions` does not know them.
+OPTIONAL = {"deepspeed": "deepspeed", "ray": "ray"}
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(extras: bool) -> set[str]:
+    """The distributions that pyproject.toml names."""
+    lists = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"].values() if extras else ())]
+    return {plain(re.match(r"[\w.-]+", each)[0]) for requirements in lists for each in requirements}
+
+
+def imported(path: Path) -> set[str]:
+    """The first names of what a module imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names} - OWN - sys.stdlib_module_names
+
+
+def undeclared(paths, known: set[str]) -> dict[str, str]:
+    """Each imported package that is in none of `known`'s distributions, with a file that imports it."""
+    homes = packages_distributions()
+    missing = {}
+    for path in paths:
+        for name in imported(path):
+            distributions = {plain(each) for each in homes.get(name, [OPTIONAL.get(name, name)])}
+            if not distributions & known:
+                missing[name] = str(path)
+    return missing
+
+
+@pytest.mark.parametrize("package", ["hpcdl", "autograder"])
+def test_imported_packages_are_declared(package):
+    """With the extras: what only some commands need may be one, and then the command names the package."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    assert not undeclared(paths, declared(extras=True))
+    extras = {"nbgrader", "ray", "deepspeed"}
+    assert undeclared(paths, declared(extras=False)).keys() <= extras
+
+
+def test_undeclared_import_is_found(tmp_path):
+    (tmp_path / "planted.py").write_text(
+        "def f():\n    import jinja2, os, hpcdl.comm\n    from yaml.nodes import Node\n"
+    )
+    found = undeclared([tmp_path / "planted.py"], declared(extras=False))
+    assert set(found) == {"yaml"}
+
+
+def test_pins_hold_every_dependency():
+    pins = {plain(line.partition("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert declared(extras=False) <= pins
+
+
+def workflow(name: str) -> dict:
+    return yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8"))
+
+
+def test_workflow_runs_every_named_python():
+    jobs = workflow("ci.yml")["jobs"]
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == named
+    commands = {job: [step.get("run") for step in jobs[job]["steps"]] for job in jobs}
+    assert ".ci/run quick" in commands["test"]
+    assert ".ci/run" in commands["labs"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_forge_files_can_be_read(path):
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_citation_names_the_project():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["repository-code"] == PROJECT["urls"]["Repository"]
+    assert citation["license"] == PROJECT["license"]["text"]
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
