@@ -18,6 +18,7 @@ from autograder.walls import namespaces, sandbox, scratch
 from autograder.walls.zygote import Zygote
 
 from . import grade
+from .alone import FLOOR
 from .store import Store, key_of
 from .submission import Submission
 from .submitted import copies, discard, take
@@ -151,7 +152,8 @@ class Lane:
         submission = take(submission)
         key = key_of(submission, self.secret, self.only, machine(self.mpi))
         try:
-            result = grade.grade(submission, self.zygote, self.secret, self.only, self.mpi)
+            with FLOOR.shared():
+                result = grade.grade(submission, self.zygote, self.secret, self.only, self.mpi)
         except Exception as error:
             message = f"the grader failed on this file ({type(error).__name__}: {error}): grade it by hand, and tell us"
             result = grade.ungradable(submission, self.only, message)

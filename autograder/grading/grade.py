@@ -15,6 +15,7 @@ from autograder.walls.zygote import Zygote
 
 from . import pace, real_ranks
 from .again import look_again
+from .alone import ask_again
 from .beside import NOTHING, Along
 from .follow import follow_through
 from .grades import printable
@@ -74,6 +75,7 @@ def grade_bytes(
         later = functools.partial(pace.limit, zygote)
         notes = content.notes + notes + along.notes(data)
         result = grade_session(session, notes, lab, student, secret, later)
+        ask_again(lab, result.exercises, session, seeds(secret, student), later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
     look_again(lab, result.exercises, content.cells, cells, zygote, seeds(secret, student), limit)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)

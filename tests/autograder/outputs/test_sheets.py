@@ -159,7 +159,7 @@ def filled_rows(tmp_path, given_file, found, fill, text, column):
 )
 def test_a_chosen_name_takes_no_row(tmp_path, given_file, make_result, student):
     for fill, text, column in ((canvas.fill, CANVAS, 5), (moodle.fill, MOODLE, 4)):
-        before, _ = filled_rows(tmp_path, given_file, [], fill, text, column)
+        before, _ = filled_rows(tmp_path, given_file, [make_result("nobody")], fill, text, column)
         entered, left = filled_rows(tmp_path, given_file, [make_result(student)], fill, text, column)
         assert entered == before
         assert f"{student}: no row in the sheet" in left
