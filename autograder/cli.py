@@ -64,7 +64,7 @@ def grade(
     from autograder.sessions.canaries import WallError
     from autograder.walls import sandbox
 
-    only, todo = lab_named(lab), layouts.submissions(submissions)
+    only, (todo, strays) = lab_named(lab), layouts.find(submissions)
     if not todo:
         say(f"There is nothing to grade in {submissions}: no folders and no .ipynb files.")
         raise typer.Exit(1)
@@ -90,6 +90,9 @@ def grade(
     except WallError as error:
         refuse_weak(str(error))
     console.print(summary(results))
+    if strays:
+        named = ", ".join(strays[:10]) + (f" and {len(strays) - 10} more" if len(strays) > 10 else "")
+        say(f"Nobody's, and left out: {named}.")
     console.print(f"Wrote {shown(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
 
 

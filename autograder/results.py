@@ -111,7 +111,7 @@ class LabResult:
         """One line for the grade sheet: the reason, or which exercises are not complete."""
         open_ones = [e for e in self.exercises if not e.passed]
         if self.exercises and len(open_ones) == len(self.exercises) and all(e.status == "not_done" for e in open_ones):
-            return "nothing done yet"
+            return "; ".join(filter(None, ["nothing done yet", self.message]))
         lost = [f"{e.name} {e.points:g}/{e.max_points:g}" for e in open_ones]
         return "; ".join(filter(None, [self.message, *lost]))
 

@@ -5,11 +5,18 @@
 | 2 | an argument, a file or a folder cannot be used, or a package is missing |
 | 70 | a mistake in the program; HPCDL_TRACEBACK=1 shows where |
 | 130 | Ctrl-C |
+| 143 | SIGTERM |
 """
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -35,6 +42,13 @@ NEXT = {
 }
 
 
+KEPT = "What was done is kept where the command keeps its work; run it again to go on"
+
+
+class TerminatedError(BaseException):
+    """The process was sent SIGTERM."""
+
+
 class Commands(TyperGroup):
     """The commands of a program; an error in one of them ends it with a sentence on stderr."""
 
@@ -48,10 +62,16 @@ class Commands(TyperGroup):
         return command
 
     def invoke(self, context: Any) -> Any:
+        _given[:] = [*getattr(context, "_protected_args", ()), *context.args]
         try:
-            return super().invoke(context)
+            with _terminable():
+                return super().invoke(context)
         except KeyboardInterrupt:
-            end("Interrupted. What was done is kept where the command keeps its work; run it again to go on", 130)
+            _end_children()
+            end(f"Interrupted. {KEPT}", 130)
+        except TerminatedError:
+            _end_children()
+            end(f"Ended by SIGTERM. {KEPT}", 143)
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
@@ -77,6 +97,37 @@ def version_of(program: str) -> Callable:
             raise typer.Exit
 
     return show_version
+
+
+_given: list[str] = []  # the words of the command line
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """In the block SIGTERM raises an error, so that nothing is left running or lying about."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+
+    def stop(number: int, frame: Any) -> None:
+        if os.getpid() == process:
+            raise TerminatedError
+        signal.signal(number, signal.SIG_DFL)  # a process that was forked from this one ends as any other
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _end_children() -> None:
+    """End the processes of Python's own pools: they would finish what they are at, and this process wait for it."""
+    if multiprocessing := sys.modules.get("multiprocessing"):
+        for child in multiprocessing.active_children():
+            child.terminate()
 
 
 def explained(error: Exception) -> tuple[str, int]:
@@ -112,6 +163,18 @@ def printable(text: str) -> str:
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def capital(sentence: str) -> str:
+    """The sentence with a capital letter, unless it begins with a path or a name: those are shown as they are."""
+    word = re.match(r"[a-z]+(?=[\s,;]|$)", sentence)
+    is_path = any(re.match(re.escape(part) + r"(?!\w)", sentence) for part in _parts())
+    return sentence if not word or is_path or os.path.lexists(word[0]) else sentence[:1].upper() + sentence[1:]
+
+
+def _parts() -> set[str]:
+    """The folders and files of the paths on the command line."""
+    return {part for given in _given for part in Path(given.rpartition("=")[2]).parts}
+
+
 def say(text: str) -> None:
     """Print a line, whatever names are in it."""
     typer.echo(printable(text))
@@ -119,5 +182,5 @@ def say(text: str) -> None:
 
 def end(sentence: str, code: int = 2) -> NoReturn:
     """Say the sentence on stderr and end with the exit code."""
-    typer.echo(f"{printable(sentence[:1].upper() + sentence[1:])}.", err=True)
+    typer.echo(f"{printable(capital(sentence))}.", err=True)
     raise typer.Exit(code) from None

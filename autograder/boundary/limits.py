@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from functools import cache
 
 from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
 from hpcdl.lazy import import_patience
@@ -15,43 +14,149 @@ from hpcdl.lazy import import_patience
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
 OURS = __package__.partition(".")[0]  # the package whose own frames are left alone
 
-CROWDED = 4  # times the limit that may pass on the wall's clock, however busy the machine is
+ASIDE = 10  # times the limit that the other side may work meanwhile, or the calls within
+CROWDED = 40  # times the limit that may pass on the wall's clock, however busy the machine is
+
+
+class Account:
+    """Seconds of one thread that are not the student's: the other side works, or a call within is counted by itself."""
+
+    def __init__(self):
+        self.clock, self.total = own_clock(), 0.0
+        self.begun: tuple[float, float] | None = None
+
+    def __del__(self):
+        if self.clock >= 0:
+            os.close(self.clock)
+
+    def seconds(self) -> float:
+        """All of them so far, with those that pass now."""
+        return self.total + (self._since(self.begun) if self.begun else 0.0)
+
+    @contextlib.contextmanager
+    def aside(self):
+        """What passes in the block is not the student's time."""
+        if self.begun:
+            yield
+            return
+        self.begun = self._now()
+        try:
+            yield
+        finally:
+            self.total, self.begun = self.seconds(), None
+
+    @contextlib.contextmanager
+    def counted(self):
+        """In the block a stopwatch counts again, which begins there; those that began before do not."""
+        if not self.begun:
+            yield
+            return
+        self.total, self.begun = self.seconds(), None
+        total, begun = self.total, self._now()
+        try:
+            yield
+        finally:
+            self.total, self.begun = total + self._since(begun), self._now()
+
+    def _now(self) -> tuple[float, float]:
+        return time.monotonic(), waited(self.clock)
+
+    def _since(self, begun: tuple[float, float]) -> float:
+        """Seconds without those in line for a processor: a stopwatch takes these off by itself."""
+        now = self._now()
+        return max(0.0, now[0] - begun[0] - (now[1] - begun[1]))
+
+
+_here = threading.local()
+
+
+def account() -> Account:
+    """This thread's."""
+    try:
+        return _here.account
+    except AttributeError:
+        _here.account = Account()
+        return _here.account
+
+
+if hasattr(os, "register_at_fork"):  # a forked process begins its own
+    os.register_at_fork(after_in_child=lambda: vars(_here).clear())
+
+
+def waited(clock: int) -> float:
+    """Seconds that a thread stood in line for a processor, by its schedstat; 0 where the system does not say."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(os.pread(clock, 100, 0).split()[1]) * 1e-9
+    return 0.0
 
 
 class Stopwatch:
-    """Seconds that a process has had since now: the time that passed, less the time it stood in line for a processor.
+    """Seconds of a student's own work since now: the time that passed, less what others made it wait.
 
-    A loop uses up its limit on any machine; right code is not failed because the machine is busy (Linux; elsewhere
-    these are the wall's seconds). `clock` is a descriptor of a process's `/proc/.../schedstat`, or None for this one.
+    Taken off are the time that the process stood in line for a processor, that the process which waits for it did, and
+    that a function of the check worked which it called. A loop uses up its limit on any machine; right code is not
+    failed because the machine is busy (Linux; elsewhere these are the wall's seconds). `clock` is a descriptor of a
+    process's `/proc/.../schedstat`, or None for this very thread.
     """
 
     def __init__(self, clock: int | None = None):
-        self.clock, self.waited = own_clock(os.getpid()) if clock is None else clock, 0.0
-        self.start, self.waited_before = time.monotonic(), self._waited()
+        self.account = account()
+        self.clocks = [self.account.clock] if clock is None else [clock, self.account.clock]
+        self.latest = [0.0] * len(self.clocks)
+        self.start, self.waited_before, self.aside_before = time.monotonic(), self._waited(), self.account.seconds()
 
     def seconds(self) -> float:
-        return self.wall() - (self._waited() - self.waited_before)
+        return self.wall() - (self._waited() - self.waited_before) - self.aside()
 
     def wall(self) -> float:
         return time.monotonic() - self.start
 
+    def aside(self) -> float:
+        return self.account.seconds() - self.aside_before
+
     def left(self, limit: float) -> float:
-        """Seconds that are left of `limit`: of the process's own, and at most a few times as many on the wall."""
+        """Seconds that are left of `limit`: of the student's own, and at most so many times as many of others."""
         wall = self.wall()
-        return limit - wall if wall < limit else min(limit - self.seconds(), CROWDED * limit - wall)
+        if wall < limit:
+            return limit - wall
+        return min(limit - self.seconds(), ASIDE * limit - self.aside(), CROWDED * limit - wall)
 
     def _waited(self) -> float:
-        # A process that has ended waits no more; another system does not say.
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            self.waited = int(os.pread(self.clock, 100, 0).split()[1]) * 1e-9
-        return self.waited
+        # A process that has ended waits no more: its latest account stays.
+        self.latest = [max(before, waited(clock)) for before, clock in zip(self.latest, self.clocks, strict=True)]
+        return sum(self.latest)
 
 
-@cache
-def own_clock(pid: int) -> int:
-    """A descriptor of this process's schedstat, kept open: it is read twice a call. -1 where there is none."""
+class Together:
+    """The stopwatches of ranks, of which one runs at a time: a limit is for all of them together."""
+
+    def __init__(self):
+        self.start, self.ended, self.running = time.monotonic(), 0.0, set[Stopwatch]()
+
+    @contextlib.contextmanager
+    def with_call(self, watch: Stopwatch):
+        """A call of a rank, which `watch` times."""
+        self.running.add(watch)
+        try:
+            yield
+        finally:
+            self.ended += max(0.0, watch.seconds())
+            self.running.discard(watch)
+
+    def seconds(self) -> float:
+        return self.ended + sum(max(0.0, watch.seconds()) for watch in [*self.running])
+
+    def left(self, limit: float) -> float:
+        """As `Stopwatch.left`."""
+        wall = time.monotonic() - self.start
+        return limit - wall if wall < limit else min(limit - self.seconds(), CROWDED * limit - wall)
+
+
+def own_clock() -> int:
+    """A descriptor of this thread's schedstat. -1 where there is none."""
+    main = threading.current_thread() is threading.main_thread()
     try:
-        return os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(f"/proc/{'self' if main else 'thread-self'}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return -1
 
@@ -134,15 +239,19 @@ def _insist(frame, armed) -> None:
 def _thread_timer(seconds: float):
     thread, over, lock = threading.get_ident(), threading.Event(), threading.Lock()
 
+    own = Stopwatch()
+
     def ring():
-        watch, wait = Stopwatch(), seconds
+        wait = seconds
         while not over.wait(wait):
             wait = AGAIN
+            if own.left(seconds) > 0:
+                continue
             with lock:
-                if not over.is_set() and watch.wall() < seconds + _import_patience(None):
+                if not over.is_set() and own.wall() < seconds + _import_patience(None):
                     continue
                 if not over.is_set() and not interrupt_outside_imports(thread, TimeUp):
-                    late = watch.wall() > seconds + import_patience(frame_of(thread))
+                    late = own.wall() > seconds + import_patience(frame_of(thread))
                     if late:
                         interrupt(thread, TimeUp)
 

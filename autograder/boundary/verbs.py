@@ -12,9 +12,9 @@ WORKER = EITHER | {
     "execute": "run cells, (label, source) pairs; what went wrong in each",
     "forbid": "from now on the student's code may not make the calls that these patterns name",
     "count": "count the calls of these operators from now on; the counts so far",
-    "parse": "the parts of a notebook file: cells, notes, the lab's slug, the names that are bound",
+    "parse": "the parts of a notebook file: cells, notes, the lab's slug, the names that are bound, cells of text",
     "needed": "the statements that exercises' functions need, notes, each exercise's fingerprint and shapes",
-    "wider": "the same statements, with those that only mention what is needed",
+    "wider": "the statements that functions need, with all others that mention an object of theirs",
 }
 
 GRADER = EITHER | {"forbidden": "a forbidden call was made, of that name, in that line"}

@@ -5,6 +5,7 @@ mention an object it uses. The better result counts, and says so.
 """
 
 from autograder.authoring import Lab
+from autograder.inside.worker import REFERENCE
 from autograder.results import ExerciseResult
 from autograder.sessions.parsing import ParsingSession
 from autograder.walls import scratch
@@ -26,11 +27,12 @@ def look_again(
         return
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         wider = {i: session.wider(content, lab.exercises[found[i].name].functions) for i in failed}
+    first = [cell for cell in run if cell[0] == REFERENCE]  # what writes the files beside the notebook
     have = {label for label, _ in run}
     for i, cells in wider.items():
         more = [label for label, _ in cells if label not in have]
         if more:
-            again = repeat(lab.exercises[found[i].name], cells, zygote, seed_of, limit)
+            again = repeat(lab.exercises[found[i].name], first + cells, zygote, seed_of, limit)
             if again.points > found[i].points:
                 again.forbidden, again.note = found[i].forbidden or again.forbidden, said(more)
                 found[i] = again

@@ -18,8 +18,10 @@ from autograder.walls import namespaces, sandbox, scratch
 from autograder.walls.zygote import Zygote
 
 from . import grade
-from .layouts import Submission
+from .alone import FLOOR
 from .store import Store, key_of
+from .submission import Submission
+from .submitted import copies, discard, take
 
 Graded = tuple[Submission, LabResult]
 AHEAD = 4  # submissions that wait for each lane: results of thousands are never in memory together
@@ -37,23 +39,28 @@ def grade_all(
 ) -> Iterator[Graded]:
     """The result of each submission, as it is ready; those that `store` holds come first.
 
-    Each lane tries its walls before it reads a submission: `WallError` where they have a hole, unless that is allowed.
+    Every file is read before the first is graded, and nothing is asked of it again: what becomes of it meanwhile
+    changes no result. Each lane tries its walls before it reads a submission: `WallError` where they have a hole,
+    unless that is allowed.
     """
     scratch.clear()
     store, rest = store or Store(None), []
-    for submission in todo:
-        kept = store.load(key_of(submission, secret, only, machine(mpi)))
-        if kept:
-            yield submission, kept
-        else:
-            rest.append(submission)
-    lanes = min(lanes, len(rest))
-    if lanes > 1:
-        yield from _in_processes(rest, secret, only, store, lanes, mpi, allow_weak)
-    elif rest:
-        with Lane(secret, only, store, mpi, allow_weak) as lane:
-            for submission in rest:
-                yield submission, lane.grade(submission)
+    with copies() as folder:
+        for submission in todo:
+            taken = take(submission, folder)
+            kept = store.load(key_of(taken, secret, only, machine(mpi)))
+            if kept:
+                discard(taken)
+                yield submission, kept
+            else:
+                rest.append(taken)
+        lanes = min(lanes, len(rest))
+        if lanes > 1:
+            yield from _in_processes(rest, secret, only, store, lanes, mpi, allow_weak)
+        elif rest:
+            with Lane(secret, only, store, mpi, allow_weak) as lane:
+                for submission in rest:
+                    yield submission, lane.grade(submission)
 
 
 def machine(mpi: bool) -> str:
@@ -142,14 +149,17 @@ class Lane:
 
     def grade(self, submission: Submission) -> LabResult:
         """The submission's result; an error of the grader's own costs that submission, not the batch."""
-        key = key_of(submission, self.secret, self.only, machine(self.mpi))  # before it is read: a later change is new
+        submission = take(submission)
+        key = key_of(submission, self.secret, self.only, machine(self.mpi))
         try:
-            result = grade.grade(submission, self.zygote, self.secret, self.only, self.mpi)
+            with FLOOR.shared():
+                result = grade.grade(submission, self.zygote, self.secret, self.only, self.mpi)
         except Exception as error:
             message = f"the grader failed on this file ({type(error).__name__}: {error}): grade it by hand, and tell us"
             result = grade.ungradable(submission, self.only, message)
             result.retry = True
-            self.zygote = self.stack.enter_context(Zygote())
+            with contextlib.suppress(Exception):  # where none can be started, each submission says so
+                self.zygote = self.stack.enter_context(Zygote())
         else:
             if not self.hole:
                 self.store.save(key, result)

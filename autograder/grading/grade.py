@@ -15,12 +15,14 @@ from autograder.walls.zygote import Zygote
 
 from . import pace, real_ranks
 from .again import look_again
+from .alone import ask_again
+from .beside import NOTHING, Along
 from .follow import follow_through
 from .grades import printable
-from .layouts import Submission
 from .run import Limit, called, full, run_lab
 from .seeds import seeds
-from .submitted import contents, lab_of
+from .submission import Submission
+from .submitted import contents, held, lab_of
 
 
 def grade(
@@ -30,9 +32,8 @@ def grade(
     start = time.monotonic()
     student = printable(submission.student)
     try:
-        if submission.path is None:
-            raise UngradableError(submission.problem)
-        result = grade_file(submission.path, zygote, student, secret, only, mpi)
+        data, along = held(submission)
+        result = grade_bytes(data, str(submission.path), zygote, student, secret, only, mpi, along)
     except UngradableError as error:
         result = ungradable(submission, only, str(error))
     result.seconds = round(time.monotonic() - start, 3)
@@ -47,17 +48,34 @@ def ungradable(submission: Submission, only: Lab | None, message: str) -> LabRes
 
 def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None, mpi: bool) -> LabResult:
     """Run all checks of a notebook file's lab against the functions that it defines."""
-    data = contents(path)
+    return grade_bytes(contents(path), str(path), zygote, student, secret, only, mpi)
+
+
+def grade_bytes(
+    data: bytes,
+    name: str,
+    zygote: Zygote,
+    student: str,
+    secret: bytes,
+    only: Lab | None,
+    mpi: bool,
+    along: Along = NOTHING,
+) -> LabResult:
+    """The same from the bytes of a file called `name`, with the files that come along."""
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         content = session.read(data)
-        lab = only or lab_of(content, path)
+        lab = only or lab_of(content, Path(name))
+        content.wake(lab.functions)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
-        cells, notes, code = session.needed(content.cells, exercises)
+        statements, notes, code = session.needed(content.cells, exercises)
+        cells = along.cells() + statements
         zygote.bring(lab.brings)
         session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         later = functools.partial(pace.limit, zygote)
-        result = grade_session(session, content.notes + notes, lab, student, secret, later)
+        notes = content.notes + notes + along.notes(data)
+        result = grade_session(session, notes, lab, student, secret, later)
+        ask_again(lab, result.exercises, session, seeds(secret, student), later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
     look_again(lab, result.exercises, content.cells, cells, zygote, seeds(secret, student), limit)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)

@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from autograder.results import LabResult
 
-from .layouts import Submission
 from .store import write_json, write_text
+from .submission import Submission
 
 
 class OfStudent(Protocol):
@@ -21,6 +21,11 @@ class OfStudent(Protocol):
     student: str
     lab: str
     message: str
+    status: Any
+
+    @property
+    def score(self) -> float:
+        """The points."""
 
 
 R = TypeVar("R", bound=OfStudent)
@@ -36,18 +41,24 @@ def newest_of_each(results: Sequence[tuple[Submission, R]]) -> list[R]:
 
 
 def _newest(group: list[tuple[Submission, R]]) -> R:
-    submission, result = max(group, key=lambda pair: _age(pair[0]))
-    if len(group) > 1 and submission.path:
-        counts = f"{len(group)} notebooks for this lab; the newest, {submission.path.name!r}, counts"
-        result.message = "; ".join(filter(None, [result.message, counts]))
+    *older, (submission, result) = sorted(group, key=lambda pair: pair[0].order)
+    if older and submission.path:
+        result.message = "; ".join(filter(None, [result.message, _choice(submission, result, older)]))
     return result
 
 
-def _age(submission: Submission) -> tuple[float, bytes]:
-    """What orders the notebooks of a student; the name decides where the times are the same, not the lane."""
-    if submission.path is None:
-        return 0.0, b""
-    return submission.path.stat().st_mtime, os.fsencode(submission.path)
+def _choice(submission: Submission, result: R, older: Sequence[tuple[Submission, R]]) -> str:
+    """Which of a student's notebooks counts and why, and loudly if an older one has more points."""
+    path = submission.path
+    equal = [other for other, _ in older if other.path and other.order[:2] == submission.order[:2]]
+    why = "last by name of those with the newest time" if equal else "newest"
+    said = f"{len(older) + 1} notebooks for this lab; the {why}, {path and path.name!r}, counts"
+    other, best = max(older, key=lambda pair: pair[1].score)
+    if best.score > result.score and other.path:
+        said += (
+            f" with {result.score:g} points, although {other.path.name!r} has {best.score:g}: see which one is meant"
+        )
+    return said
 
 
 # Writing

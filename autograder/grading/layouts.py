@@ -8,131 +8,210 @@
 | Moodle | `Full name_ID_assignsubmission_file[_]/...` or as a prefix (moodle, `mod/assign/classes/downloader.php`) |
 
 A student of Canvas or Moodle is called by name and number, `lovelaceada_4711`, so that a sheet finds the number again.
+
+Folders change while they are read: what cannot be read costs its own row, with a sentence, and never another's.
 """
 
 import contextlib
 import os
-import re
 import stat
 import time
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from autograder.walls import scratch
 
-NOISE = {".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX"}
-COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # beside `submitted` in a course of nbgrader
-CANVAS = re.compile(r"(?P<name>\w+?)(?:_LATE)?_(?P<id>\d+)_(?:\d+_(?!$)|text\.html$|link\.html$)")
-CANVAS_ANONYMOUS = re.compile(r"(?P<name>anon)_(?P<id>[A-Za-z0-9]+)_(?:LATE_)?(?:\d+_(?!$)|text\.html$|link\.html$)")
-MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_|$)")
+from .folders import entries_of, files_below, in_order
+from .owners import HANDOUT, is_archive, is_notebook, mark, own_name, owner
+from .submission import Beside, Submission
 
+COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # beside `submitted` in a course of nbgrader
 MAX_MEMBERS = 20_000
 MAX_CLASS = 2 << 30  # bytes of all notebooks and inner zip files of a whole class
-MAX_STUDENT = 128 << 20  # the same of one student's zip file
+MAX_STUDENT = 256 << 20  # the same of one student's zip file
 MAX_MEMBER = 65 << 20  # bytes of one of them; a notebook above 64 MiB is refused when it is read
+MAX_BESIDE = 1 << 20  # bytes of a file beside a notebook that may come along
 DEEPEST = 2  # a download of the class that holds the zip file of a student
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A student and the file that counts; without a file, `problem` says why there is none."""
-
-    student: str
-    path: Path | None
-    problem: str = ""
+MOST_NAMED = 5  # files that a reason names
 
 
 def submissions(folder: Path) -> list[Submission]:
-    """What is in a folder or zip file of any layout above, in the order of its names. Nothing in it raises."""
-    if folder.is_file() and folder.suffix.lower() != ".zip":
-        return _of_student(owner(folder), [folder])
-    root, problems = _opened(folder, MAX_CLASS)
+    """What is in a folder or zip file of any layout above, in the order of its names.
+
+    Nothing in it raises; an OSError says that `folder` itself cannot be read.
+    """
+    return find(folder)[0]
+
+
+def find(folder: Path) -> tuple[list[Submission], list[str]]:
+    """The submissions, and the names of the files beside them that are nobody's."""
+    if folder.is_file() and not is_archive(folder.name):
+        return _of_student(owner(folder), [folder]), []
+    opened = _opened(folder, MAX_CLASS)
+    entries = _students(opened, in_order(os.listdir(opened.root), opened.root))
+    strays = _strays(entries)
     students: dict[str, list[Path]] = {}
-    for entry in _visible(_students_root(root)):
-        students.setdefault(owner(entry), []).append(entry)
+    for entry in entries:
+        if entry not in strays:
+            students.setdefault(owner(entry), []).append(entry)
     found = [submission for student, entries in students.items() for submission in _of_student(student, entries)]
-    return found + [Submission(folder.name, None, problem) for problem in problems]
+    said = set(_SPOILED.values())  # in the rows of their students
+    problems = [Submission(folder.name, None, problem) for problem in opened.problems if problem not in said]
+    return found + problems, [entry.name for entry in strays]
 
 
-def owner(entry: Path) -> str:
-    """Whose a file or folder of the top level is, by its name."""
-    for pattern in (MOODLE, CANVAS_ANONYMOUS, CANVAS):
-        if match := pattern.match(entry.name):
-            return f"{match['name']}_{match['id']}"
-    known = entry.suffix.lower() in (".ipynb", ".zip") and not entry.is_dir()
-    return entry.stem if known else entry.name
+def _strays(entries: list[Path]) -> list[Path]:
+    """Files beside the students that are nobody's: a README, and any file where each student has a folder."""
+    files = [entry for entry in entries if not os.path.isdir(entry) and not mark(entry.name)]
+    handed_in = [entry for entry in files if is_notebook(entry.name) or is_archive(entry.name)]
+    by_folder = len(files) < len(entries) and not handed_in
+    return [
+        entry
+        for entry in files
+        if entry not in handed_in and (HANDOUT.match(entry.name) or (by_folder and entry.suffix))
+    ]
 
 
-def _students_root(root: Path) -> Path:
-    """`submitted` in a course folder of nbgrader, else the folder itself."""
-    names = {entry.name for entry in _visible(root)}
+def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
+    """What lies in nbgrader's `submitted`, in the top folder of a class's zip file, else the entries themselves."""
+    names = {entry.name for entry in entries}
     course = "submitted" in names and (names & COURSE_FILES or names == {"submitted"})
-    return root / "submitted" if course and (root / "submitted").is_dir() else root
+    if course and os.path.isdir(below := entries[0].with_name("submitted")):
+        return in_order(os.listdir(below), below)
+    if opened.is_zip and len(entries) == 1 and os.path.isdir(top := entries[0]) and not mark(top.name):
+        inner = entries_of(top)
+        if _are_students(inner) or top.name.casefold() == opened.name.casefold():
+            return _students(opened, inner)
+    return entries
 
 
-def _visible(folder: Path) -> list[Path]:
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and entry.name not in NOISE]
-    return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+def _are_students(entries: list[Path]) -> bool:
+    """Whether the entries of a folder belong to several students, and not to one."""
+    folders = [entry for entry in entries if os.path.isdir(entry) and _holds_notebooks(entry)]
+    archives = [entry for entry in entries if is_archive(entry.name)]
+    return len({owner(entry) for entry in [*folders, *archives]}) > 1 or any(mark(entry.name) for entry in entries)
+
+
+def _holds_notebooks(folder: Path) -> bool:
+    return any(is_notebook(path.name) or is_archive(path.name) for path in files_below(folder, []))
+
+
+# -- one student
+
+
+@dataclass
+class _Seen:
+    """What was found in a student's files."""
+
+    notebooks: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    others: list[Path] = field(default_factory=list)
+
+    def add(self, other: "_Seen") -> None:
+        self.notebooks += other.notebooks
+        self.problems += other.problems
+        self.others += other.others
 
 
 def _of_student(student: str, entries: list[Path]) -> list[Submission]:
-    notebooks: list[Path] = []
-    problems: list[str] = []
+    seen = _Seen()
     for entry in entries:
-        found, wrong = _notebooks(entry)
-        notebooks, problems = notebooks + found, problems + wrong
-    if notebooks:
-        return [Submission(student, path) for path in notebooks]
-    return [Submission(student, None, "; ".join(dict.fromkeys(problems)))]
+        seen.add(_look(entry))
+    found = [_submission(student, path, seen.others, path in entries) for path in seen.notebooks]
+    if any(each.path for each in found):
+        return found
+    reasons = dict.fromkeys(filter(None, [*(each.problem for each in found), *seen.problems]))
+    return [Submission(student, None, "; ".join(reasons))]
 
 
-def _notebooks(entry: Path, depth: int = 1) -> tuple[list[Path], list[str]]:
+def _submission(student: str, path: Path, others: list[Path], is_top: bool) -> Submission:
+    if path in _SPOILED:
+        return Submission(student, None, _SPOILED[path])
+    # Beside a file of the top level lie other students' files: the student's own are those of the same mark.
+    near = others if is_top else [other for other in others if other.is_relative_to(path.parent)]
+    beside = [(own_name(o.name) if is_top else o.relative_to(path.parent).as_posix(), o) for o in near]
+    return Submission(student, path, beside=tuple(beside))
+
+
+def neighbours(notebook: Path) -> Beside:
+    """The files that come along with a notebook of a student's folder."""
+    return _submission("", notebook, _look_below(notebook.parent, 1, "").others, False).beside
+
+
+def _look(entry: Path, depth: int = 1) -> _Seen:
     """The notebooks in a file, folder or zip file, and what is wrong where there are none."""
-    if entry.suffix == ".ipynb" and not (entry.is_dir() and not entry.is_symlink()):
-        return [entry], []
-    if entry.suffix.lower() == ".zip" and entry.is_file():
-        if depth > DEEPEST:
-            return [], [f"{entry.name!r} is a zip file inside a zip file of a zip file"]
-        folder, problems = _opened(entry, MAX_STUDENT)
-        found, wrong = _inside(folder, depth + 1, "there is no notebook (.ipynb) in the zip file")
-        return found, problems or wrong
-    if entry.is_dir() and not entry.is_symlink():
-        return _inside(entry, depth, "there is no notebook (.ipynb) in the student's folder")
-    return [], [f"{entry.name!r} is not a notebook (.ipynb) and not a student's folder"]
+    is_link, is_folder = os.path.islink(entry), os.path.isdir(entry)
+    if is_notebook(entry.name) and (is_link or not is_folder):
+        return _Seen([entry])
+    if is_archive(entry.name) and os.path.isfile(entry):
+        return _look_into_archive(entry, depth)
+    if is_folder and not is_link:
+        return _look_below(entry, depth, "in the student's folder")
+    link = ", but a link" if is_link else ""
+    return _Seen(
+        problems=[f"{entry.name!r} is not a notebook (.ipynb) and not a student's folder{link}"],
+        others=[entry] if not is_link and mark(entry.name) else [],
+    )
 
 
-def _inside(folder: Path, depth: int, nothing: str) -> tuple[list[Path], list[str]]:
-    notebooks: list[Path] = []
-    problems: list[str] = []
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if any(part.startswith(".") or part in NOISE for part in parts):
-            continue
-        if path.suffix == ".ipynb" or (path.suffix.lower() == ".zip" and path.is_file()):
-            found, wrong = _notebooks(path, depth) if not path.is_dir() else ([], [])
-            notebooks, problems = notebooks + found, problems + wrong
-    return notebooks, problems or [nothing]
+def _look_into_archive(entry: Path, depth: int) -> _Seen:
+    if entry in _SPOILED:
+        return _Seen(problems=[_SPOILED[entry]])
+    if depth > DEEPEST:
+        return _Seen(problems=[f"{entry.name!r} is a zip file inside a zip file of a zip file"])
+    opened = _opened(entry, MAX_STUDENT)
+    seen = _look_below(opened.root, depth + 1, "in the zip file")
+    return _Seen(seen.notebooks, opened.problems or seen.problems, seen.others)
 
 
-# ------------------------------------------------------------------------------------------------- zip files
+def _look_below(folder: Path, depth: int, place: str) -> _Seen:
+    seen, unread = _Seen(), list[str]()
+    for path in files_below(folder, unread):
+        if is_notebook(path.name) or (is_archive(path.name) and os.path.isfile(path)):
+            seen.add(_look(path, depth))
+        else:
+            seen.others.append(path)
+    if not seen.notebooks and not seen.problems:
+        seen.problems = unread or [f"there is no notebook (.ipynb) {place}{_named(seen.others)}"]
+    return seen
+
+
+def _named(others: list[Path]) -> str:
+    """What lies there in place of a notebook."""
+    names = ", ".join(repr(path.name) for path in others[:MOST_NAMED])
+    return f"; it has {names}{', ...' if len(others) > MOST_NAMED else ''}" if names else ""
+
+
+# -- zip files
 
 _UNPACKED: list[scratch.Folder] = []  # removed when the program ends: the grades are made by then
+_SPOILED: dict[Path, str] = {}  # files of those folders whose content could not be unpacked, and why
 
 
-def _opened(source: Path, room: int) -> tuple[Path, list[str]]:
-    """The folder itself, or a fresh folder with what counts of a zip file, and what could not be taken from it."""
+@dataclass
+class _Opened:
+    """A folder to read, and what could not be taken from its zip file."""
+
+    root: Path
+    name: str
+    is_zip: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+def _opened(source: Path, room: int) -> _Opened:
+    """The folder itself, or a fresh folder with what counts of a zip file."""
     if source.is_dir():
-        return source, []
+        return _Opened(source, source.name)
     _UNPACKED.append(scratch.Folder())
     target = Path(_UNPACKED[-1].name)
-    return target, unpack(source, target, room)
+    return _Opened(target, source.stem, True, unpack(source, target, room))
 
 
 def unpack(archive: Path, target: Path, room: int) -> list[str]:
     """Write the files of a zip file under `target`, nothing outside it and no more than `room` bytes; the problems.
 
-    Only notebooks and zip files have their content written; of any other file only the name matters.
+    Notebooks and zip files come first. A small file beside them comes along; of any other only the name matters.
     """
     problems = []
     try:
@@ -140,38 +219,54 @@ def unpack(archive: Path, target: Path, room: int) -> list[str]:
             members = [member for member in opened.infolist() if not member.is_dir()]
             if len(members) > MAX_MEMBERS:
                 return [f"the zip file has {len(members):,} files, more than {MAX_MEMBERS:,}"]
-            for member in members:
+            for member in sorted(members, key=lambda member: not _counts(member.filename)):
                 try:
                     room -= _unpack_member(opened, member, target, room)
                 except _MemberError as error:
-                    problems.append(str(error))
+                    problems += [str(error)] if _counts(member.filename) or not error.is_small else []
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        problems.append(f"the zip file cannot be read: {error}")
+        problems.append(f"the zip file cannot be read: {getattr(error, 'strerror', None) or error}")
     return problems
 
 
+def _counts(name: str) -> bool:
+    return is_notebook(name) or is_archive(name)
+
+
 class _MemberError(Exception):
-    """One file of an archive cannot be taken."""
+    """One file of an archive cannot be taken; `is_small` if it is one that only might have come along."""
+
+    is_small = False
 
 
 def _unpack_member(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, room: int) -> int:
     name = _inner_path(member)
-    wanted = name.suffix == ".ipynb" or name.suffix.lower() == ".zip"
-    path = target / name
+    path, counts = target / name, _counts(name.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "xb") as file:
-            size = _copy(opened, member, file, min(room, MAX_MEMBER)) if wanted else 0
+            if not counts and member.file_size > MAX_BESIDE:
+                file.truncate(MAX_BESIDE + 1)  # its size says that it is not there
+                return 0
+            size = _copy(opened, member, file, room, MAX_MEMBER if counts else MAX_BESIDE)
         _set_time(path, member)
     except FileExistsError:
         raise _MemberError(f"{member.filename!r} stands in the zip file twice; the first counts") from None
     except Exception as error:  # each decompressor has errors of its own
-        with contextlib.suppress(OSError):
-            path.unlink()
-        if isinstance(error, _MemberError):
-            raise
-        raise _MemberError(f"{member.filename[:80]!r} cannot be read from the zip file: {error}") from None
+        raise _spoiled(path, member, error, counts) from None
     return size
+
+
+def _spoiled(path: Path, member: zipfile.ZipInfo, error: Exception, counts: bool) -> _MemberError:
+    """What is wrong with a member. Its file stays, empty: whose it is can be seen from its place."""
+    said = str(error) if isinstance(error, _MemberError) else f"cannot be read from the zip file: {error}"
+    problem = _MemberError(f"{member.filename[:80]!r} {said}")
+    with contextlib.suppress(OSError):
+        os.truncate(path, 0 if counts else MAX_BESIDE + 1)
+        problem.is_small = not counts
+        if counts:
+            _SPOILED[path] = str(problem)
+    return problem
 
 
 def _inner_path(member: zipfile.ZipInfo) -> PurePosixPath:
@@ -183,14 +278,16 @@ def _inner_path(member: zipfile.ZipInfo) -> PurePosixPath:
     return name
 
 
-def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file, limit: int) -> int:
-    """Copy what the member really holds, whatever size it declares, and stop at the limit."""
+def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file, room: int, most: int) -> int:
+    """Copy what the member really holds, whatever size it declares, and stop at the limits."""
     size = 0
     with opened.open(member) as content:
         while block := content.read(1 << 20):
             size += len(block)
-            if size > limit:
-                raise _MemberError(f"{member.filename[:80]!r} in the zip file unpacks to more than {limit >> 20} MiB")
+            if size > most:
+                raise _MemberError(f"in the zip file unpacks to more than {most >> 20} MiB")
+            if size > room:
+                raise _MemberError("is too much: the files of the zip file together are larger than its limit")
             file.write(block)
     return size
 

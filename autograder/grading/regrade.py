@@ -10,8 +10,8 @@ from autograder.results import LabResult
 
 from . import batch
 from .grades import newest_of_each, result_file
-from .layouts import Submission
 from .store import write_json
+from .submission import Submission
 
 
 class Change(NamedTuple):

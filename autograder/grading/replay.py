@@ -9,8 +9,10 @@ from autograder.sessions.parsing import ParsingSession
 from autograder.walls import scratch
 from autograder.walls.zygote import Zygote
 
+from .beside import CAME_ALONG, gather
+from .layouts import neighbours
 from .run import run_exercise
-from .submitted import contents
+from .submitted import contents, read
 
 
 class ReplayError(ValueError):
@@ -26,8 +28,12 @@ def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[E
     exercise = exercises.load(result.lab).exercises[name]
     seeds = {f"{exercise.id}.{check.name}": check.seed for check in before[name].checks}
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
-        content = session.read(contents(submission))
-        cells, *_ = session.needed(content.cells, [list(exercise.functions)])
+        data = contents(submission)
+        content = session.read(data)
+        content.wake(exercise.lab.functions)
+        statements, *_ = session.needed(content.cells, [list(exercise.functions)])
+        came = any(note.endswith(CAME_ALONG) for note in result.notes)
+        cells = gather(neighbours(submission), read).cells() + statements if came else statements
         session.opened = exercise.lab.opened
         session.load(cells)
         return before[name], run_exercise(exercise, session, lambda check_id: seeds.get(check_id, 0))

@@ -15,8 +15,8 @@ from autograder.authoring import Lab
 from autograder.results import SCHEMA, LabResult
 from hpcdl.files import written_whole
 
-from .layouts import Submission
-from .submitted import MAX_BYTES
+from .submission import Submission
+from .submitted import take
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PROGRAM = (PACKAGE, PACKAGE.parent / "hpcdl", PACKAGE.parent / "labs" / "source")
@@ -41,21 +41,21 @@ class Store:
         return None
 
     def save(self, key: str, result: LabResult) -> None:
+        """Keep a result; one for which there is no room is made again by the next batch."""
         if self.folder is not None and key:
-            write_json(result, self.folder / f"{key}.json")
+            with contextlib.suppress(OSError):
+                write_json(result, self.folder / f"{key}.json")
 
 
 def key_of(submission: Submission, secret: bytes, only: Lab | None, tier: str) -> str:
     """A hash of all that a result depends on: file, student, checks, versions, secret, tier; "" where none is read."""
-    try:
-        if submission.path is None or not submission.path.is_file() or submission.path.stat().st_size > MAX_BYTES:
-            return ""
-        content = submission.path.read_bytes()
-    except OSError:
+    submission = take(submission)
+    if submission.path is None or not submission.digest:
         return ""
     name = os.fsencode(f"{submission.student}\0{submission.path.name}\0{submission.problem}")
-    parts = [content, name, secret, (only.slug if only else "").encode(), tier.encode(), checks_and_versions()]
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    parts = [name, secret, (only.slug if only else "").encode(), tier.encode(), checks_and_versions()]
+    digests = [submission.digest, *(hashlib.sha256(part).digest() for part in parts)]
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 @cache

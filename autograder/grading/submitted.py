@@ -1,35 +1,124 @@
-"""A submitted file: its bytes, where it is a file that can be read, and the lab that its notebook belongs to."""
+"""A submitted file: its bytes, read once, or why it cannot be read; and the lab that its notebook belongs to."""
 
+import contextlib
+import hashlib
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from autograder import exercises
 from autograder.authoring import Lab
 from autograder.inside.notebook import Notebook, UngradableError
+from autograder.walls import scratch
+
+from .beside import NOTHING, Along, gather
+from .submission import Submission
 
 MAX_BYTES = 64 << 20
+BESIDE = "beside.json"  # in the folder of a copy
+
+
+def take(submission: Submission, folder: Path | None = None) -> Submission:
+    """The submission with its file's bytes, for which nobody asks the file again.
+
+    They are copied into `folder`, where nobody else writes; without one they are kept in memory. A reason stands in
+    `refused` if they cannot be read.
+    """
+    if submission.path is None or submission.digest or submission.refused:
+        return submission
+    try:
+        data = read(submission.path)
+    except UngradableError as error:
+        return replace(submission, refused=str(error))
+    along = gather(submission.beside, read)
+    digest = hashlib.sha256(data).digest()
+    if along.files or along.left:
+        digest = hashlib.sha256(digest + along.packed()).digest()
+    taken = replace(submission, digest=digest, copy=folder and _copied(submission.path.name, data, along, folder))
+    return taken if taken.copy else replace(taken, content=(data, along))
+
+
+def _copied(name: str, data: bytes, along: Along, folder: Path) -> Path | None:
+    """The place of the copy; None if there is no room for it."""
+    try:
+        place = Path(tempfile.mkdtemp(dir=folder))
+        (place / name).write_bytes(data)
+        if along.files or along.left:
+            (place / BESIDE).write_bytes(along.packed())
+    except OSError:
+        return None
+    return place / name
+
+
+@contextlib.contextmanager
+def copies() -> Iterator[Path]:
+    """A folder for copies, as long as the block runs."""
+    with scratch.Folder() as folder:
+        yield Path(folder)
+
+
+def discard(submission: Submission) -> None:
+    """Remove the copy of a submission that need not be graded."""
+    if submission.copy:
+        shutil.rmtree(submission.copy.parent, ignore_errors=True)
+
+
+def held(submission: Submission) -> tuple[bytes, Along]:
+    """The notebook's bytes and what comes along with it; UngradableError says why there is nothing to grade."""
+    submission = take(submission)
+    if reason := submission.refused if submission.path else submission.problem:
+        raise UngradableError(reason)
+    if submission.path is None:
+        raise UngradableError("there is no file")
+    if submission.copy is None:
+        data, along = submission.content
+        return filled(data), along
+    packed = submission.copy.with_name(BESIDE)
+    return contents(submission.copy), Along.unpacked(packed.read_bytes()) if packed.exists() else NOTHING
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a regular file that is not too large; UngradableError says why there are none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        reason = "it is a link" if path.is_symlink() else (error.strerror or "error").lower()
-        raise UngradableError(f"the file cannot be read: {reason}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise UngradableError("it is not a regular file")
-        if info.st_size > MAX_BYTES:
-            raise UngradableError(
-                f"the file has {info.st_size >> 20} MiB, more than {MAX_BYTES >> 20}: clear its outputs"
-            )
-        data = file.read(MAX_BYTES + 1)
+    """The bytes of a regular file that is neither empty nor too large; UngradableError says why there are none."""
+    return filled(read(path))
+
+
+def filled(data: bytes) -> bytes:
+    """The bytes, if there are any."""
     if not data.strip():
         raise UngradableError("the file is empty")
     return data
+
+
+def read(path: Path, most: int = MAX_BYTES) -> bytes:
+    """The bytes of a regular file; UngradableError says why there are none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return _read(file, most)
+    except OSError as error:
+        reason = "it is a link" if os.path.islink(path) else (error.strerror or "error").lower()
+        raise UngradableError(f"the file cannot be read: {reason}") from None
+    except ValueError as error:  # a name with a NUL
+        raise UngradableError(f"the file cannot be read: {error}") from None
+
+
+def _read(file, most: int) -> bytes:
+    info = os.fstat(file.fileno())
+    if not stat.S_ISREG(info.st_mode):
+        raise UngradableError("it is not a regular file")
+    data = file.read(most + 1) if info.st_size <= most else b""
+    if max(info.st_size, len(data)) > most:
+        advice = ": clear its outputs" if most == MAX_BYTES else ""
+        raise UngradableError(f"the file has {_size(max(info.st_size, len(data)))}, more than {_size(most)}{advice}")
+    return data
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes >> 20} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"
 
 
 def lab_of(notebook: Notebook, path: Path) -> Lab:

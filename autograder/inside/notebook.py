@@ -1,6 +1,7 @@
 """Reads a submitted notebook, however broken."""
 
 import json
+import re
 from dataclasses import dataclass, field
 
 import nbformat
@@ -9,10 +10,22 @@ from .magics import plain_python
 from .source import defined_names
 
 MAX_CELL = 1 << 18  # characters of one cell's code
+DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
 class UngradableError(Exception):
     """The file cannot be graded; the message is the reason, for the grade sheet."""
+
+
+@dataclass
+class TextCell:
+    """A cell of text that defines functions or classes, as a code cell does that was turned into one."""
+
+    before: int  # code cells
+    label: str
+    kind: str  # "Markdown" or "raw"
+    source: str  # plain Python; empty if it is none
+    names: list[str]
 
 
 @dataclass
@@ -23,19 +36,37 @@ class Notebook:
     notes: list[str]
     slug: str = ""  # the lab that the build wrote into the file
     names: set[str] = field(default_factory=set)  # that its cells bind
+    texts: list[TextCell] = field(default_factory=list)
+
+    def wake(self, functions: list[str]) -> None:
+        """Make code of the cells of text that define those `functions` which no code cell defines, and note it."""
+        for text in reversed(self.texts):
+            found = [name for name in functions if name in text.names and name not in self.names]
+            if not found:
+                continue
+            said = " and ".join(f"`{name}`" for name in found)
+            said = f"{text.label}, in which you define {said}, is a {text.kind} cell: turn it into a code cell"
+            if text.source:
+                self.cells.insert(text.before, (text.label, text.source))
+                self.names |= {*text.names}
+                said += " (it was graded as if it were one)"
+            self.notes.append(said)
 
 
 def parse(data: bytes) -> Notebook:
     """The notebook of a file's bytes. Grading calls it in the sandbox: what parses may be attacked through it."""
     content = _parse(_text(data))
-    cells, notes = [], []
+    cells: list[tuple[str, str]] = []
+    notes, texts = [], []
     for number, cell in enumerate(_cells(content), start=1):
-        source = _code(cell)
+        source = _source(cell, "code")
+        if text := _text_cell(cell, number, len(cells)):
+            texts.append(text)
         if len(source) > MAX_CELL:
             notes.append(f"cell {number} was left out: it has {len(source):,} characters")
         elif source:
             cells.append((f"cell {number}", plain_python(source)))
-    return Notebook(cells, notes, _slug(content), defined_names(cells))
+    return Notebook(cells, notes, _slug(content), defined_names(cells), texts)
 
 
 def _text(data: bytes) -> str:
@@ -79,11 +110,21 @@ def _cells(content: dict) -> list[dict]:
     return [cell if isinstance(cell, dict) else {} for cell in cells]
 
 
-def _code(cell: dict) -> str:
+def _source(cell: dict, kind: str) -> str:
     source = cell.get("source", "")
     if isinstance(source, list):
         source = "".join(part for part in source if type(part) is str)
-    return source if cell.get("cell_type") == "code" and type(source) is str else ""
+    return source if cell.get("cell_type") == kind and type(source) is str else ""
+
+
+def _text_cell(cell: dict, number: int, before: int) -> TextCell | None:
+    for kind, name in (("markdown", "Markdown"), ("raw", "raw")):
+        source = _source(cell, kind)
+        if len(source) <= MAX_CELL and (names := DEFINITION.findall(source)):
+            code = plain_python(source)
+            whole = defined_names([("", code)])  # nothing where it is no Python
+            return TextCell(before, f"cell {number}", name, code if whole else "", sorted({*names, *whole}))
+    return None
 
 
 def _slug(content: dict) -> str:

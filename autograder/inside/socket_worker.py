@@ -5,6 +5,7 @@ import contextlib
 import socket
 
 from autograder.boundary import protocol
+from autograder.boundary.limits import account
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
@@ -20,13 +21,17 @@ class SocketWorker(Worker):
         self.sock, self.incoming = sock, protocol.Incoming(sock)
 
     def ask(self, frame: Frame) -> Frame:
-        protocol.send(self.sock, frame)
-        while True:
-            reply = self.incoming.receive()
-            if reply.header[:1] == ["call"]:
-                protocol.send_bytes(self.sock, self.reply(reply))
-            elif mark_of(reply) == mark_of(frame):
-                return reply
+        time = account()
+        with time.aside():  # the grader works, or a call within, which has a limit of its own
+            protocol.send(self.sock, frame)
+            while True:
+                reply = self.incoming.receive()
+                if reply.header[:1] == ["call"]:
+                    with time.counted():
+                        answer = self.reply(reply)
+                    protocol.send_bytes(self.sock, answer)
+                elif mark_of(reply) == mark_of(frame):
+                    return reply
 
     def reply(self, frame: Frame) -> bytes:
         """The reply to a call, in a form that can be sent whatever the result is."""

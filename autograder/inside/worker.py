@@ -135,11 +135,12 @@ class Worker(Peer):
         return OPERATORS[name](*args, **kwargs)
 
     def parse(self, data: bytes) -> list:
-        """The parts of a notebook file: cells, notes, the lab's slug, the names that are bound."""
+        """The parts of a notebook file: cells, notes, the lab's slug, the names that are bound, cells of text."""
         from . import notebook  # on first use: a notebook that only checks has no need of nbformat, nor time for it
 
         found = notebook.parse(data)
-        return [found.cells, found.notes, found.slug, sorted(found.names)]
+        texts = [[text.before, text.label, text.kind, text.source, text.names] for text in found.texts]
+        return [found.cells, found.notes, found.slug, sorted(found.names), texts]
 
     def needed(self, cells: list, exercises: list) -> tuple:
         """The statements that the exercises' functions need, notes for the student, their fingerprints and shapes."""

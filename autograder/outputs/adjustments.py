@@ -20,6 +20,7 @@ from .load import ResultError, labs, plain
 from .sheet import Sheet
 
 ADJUSTMENTS, GROUPS = "adjustments.csv", "groups.csv"
+SHARED = "handed in by "  # begins the message of a result that is a group's
 COLUMNS = ("student", "lab", "points", "of", "reason")
 
 
@@ -66,7 +67,7 @@ def shared(found: list[LabResult], path: Path) -> list[LabResult]:
     given = givers(found, path)
     names = {student for student, _ in given}
     kept = [result for result in found if result.status == "graded" or result.student not in names]
-    said = {key: f"handed in by {best.student}" for key, best in given.items()}
+    said = {key: f"{SHARED}{best.student}" for key, best in given.items()}
     return [*kept, *(replace(best, student=key[0], message=said[key]) for key, best in given.items())]
 
 

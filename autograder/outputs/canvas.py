@@ -7,7 +7,8 @@ from pathlib import Path
 from autograder.results import LabResult
 
 from .load import ResultError, one_lab
-from .sheet import Filled, Roster, Sheet, grade_for, number
+from .roster import Person, Roster
+from .sheet import Filled, Sheet, grade_for, number
 
 _ASSIGNMENT = re.compile(r".+ \(\d+\)")  # the name of an assignment's column ends with its number
 _KEPT = ("EX", "N/A")  # excused, or not assigned to this student
@@ -20,32 +21,36 @@ def fill(found: list[LabResult], source: Path, out: Path, column: str | None = N
     """
     sheet, filled = Sheet.read(source), Filled()
     where = _column(sheet, one_lab(found), column)
-    columns = [sheet.column(name) for name in ("ID", "SIS Login ID", "SIS User ID", "Student")]
-    if columns[0] is None:
+    identity, login, sis, name = (sheet.column(name) for name in ("ID", "SIS Login ID", "SIS User ID", "Student"))
+    if identity is None:
         raise ResultError(f"{source} has no column 'ID'; export the gradebook from Canvas and give that file")
-    roster, possible = Roster(found), None
-    for row in sheet.rows[1:]:
-        student = sheet.cell(row, columns[-1])
+    people, possible = [], None
+    for index, row in enumerate(sheet.rows[1:], start=1):
+        student, number_ = sheet.cell(row, name), sheet.cell(row, identity)
         if student == "Points Possible":
             possible = number(sheet.cell(row, where))
-        elif identity := sheet.cell(row, columns[0]):
-            result = roster.match(identity, *(sheet.cell(row, other) for other in columns[1:]))
-            _enter(row, where, student, result, possible, filled)
-    filled.left += roster.not_found()
+        elif number_:
+            people.append(Person(index, number_, (sheet.cell(row, login), sheet.cell(row, sis)), (student,)))
+    roster = Roster(found, people)
+    for person in people:
+        _enter(sheet.rows[person.row], where, person, roster, possible, filled)
+    filled.left += roster.left
     sheet.write(out)
     return filled
 
 
-def _enter(row: list[str], where: int, student: str, result: LabResult | None, possible, filled: Filled) -> None:
+def _enter(row: list[str], where: int, person: Person, roster: Roster, possible, filled: Filled) -> None:
     row += [""] * (where + 1 - len(row))
+    result = roster.results.get(person.row)
     grade = grade_for(result, possible)
     if row[where].strip() in _KEPT:
-        filled.left.append(f"{student}: the sheet says {row[where].strip()}")
+        filled.left.append(f"{person.label}: the sheet says {row[where].strip()}")
     elif grade:
         row[where] = grade
         filled.rows += 1
     else:
-        filled.left.append(f"{student}: {result.message if result else 'no submission'}")
+        why = result.message if result else roster.refused.get(person.row, "no submission")
+        filled.left.append(f"{person.label}: {why}")
 
 
 def _column(sheet: Sheet, found: list[LabResult], name: str | None) -> int:

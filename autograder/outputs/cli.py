@@ -142,6 +142,9 @@ def _results(folder: Path, lab: str | None):
     from . import adjustments
 
     try:
+        if stale := load.replaced(folder):
+            names = ", ".join(str(path.relative_to(folder)) for path in stale[:5]) + (", ..." if len(stale) > 5 else "")
+            _said(f"Left out, since grades.csv has no row for them: {names}. They are of earlier submissions.")
         return adjustments.adjusted(load.results(folder, lab), folder)
     except load.ResultError as error:
         _refuse(error)

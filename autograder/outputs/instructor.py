@@ -8,6 +8,8 @@ from autograder import feedback
 from autograder.grading import likeness
 from autograder.results import CheckResult, LabResult
 
+from .adjustments import SHARED
+
 COMMON = 3  # of each check, this many of the most common mistakes are shown
 
 
@@ -124,6 +126,8 @@ def flags(found: list[LabResult]) -> list[tuple[str, str]]:
     """(whom, what) of what a person should look at. None of it changes a score."""
     raised = []
     for result in found:
+        if result.message and not result.message.startswith(SHARED):
+            raised.append((result.student, f"{result.lab}: {result.message}"))
         for exercise in result.exercises:
             raised += [(result.student, f"{exercise.id}: a forbidden call, {call}") for call in exercise.forbidden]
         checks = [(exercise, check) for exercise in result.exercises for check in exercise.checks]

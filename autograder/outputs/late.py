@@ -4,7 +4,7 @@ import math
 from datetime import datetime
 from pathlib import Path
 
-from autograder.grading.layouts import Submission
+from autograder.grading.submission import Submission
 from autograder.results import LabResult
 
 from .adjustments import ADJUSTMENTS, Row, read, write
@@ -46,8 +46,8 @@ def times_of_files(todo: list[Submission]) -> dict[str, datetime]:
     """By student when the newest file was last changed, in this machine's time zone."""
     times: dict[str, datetime] = {}
     for submission in todo:
-        if submission.path is not None:
-            time = datetime.fromtimestamp(submission.path.stat().st_mtime)
+        if submission.path is not None and submission.time:
+            time = datetime.fromtimestamp(submission.time)
             times[submission.student] = max(time, times.get(submission.student, time))
     return times
 

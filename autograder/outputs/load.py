@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from autograder.grading.grades import safe_name
 from autograder.results import CheckResult, LabResult
 
 # What a student is told of a hidden check that is not passed: the category, never its inputs.
@@ -26,10 +27,14 @@ class ResultError(ValueError):
 
 
 def results(folder: Path, lab: str | None = None) -> list[LabResult]:
-    """All results under `folder`, ungradable ones too, by student and lab; `lab` keeps those of one lab alone."""
-    found = [read(path) for path in sorted(folder.glob("[!.]*/*.json"))]
-    known = {(result.student, result.lab) for result in found}
-    found += [row for row in _rows(folder / "grades.csv") if (row.student, row.lab) not in known]
+    """All results under `folder`, ungradable ones too, by student and lab; `lab` keeps those of one lab alone.
+
+    They are those that `grades.csv` has a row for. A result file of a submission that was replaced since stays where
+    it is, and counts no more.
+    """
+    rows = _rows(folder / "grades.csv")
+    found = _graded(folder, rows)
+    found += [_ungradable(row) for row in rows or () if row.get("status") == "ungradable"]
     if not found:
         raise ResultError(
             f"there are no results in {folder}; `autograder grade SUBMISSIONS --out {folder}` writes them"
@@ -38,6 +43,27 @@ def results(folder: Path, lab: str | None = None) -> list[LabResult]:
     if not kept:
         raise ResultError(f"there is no result of lab {lab!r} in {folder}; it has {', '.join(labs(found))}")
     return sorted(kept, key=lambda result: (result.student, result.lab))
+
+
+def replaced(folder: Path) -> list[Path]:
+    """The result files that no row of `grades.csv` names: of submissions that were replaced or taken away."""
+    rows = _rows(folder / "grades.csv")
+    named = None if rows is None else _named(folder, rows)
+    return [] if named is None else [path for path in _files(folder) if path not in named]
+
+
+def _graded(folder: Path, rows: list[dict[str, str]] | None) -> list[LabResult]:
+    """The results in files: those that the rows name, or all where there are no rows."""
+    return [read(path) for path in (_files(folder) if rows is None else _named(folder, rows))]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[!.]*/*.json"))
+
+
+def _named(folder: Path, rows: list[dict[str, str]]) -> list[Path]:
+    pairs = [(plain(row["student"]), plain(row["lab"])) for row in rows if row.get("status") == "graded"]
+    return [folder / safe_name(student) / f"{lab}.json" for student, lab in pairs]
 
 
 def labs(found: list[LabResult]) -> list[str]:
@@ -82,18 +108,17 @@ def scaled(result: LabResult, possible: float | None) -> float:
     return min(score, possible)
 
 
-def _rows(path: Path) -> list[LabResult]:
-    """What `grades.csv` has and no result file says: the submissions that could not be graded."""
+def _rows(path: Path) -> list[dict[str, str]] | None:
+    """The rows of `grades.csv`; None where there is no such file."""
     if not path.is_file():
-        return []
+        return None
     with open(path, encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("status") == "ungradable"]
-    return [
-        LabResult(
-            plain(row["student"]), row["lab"], float(row["max_score"]), status="ungradable", message=row["message"]
-        )
-        for row in rows
-    ]
+        return list(csv.DictReader(file))
+
+
+def _ungradable(row: dict[str, str]) -> LabResult:
+    student, most = plain(row["student"]), float(row["max_score"])
+    return LabResult(student, row["lab"], most, status="ungradable", message=row["message"])
 
 
 def plain(cell: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from autograder.results import LabResult
 
 from .load import ResultError, one_lab
-from .sheet import Filled, Roster, Sheet, grade_for, number
+from .roster import Person, Roster
+from .sheet import Filled, Sheet, grade_for, number
 
 _LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
@@ -24,24 +25,34 @@ def fill(
     most, changeable = sheet.column("Maximum Grade"), sheet.column("Grade can be changed")
     if grades is None:
         raise ResultError(f"{source} has no column {grade!r}; its columns are {', '.join(sheet.rows[0])}")
-    names = [sheet.column(name) for name in ("Full name", "Email address", "Username", "ID number")]
-    roster = Roster(one_lab(found))
-    for row in filter(any, sheet.rows[1:]):
-        identity = _LAST_NUMBER.search(row[0])  # "Participant 4711", in the language of the site
-        who = [sheet.cell(row, name) for name in names]
-        result = roster.match(identity[1] if identity else row[0], *who)
-        label = who[0] or row[0]
+    people = [_person(sheet, index, row) for index, row in enumerate(sheet.rows) if index and any(row)]
+    roster = Roster(one_lab(found), people)
+    for person in people:
+        row, result = sheet.rows[person.row], roster.results.get(person.row)
         entered = grade_for(result, number(sheet.cell(row, most)))
         if sheet.cell(row, changeable) == "No":
-            filled.left.append(f"{label}: the sheet says that the grade cannot be changed")
+            filled.left.append(f"{person.label}: the sheet says that the grade cannot be changed")
         elif result and entered:
             row += [""] * (len(sheet.rows[0]) - len(row))
             row[grades] = entered
             if remarks is not None:
-                row[remarks] = escape(result.summary())  # Moodle reads this column as HTML
+                row[remarks] = escape(comment(result))  # Moodle reads this column as HTML
             filled.rows += 1
         else:
-            filled.left.append(f"{label}: {result.message if result else 'no submission'}")
-    filled.left += roster.not_found()
+            why = result.message if result else roster.refused.get(person.row, "no submission")
+            filled.left.append(f"{person.label}: {why}")
+    filled.left += roster.left
     sheet.write(out)
     return filled
+
+
+def comment(result: LabResult) -> str:
+    """What stands beside the grade: which exercises lost points, and what a person has added or taken away."""
+    added = [f"{each.points:+g} points: {each.reason}" for each in result.adjustments]
+    return "; ".join(filter(None, [result.summary(), *added]))
+
+
+def _person(sheet: Sheet, index: int, row: list[str]) -> Person:
+    name, *ids = (sheet.cell(row, sheet.column(n)) for n in ("Full name", "Email address", "Username", "ID number"))
+    identity = _LAST_NUMBER.search(row[0])  # "Participant 4711", in the language of the site
+    return Person(index, identity[1] if identity else row[0], tuple(ids), (name,))

@@ -12,7 +12,6 @@ from autograder.results import LabResult
 
 from .load import ResultError, scaled
 
-_ANONYMOUS = ("anon", "Participant")  # what Canvas and Moodle call students whose names they hide
 _NUMBER = re.compile(r"[+-]?[\d.,]*%?")
 
 
@@ -73,47 +72,6 @@ def number(cell: str) -> float | None:
         return float(cell.replace(",", "."))
     except ValueError:
         return None
-
-
-class Roster:
-    """Finds the result of a row of a sheet: by a name or address, or by the number in the name of a download.
-
-    A number alone is not enough, where the sheet has names: `team_12` is not whoever has the number 12 there.
-    """
-
-    def __init__(self, found: list[LabResult]):
-        self.by_name = {result.student.casefold(): result for result in found}
-        self.by_number = {number: (name, result) for name, number, result in _numbered(found)}
-        self.open = {id(result): result for result in found}
-
-    def match(self, number: str, *names: str) -> LabResult | None:
-        """The result of the student with one of those names, or that number; None where there is none."""
-        named = (self.by_name.get(name.casefold()) for name in (*names, number) if name)
-        result = next((result for result in named if result), None) or self._with(number, [n for n in names if n])
-        if result:
-            self.open.pop(id(result), None)
-        return result
-
-    def _with(self, number: str, names: list[str]) -> LabResult | None:
-        name, result = self.by_number.get(number, ("", None))
-        fits = not names or name in _ANONYMOUS or any(_letters(name) == _letters(other) for other in names)
-        return result if fits else None
-
-    def not_found(self) -> list[str]:
-        return [f"{result.student}: no row in the sheet" for result in self.open.values()]
-
-
-def _numbered(found: list[LabResult]):
-    """(name, number, result) of each student who is called by both."""
-    for result in found:
-        name, _, number = result.student.rpartition("_")
-        if name and number.isdigit():
-            yield name, number, result
-
-
-def _letters(name: str) -> list[str]:
-    """A name without order and punctuation: `Lovelace, Ada`, `Ada Lovelace` and `lovelaceada` are one."""
-    return sorted(character for character in name.casefold() if character.isalnum())
 
 
 def grade_for(result: LabResult | None, possible: float | None) -> str:

@@ -72,7 +72,12 @@ class Grader(Peer):
 
     def make_proxy(self, number: int, is_function: bool, name: str):
         if is_function and not self.objects:
-            return super().make_proxy(number, is_function, name)
+
+            def function(*args, **kwargs):  # the student's, which takes the check's time
+                return self.session.timed(["yours", number], args, kwargs, objects=False)
+
+            function.__name__ = function.__qualname__ = name
+            return function
         return Handle(self, number, name)  # a method too: what it returns may be an object
 
 

@@ -5,7 +5,7 @@ import threading
 import types
 from typing import Any
 
-from autograder.boundary.limits import Stopwatch, TimeUp
+from autograder.boundary.limits import Stopwatch, TimeUp, account
 from autograder.boundary.protocol import Frame
 from autograder.inside.forbidden import Guard
 from autograder.inside.under_way import Watched
@@ -62,7 +62,7 @@ class LocalWorker(Worker):
         self.grader = grader
 
     def ask(self, frame: Frame) -> Frame:
-        with self.guard.up(False):
+        with self.guard.up(False), account().aside():
             return self.grader.serve(frame)
 
 

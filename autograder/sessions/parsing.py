@@ -3,7 +3,7 @@
 from typing import Any
 
 from autograder.boundary.protocol import ProtocolError, UnsendableError
-from autograder.inside.notebook import Notebook, UngradableError
+from autograder.inside.notebook import Notebook, TextCell, UngradableError
 from autograder.walls.zygote import Zygote
 
 from .errors import StudentError
@@ -22,8 +22,9 @@ class ParsingSession(RemoteSession):
 
     def read(self, data: bytes) -> Notebook:
         """The notebook of a file's bytes; UngradableError says what is wrong with it."""
-        cells, notes, slug, names = self.parsed("parse", data)
-        return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)))
+        cells, notes, slug, names, texts = self.parsed("parse", data)
+        texts = [TextCell(int(n), str(label), str(kind), str(code), _texts(own)) for n, label, kind, code, own in texts]
+        return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)), texts)
 
     def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[tuple[str, list[str]]]]:
         """The statements that the exercises' functions need, notes for the student, and each exercise's fingerprint

@@ -4,9 +4,10 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from autograder.boundary import protocol
-from autograder.boundary.limits import Stopwatch
+from autograder.boundary.limits import Stopwatch, Together, account
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Closed, Frame, ProtocolError
 from autograder.walls import sandbox
@@ -24,9 +25,10 @@ CELL_SECONDS = 10.0  # for one cell of definitions
 PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
+KILLED = "it was killed, by itself or for want of memory"
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "a segmentation fault",
-    signal.SIGKILL: "it was killed, by itself or for want of memory",
+    signal.SIGKILL: KILLED,
     signal.SIGABRT: "an abort, often for want of memory",
     signal.SIGXCPU: "it used up its processor time",
     signal.SIGXFSZ: "it wrote too large a file",
@@ -48,7 +50,9 @@ class SocketGrader(Grader):
         while True:
             reply = self.incoming.receive(self.left)
             if reply.header[:1] == ["call"]:
-                protocol.send(self.sock, self.serve(reply), self.left)
+                with account().aside():
+                    answer = self.serve(reply)
+                protocol.send(self.sock, answer, self.left)
             elif mark_of(reply) == mark_of(frame):  # any other answer is forged, and passed over
                 return reply
 
@@ -57,6 +61,7 @@ class RemoteSession(Session):
     """Runs `cells` ((label, source) pairs) in a worker and calls it; the next check replaces one that ended."""
 
     grader: SocketGrader
+    together: Together | None = None  # the time of all ranks, while it is one of them
     slot: Slot | None = None  # among the ranks of a real MPI
 
     def __init__(
@@ -155,8 +160,7 @@ class RemoteSession(Session):
             raise StudentError(
                 "ended", "Your notebook's cells end or stop the Python process, so nothing can be called."
             )
-        watch, limit = self.stopwatch(), self.left + PATIENCE
-        self.grader.left = lambda: watch.left(limit)
+        before = self.grader.left
         try:
             return super().timed(target, args, kwargs, objects)
         except StudentError as error:
@@ -171,6 +175,17 @@ class RemoteSession(Session):
         except ProtocolError as error:
             self.close()
             raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
+        finally:
+            self.grader.left = before
+
+    def _timed(self, watch: Stopwatch, *call: Any):
+        limit = self.left + PATIENCE
+        self.grader.left = lambda: watch.left(limit)
+        if not (together := self.together):
+            return super()._timed(watch, *call)
+        self.grader.left = lambda: together.left(limit)
+        with together.with_call(watch):
+            return super()._timed(watch, *call)
 
     def simulate(self, call: RankCall) -> Simulation:
         """Each rank is a process with the student's cells, and the machine that joins them is in this one."""
@@ -193,7 +208,9 @@ class RemoteSession(Session):
             parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.harness)
             return team[comm.rank].timed(["rank", call.name], parts, None, objects=False)
 
-        left, watches = self.left, [member.stopwatch() for member in team]
+        left, together = self.left, Together()
+        for member in team:
+            member.together = together
         try:
             run = simulate(rank, call.p, **call.machine)
             self.careless = [sentence for desk in desks if desk for sentence in desk.careless()]
@@ -202,9 +219,9 @@ class RemoteSession(Session):
             self.close()  # every rank stands in the middle of something
             raise explained(call.p, error, desks) from None
         finally:
-            # One rank runs at a time: what each of them stood in line for a processor, all of them did.
-            wall = watches[0].wall()
-            self.left = left - max(0.0, wall - sum(wall - watch.seconds() for watch in watches))
+            self.left = left - together.seconds()
+            for member in team:
+                member.together = None
 
     def record(self, call: RankCall, given: list[tuple], results: list) -> None:
         """Keep a run, for real MPI ranks to repeat: a few of each function and number of ranks."""

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from autograder.boundary.limits import Stopwatch
+from autograder.boundary.limits import Stopwatch, account
 from hpcdl.comm import Simulation
 
 from .copies import copied
@@ -147,7 +147,10 @@ class Session:
         """Call within the time that is left. The worker stops the call itself, and so can say in which line it was."""
         if self.left <= 0:
             raise self.timeout()
-        watch = self.stopwatch()
+        with account().counted():
+            return self._timed(self.stopwatch(), target, args, kwargs, objects)
+
+    def _timed(self, watch: Stopwatch, target: list, args: tuple, kwargs: dict | None, objects: bool):
         try:
             return self.grader.call(target, args, kwargs, objects=objects, seconds=self.left)
         except StudentError as error:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autograder.options import AsLab, SecretFile, lab_named
+from autograder.options import AsLab, Mpi, SecretFile, lab_named
 from hpcdl.commands import end, say
 
 Submissions = Annotated[Path, typer.Argument(exists=True, help="What `autograder grade` is given.")]
@@ -67,6 +67,8 @@ def engine(
     shards: Annotated[int, typer.Option(min=1, max=100_000, help="Into how many parts.")] = 64,
     lab: AsLab = None,
     secret_file: SecretFile = None,
+    allow_weak: Annotated[bool, typer.Option(help="Grade also where the code cannot be walled in.")] = False,
+    mpi: Mpi = True,
 ) -> None:
     """Print the script that grades a class in many parts: read it, change it, hand it to your engine.
 
@@ -84,4 +86,5 @@ def engine(
         secret_file
     )
     words = tuple(str(word) for pair in options for word in pair)
-    print(ENGINES[kind](Job(submissions.resolve(), out.resolve(), shards, words)), end="")
+    alone = ("--allow-weak",) * allow_weak + ("--no-mpi",) * (not mpi)
+    print(ENGINES[kind](Job(submissions.resolve(), out.resolve(), shards, words, grading=alone)), end="")

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from autograder.authoring import Lab
 from autograder.grading import batch
-from autograder.grading.layouts import Submission
+from autograder.grading.submission import Submission
+from autograder.grading.submitted import copies, discard, take
 from autograder.results import LabResult
 
 from .records import Records, key_of
@@ -21,12 +22,15 @@ def grade(
 ) -> Iterator[LabResult | None]:
     """Grade the submissions of a shard and record them; yields each as it is ready, None for one that has a record."""
     rest = {}
-    for submission in todo:
-        key = key_of(submission, secret, only)  # before it is read: a later change is new
-        if key in records.done:
-            yield None
-        else:
-            rest[submission] = key
-    for submission, result in batch.grade_all([*rest], secret, only, None, lanes, mpi, allow_weak):
-        records.add(rest[submission], result)
-        yield result
+    with copies() as folder:
+        for submission in todo:
+            taken = take(submission, folder)
+            key = key_of(taken, secret, only)
+            if key in records.done:
+                discard(taken)
+                yield None
+            else:
+                rest[taken] = key
+        for submission, result in batch.grade_all([*rest], secret, only, None, lanes, mpi, allow_weak):
+            records.add(rest[submission], result)
+            yield result

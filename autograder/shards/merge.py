@@ -11,7 +11,8 @@ from pathlib import Path
 
 from autograder.authoring import Lab
 from autograder.grading import grades
-from autograder.grading.layouts import Submission
+from autograder.grading.submission import Submission
+from autograder.grading.submitted import take
 from autograder.results import LabResult
 
 from .records import FOLDER, grader, key_of, lines
@@ -31,6 +32,8 @@ class Place:
     student: str
     lab: str
     message: str
+    status: str
+    score: float
     retry: bool
 
     def read(self) -> LabResult:
@@ -49,7 +52,7 @@ def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = N
     places: dict[str, Place] = {}
     for name in sorted(files(out, secret)):
         places.update(recorded(name, places))
-    keys = {submission: key_of(submission, secret, only) for submission in todo}
+    keys = {submission: key_of(take(submission), secret, only) for submission in todo}
     missing = [submission for submission, key in keys.items() if key not in places]
     if missing and not partial:
         raise MergeError(_missing(missing, len(todo), out, secret))
@@ -66,7 +69,9 @@ def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]
     """The keys and places of a file, but for those that have a better place before: a failure of ours is none."""
     for begin, key, content in lines(path):
         result = LabResult.from_json(content)
-        place = Place(path, begin, result.student, result.lab, result.message, result.retry)
+        place = Place(
+            path, begin, result.student, result.lab, result.message, result.status, result.score, result.retry
+        )
         if key not in before or before[key].retry:
             yield key, place
 

@@ -16,7 +16,8 @@ from typing import IO, Any
 
 from autograder.authoring import Lab
 from autograder.grading import store
-from autograder.grading.layouts import Submission
+from autograder.grading.submission import Submission
+from autograder.grading.submitted import take
 from autograder.results import LabResult
 
 from .shard import Shard
@@ -32,6 +33,7 @@ def grader(secret: bytes) -> str:
 
 def key_of(submission: Submission, secret: bytes, only: Lab | None) -> str:
     """What the record of a submission is found by: a hash of its content, or of why there is none to read."""
+    submission = take(submission)
     if key := store.key_of(submission, secret, only, "any machine"):
         return key
     name = submission.path.name if submission.path else ""

@@ -7,23 +7,36 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Job:
-    """A class to be graded in `shards` parts: `options` are those that `grade` and `merge` share."""
+    """A class to be graded in `shards` parts.
+
+    `options` are those that `grade` and `merge` share, `grading` those of `grade` only.
+    """
 
     submissions: Path
     out: Path
     shards: int
     options: tuple[str, ...] = ()
     program: tuple[str, ...] = (sys.executable, "-m", "autograder")
+    grading: tuple[str, ...] = ()
 
     def grade(self, number: str, *more: str) -> str:
         """The command of one shard; `number` is what the engine's shell makes its number of."""
-        words = [*self.program, "grade", str(self.submissions), "--out", str(self.out), *self.options, *more]
+        words = [
+            *self.program,
+            "grade",
+            str(self.submissions),
+            "--out",
+            str(self.out),
+            *self.options,
+            *self.grading,
+            *more,
+        ]
         return f'{shlex.join(words)} --shard "{number}/{self.shards}"'
 
     def merge(self) -> str:
@@ -66,7 +79,7 @@ set -e
 
 def kubernetes(job: Job) -> str:
     top = os.path.commonpath([job.submissions, job.out])
-    inside = Job(job.submissions, job.out, job.shards, job.options, ("autograder",))
+    inside = replace(job, program=("autograder",))
     return f"""# Kubernetes: kubectl apply -f this file. Put your image and your volume claim where CAPITALS stand;
 # the volume holds the submissions and takes the results. When the job is complete, where the volume is:
 #   {inside.merge()}

@@ -4,7 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from autograder.grading.layouts import Submission
+from autograder.grading.submission import Submission
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A time limit does not leave a module half imported: it would fail for the rest of the process."""
 
+import contextlib
 import importlib
 import subprocess
 import sys
@@ -92,3 +93,99 @@ def test_one_that_never_ends_is_stopped_all_the_same(slow, monkeypatch):
     with pytest.raises(limits.TimeUp), limits.time_limit(0.05):
         importlib.import_module(slow)
     assert slow not in sys.modules
+
+
+# -- whose time it is, on a clock of the test's own
+
+
+class Clock:
+    """A clock that only the test moves: seconds on the wall, and those that each thread stood in line."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.lines = 100.0, {}
+        monkeypatch.setattr(limits.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(limits, "waited", lambda clock: self.lines.get(clock, 0.0))
+
+    def passes(self, seconds: float, *in_line: int) -> None:
+        """Seconds pass, in which these threads stand in line for a processor."""
+        self.now += seconds
+        for clock in in_line:
+            self.lines[clock] = self.lines.get(clock, 0.0) + seconds
+
+
+WORKER = 1_000_001
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(limits, "_here", threading.local())
+    return Clock(monkeypatch)
+
+
+def test_others_are_not_the_students_time(clock):
+    """300 calls back on a crowded machine, in which all but a millisecond each is somebody else's."""
+    own, watch = limits.account(), limits.Stopwatch(WORKER)
+    for _ in range(300):
+        clock.passes(0.001)  # the student's
+        clock.passes(0.05, WORKER)
+        clock.passes(0.05, own.clock)  # the grader is not yet there
+        with own.aside():
+            clock.passes(0.02)
+            clock.passes(0.05, own.clock)
+        clock.passes(0.05, WORKER)
+    assert watch.wall() > 50
+    assert watch.seconds() == pytest.approx(0.3)
+    assert watch.left(5.0) == pytest.approx(4.7)
+
+
+def test_what_is_the_students_uses_up_the_limit(clock):
+    watch = limits.Stopwatch(WORKER)
+    clock.passes(4.0)  # it computes or sleeps
+    clock.passes(90.0, WORKER)
+    assert watch.left(5.0) == pytest.approx(1.0)
+    clock.passes(1.5)
+    assert watch.left(5.0) < 0
+
+
+def test_a_call_within_is_counted_by_itself(clock):
+    own, outer = limits.account(), limits.Stopwatch(WORKER)
+    clock.passes(1.0)
+    with own.aside():
+        clock.passes(10.0)
+        with own.counted():
+            inner = limits.Stopwatch(WORKER)
+            clock.passes(2.0)
+            with own.aside():
+                clock.passes(20.0)
+            clock.passes(1.0)
+            assert inner.seconds() == pytest.approx(3.0)
+        clock.passes(10.0)
+    clock.passes(0.5)
+    assert outer.seconds() == pytest.approx(1.5)
+
+
+def test_calls_back_for_ever_end(clock):
+    own, watch = limits.account(), limits.Stopwatch(WORKER)
+    while watch.left(1.0) > 0:
+        with own.aside():
+            clock.passes(0.5)
+    assert watch.wall() <= limits.ASIDE + 1
+
+
+def test_a_machine_that_stands_still_ends_too(clock):
+    watch = limits.Stopwatch(WORKER)
+    clock.passes(limits.CROWDED + 1, WORKER)
+    assert watch.left(1.0) < 0
+
+
+def test_ranks_share_one_limit(clock):
+    together = limits.Together()
+    watches = [limits.Stopwatch(WORKER + rank) for rank in range(4)]
+    with contextlib.ExitStack() as stack:
+        for watch in watches:
+            stack.enter_context(together.with_call(watch))
+        clock.passes(1.0, *(WORKER + rank for rank in (1, 2, 3)))  # one runs, the others stand in line
+        assert together.seconds() == pytest.approx(1.0)
+    clock.passes(9.0)
+    assert together.seconds() == pytest.approx(1.0), "calls that have ended take no more"
+    assert together.left(5.0) == pytest.approx(4.0)

@@ -58,10 +58,10 @@ def wait_for(condition, seconds=240):
         time.sleep(0.02)
 
 
-def grader(folder, out) -> subprocess.Popen:
+def grader(folder, out, **options) -> subprocess.Popen:
     """`autograder grade` on two lanes, in a process of its own."""
     command = [sys.executable, "-m", "autograder", "grade", folder, "--out", out, "--lanes", "2", "--allow-weak"]
-    return subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, start_new_session=True)
+    return subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, start_new_session=True, **options)
 
 
 def imports_torch(process: psutil.Process) -> bool:
@@ -81,6 +81,24 @@ def test_lanes_whose_grader_is_killed_while_they_begin_end_too(tmp_path, write_n
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
+    wait_for(lambda: not psutil.wait_procs(started, timeout=0)[1])
+
+
+@pytest.mark.labs  # starts two lanes
+def test_sigterm_ends_a_batch_with_one_sentence(tmp_path, write_notebook):
+    loop = "while True:\n    pass"
+    for name in ("ada", "ben", "cyd"):
+        write_notebook(f"{name}.ipynb", loop, ANSWER, hpcdl={"lab": "gradient_descent"})
+    with open(tmp_path / "said", "w") as file:
+        process = grader(tmp_path / "submissions", tmp_path / "results", stderr=file)
+    try:
+        wait_for(lambda: any(map(imports_torch, psutil.Process(process.pid).children())))
+        started = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 143
+    assert (tmp_path / "said").read_text().startswith("Ended by SIGTERM. What was done is kept")
+    assert len((tmp_path / "said").read_text().splitlines()) == 1
     wait_for(lambda: not psutil.wait_procs(started, timeout=0)[1])
 
 

@@ -5,9 +5,12 @@ import csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from autograder.outputs import canvas, load, moodle, sheet
-from autograder.results import CheckResult, ExerciseResult, LabResult
+from autograder.cli import app
+from autograder.grading import grades, layouts
+from autograder.outputs import canvas, load, moodle, roster, sheet
+from autograder.results import Adjustment, CheckResult, ExerciseResult, LabResult
 
 CANVAS = '''Student,ID,SIS User ID,SIS Login ID,Section,Lab Tiny (321),Other (99),Current Score
     Points Possible,,,,,10,5,(read only)
@@ -135,3 +138,101 @@ def test_a_scaled_score_stays_between_nothing_and_all(points, most, possible):
     check = CheckResult("c", "t", min(points, most), "passed")
     result = LabResult("s", "tiny", most, [ExerciseResult("tiny.e", "e", most, [check])])
     assert 0 <= load.scaled(result, possible) <= (most + 0.005 if possible is None else possible)
+
+
+# -- whose row it is
+
+
+def filled_rows(tmp_path, given_file, found, fill, text, column):
+    filled = fill(found, given_file(text), tmp_path / "out.csv")
+    return [row[column] for row in rows(tmp_path / "out.csv")[1:]], "\n".join(filled.left)
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        "Eve_12_assignsubmission_file_Ada Lovelace_4711",  # what a greedy pattern made of Eve's own file's name
+        "anon_4711",
+        "team_4711",
+        "ada_lovelace_9",
+    ],
+)
+def test_a_chosen_name_takes_no_row(tmp_path, given_file, make_result, student):
+    for fill, text, column in ((canvas.fill, CANVAS, 5), (moodle.fill, MOODLE, 4)):
+        before, _ = filled_rows(tmp_path, given_file, [make_result("nobody")], fill, text, column)
+        entered, left = filled_rows(tmp_path, given_file, [make_result(student)], fill, text, column)
+        assert entered == before
+        assert f"{student}: no row in the sheet" in left
+
+
+def test_a_files_name_names_only_its_owner(tmp_path):
+    name = "Eve Evil_12_assignsubmission_file_Ada Lovelace_4711_assignsubmission_file_lab.ipynb"
+    assert layouts.owner(tmp_path / name) == "Eve Evil_12"
+
+
+def test_two_claims_on_a_row_are_refused(tmp_path, given_file, make_result):
+    found = [make_result("Ada"), make_result("ada", passed=1)]
+    entered, left = filled_rows(tmp_path, given_file, found, canvas.fill, CANVAS, 5)
+    assert entered[1] == ""
+    assert "Lovelace, Ada: 'Ada' and 'ada' both fit this row; enter one by hand" in left
+
+
+def test_the_number_goes_before_a_name(tmp_path, given_file, make_result):
+    found = [make_result("lovelaceada_4711"), make_result("Ada Lovelace", passed=1)]
+    entered, left = filled_rows(tmp_path, given_file, found, moodle.fill, MOODLE, 4)
+    assert entered[0] == "30"
+    assert "Ada Lovelace: its row, Ada Lovelace, is that of 'lovelaceada_4711'" in left
+
+
+def test_a_name_that_another_has_as_login_is_theirs(tmp_path, given_file, make_result):
+    """Eve calls herself `ada` in the course system: the login decides."""
+    text = CANVAS.replace('"Nobody, Nora"', "ada")
+    entered, _ = filled_rows(tmp_path, given_file, [make_result("ada")], canvas.fill, text, 5)
+    assert (entered[1], entered[2]) == ("6", "")
+
+
+def test_namesakes_are_refused_with_numbers(tmp_path, given_file, make_result):
+    text = CANVAS.replace("Nobody, Nora", "Benson, Ben")
+    entered, left = filled_rows(tmp_path, given_file, [make_result("Benson, Ben")], canvas.fill, text, 5)
+    assert (entered[2], entered[3]) == ("", "1")
+    assert "Benson, Ben: fits the rows of Benson, Ben (5) and Benson, Ben (6); enter it by hand" in left
+
+
+@given(
+    st.permutations(["ada", "Ada", "ADA", "4711", "lovelaceada_4711", "Lovelace, Ada", "ben", "x"]), st.integers(1, 8)
+)
+def test_no_result_is_in_two_rows(students, count):
+    people = [roster.Person(1, "4711", ("ada",), ("Lovelace, Ada",)), roster.Person(2, "6", ("ben",), ("ada",))]
+    found = [LabResult(student, "tiny", 1.0) for student in students[:count]]
+    matched = roster.Roster(found, people)
+    assert len({result.student for result in matched.results.values()}) == len(matched.results)
+    assert not set(matched.results) & set(matched.refused)
+    said = " ".join([*matched.left, *matched.refused.values()])
+    assert all(r.student in said or r in matched.results.values() for r in found)
+
+
+def test_moodles_comment_has_late_points(tmp_path, given_file, make_result):
+    found = [make_result("ben", passed=1)]
+    found[0].adjustments = [Adjustment(-5, "late: 2 days, 1 of them free")]
+    moodle.fill(found, given_file(MOODLE), tmp_path / "out.csv")
+    row = rows(tmp_path / "out.csv")[2]
+    assert row[4] == "17.5"
+    assert row[9] == "mean 40/60; count 0/40; -5 points: late: 2 days, 1 of them free"
+
+
+# -- grades of submissions that are no more
+
+
+def test_replaced_grades_are_not_exported(folder, make_result, class_results):
+    class_results[1] = LabResult("ben", "", 0, status="ungradable", message="the file is empty")
+    grades.write(class_results, folder)
+    found = {result.student: result for result in load.results(folder)}
+    assert found["ben"].status == "ungradable"
+    assert load.replaced(folder) == [folder / "ben" / "tiny.json"]
+    ended = CliRunner().invoke(app, ["export", "junit", str(folder), "--out", str(folder / "x.xml")])
+    assert "Left out, since grades.csv has no row for them: ben/tiny.json." in ended.output
+
+
+def test_students_who_left_are_not_exported(folder, class_results):
+    grades.write(class_results[:1], folder)
+    assert [result.student for result in load.results(folder)] == ["lovelaceada_4711"]

@@ -12,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from autograder.cli import app
 from autograder.shards.scripts import ENGINES, Job
 
 NUMBER = 4  # shards
@@ -67,6 +69,19 @@ def test_kubernetes_reads_an_indexed_job():
     assert shown.stdout.split("|")[:-1] == (
         ["autograder", "grade", "/class/it's in", "--out", "/class/out", "--lab", "ddp", "--shard", "64/64"]
     )
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_options_of_grading_reach_no_merge(kind):
+    script = ENGINES[kind](Job(Path("/class"), Path("/out"), 4, grading=("--allow-weak", "--no-mpi")))
+    assert script.count("--allow-weak --no-mpi") == 1
+    assert "merge /class --out /out" in script
+
+
+def test_the_engine_passes_on_what_grading_takes(tmp_path):
+    words = ["engine", "local", str(tmp_path), "--out", str(tmp_path / "out"), "--no-mpi", "--allow-weak"]
+    done = CliRunner().invoke(app, words)
+    assert "--allow-weak --no-mpi" in done.output
 
 
 def test_an_engine_that_there_is_not_names_those_there_are(students):

@@ -1,0 +1,39 @@
+"""Folders that may change while they are read: what cannot be read is said, and ends nothing."""
+
+import os
+from pathlib import Path
+
+from .owners import is_noise
+
+DEEPEST = 40  # folders in folders
+MOST = 20_000  # files
+
+
+def entries_of(folder: Path) -> list[Path]:
+    """What lies in a folder, but for what systems put there; nothing if it cannot be read."""
+    try:
+        return in_order(os.listdir(folder), folder)
+    except OSError:
+        return []
+
+
+def in_order(names: list[str], folder: Path) -> list[Path]:
+    """The files and folders of these names in `folder`, without those that systems make."""
+    return [folder / name for name in sorted(names, key=os.fsencode) if not is_noise(name)]
+
+
+def files_below(folder: Path, unread: list[str]) -> list[Path]:
+    """The files below a folder, links among them; a sentence in `unread` for each folder that cannot be read."""
+
+    def note(error: OSError) -> None:
+        unread.append(f"the folder {Path(error.filename).name!r} cannot be read: {(error.strerror or 'error').lower()}")
+
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder, onerror=note):
+        deep = len(Path(place).relative_to(folder).parts) >= DEEPEST
+        folders[:] = [] if deep else [name for name in folders if not is_noise(name)]
+        found += [Path(place, name) for name in files if not is_noise(name)]
+        if len(found) > MOST:
+            unread.append(f"the folder has more than {MOST:,} files; the first counted")
+            break
+    return sorted(found)

@@ -1,0 +1,246 @@
+"""Files as browsers, archives and course systems leave them: graded, or refused by name; which of several counts."""
+
+import contextlib
+import json
+import os
+import zipfile
+
+import pytest
+
+from autograder.grading import batch, beside, grades, layouts, submitted
+from autograder.grading.submission import Submission
+from autograder.inside.notebook import UngradableError, parse
+from autograder.outputs import instructor, markdown
+from autograder.results import CheckResult, ExerciseResult, LabResult
+
+
+@pytest.fixture
+def one_zygote(monkeypatch, zygote):
+    monkeypatch.setattr(batch, "Zygote", lambda: contextlib.nullcontext(zygote))
+
+
+def put(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"{}")
+    return root
+
+
+def zipped(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, (2026, 5, 4, 3, 2, 0)), content)
+    return path
+
+
+def names(found):
+    return [(each.student, each.path.name if each.path else None) for each in found]
+
+
+# -- names of files
+
+
+@pytest.mark.parametrize("suffix", [".IPYNB", ".Ipynb", ".ipynb.json", ".ipynb.txt", ".IPYNB.TXT", ".ipynb.download"])
+def test_what_browsers_make_of_a_name(tmp_path, suffix):
+    put(tmp_path, f"ada/lab{suffix}", f"ben{suffix}", f"lovelaceada_1_2_lab{suffix}")
+    zipped(tmp_path / "cyd.ZIP", {f"lab{suffix}": "{}"})
+    assert names(layouts.submissions(tmp_path)) == [
+        ("ada", f"lab{suffix}"),
+        ("ben", f"ben{suffix}"),
+        ("cyd", f"lab{suffix}"),
+        ("lovelaceada_1", f"lovelaceada_1_2_lab{suffix}"),
+    ]
+
+
+def test_a_reason_names_what_lies_there(tmp_path):
+    put(tmp_path, "ada/report.pdf", "ada/lab.py")
+    (found,) = layouts.submissions(tmp_path)
+    assert found.problem == "there is no notebook (.ipynb) in the student's folder; it has 'lab.py', 'report.pdf'"
+
+
+@pytest.mark.parametrize(
+    "stray", ["README.txt", "readme.md", "notes.pdf", "roster.xlsx", "LICENSE", "Instructions.docx"]
+)
+def test_a_file_beside_folders_is_nobodys(tmp_path, stray):
+    put(tmp_path, "ada/lab.ipynb", "ben/lab.ipynb", stray)
+    found, strays = layouts.find(tmp_path)
+    assert names(found) == [("ada", "lab.ipynb"), ("ben", "lab.ipynb")]
+    assert strays == [stray]
+
+
+def test_beside_notebooks_only_handouts_are_nobodys(tmp_path):
+    put(tmp_path, "ada.ipynb", "ben.pdf", "README.txt")
+    found, strays = layouts.find(tmp_path)
+    assert names(found) == [("ada", "ada.ipynb"), ("ben.pdf", None)]
+    assert strays == ["README.txt"]
+
+
+# -- archives
+
+
+@pytest.mark.parametrize("top", ["lab02", "Abgaben", "x"])
+def test_the_top_folder_of_a_class(tmp_path, top):
+    folders = zipped(tmp_path / "class.zip", {f"{top}/ada/lab.ipynb": "{}", f"{top}/ben/lab.ipynb": "{}"})
+    marked = zipped(tmp_path / "canvas.zip", {f"{top}/lovelaceada_1_2_lab.ipynb": "{}"})
+    named = zipped(tmp_path / f"{top}.zip", {f"{top}/ada.ipynb": "{}", f"{top}/ben.ipynb": "{}"})
+    assert [each.student for each in layouts.submissions(folders)] == ["ada", "ben"]
+    assert [each.student for each in layouts.submissions(marked)] == ["lovelaceada_1"]
+    assert [each.student for each in layouts.submissions(named)] == ["ada", "ben"]
+
+
+def test_one_student_is_no_top_folder(tmp_path):
+    archive = zipped(tmp_path / "class.zip", {"ada/lab01/a.ipynb": "{}"})
+    assert [each.student for each in layouts.submissions(archive)] == ["ada"]
+    put(tmp_path / "folder", "ada/lab01/a.ipynb", "ada/lab02/a.ipynb")
+    assert {each.student for each in layouts.submissions(tmp_path / "folder")} == {"ada"}
+
+
+def test_too_large_a_notebook_has_its_students_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts, "MAX_MEMBER", 1 << 20)
+    large = b"\0" * (2 << 20)
+    members = {"ada.ipynb": large, "ben/lab.ipynb": large, "ben/other.ipynb": "{}", "cyd/lab.ipynb": "{}"}
+    found = {each.student: each for each in layouts.submissions(zipped(tmp_path / "class.zip", members))}
+    assert set(found) == {"ada", "ben", "cyd"}
+    assert "'ada.ipynb' in the zip file unpacks to more than 1 MiB" in found["ada"].problem
+    problems = [each.problem for each in layouts.submissions(tmp_path / "class.zip") if each.student == "ben"]
+    assert sorted(map(bool, problems)) == [False, True]
+
+
+def test_large_notebooks_of_one_student(tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts, "MAX_STUDENT", layouts.MAX_STUDENT >> 6)
+    monkeypatch.setattr(layouts, "MAX_MEMBER", layouts.MAX_MEMBER >> 6)
+    large = b" " * (1 << 20)
+    archive = zipped(tmp_path / "ada.zip", {"one.ipynb": large, "two.ipynb": large, "three.ipynb": large})
+    found = layouts.submissions(archive.parent)
+    assert names(found) == [("ada", name) for name in ("one.ipynb", "three.ipynb", "two.ipynb")]
+
+
+# -- which of several counts
+
+
+def result(student, points):
+    check = CheckResult("value", "It is right.", 10, "passed" if points else "not_done")
+    return LabResult(student, "tiny", 10, [ExerciseResult("tiny.mean", "mean", 10, [check])])
+
+
+def chosen(found, points):
+    (only,) = grades.newest_of_each([(each, result("ada", points[each.path.name])) for each in found])
+    return only
+
+
+def dated(path, time):
+    path.write_text("{}")
+    os.utime(path, (time, time))
+    return Submission("ada", path)
+
+
+def test_a_newer_blank_copy_is_said_loudly(tmp_path):
+    found = [dated(tmp_path / "answered.ipynb", 1e9), dated(tmp_path / "blank.ipynb", 2e9)]
+    only = chosen(found, {"answered.ipynb": 10, "blank.ipynb": 0})
+    said = "the newest, 'blank.ipynb', counts with 0 points, although 'answered.ipynb' has 10: see which one is meant"
+    assert said in only.summary()
+    assert said in markdown.page(only).replace("\\", "")
+    assert [who for who, what in instructor.flags([only]) if said in what] == ["ada"]
+
+
+def test_equal_times_are_said(tmp_path):
+    found = [dated(tmp_path / "a.ipynb", 1e9), dated(tmp_path / "b.ipynb", 1e9)]
+    only = chosen(found[::-1], {"a.ipynb": 10, "b.ipynb": 10})
+    assert "the last by name of those with the newest time, 'b.ipynb', counts" in only.message
+
+
+def test_canvas_counts_uploads(tmp_path):
+    members = {"lovelaceada_LATE_4711_90210_lab.ipynb": "{}", "lovelaceada_4711_90211_lab-1.ipynb": "{}"}
+    found = layouts.submissions(zipped(tmp_path / "class.zip", members))
+    assert {each.student for each in found} == {"lovelaceada_4711"}
+    (only,) = grades.newest_of_each([(each, result("lovelaceada_4711", 10)) for each in found])
+    assert "2 notebooks for this lab; the newest, 'lovelaceada_4711_90211_lab-1.ipynb', counts" in only.summary()
+
+
+# -- what lies beside a notebook
+
+
+@pytest.mark.usefixtures("one_zygote")
+def test_modules_and_data_come_along(tmp_path, solution):
+    text = "from helpers import total\n\ndef mean(x):\n    return total(x) / float(open('data/n.txt').read())\n"
+    folder = put(tmp_path / "in", "ada/lab.ipynb") / "ada"
+    (folder / "lab.ipynb").write_text(notebook(text, solution["count"]))
+    (folder / "helpers.py").write_text("def total(x):\n    return x.sum()\n")
+    (folder / "data").mkdir()
+    (folder / "data" / "n.txt").write_text("7")
+    ((_, found),) = batch.grade_all(layouts.submissions(tmp_path / "in"), b"s", allow_weak=True)
+    assert found.score == 100, found.summary()
+    assert "'data/n.txt', 'helpers.py' beside the notebook came along" in found.notes
+
+
+def test_what_is_too_large_is_named(tmp_path):
+    folder = put(tmp_path, "ada/lab.ipynb", "ada/b.bin") / "ada"
+    with open(folder / "weights.py", "wb") as file:
+        file.truncate(3 << 20)
+    (folder / "link.py").symlink_to("/etc/passwd")
+    (found,) = layouts.submissions(tmp_path)
+    _, along = submitted.held(submitted.take(found))
+    assert along.notes(b"b.bin") == [
+        "'b.bin' beside the notebook came along",
+        "'link.py' beside the notebook did not come along: the file cannot be read: it is a link",
+        "'weights.py' beside the notebook did not come along: the file has 3 MiB, more than 1 MiB",
+    ]
+    assert beside.Along.unpacked(along.packed()) == along
+
+
+def test_files_of_others_do_not_come_along(tmp_path):
+    put(tmp_path, "lovelaceada_1_2_lab.ipynb", "lovelaceada_1_3_helpers.py", "babbagec_4_5_lab.ipynb", "x.py")
+    found = {each.student: [name for name, _ in each.beside] for each in layouts.submissions(tmp_path)}
+    assert found["lovelaceada_1"] == ["helpers.py"]
+    assert found["babbagec_4"] == []
+
+
+def test_a_changed_module_is_graded_anew(tmp_path):
+    put(tmp_path, "ada/lab.ipynb", "ada/helpers.py")
+    first, second = (submitted.take(layouts.submissions(tmp_path)[0]) for _ in range(2))
+    assert first.digest == second.digest
+    (tmp_path / "ada" / "helpers.py").write_text("x = 2")
+    assert submitted.take(layouts.submissions(tmp_path)[0]).digest != first.digest
+
+
+# -- cells that were turned into text
+
+
+def notebook(*cells, kinds=()):
+    kinds = [*kinds, *["code"] * (len(cells) - len(kinds))]
+    found = [{"cell_type": kind, "source": source} for kind, source in zip(kinds, cells, strict=True)]
+    return json.dumps({"cells": found, "metadata": {"hpcdl": {"lab": "tiny"}}})
+
+
+@pytest.mark.usefixtures("one_zygote")
+@pytest.mark.parametrize(("kind", "said"), [("markdown", "Markdown"), ("raw", "raw")])
+def test_a_cell_of_text_is_graded_as_code(tmp_path, solution, kind, said):
+    put(tmp_path, "ada.ipynb")
+    text = notebook(solution["mean"], solution["count"], kinds=[kind])
+    (tmp_path / "ada.ipynb").write_text(text)
+    ((_, found),) = batch.grade_all(layouts.submissions(tmp_path), b"s", allow_weak=True)
+    assert found.score == 100
+    (note,) = found.notes
+    assert note == (
+        f"cell 1, in which you define `mean`, is a {said} cell: turn it into a code cell "
+        "(it was graded as if it were one)"
+    )
+
+
+def test_text_counts_only_where_no_code_does(solution):
+    found = parse(notebook(solution["mean"], "def mean(x): return 0", kinds=["markdown"]).encode())
+    found.wake(["mean"])
+    assert (found.cells, found.notes) == ([("cell 2", "def mean(x): return 0")], [])
+
+
+def test_text_that_is_no_python_is_named():
+    found = parse(notebook("My answer:\n\ndef mean(x):\n    return 1", "x = 1", kinds=["markdown"]).encode())
+    found.wake(["mean"])
+    assert found.cells == [("cell 2", "x = 1")]
+    assert found.notes == ["cell 1, in which you define `mean`, is a Markdown cell: turn it into a code cell"]
+
+
+def test_what_is_no_file_is_said(tmp_path):
+    with pytest.raises(UngradableError, match="the file cannot be read: is a directory"):
+        submitted.read(tmp_path)
