@@ -30,8 +30,9 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
-from .doors import Doors
+from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
+from .shims import ALWAYS, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
 FOURIER = ("aten::_fft_*",)
@@ -47,7 +48,16 @@ class ForbiddenCallError(BaseException):
     """Raised in an answer in place of a call that the exercise forbids; no `except Exception` hides it."""
 
 
-class Guard(importlib.abc.MetaPathFinder):
+class Finder(importlib.abc.MetaPathFinder):
+    """Stands among Python's finders for one of ours, and leads to nothing of it."""
+
+    __slots__ = ("find_spec",)
+
+    def __init__(self, find: Callable):
+        self.find_spec = opaque(find)  # type: ignore[method-assign]
+
+
+class Guard:
     """Denies the calls of `patterns` while it is up: `report(name)` is told, and the caller gets the error.
 
     It can count calls of operators, too: of matrix products, say, where an exercise is about their number. A door stays
@@ -62,7 +72,8 @@ class Guard(importlib.abc.MetaPathFinder):
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
         self.denied: frozenset[types.FunctionType] = frozenset()
-        self.doors, self.library = Doors(), Library(self)
+        self.doors, self.finder, self.library = Doors(), Finder(self.find_spec), Library(self)
+        self.library.finder = Finder(self.library.find_spec)
 
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         """Forbid the calls of `patterns` from now on, and of hpcdl's all but `opened`, unless that is None."""
@@ -93,13 +104,17 @@ class Guard(importlib.abc.MetaPathFinder):
         for function in self.denied:
             self.bar(function, name_of(function))
         with contextlib.suppress(ValueError):
-            sys.meta_path.remove(self)
+            sys.meta_path.remove(self.finder)
         if dotted:
-            sys.meta_path.insert(0, self)
+            sys.meta_path.insert(0, self.finder)
 
     def bar(self, function: types.FunctionType, name: str) -> None:
         """A door before a function: who comes is asked under the `name`."""
         self.doors.bar(function, lambda args: self.called(function, name))
+
+    def denies(self, name: str) -> bool:
+        """Whether an answer may not call a function of C's that has a shim in front."""
+        return self.is_up and not self.is_other() and (name in self.patterns or name in ALWAYS)
 
     def called(self, function: types.FunctionType, name: str) -> None:
         if self.is_up and (function in self.denied or self.library.denies(name)):
@@ -224,7 +239,9 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
                 warnings.simplefilter("ignore")  # what a framework says of its own modules is no business of ours
                 importlib.import_module(module)
     return [
-        pattern for pattern in patterns if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
+        pattern
+        for pattern in patterns
+        if pattern not in SHIMS and not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
     ]
 
 
