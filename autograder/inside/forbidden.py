@@ -32,7 +32,7 @@ from torch._C import DispatchKey
 
 from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
-from .shims import ALWAYS, SHIMS
+from .shims import SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
 FOURIER = ("aten::_fft_*",)
@@ -40,6 +40,9 @@ FOURIER = ("aten::_fft_*",)
 # Above the kernels of each device and below autograd. Operators that compute have no kernel of their own here.
 DOOR = "BackendSelect"
 BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
+
+BACKWARD = "torch.autograd.backward"  # where it is forbidden, all of autograd is
+_autograd: Any = torch._C._autograd
 
 KINDS = (type, types.FunctionType, functools._lru_cache_wrapper)  # in which there is code to replace
 
@@ -114,7 +117,7 @@ class Guard:
 
     def denies(self, name: str) -> bool:
         """Whether an answer may not call a function of C's that has a shim in front."""
-        return self.is_up and not self.is_other() and (name in self.patterns or name in ALWAYS)
+        return self.is_up and not self.is_other() and name in SHIMS
 
     def called(self, function: types.FunctionType, name: str) -> None:
         if self.is_up and (function in self.denied or self.library.denies(name)):
@@ -124,10 +127,30 @@ class Guard:
     def up(self, is_up: bool = True):
         """The student's code runs in the block; `up(False)`: a function of the check that it called back."""
         before, self.is_up = self.is_up, is_up
+        watch = self.watched() if is_up and not before and self.forbids_derivatives else contextlib.nullcontext()
+        try:
+            with watch:
+                yield
+        finally:
+            self.is_up = before
+
+    @property
+    def forbids_derivatives(self) -> bool:
+        return BACKWARD in self.patterns
+
+    @contextlib.contextmanager
+    def watched(self):
+        """In the block, on this thread, a backward pass knocks, from Python or from C: it asks for what was kept."""
+        _autograd._push_saved_tensors_default_hooks(_as_it_is, self.unpack)
         try:
             yield
         finally:
-            self.is_up = before
+            _autograd._pop_saved_tensors_default_hooks()
+
+    def unpack(self, kept: Any) -> Any:
+        if self.forbids_derivatives:
+            self.knock(BACKWARD)
+        return kept
 
     def knock(self, name: str) -> None:
         """A forbidden function is called: by the student's code, or by others, or while the guard is down."""
@@ -156,6 +179,10 @@ class Guard:
         if namespace not in self.libraries:
             self.libraries[namespace] = torch.library.Library(namespace, "IMPL")
         self.libraries[namespace].impl(rest, kernel, DOOR, with_keyset=True)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def operators(patterns: tuple[str, ...]) -> list[str]:
@@ -241,7 +268,7 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
     return [
         pattern
         for pattern in patterns
-        if pattern not in SHIMS and not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
+        if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
     ]
 
 

@@ -20,6 +20,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .forbidden import ForbiddenCallError
+from .location import OF_REFERENCE
 from .shims import SHIM
 
 OURS = tuple(
@@ -34,7 +35,7 @@ INSTALLED = tuple(
         for folder in (str, os.path.realpath)
     }
 )
-LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__")
+LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
 # Functions of these files return frames and code: then the question is who called them.
 INTROSPECTION = ("inspect.py", "logging/__init__.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
@@ -162,8 +163,8 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
     owner, name = args
     if name in FRAMES and not _asks(frame, name):
         return str(name)
-    if name in CODES and not _asks(frame, name) and not _is_students(owner):
-        return str(name)
+    if name in CODES and not _is_students(owner):
+        return None if _is_library(frame.f_code) and name in frame.f_code.co_names else str(name)
     return None
 
 

@@ -12,6 +12,7 @@ from autograder.boundary import protocol
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
+from .book import WireBook
 from .doors import opaque
 from .forbidden import Guard
 from .harnesses import HARNESSES
@@ -35,18 +36,32 @@ class SocketWorker(Worker):
         proxy.__name__ = proxy.__qualname__ = name  # type: ignore[union-attr]
         return proxy
 
-    def run_rank(self, name: str, args: tuple, kwargs: dict, rank: int, *others, _audit=sys.audit):
+    def run_rank(
+        self,
+        name: str,
+        args: tuple,
+        kwargs: dict,
+        rank: int,
+        size: int,
+        operate: Callable | None,
+        harness: str | None,
+        _audit: Callable = sys.audit,
+    ):
         """Call the function as a rank, with what it stands on unchanged before and after."""
         _audit(SEAL)
         try:
-            return super().run_rank(name, args, kwargs, rank, *others)
+            return super().run_rank(name, args, kwargs, rank, size, operate, harness)
         finally:
             _audit(SEAL)
 
-    def harnessed(self, harness: str, function: Callable) -> Callable:
+    def harnessed(self, harness: str, function: Callable, operate: Callable | None) -> Callable:
+        """Return the harness of that name; a book that it has is kept by the grader, whom `operate` reaches."""
+        if operate is None:
+            return super().harnessed(harness, function, operate)
         if type(function) is types.FunctionType:
             function = watched(function)
-        return functools.partial(self.harnesses[harness], function)
+        run = functools.partial(self.harnesses[harness], function)
+        return functools.partial(run, book=WireBook(operate)) if HARNESSES[harness].booked else run
 
     def ask(self, frame: Frame) -> Frame:
         protocol.send(self.sock, frame)

@@ -74,7 +74,7 @@ def preload() -> Guard:
     worker.forbid((), ())
     sandbox.readable()
     importlib.import_module("hpcdl.training.process_group")
-    shims.install()
+    shims.install(worker.guard)
     freeze()
     return worker.guard
 
