@@ -1,13 +1,28 @@
 """Which line of the student's own code is being run, or raised: what a report shows of it."""
 
 import linecache
+import os
+import re
 import sys
 from types import CodeType, FrameType
 
-from hpcdl.comm.location import line_at
+from hpcdl.comm.location import OURS, line_at
 
 REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
 OF_REFERENCE = f"<{REFERENCE}>"
+ROOTS = sorted({os.path.dirname(OURS[0].rstrip(os.sep)), sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix)})
+OF_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, ROOTS))})(?:/[^\\s'\":,;)]+)*")
+OF_OURS = re.compile(r"\b(?:hpcdl|autograder)/[\w/]+\.py\b|site-packages/|\b(?:desk|watcher|peer|worker)\.py\b")
+
+
+def without_paths(text: str) -> str:
+    """Return `text` with a file's or folder's name in the place of its path on this machine."""
+    return OF_MACHINE.sub(lambda match: os.path.basename(match[0].rstrip("/")), text)
+
+
+def places_of_ours(text: str) -> list[str]:
+    """Return the paths of this machine, and places in files of ours, that a text for students names."""
+    return [*OF_MACHINE.findall(text), *OF_OURS.findall(text)]
 
 
 def current_frame(namespace: dict) -> FrameType | None:

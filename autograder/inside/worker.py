@@ -28,7 +28,7 @@ from .book import Book
 from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard
 from .harnesses import HARNESSES
-from .location import REFERENCE, current_line, is_of_reference, raised_at
+from .location import REFERENCE, current_line, is_of_reference, raised_at, without_paths
 from .mpi_rank import machines
 from .wire_comm import WireComm
 
@@ -279,6 +279,6 @@ def text_of(error: BaseException) -> str:
     try:
         if starts_a_process(error):
             return NO_PROCESSES
-        return str(error)[:500]
+        return without_paths(str(error)[:2000])[:500]
     except Exception:
         return "(its message cannot be shown)"
