@@ -129,7 +129,9 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
         verdict.kind, verdict.message = "unsendable", f"What your code returned cannot be checked: {error}."
     except Exception as error:  # most often the check took a value of the wrong type for a right one
         verdict.kind = "check"
-        verdict.message = f"The check could not work with what your code returned ({type(error).__name__}: {_told(error)})."
+        verdict.message = (
+            f"The check could not work with what your code returned ({type(error).__name__}: {_told(error)})."
+        )
         verdict.detail = traceback.format_exc()
     verdict.seconds = round(session.spent(), 4)
     if not verdict.passed:

@@ -266,9 +266,7 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
                 warnings.simplefilter("ignore")  # what a framework says of its own modules is no business of ours
                 importlib.import_module(module)
     return [
-        pattern
-        for pattern in patterns
-        if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
+        pattern for pattern in patterns if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
     ]
 
 

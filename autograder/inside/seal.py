@@ -53,7 +53,11 @@ def harden() -> None:
     """Make the machinery's classes unchangeable; networks are not, since torch gives them classes of its own."""
     for module in modules():
         for value in list(vars(module).values()):
-            if isinstance(value, type) and value.__module__ == module.__name__ and not issubclass(value, torch.nn.Module):
+            if (
+                isinstance(value, type)
+                and value.__module__ == module.__name__
+                and not issubclass(value, torch.nn.Module)
+            ):
                 _freeze(value)
 
 
@@ -79,7 +83,7 @@ def private(function: Callable, known: dict[int, dict] | None = None) -> Callabl
 
 
 def take() -> Callable[[], list[str]]:
-    """Return a function that names what no longer is in the machinery's modules, registries and pillars as it is now."""
+    """Return a function that names what changes from now on in the machinery: modules, registries, pillars."""
     kept: list[tuple[str, Mapping, dict]] = []
     imported = {module.__name__: module for module in modules()}
     for name, module in imported.items():

@@ -31,7 +31,10 @@ OURS = tuple(
 INSTALLED = tuple(
     {
         f"{folder(path)}{os.sep}"
-        for path in (*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), os.path.dirname(os.__file__))
+        for path in (
+            *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+            os.path.dirname(os.__file__),
+        )
         for folder in (str, os.path.realpath)
     }
 )
@@ -164,8 +167,13 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
     if name in FRAMES and not _asks(frame, name):
         return str(name)
     if name in CODES and not _is_students(owner):
-        return None if _is_library(frame.f_code) and name in frame.f_code.co_names else str(name)
+        return None if _is_library(frame.f_code) and name in frame.f_code.co_names else f"{_name(owner)}{name}"
     return None
+
+
+def _name(owner: Any) -> str:
+    parts = [getattr(owner, "__module__", None), getattr(owner, "__qualname__", None)] if _code_of(owner) else []
+    return "".join(f"{part}." for part in parts if type(part) is str)
 
 
 def _write(event: str, args: tuple, frame: FrameType) -> str | None:

@@ -3,9 +3,9 @@
 A function is replaced in every module that has it.
 """
 
+import _thread
 import ctypes
 import sys
-import _thread
 from collections.abc import Callable
 from typing import Any
 

@@ -29,7 +29,8 @@ class Fixed:
         return self.function if comm is None else MethodType(self.function, comm)
 
     def __set__(self, comm: Any, value: Any) -> None:
-        raise AttributeError(f"comm.{self.function.__name__} belongs to the machine: keep what you need in a name of yours")
+        name = self.function.__name__
+        raise AttributeError(f"comm.{name} belongs to the machine: keep what you need in a name of yours")
 
 
 class _Posted(Request):
