@@ -41,8 +41,8 @@ INSTALLED = tuple(
 LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
 # Functions of these files return frames and code: then the question is who called them.
-INTROSPECTION = ("inspect.py", "logging/__init__.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
-TRACEBACK = "traceback.py"
+INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
+TRACEBACK, LOGGING = "traceback.py", "logging/__init__.py"
 DISPATCH = "_python_dispatch.py"
 CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
 
@@ -143,6 +143,8 @@ def _asks(frame: FrameType | None, name: str) -> bool:
             return False
         if code.co_filename.endswith(TRACEBACK):
             return _keeps(frame)
+        if code.co_filename.endswith(LOGGING):  # it finds its caller, and keeps the name and the line
+            return frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(LOGGING)
         if name not in code.co_names:
             return False
         if not code.co_filename.endswith(INTROSPECTION):
