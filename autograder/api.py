@@ -11,6 +11,7 @@ from typing import Any
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
 from autograder.sessions.local import LocalSession, needs_compiler
+from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.points import Checked, Record, file_in, unsolved
@@ -110,11 +111,11 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
 
 def feedback(exercise: Exercise, namespace: dict) -> Feedback:
     """Check one exercise against the functions in `namespace` and remember its points."""
-    printed = _Capped()
+    printed, code = _Capped(), code_of(namespace, exercise.functions)
     with contextlib.redirect_stdout(printed):
         exercise.lab.bring()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False)
-    note = _remember(result)
+    note = _remember(result, code)
     unsolved[exercise.id] = exercise.functions
     if result.passed:
         del unsolved[exercise.id]
@@ -162,8 +163,8 @@ def _all_exercises() -> list[Exercise]:
     return [exercise for slug in exercises.LABS for exercise in exercises.load(slug).exercises.values()]
 
 
-def _remember(result: ExerciseResult) -> str:
-    record.add(Checked(result.id, result.points, result.max_points))
+def _remember(result: ExerciseResult, code: str) -> str:
+    record.add(Checked(result.id, result.points, result.max_points, code=code))
     if (best := record.best(result.id)) > result.points:
         return f"An earlier version of yours had {best:g} points; the one in the notebook counts."
     return ""

@@ -17,12 +17,16 @@ unsolved: dict[
 
 @dataclass(frozen=True)
 class Checked:
-    """One check of an exercise ("ddp.ring_all_reduce"): `points` of the `most` there are; None is begun again."""
+    """One check of an exercise ("ddp.ring_all_reduce"): `points` of the `most` there are; None is begun again.
+
+    `code` is the hash of the code that was checked (see `hpcdl.identity`).
+    """
 
     exercise: str
     points: float | None
     most: float = 0.0
     when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    code: str = ""
 
 
 def file_in(folder: Path) -> Path | None:
@@ -64,6 +68,6 @@ def _checked(content: Any) -> Checked:
     """A check from its line; ValueError or TypeError where it is none."""
     checked = Checked(**content)
     float(checked.points or 0), float(checked.most), datetime.fromisoformat(checked.when)
-    if not isinstance(checked.exercise, str):
+    if not isinstance(checked.exercise, str) or not isinstance(checked.code, str):
         raise TypeError(f"exercise={checked.exercise!r}: its name is text")
     return checked

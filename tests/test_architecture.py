@@ -33,6 +33,7 @@ LEVELS = [
         "hpcdl.files",
         "hpcdl.guesses",
         "hpcdl.interrupt",
+        "hpcdl.identity",
         "hpcdl.journal",
         "hpcdl.labs",
         "hpcdl.lazy",

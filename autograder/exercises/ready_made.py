@@ -3,7 +3,9 @@
 DERIVATIVES = (  # every way to them that starts in Python
     "torch.autograd.backward",
     "torch.autograd.grad",
-    "torch.autograd.graph._engine_run_backward",
+    "torch.autograd.graph",
+    "aten::_make_dual*",
+    "aten::_fw_primal*",
     "torch.autograd.functional",
     "torch.autograd.gradcheck",
     "torch.autograd.forward_ad",
@@ -11,12 +13,14 @@ DERIVATIVES = (  # every way to them that starts in Python
     "scipy.optimize",
     "scipy.differentiate",
 )
-OPTIMIZERS = ("torch.optim",)
+FUSED = ("aten::_fused_adam*", "aten::_fused_adagrad*", "aten::_fused_sgd*")  # a step of an optimizer's in C
+OPTIMIZERS = ("torch.optim", *FUSED)
 UPDATES = (  # all of them, but for torch.optim's hooks, by which the memory meter learns of states
     "torch.optim.optimizer.Optimizer.__init__",
     "torch.optim._functional",
     "torch.optim.adam",
     "torch.optim.adamw",
+    *FUSED,
 )
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
@@ -32,6 +36,6 @@ SHARDING = (
 CLIPPING = ("torch.nn.utils.clip_grad",)
 RECOMPUTATION = ("torch.utils.checkpoint", "torch.distributed.algorithms._checkpoint")
 ATTENTION = ("aten::_scaled_dot_product*", "aten::_safe_softmax")  # fused; else torch takes this softmax, alone
-SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::nll_loss_forward")
+SOFTMAX = ("aten::*softmax*", "aten::nll_loss*")
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

@@ -8,7 +8,7 @@ from functools import cache
 
 from autograder.authoring import Exercise, Lab
 from autograder.inside import source
-from autograder.inside.worker import REFERENCE
+from autograder.inside.location import REFERENCE
 from autograder.results import ExerciseResult
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import scratch

@@ -8,6 +8,7 @@ import torch
 from autograder.authoring import Check, Exercise, Lab
 from autograder.boundary.protocol import ProtocolError, UnsendableError
 from autograder.checks import CheckFailure
+from autograder.inside.location import without_paths
 from autograder.results import CheckResult, ExerciseResult
 from autograder.sessions.errors import StudentError
 from autograder.sessions.session import Session
@@ -128,11 +129,17 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
         verdict.kind, verdict.message = "unsendable", f"What your code returned cannot be checked: {error}."
     except Exception as error:  # most often the check took a value of the wrong type for a right one
         verdict.kind = "check"
-        verdict.message = f"The check could not work with what your code returned ({type(error).__name__}: {error})."
+        verdict.message = (
+            f"The check could not work with what your code returned ({type(error).__name__}: {_told(error)})."
+        )
         verdict.detail = traceback.format_exc()
     verdict.seconds = round(session.spent(), 4)
     if not verdict.passed:
         verdict.call = session.last_call()
+
+
+def _told(error: Exception) -> str:
+    return without_paths(str(error)[:2000])[:500]
 
 
 def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:

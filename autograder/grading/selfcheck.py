@@ -9,6 +9,7 @@ from autograder import exercises, feedback
 from autograder.authoring import BANK, Lab, WrongAnswer
 from autograder.authors import build
 from autograder.inside import forbidden, source
+from autograder.inside.location import places_of_ours
 from autograder.inside.notebook import Notebook
 from autograder.results import LabResult
 from autograder.walls.zygote import Zygote
@@ -103,6 +104,8 @@ def judge(answer: WrongAnswer, result: LabResult) -> list[str]:
     shown = "\n".join(feedback.text(e) for e in result.exercises if not e.passed)
     if answer.says not in shown:
         problems.append(f"the feedback does not say {answer.says!r}; it says:\n{shown}")
+    if found := places_of_ours(shown):
+        problems.append(f"the feedback names places in our files or on this machine: {found}")
     bugs = [c for e in result.exercises for c in e.checks if c.kind == "check"]
     return problems + [f"{c.name} fails with an error of its own:\n{c.detail}" for c in bugs]
 

@@ -30,8 +30,9 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
-from .doors import Doors
+from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
+from .shims import SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, also mkldnn's; not `_convert_...`
 FOURIER = ("aten::_fft_*",)
@@ -40,6 +41,9 @@ FOURIER = ("aten::_fft_*",)
 DOOR = "BackendSelect"
 BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
 
+BACKWARD = "torch.autograd.backward"  # where it is forbidden, all of autograd is
+_autograd: Any = torch._C._autograd
+
 KINDS = (type, types.FunctionType, functools._lru_cache_wrapper)  # in which there is code to replace
 
 
@@ -47,7 +51,16 @@ class ForbiddenCallError(BaseException):
     """Raised in an answer in place of a call that the exercise forbids; no `except Exception` hides it."""
 
 
-class Guard(importlib.abc.MetaPathFinder):
+class Finder(importlib.abc.MetaPathFinder):
+    """Stands among Python's finders for one of ours, and leads to nothing of it."""
+
+    __slots__ = ("find_spec",)
+
+    def __init__(self, find: Callable):
+        self.find_spec = opaque(find)  # type: ignore[method-assign]
+
+
+class Guard:
     """Denies the calls of `patterns` while it is up: `report(name)` is told, and the caller gets the error.
 
     It can count calls of operators, too: of matrix products, say, where an exercise is about their number. A door stays
@@ -62,7 +75,8 @@ class Guard(importlib.abc.MetaPathFinder):
         self.counts: Counter[str] = Counter()  # calls of the operators that are counted, not denied
         self.libraries: dict[str, torch.library.Library] = {}
         self.denied: frozenset[types.FunctionType] = frozenset()
-        self.doors, self.library = Doors(), Library(self)
+        self.doors, self.finder, self.library = Doors(), Finder(self.find_spec), Library(self)
+        self.library.finder = Finder(self.library.find_spec)
 
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         """Forbid the calls of `patterns` from now on, and of hpcdl's all but `opened`, unless that is None."""
@@ -93,13 +107,17 @@ class Guard(importlib.abc.MetaPathFinder):
         for function in self.denied:
             self.bar(function, name_of(function))
         with contextlib.suppress(ValueError):
-            sys.meta_path.remove(self)
+            sys.meta_path.remove(self.finder)
         if dotted:
-            sys.meta_path.insert(0, self)
+            sys.meta_path.insert(0, self.finder)
 
     def bar(self, function: types.FunctionType, name: str) -> None:
         """A door before a function: who comes is asked under the `name`."""
         self.doors.bar(function, lambda args: self.called(function, name))
+
+    def denies(self, name: str) -> bool:
+        """Whether an answer may not call a function of C's that has a shim in front."""
+        return self.is_up and not self.is_other() and name in SHIMS
 
     def called(self, function: types.FunctionType, name: str) -> None:
         if self.is_up and (function in self.denied or self.library.denies(name)):
@@ -109,10 +127,30 @@ class Guard(importlib.abc.MetaPathFinder):
     def up(self, is_up: bool = True):
         """The student's code runs in the block; `up(False)`: a function of the check that it called back."""
         before, self.is_up = self.is_up, is_up
+        watch = self.watched() if is_up and not before and self.forbids_derivatives else contextlib.nullcontext()
+        try:
+            with watch:
+                yield
+        finally:
+            self.is_up = before
+
+    @property
+    def forbids_derivatives(self) -> bool:
+        return BACKWARD in self.patterns
+
+    @contextlib.contextmanager
+    def watched(self):
+        """In the block, on this thread, a backward pass knocks, from Python or from C: it asks for what was kept."""
+        _autograd._push_saved_tensors_default_hooks(_as_it_is, self.unpack)
         try:
             yield
         finally:
-            self.is_up = before
+            _autograd._pop_saved_tensors_default_hooks()
+
+    def unpack(self, kept: Any) -> Any:
+        if self.forbids_derivatives:
+            self.knock(BACKWARD)
+        return kept
 
     def knock(self, name: str) -> None:
         """A forbidden function is called: by the student's code, or by others, or while the guard is down."""
@@ -141,6 +179,10 @@ class Guard(importlib.abc.MetaPathFinder):
         if namespace not in self.libraries:
             self.libraries[namespace] = torch.library.Library(namespace, "IMPL")
         self.libraries[namespace].impl(rest, kernel, DOOR, with_keyset=True)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def operators(patterns: tuple[str, ...]) -> list[str]:

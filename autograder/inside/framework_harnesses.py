@@ -16,6 +16,9 @@ from torch.nn.functional import cross_entropy
 from hpcdl.comm.base import Communicator
 from hpcdl.nn.awkward import MODELS, takes_time
 
+from .book import of_kind
+from .doors import opaque
+
 MOMENTUM = 0.9
 
 
@@ -112,22 +115,25 @@ class KilledError(BaseException):
 
 
 class Files:
-    """A disk for states: what is written is copied, with who wrote it."""
+    """A disk for states: what is written is copied and noted. Its methods lead to neither copies nor book."""
 
-    def __init__(self, files: dict, comm: Communicator):
-        self._files, self._comm, self._log = dict(files), comm, list[tuple]()
+    __slots__ = ("exists", "read", "write")
 
-    def exists(self, name: str) -> bool:
-        return name in self._files
+    def __init__(self, files: dict, note: Callable):
+        files = dict(files)
 
-    def write(self, name: str, content: Any) -> None:
-        self._log.append((len(self._log), name, _copied(content)))
-        self._comm.compute(1.0)
+        def exists(name: str) -> bool:
+            return name in files
 
-    def read(self, name: str) -> Any:
-        if name not in self._files:
-            raise FileNotFoundError(f"there is no file {name!r}")
-        return _copied(self._files[name])
+        def write(name: str, content: Any) -> None:
+            note("write", name, _copied(content))
+
+        def read(name: str) -> Any:
+            if name not in files:
+                raise FileNotFoundError(f"there is no file {name!r}")
+            return _copied(files[name])
+
+        self.exists, self.write, self.read = opaque(exists), opaque(write), opaque(read)
 
 
 def _copied(value: Any) -> Any:
@@ -139,27 +145,36 @@ def _copied(value: Any) -> Any:
 
 
 def resuming(
-    train: Callable, weights: list, x: Any, y: Any, batches: list, files: dict, dies: int, comm: Communicator
+    train: Callable, weights: list, x: Any, y: Any, batches: list, files: dict, dies: int, comm: Communicator, book: Any
 ):  # fmt: skip
     """The student's elastic training of "plain"; at the `dies`-th loss that it asks for, every process ends.
 
-    The losses that it returned, the samples of each loss, what it wrote to the disk, weights and momentum.
+    The losses that it returned, weights and momentum. The entries: samples of each loss, and what it wrote to the disk.
     """
     model = network("plain", weights)
     optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
-    disk, asked = Files(files, comm), list[list[int]]()
+    asked = 0
 
     def loss_sum(chosen):
-        if len(asked) == dies:
+        nonlocal asked
+        if asked == dies:
             raise KilledError
-        asked.append([int(i) for i in chosen])
+        asked += 1
+        book.note("asked", "", [int(i) for i in chosen])
         return cross_entropy(model(x[chosen]), y[chosen], reduction="sum")
 
-    returned = None
+    returned, disk = None, Files(files, book.note)
     with contextlib.suppress(KilledError):
-        returned = train(model, optimizer, loss_sum, [batch.clone() for batch in batches], disk, comm)
+        returned = train(model, optimizer, opaque(loss_sum), [batch.clone() for batch in batches], disk, comm)
     kept = [optimizer.state[param].get("momentum_buffer") for param in model.parameters()]
-    return returned, asked, disk._log, weights_of(model), kept
+    return returned, weights_of(model), kept
+
+
+def resumed(result: Any, entries: list) -> tuple:
+    """Returned losses, the samples of each loss, what was written and when in the order of its rank, the rest."""
+    returned, weights, kept = result
+    written = [(i, name, what) for i, (_, name, what, *_) in enumerate(of_kind(entries, "write"))]
+    return returned, [what for _, _, what, *_ in of_kind(entries, "asked")], written, weights, kept
 
 
 # torch.distributed, on ranks of ours

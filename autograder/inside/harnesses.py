@@ -20,6 +20,7 @@ from hpcdl.memory import meter
 from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
+from .book import of_kind
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out
 from .framework_harnesses import (
@@ -29,6 +30,7 @@ from .framework_harnesses import (
     in_group,
     momenta,
     ray_loop,
+    resumed,
     resuming,
     with_gpus,
 )
@@ -207,8 +209,16 @@ def measured(function: Callable, seconds: float, *args: Any):
 
 
 class Harness(NamedTuple):
+    """A harness, and how feedback writes the call.
+
+    With `booked` it gets a `book` (see `book`), and what it returns and the entries become the result; `takes` has the
+    virtual seconds of entries by kind, from the arguments.
+    """
+
     run: Callable
     shown: tuple[str, ...]
+    booked: Callable[[Any, list], Any] | None = None
+    takes: Callable[[tuple], dict[str, float]] = lambda args: {}
 
 
 HARNESSES = {
@@ -226,8 +236,12 @@ HARNESSES = {
     "recomputed": Harness(recomputed, ("f", "x", "z")),
     "spoiled": Harness(spoiled, ("f", "x")),
     "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
-    "saving": Harness(saving, ("disk", "step", "state", "n", "comm")),
-    "loading": Harness(loading, ("disk", "comm")),
+    "saving": Harness(
+        saving, ("disk", "step", "state", "n", "comm"), lambda _, entries: entries, lambda args: {"write": args[4]}
+    ),
+    "loading": Harness(
+        loading, ("disk", "comm"), lambda found, entries: (found, [name for _, name, *_ in of_kind(entries, "read")])
+    ),
     "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr")),
     "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr")),
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
@@ -236,7 +250,9 @@ HARNESSES = {
     "broadcasting": Harness(broadcasting, ("params", "comm", "root_rank")),
     "with_gpus": Harness(with_gpus, ("env",)),
     "momenta": Harness(momenta, ("optimizer", "comm", "root_rank")),
-    "resuming": Harness(resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm")),
+    "resuming": Harness(
+        resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm"), resumed, lambda args: {"write": 1.0}
+    ),
     "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),
     "ray_loop": Harness(ray_loop, ("config", "train")),
     "fully_sharded": Harness(fully_sharded, ("model", "mesh")),

@@ -58,11 +58,12 @@ def _identity_behind(cls, function):
     return _identity_behind.__wrapped__(cls, function)  # type: ignore[attr-defined]
 
 
-class Library(importlib.abc.MetaPathFinder):
+class Library:
     """Doors before the functions of hpcdl, for a `guard` that is up while code of `namespace` runs."""
 
     def __init__(self, guard: Any):
         self.guard = guard
+        self.finder: Any = None  # what stands for it among Python's finders
         self.namespace: dict = {}
         self.opened: tuple[str, ...] | None = None  # None: all of it is open
         self.known: dict[str, bool] = {}  # whether a name is open: a loop may call its function thousands of times
@@ -74,9 +75,9 @@ class Library(importlib.abc.MetaPathFinder):
         before, self.opened = self.opened, opened
         self.known.clear()
         if opened is None and before is not None:
-            sys.meta_path.remove(self)
+            sys.meta_path.remove(self.finder)
         elif opened is not None and before is None:
-            sys.meta_path.insert(0, self)
+            sys.meta_path.insert(0, self.finder)
             for name in _of_hpcdl(imports()):
                 if module := sys.modules.get(name):
                     self.bar(module)
@@ -163,6 +164,7 @@ class _Barring(importlib.abc.Loader):
 
     def exec_module(self, module):
         self.loader.exec_module(module)
+        module.__loader__ = module.__spec__.loader = self.loader  # which leads to nothing of ours
         if self.library.opened is not None:
             closed_in.cache_clear()  # a module that is loaded again has other functions
             self.library.bar(module)

@@ -1,18 +1,51 @@
 """Which line of the student's own code is being run, or raised: what a report shows of it."""
 
 import linecache
+import os
+import re
 import sys
 from types import CodeType, FrameType
 
-from hpcdl.comm.location import line_at
+from hpcdl.comm.location import OURS, line_at
+
+REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
+OF_REFERENCE = f"<{REFERENCE}>"
+ROOTS = sorted({os.path.dirname(OURS[0].rstrip(os.sep)), sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix)})
+OF_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, ROOTS))})(?:/[^\\s'\":,;)]+)*")
+OF_OURS = re.compile(r"\b(?:hpcdl|autograder)/[\w/]+\.py\b|site-packages/|\b(?:desk|watcher|peer|worker)\.py\b")
+
+
+def without_paths(text: str) -> str:
+    """Return `text` with a file's or folder's name in the place of its path on this machine."""
+    return OF_MACHINE.sub(lambda match: os.path.basename(match[0].rstrip("/")), text)
+
+
+def places_of_ours(text: str) -> list[str]:
+    """Return the paths of this machine, and places in files of ours, that a text for students names."""
+    return [*OF_MACHINE.findall(text), *OF_OURS.findall(text)]
 
 
 def current_frame(namespace: dict) -> FrameType | None:
     """The innermost frame that runs code of `namespace`, a student's global names; None where none does."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals is not namespace:
+    while frame is not None and not is_students(frame, namespace):
         frame = frame.f_back
     return frame
+
+
+def is_students(frame: FrameType, namespace: dict) -> bool:
+    """Whether a frame runs the student's own code, and not the reference's that stands in for a part of it."""
+    return frame.f_globals is namespace and frame.f_code.co_filename != OF_REFERENCE
+
+
+def is_of_reference(error: BaseException, namespace: dict) -> bool:
+    """Whether `error` was raised in a function of the reference, or below it, and not in the student's own code."""
+    found, step = False, error.__traceback__
+    while step is not None:
+        frame, step = step.tb_frame, step.tb_next
+        if frame.f_globals is namespace:
+            found = not is_students(frame, namespace)
+    return found
 
 
 def current_line(namespace: dict) -> dict:
@@ -30,7 +63,7 @@ def raised_at(error: BaseException, namespace: dict) -> dict:
     """
     steps, step = [], error.__traceback__
     while step is not None:
-        if step.tb_frame.f_globals is namespace:
+        if is_students(step.tb_frame, namespace):
             code = step.tb_frame.f_code
             steps.append((code, step.tb_lineno or line_at(code, step.tb_lasti)))
         step = step.tb_next

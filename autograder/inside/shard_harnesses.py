@@ -9,6 +9,8 @@ from torch import nn
 from hpcdl.comm.base import Communicator
 from hpcdl.memory import Bytes, meter
 
+from .doors import opaque
+
 
 def of_its_own(nbytes: Bytes) -> int:
     """Without what this rank only read: where ranks are threads, a message is copied from the other rank's tensor."""
@@ -127,47 +129,46 @@ def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, comm: Communic
 
 
 class Disk:
-    """Files as dicts, those of `files` to begin with; it writes down what is done, with its virtual time."""
+    """Files as dicts, those of `files` to begin with; what is done to them is noted in a book.
 
-    def __init__(self, files: dict, comm: Communicator, seconds: float):
-        self._files, self._comm, self._seconds = dict(files), comm, seconds
-        self._log: list[tuple] = []
-
-    def write(self, name: str, content: dict) -> None:
-        copy = {key: x.detach().clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
-        begin = self._comm.clock()
-        self._comm.compute(self._seconds)
-        self._files[name] = copy
-        self._log.append(("write", name, copy, begin, self._comm.clock()))
-
-    def rename(self, old: str, new: str) -> None:
-        if old not in self._files:
-            raise FileNotFoundError(f"there is no file {old!r} to rename")
-        self._files[new] = self._files.pop(old)
-        self._log.append(("rename", old, new, self._comm.clock(), self._comm.clock()))
-
-    def read(self, name: str) -> dict:
-        if name not in self._files:
-            raise FileNotFoundError(f"there is no file {name!r}")
-        content = self._files[name]
-        if content is None:
-            raise OSError(f"{name!r} is half a file: who wrote it was killed")
-        self._log.append(("read", name, None, self._comm.clock(), self._comm.clock()))
-        return {key: x.clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
-
-
-def saving(save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator):
-    """What the student's `save` does to the disk: ("write", name, content, begin, end), ("rename", old, new, ...).
-
-    At the end ("return", ...), when it returns.
+    Its methods lead to neither of the two: what is read without them would be in no book.
     """
-    disk = Disk(files, comm, seconds)
-    save(disk, step, state, n, comm)
-    return [*disk._log, ("return", "", None, comm.clock(), comm.clock())]
+
+    __slots__ = ("read", "rename", "write")
+
+    def __init__(self, files: dict, note: Callable):
+        files = dict(files)
+
+        def write(name: str, content: dict) -> None:
+            files[name] = {key: x.detach().clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+            note("write", name, files[name])
+
+        def rename(old: str, new: str) -> None:
+            if old not in files:
+                raise FileNotFoundError(f"there is no file {old!r} to rename")
+            files[new] = files.pop(old)
+            note("rename", old, new)
+
+        def read(name: str) -> dict:
+            if name not in files:
+                raise FileNotFoundError(f"there is no file {name!r}")
+            content = files[name]
+            if content is None:
+                raise OSError(f"{name!r} is half a file: who wrote it was killed")
+            note("read", name)
+            return {key: x.clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+
+        self.write, self.rename, self.read = opaque(write), opaque(rename), opaque(read)
 
 
-def loading(load: Callable, files: dict, comm: Communicator):
-    """What the student's `load` returns, and the names of the files that it reads."""
-    disk = Disk(files, comm, 0.0)
-    found = load(disk, comm)
-    return found, [name for op, name, *_ in disk._log if op == "read"]
+def saving(
+    save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator, book: Any
+) -> None:
+    """Let the student's `save` work on a disk. Its entries: write, rename, and at the end return."""
+    save(Disk(files, book.note), step, state, n, comm)
+    book.note("return")
+
+
+def loading(load: Callable, files: dict, comm: Communicator, book: Any):
+    """What the student's `load` returns; the entries are the files that it reads."""
+    return load(Disk(files, book.note), comm)

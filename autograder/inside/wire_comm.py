@@ -5,14 +5,32 @@ trusted side, where the simulated machine matches messages, keeps the time and w
 do not.
 """
 
+import inspect
 from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
 
 import torch
 
 from hpcdl.comm import Communicator, Request
 
+from .doors import opaque
 from .location import current_line
 from .under_way import bits
+
+
+class Fixed:
+    """A method that no instance can have another one for: harnesses call it, too, to tell the time."""
+
+    def __init__(self, function: FunctionType):
+        self.function = function
+
+    def __get__(self, comm: Any, kind: type | None = None) -> Any:
+        return self.function if comm is None else MethodType(self.function, comm)
+
+    def __set__(self, comm: Any, value: Any) -> None:
+        name = self.function.__name__
+        raise AttributeError(f"comm.{name} belongs to the machine: keep what you need in a name of yours")
 
 
 class _Posted(Request):
@@ -25,7 +43,7 @@ class WireComm(Communicator):
     """Rank `rank` of `size`, in the student's process; `operate` calls its desk, `namespace` is the student's."""
 
     def __init__(self, rank: int, size: int, operate: Callable, namespace: dict):
-        self.rank, self.size, self._operate, self._namespace = rank, size, operate, namespace
+        self.rank, self.size, self._operate, self._namespace = rank, size, opaque(_without_book(operate)), namespace
         self._posted = 0
         self._unposted: list[tuple] = []
 
@@ -93,5 +111,21 @@ class WireComm(Communicator):
         return f"line {found['line']}: {found['source']}" if found else ""
 
 
+def _without_book(operate: Callable) -> Callable:
+    """What an answer's `comm` may ask its desk for: all but entries in a harness's book."""
+
+    def operation(what: str, *args: Any):
+        if type(what) is not str or what == "note":
+            raise TypeError("no such operation")
+        return operate(what, *args)
+
+    return operation
+
+
 def _fill(x: torch.Tensor, value: torch.Tensor) -> None:
     x.detach().view(-1).copy_(value.view(-1))
+
+
+for _name, _function in inspect.getmembers(WireComm, inspect.isfunction):
+    if not _name.startswith("__"):
+        setattr(WireComm, _name, Fixed(_function))

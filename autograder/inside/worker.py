@@ -24,10 +24,11 @@ from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 
 from . import fingerprint, shell, source
+from .book import Book
 from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard
 from .harnesses import HARNESSES
-from .location import current_line, raised_at
+from .location import REFERENCE, current_line, is_of_reference, raised_at, without_paths
 from .mpi_rank import machines
 from .wire_comm import WireComm
 
@@ -40,7 +41,11 @@ OPERATORS = {
     **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "abs", "float", "list")},
 }
 
-REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
+IMMUTABLE = " of immutable type "  # Python's words where an answer would change a class of the machinery
+STANDS_IN = (
+    "an error in a function of the reference, which stands in for one of your earlier exercises here: look at what you "
+    "call it with"
+)
 
 
 class UndefinedError(Exception):
@@ -157,13 +162,27 @@ class Worker(Peer):
     ):
         """Call the function as one of `size` ranks; `operate` reaches the machine that joins them, None means MPI."""
         comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
-        return self.function_of_rank(name, (*args, comm), kwargs, harness)(*args, comm, **kwargs)
+        return self.function_of_rank(name, (*args, comm), kwargs, harness, operate)(*args, comm, **kwargs)
 
-    def function_of_rank(self, name: str, args: tuple, kwargs: dict, harness: str | None) -> Callable:
+    def function_of_rank(
+        self, name: str, args: tuple, kwargs: dict, harness: str | None, operate: Callable | None = None
+    ) -> Callable:
         """The function itself, or the harness that builds what it needs and calls it."""
         if harness is None:
             return self.function(name, args, kwargs)
-        return functools.partial(HARNESSES[harness].run, self.find(name))
+        return self.harnessed(harness, self.find(name), operate)
+
+    def harnessed(self, harness: str, function: Callable, operate: Callable | None) -> Callable:
+        """Return the harness of that name, with the student's function to call; a book that it has is kept here."""
+        run, booked = functools.partial(HARNESSES[harness].run, function), HARNESSES[harness].booked
+        if not booked:
+            return run
+
+        def with_book(*args, **kwargs):
+            book = Book(args[-1], HARNESSES[harness].takes(args))
+            return booked(run(*args, book=book, **kwargs), book.entries)
+
+        return with_book
 
     def near(self, name: str) -> str:
         mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]
@@ -205,7 +224,11 @@ class Worker(Peer):
         return RuntimeError(str(problem.get("text")))
 
     def describe(self, error: BaseException) -> dict:
+        if type(error) is TypeError and IMMUTABLE in str(error):
+            self.report(str(error).partition(IMMUTABLE)[2].strip())
         problem = {"kind": kind_of(error), "type": type(error).__name__, "text": text_of(error)}
+        if is_of_reference(error, self.namespace):
+            problem |= {"type": "Exception", "text": STANDS_IN}
         return problem | raised_at(error, self.namespace)
 
     verbs: ClassVar = Peer.verbs | {
@@ -257,6 +280,6 @@ def text_of(error: BaseException) -> str:
     try:
         if starts_a_process(error):
             return NO_PROCESSES
-        return str(error)[:500]
+        return without_paths(str(error)[:2000])[:500]
     except Exception:
         return "(its message cannot be shown)"

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from autograder.inside.book import Book
 from autograder.inside.under_way import CHANGED, FORGOTTEN, told
 from hpcdl.comm import CommError, Communicator, Request
 
@@ -22,15 +23,18 @@ OPERATIONS = (
     "broadcast",
     "all_reduce",
     "barrier",
+    "note",
 )
+LONGEST_BOOK = 10_000  # entries
 POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
 
 
 class Desk:
     """Does one rank's operations on `comm`, a rank of the simulated machine. Trusts nothing that it is asked."""
 
-    def __init__(self, comm: Communicator):
+    def __init__(self, comm: Communicator, takes: dict[str, float] | None = None):
         self.comm, self.location = comm, ""
+        self.book = Book(comm, takes or {})
         self.requests: list[Request] = []
         self.waited, self.spoiled = set[int](), list[str]()
         self.trouble: CommError | None = None  # what the machine found wrong while this rank was asking
@@ -104,6 +108,12 @@ class Desk:
     def barrier(self, location: Any):
         self._stand_at(location)
         self.comm.barrier()
+
+    def note(self, kind: Any, name: Any, what: Any):
+        """An entry of a harness's book (see `inside.book`)."""
+        if type(kind) is not str or type(name) is not str or len(self.book.entries) >= LONGEST_BOOK:
+            raise TypeError(f"no such entry, or more than {LONGEST_BOOK:,}")
+        self.book.note(kind, name, what)
 
     def _stand_at(self, location) -> None:
         self.location = location[:160] if type(location) is str else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
-from autograder.inside import magics, mpi_rank, shell
+from autograder.inside import magics, mpi_rank, seal, sentry, shell, shims
 from autograder.inside.forbidden import Guard, look_for
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
@@ -75,6 +75,8 @@ def preload() -> Guard:
     warm_up(worker)
     worker.forbid((), ())
     sandbox.readable()
+    importlib.import_module("hpcdl.training.process_group")
+    shims.install(worker.guard)
     freeze()
     return worker.guard
 
@@ -86,8 +88,19 @@ def bring(modules: list[str]) -> None:
     freeze()
 
 
+class Kept:
+    """What the machinery is like, as the workers to come will have it."""
+
+    changed = staticmethod(list)
+
+
+kept = Kept()
+
+
 def freeze() -> None:
-    """Else a collection in a worker would copy the memory of all that was imported: a sixth of a second."""
+    """Let no answer change the machinery, and no collection of garbage copy the memory of all that was imported."""
+    seal.harden()
+    kept.changed = seal.private(seal.take)()
     gc.collect()
     gc.freeze()
 
@@ -127,6 +140,7 @@ def fork_worker(
         worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard)
         shell.install(worker.namespace)
         warm_up(worker)
+        seal.private(sentry.install)(worker.report, worker.guard.denies, kept.changed)
         worker.run()
         status = 0
     finally:

@@ -3,6 +3,9 @@
 A list of what is denied, not of what is allowed: torch, numpy and the C library differ too much from version to
 version. What it must stop by itself, also in a container without namespaces: processes (fork bombs, compilers, setuid
 helpers), sockets of every family, signals to others, and the kernel's larger attack surfaces.
+
+Ranks of one submission share nothing but `comm`: so no locks on files that all may read, no watches of what others do
+with a file, no other process's times.
 """
 
 import errno
@@ -21,10 +24,15 @@ DENIED = """
     bpf perf_event_open userfaultfd keyctl add_key request_key shmget msgget semget mq_open
     open_by_handle_at name_to_handle_at kexec_load init_module finit_module delete_module reboot swapon
     quotactl acct personality mknod mknodat
+    flock inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark sysinfo setpgid setsid
 """
 OWN = ("kill", "tgkill")  # only to this process
 SELF = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # only on itself: 0
 CLONE_THREAD = 0x10000
+# Commands of fcntl, by number: locks of a process and of an open file, leases, events of a folder, signals for others.
+FCNTL = (5, 6, 7, 8, 10, 15, 36, 37, 38, 1024, 1025, 1026)
+CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
+OF_PROCESSES = 0x80000000  # clocks from here on are those of processes and threads, by their number
 
 
 def available() -> bool:
@@ -43,6 +51,10 @@ def restrict() -> None:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, os.getpid()))
     for name in SELF:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
+    for command in FCNTL:
+        _rule(rules, denied, "fcntl", arg(1, pyseccomp.EQ, command))
+    for name in CLOCKS:
+        _rule(rules, denied, name, arg(0, pyseccomp.GE, OF_PROCESSES))
     rules.load()
 
 

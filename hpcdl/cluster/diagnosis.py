@@ -1,19 +1,13 @@
 """One screen that says what went wrong on which rank, at which line, and what to do about it."""
 
 import re
-import sysconfig
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcdl.cluster.deadlock import explain
-from hpcdl.comm.location import SourceLine
+from hpcdl.comm.location import OURS, SourceLine, caller, is_own
 
-_LIBRARIES = (
-    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-    str(Path(__file__).parents[1]),
-    "<frozen",
-)
 _ENTRY = str(Path(__file__).with_name("engine") / "__init__.py")  # `call` there calls the user's function
 SHOWN = 6  # groups of ranks, and lines of a stack: one screen
 
@@ -66,10 +60,8 @@ class Report:
 
     @property
     def location(self) -> SourceLine | None:
-        """The innermost line that is the user's own, else the innermost of all."""
-        own = [line for line in self.stack if not line.file.startswith(_LIBRARIES)]
-        lines = own or self.stack
-        return lines[-1] if lines else None
+        """The innermost line that is the user's own."""
+        return caller(self.stack)
 
 
 def _user_part(stack) -> list[SourceLine]:
@@ -127,7 +119,9 @@ def _failure(report: Report) -> str:
     if report.end == "raised":
         text = f"raised {report.error}{_at(report)}"
         inner = report.stack[-1] if report.stack else None
-        return text + (f"\n    raised in {inner}, {inner.function}" if inner and inner != report.location else "")
+        if inner is None or inner == report.location or inner.file.startswith(OURS):
+            return text
+        return f"{text}\n    raised in {inner}, {inner.function}"
     if report.error:
         return f"died ({report.error}){_at(report)}"
     seen = f"; it was last seen at {report.location.shown()}" if report.location else ""
@@ -146,7 +140,7 @@ def _at(report: Report) -> str:
 
 def _stack_of(report: Report) -> str:
     """The calls that led there, where there was more than one."""
-    own = [line for line in report.stack if not line.file.startswith(_LIBRARIES)]
+    own = list(filter(is_own, report.stack))
     if len(own) < 2:
         return ""
     return "".join(f"\n    {line}, in {line.function}: {line.source}" for line in own[-SHOWN:])

@@ -1,12 +1,22 @@
 """Where code stands: the line a person wrote, with the name they know it by ("Cell In[5], line 3")."""
 
 import linecache
+import os
 import sys
+import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
-_HERE = str(Path(__file__).parent)
+_ROOT = Path(__file__).parents[2]
+OURS = tuple(f"{_ROOT / name}{os.sep}" for name in ("hpcdl", "autograder"))
+_INSTALLED = sorted(
+    {f"{path}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
+    | {f"{os.path.dirname(os.__file__)}{os.sep}"},
+    key=len,
+    reverse=True,  # the folder of packages lies in the standard library's
+)
+_LIBRARIES = (*OURS, *_INSTALLED, "<frozen")
 
 
 class SourceLine(NamedTuple):
@@ -30,15 +40,23 @@ class SourceLine(NamedTuple):
 
 
 def friendly_name(file: str) -> str:
-    """How a person knows the file: "Cell In[5]" in a notebook, else its path, relative to the working directory."""
+    """How a person knows the file: "Cell In[5]" in a notebook, else its path from the working directory or its package.
+
+    Never a path of the machine.
+    """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     cell = shell.compile.format_code_name(file) if shell and hasattr(shell.compile, "format_code_name") else None
     if cell:
         return " ".join(cell)
-    try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except ValueError:
-        return file
+    for folder in (*_INSTALLED, f"{os.getcwd()}{os.sep}"):
+        if file.startswith(folder):
+            return file.removeprefix(folder)
+    return file if file.startswith("<") else os.path.basename(file)
+
+
+def is_own(line: SourceLine) -> bool:
+    """Whether a person wrote the line: it is not of this library, the checks, Python or an installed package."""
+    return not line.file.startswith(_LIBRARIES)
 
 
 def lines_of(frame: FrameType | None) -> list[SourceLine]:
@@ -72,5 +90,5 @@ def line_at(code: CodeType, offset: int) -> int:
 
 
 def caller(lines: list[SourceLine]) -> SourceLine | None:
-    """The innermost line outside the communicator: the one that called it."""
-    return next((line for line in reversed(lines) if not line.file.startswith(_HERE)), None)
+    """The innermost line that a person wrote; None where none of them is."""
+    return next((line for line in reversed(lines) if is_own(line)), None)

@@ -79,4 +79,5 @@ def test_a_line_is_a_check(path):
         "points": 7.5,
         "most": 20,
         "when": "2026-11-23T07:00:00+00:00",
+        "code": "",
     }

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import hpcdl
 from hpcdl.training.own_stack import lent
 from hpcdl.training.own_stack.bricks import BRICKS, brick_of
-from hpcdl.training.own_stack.witness import Function, Ran
+from hpcdl.training.own_stack.witness import IN_C, Function, Ran
 
 LIBRARY = Path(hpcdl.__file__).resolve().parent
 OTHERS = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -29,8 +29,12 @@ MACHINE = (  # with all that it uses, as a test asks
 READY_MADE = {  # operators of torch's that are a brick
     "convolution": ("*::*conv[!e]*",),  # every one with convolution in its name; not `_convert_...`
     "tape": ("aten::*softmax*", "aten::*cross_entropy*", "aten::nll_loss*"),
-    "ring": ("c10d::*",),
+    "ring": ("c10d::*", "comm.*"),
 }
+REDUCTIONS = (  # the machine's own, and MPI's
+    *("all_reduce", "_all_reduce", "allreduce", "Allreduce", "Iallreduce"),
+    *("Reduce", "Ireduce", "Reduce_scatter", "Reduce_scatter_block"),
+)
 OTHER = "others"  # helpers of yours that stand in no brick's cell; what else of the library ran
 NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -57,7 +61,7 @@ class Tally(NamedTuple):
 
     @property
     def is_all_yours(self) -> bool:
-        """Whether no brick is the library's, or torch's."""
+        """Whether no brick is the library's, torch's or the machine's."""
         return not self.lent and not any(brick in self.ready_made for brick in self.yours)
 
     def __str__(self):
@@ -70,7 +74,7 @@ class Tally(NamedTuple):
         borrowed = [
             f"{brick} ({', '.join(self.ready_made[brick])})" for brick in self.yours if brick in self.ready_made
         ]
-        return said + (f"; torch's own ran in {', '.join(borrowed)}" if borrowed else "") + "."
+        return said + (f"; ready-made code ran in {', '.join(borrowed)}" if borrowed else "") + "."
 
 
 def tally(rans: Iterable[Ran], namespace: dict, own: Iterable[str], given: Iterable[str]) -> Tally:
@@ -93,7 +97,7 @@ def tally(rans: Iterable[Ran], namespace: dict, own: Iterable[str], given: Itera
         else:
             brick = cells.get(unit.file) or brick_of(unit.name) or OTHER
             yours[brick] = yours.get(brick, 0) + unit.lines
-    operators = {name for ran in rans for name in ran.operators}
+    operators = {name for ran in rans for name in ran.operators} | _machines_own(rans)
     return Tally(_ordered(yours), _ordered(lent_lines), given_lines, _ready_made(operators), _calls(rans[0]))
 
 
@@ -163,6 +167,17 @@ def _lender(unit: Unit) -> str | None:
         if any(f"hpcdl.{module}.".startswith(f"{home}.") for home in brick.homes):
             return name
     return None if any(f"{module}.".startswith(f"{below}.") for below in MACHINE) else OTHER
+
+
+def _machines_own(rans: list[Ran]) -> set[str]:
+    """The sums over ranks that the communicator has ready, and that ran."""
+    names = {function.name for ran in rans for function in ran.functions if _is_machine(function.file)}
+    lasts = {name.rpartition(".")[2] for name in names}
+    return {f"comm.{last.lstrip('_')}" for last in lasts & {*REDUCTIONS}}
+
+
+def _is_machine(file: str) -> bool:
+    return file == IN_C or Path(file).resolve().is_relative_to(LIBRARY / "comm")
 
 
 def _ready_made(operators: set[str]) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hpcdl.identity import code_of
 from hpcdl.points import Record
 from hpcdl.training.own_stack import lent
 from hpcdl.training.own_stack.bricks import BRICKS
@@ -13,15 +14,17 @@ LAB = "own_stack"
 
 
 def mine(namespace: dict, record: Record) -> list[str]:
-    """The bricks that are the notebook's own: all functions are defined, and their last check had all points."""
+    """The bricks that are the notebook's own: their functions are there, and are the code that had all points."""
     return [
-        brick for brick in BRICKS if _passed(brick, record) and all(f in namespace for f in BRICKS[brick].functions)
+        brick
+        for brick, made in BRICKS.items()
+        if all(f in namespace for f in made.functions) and _passed(brick, record, code_of(namespace, made.functions))
     ]
 
 
-def _passed(brick: str, record: Record) -> bool:
+def _passed(brick: str, record: Record, code: str) -> bool:
     last = record.last(f"{LAB}.{brick}")
-    return last is not None and last.points == last.most > 0
+    return last is not None and last.points == last.most > 0 and last.code == code
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcdl.comm import Communicator
 
+IN_C = "<in C>"  # in the place of the file of a function that has none
+
 
 class Function(NamedTuple):
     """A function that ran, by where its source is."""
@@ -48,11 +50,15 @@ class _Operators(TorchDispatchMode):
 def witnessed(comm: Communicator, f: Callable, *args: Any) -> tuple[Any, Ran]:
     """What `f(comm, *args)` returns, and what ran for it in this thread."""
     calls: dict[Any, int] = {}
+    functions: dict[Function, int] = {}
     operators: dict[str, int] = {}
 
-    def called(frame: FrameType, event: str, _: Any) -> None:
+    def called(frame: FrameType, event: str, function: Any) -> None:
         if event == "call":
             calls[frame.f_code] = calls.get(frame.f_code, 0) + 1
+        elif event == "c_call" and "educe" in function.__name__:  # MPI's Allreduce, Reduce_scatter, ...
+            key = Function(IN_C, 0, function.__name__)
+            functions[key] = functions.get(key, 0) + 1
 
     before = sys.getprofile()
     with torch.inference_mode(), _Operators(operators):
@@ -61,7 +67,6 @@ def witnessed(comm: Communicator, f: Callable, *args: Any) -> tuple[Any, Ran]:
             value = f(comm, *args)
         finally:
             sys.setprofile(before)
-    functions: dict[Function, int] = {}
     for code, count in calls.items():
         key = Function(code.co_filename, code.co_firstlineno, code.co_qualname)
         functions[key] = functions.get(key, 0) + count

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hpcdl.comm import simulate
+from hpcdl.identity import code_of
 from hpcdl.points import Checked, Record
 from hpcdl.training.own_stack import BRICKS, Function, bring, lending, lines, mine, serial, tally, witnessed
 from hpcdl.training.own_stack.lines import code_lines, unit_of
@@ -104,15 +105,32 @@ def test_ready_made_convolutions_are_told():
     _, ran = simulate(witnessed, 1, lambda comm: conv2d(torch.ones(1, 1, 3, 3), torch.ones(1, 1, 2, 2))).results[0]
     lines = tally([ran], namespace, ["convolution"], [])
     assert not lines.is_all_yours
-    assert "torch's own ran in convolution (aten::conv" in str(lines)
+    assert "ready-made code ran in convolution (aten::conv" in str(lines)
+
+
+def a_ring(x, comm):
+    left, right, incoming = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size, torch.empty_like(x)
+    comm.sendrecv(x, right, incoming, left)
+    x += incoming
 
 
 def test_all_yours_is_said_where_nothing_is_lent():
-    _, ran = simulate(witnessed, 1, lambda comm: ring_all_reduce(torch.ones(2), comm)).results[0]
-    lines = tally([ran], globals(), ["ring"], [])
+    _, ran = simulate(witnessed, 2, lambda comm: a_ring(torch.ones(2), comm)).results[0]
+    lines = tally([ran], {**globals(), "ring_all_reduce": a_ring}, ["ring"], [])
     own = sum(lines.yours.values())
     assert lines.is_all_yours
     assert str(lines) == f"{own} lines, all yours."
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "_all_reduce"])
+def test_a_ring_of_the_machines_own_is_not_yours(name):
+    _, ran = simulate(witnessed, 2, lambda comm: getattr(comm, name)(torch.ones(2))).results[0]
+    lines = tally([ran], globals(), ["ring"], [])
+    assert lines.ready_made["ring"] == ["comm.all_reduce"]
+    _, ran = simulate(witnessed, 2, lambda comm: ring_all_reduce(torch.ones(2), comm)).results[0]
+    lines = tally([ran], globals(), ["ring"], [])
+    assert not lines.is_all_yours
+    assert str(lines).endswith("are yours; ready-made code ran in ring (comm.all_reduce).")
 
 
 def test_torchs_autograd_is_off():
@@ -124,16 +142,30 @@ def test_torchs_autograd_is_off():
 
 
 def test_a_brick_is_ones_own_with_all_points_and_all_functions():
-    record, namespace = Record(), {"random16": 1, "bf16_round_bits": 1, "make_buckets": 1}
+    record, namespace = Record(), {"random16": len, "bf16_round_bits": conv2d, "make_buckets": code_lines}
+    rounding, buckets = (code_of(namespace, BRICKS[brick].functions) for brick in ("rounding", "buckets"))
     assert mine(namespace, record) == []
-    record.add(Checked("own_stack.rounding", 13.0, 14.0))
-    record.add(Checked("own_stack.buckets", 10.0, 10.0))
+    record.add(Checked("own_stack.rounding", 13.0, 14.0, code=rounding))
+    record.add(Checked("own_stack.buckets", 10.0, 10.0, code=buckets))
     assert mine(namespace, record) == ["buckets"]
-    record.add(Checked("own_stack.rounding", 14.0, 14.0))
+    record.add(Checked("own_stack.rounding", 14.0, 14.0, code=rounding))
     assert mine(namespace, record) == ["buckets", "rounding"]
-    assert mine({"make_buckets": 1, "random16": 1}, record) == ["buckets"]
+    assert mine({"make_buckets": code_lines, "random16": len}, record) == ["buckets"]
+    assert mine({**namespace, "bf16_round_bits": a_ring}, record) == ["buckets"]  # another code than the one checked
     record.add(Checked("own_stack.buckets", None))
     assert mine(namespace, record) == ["rounding"]
+
+
+def test_code_is_known_by_what_it_does_and_what_it_calls():
+    def hash_of(text: str) -> str:
+        namespace = {"__name__": "__main__"}
+        exec(text, namespace)
+        return code_of(namespace, ("f",))
+
+    first = hash_of("def g(x): return x\ndef f(x): return g(x)")
+    assert hash_of("# moved\n\ndef f(x):\n    return g(x)  # the same\ndef g(x): return x") == first
+    assert hash_of("def g(x): return x + 1\ndef f(x): return g(x)") != first
+    assert hash_of("def g(x): return x\ndef f(x): return g(x) or 1") != first
 
 
 CODE = '''

@@ -1,0 +1,120 @@
+"""What a harness stands on, as it was before a line of the student's ran: classes that cannot be changed, and a look
+at the rest.
+
+A class of the machinery is made unchangeable, as those of C are. What stands in modules and registries is compared
+with what stood there; a harness itself runs with names of its own, which nothing outside it holds.
+"""
+
+import builtins
+import ctypes
+import math
+import operator
+import sys
+import time
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+MACHINERY = (  # packages whose modules and classes no answer changes
+    "autograder",
+    "hpcdl.comm",
+    "hpcdl.memory",
+    "hpcdl.nn.awkward",
+    "hpcdl.nn.stage",
+    "hpcdl.training.process_group",
+)
+PILLARS: tuple[Any, ...] = (  # what a harness calls besides
+    builtins, math, operator, time, weakref, torch, torch.nn.functional, torch.Tensor, torch.nn.Module,
+    torch.nn.Parameter, torch.autograd.Function, torch.utils._python_dispatch.TorchDispatchMode, sys,
+)  # fmt: skip
+KINDS = (types.FunctionType, types.BuiltinFunctionType, type, types.MethodDescriptorType, types.GetSetDescriptorType,
+         property, staticmethod, classmethod)  # fmt: skip
+LIVELY = ("_", "input", "displayhook", "excepthook")  # names that Python or a worker rebinds itself
+
+IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+FLAGS_AT = 168  # where a type keeps its flags, on 64 bits; looked at before it is written
+
+
+def below(name: str, wholes: tuple[str, ...] = MACHINERY) -> bool:
+    return f"{name}.".startswith(tuple(f"{whole}." for whole in wholes))
+
+
+def modules() -> Iterator[types.ModuleType]:
+    """The modules of the machinery that are imported."""
+    for name, module in list(sys.modules.items()):
+        if module is not None and below(name):
+            yield module
+
+
+def harden() -> None:
+    """Make the machinery's classes unchangeable; networks are not, since torch gives them classes of its own."""
+    for module in modules():
+        for value in list(vars(module).values()):
+            if (
+                isinstance(value, type)
+                and value.__module__ == module.__name__
+                and not issubclass(value, torch.nn.Module)
+            ):
+                _freeze(value)
+
+
+def _freeze(kind: type) -> None:
+    flags = ctypes.c_ulong.from_address(id(kind) + FLAGS_AT)
+    if flags.value == kind.__flags__:
+        flags.value |= IMMUTABLE
+
+
+def private(function: Callable, known: dict[int, dict] | None = None) -> Callable:
+    """Return `function` with global names and builtins of its own, and so the functions of its module that it calls."""
+    known = {} if known is None else known
+    if type(function) is not types.FunctionType or not below(function.__module__, ("autograder.inside",)):
+        return function
+    names = known.get(id(function.__globals__))
+    if names is None:
+        names = known[id(function.__globals__)] = dict(function.__globals__)
+        names.update({name: private(value, known) for name, value in names.items()})
+        names["__builtins__"] = dict(vars(builtins))
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def take() -> Callable[[], list[str]]:
+    """Return a function that names what changes from now on in the machinery: modules, registries, pillars."""
+    kept: list[tuple[str, Mapping, dict]] = []
+    imported = {module.__name__: module for module in modules()}
+    for name, module in imported.items():
+        kept.append((name, vars(module), _lasting(vars(module))))
+        for key, value in list(vars(module).items()):
+            if type(value) is dict and key.isupper():
+                kept.append((f"{name}.{key}", value, dict(value)))
+    kept += [(pillar.__name__, vars(pillar), _lasting(vars(pillar))) for pillar in PILLARS]
+    cells = [cell for module in imported.values() for cell in _cells(module)]
+    loaded = sys.modules
+
+    def changed() -> list[str]:
+        for name, where, lasting in kept:
+            now = where if type(where) is dict else dict(where)
+            for key, value in lasting.items():
+                if key not in now or now[key] is not value:
+                    return [f"{name}.{key}"]
+        for name, module in imported.items():
+            if sys.modules is not loaded or name not in loaded or loaded[name] is not module:
+                return [f"sys.modules[{name!r}]"]
+        return [name for name, cell, value in cells if cell.cell_contents is not value][:1]
+
+    return changed
+
+
+def _lasting(where: Mapping) -> dict:
+    return {key: value for key, value in where.items() if isinstance(value, KINDS) and key not in LIVELY}
+
+
+def _cells(module: types.ModuleType) -> Iterator[tuple[str, types.CellType, Any]]:
+    for name, value in list(vars(module).items()):
+        if type(value) is types.FunctionType and value.__module__ == module.__name__:
+            for cell in value.__closure__ or ():
+                yield f"{module.__name__}.{name}", cell, cell.cell_contents

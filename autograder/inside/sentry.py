@@ -1,0 +1,254 @@
+"""What a student's code may not do to the process that it shares with its worker: seen by Python's audit events.
+
+The interpreter raises an event before it hands out a frame, a function's code or an object's referrers, before it
+writes to foreign code and before it lets C in. A hook hears it, which nothing can take away and nothing leads to: no
+module, closure, constant or frame holds it. It refuses the event where the student's code asked for it, and tells the
+grader at once. Whose code asks is read from the file that the code comes from; no code can be made with the name of a
+file of ours, because that is refused, too.
+
+It is set in a worker alone. In a notebook the kernel is the student's own.
+"""
+
+import _thread
+import inspect
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from .forbidden import ForbiddenCallError
+from .location import OF_REFERENCE
+from .shims import SHIM
+
+OURS = tuple(
+    f"{root}{os.sep}{name}{os.sep}"
+    for root in {Path(__file__).parents[2], Path(__file__).resolve().parents[2]}
+    for name in ("autograder", "hpcdl")
+)
+INSTALLED = tuple(
+    {
+        f"{folder(path)}{os.sep}"
+        for path in (
+            *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+            os.path.dirname(os.__file__),
+        )
+        for folder in (str, os.path.realpath)
+    }
+)
+LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
+
+# Functions of these files return frames and code: then the question is who called them.
+INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
+TRACEBACK, LOGGING = "traceback.py", "logging/__init__.py"
+DISPATCH = "_python_dispatch.py"
+CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
+
+NEVER = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_exceptions", "sys.addaudithook")
+TRACING = ("sys.settrace", "sys.setprofile", "sys._current_frames", "sys.monitoring.register_callback")
+FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
+CODES = ("__code__", "gi_code", "cr_code", "ag_code")
+WRITTEN = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__", "f_trace")
+SEAL = "autograder.seal"  # look whether the machinery is what it was
+
+Knock = Callable[[str], object]
+
+
+def install(report: Knock, denies: Callable[[str], bool], changed: Callable[[], list[str]]) -> None:
+    """Set the hook in this process, for good.
+
+    `report(name)` tells the grader what was refused, `changed()` names what of the machinery is no longer what it was,
+    and `denies(name)` says whether this exercise forbids a function of C's.
+    """
+    busy: set[int] = set()
+    judges = _judges(changed, denies)
+
+    def hook(event: str, args: tuple) -> None:
+        judge = judges.get(event)
+        me = _thread.get_ident()
+        if judge is None or me in busy:
+            return
+        busy.add(me)
+        try:
+            if (name := judge(event, args, sys._getframe(1))) is not None:
+                report(name)
+                raise ForbiddenCallError(f"`{name}` is forbidden in this exercise")
+        finally:
+            busy.discard(me)
+
+    sys.addaudithook(hook)
+
+
+Judge = Callable[[str, tuple, Any], str | None]  # event, arguments, who raised it: the name of what is refused
+
+
+def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> dict[str, Judge]:
+    def seal(event: str, args: tuple, frame: Any) -> str | None:
+        return next(iter(changed()), None)
+
+    def shim(event: str, args: tuple, frame: FrameType) -> str | None:
+        name, caller = args[0], frame.f_back
+        while caller is not None and caller.f_code.co_filename.endswith(DISPATCH):
+            caller = caller.f_back
+        return name if denies(name) and (caller is None or not _is_library(caller.f_code)) else None
+
+    return {
+        **dict.fromkeys(NEVER, _never),
+        **dict.fromkeys(TRACING, _tracing),
+        "sys._getframe": _frame,
+        "sys._getframemodulename": _frame,
+        "object.__getattr__": _read,
+        "object.__setattr__": _write,
+        "object.__delattr__": _write,
+        "code.__new__": _new_code,
+        "function.__new__": _new_function,
+        "compile": _compiled,
+        "ctypes.dlopen": _in_c,
+        "ctypes.dlsym": _in_c,
+        "ctypes.dlsym/handle": _in_c,
+        "ctypes.call_function": _in_c,
+        "ctypes.cdata": _in_c,
+        "ctypes.cdata/buffer": _in_c,
+        "ctypes.string_at": _in_c,
+        "ctypes.wstring_at": _in_c,
+        "ctypes.addressof": _in_c,
+        SEAL: seal,
+        SHIM: shim,
+    }
+
+
+def _is_library(code: CodeType) -> bool:
+    return code.co_filename.startswith(LIBRARIES)
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.startswith(OURS)
+
+
+def _never(event: str, args: tuple, frame: FrameType) -> str | None:
+    return None if _is_ours(frame) else event
+
+
+def _tracing(event: str, args: tuple, frame: FrameType) -> str | None:
+    return None if _is_ours(frame) or frame.f_code.co_filename.endswith("/threading.py") else event
+
+
+def _asks(frame: FrameType | None, name: str) -> bool:
+    """Whether a library's own code asks for `name`, and keeps what it gets to itself."""
+    while frame is not None:
+        code = frame.f_code
+        if not _is_library(code):
+            return False
+        if code.co_filename.endswith(TRACEBACK):
+            return _keeps(frame)
+        if code.co_filename.endswith(LOGGING):  # it finds its caller, and keeps the name and the line
+            return frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(LOGGING)
+        if name not in code.co_names:
+            return False
+        if not code.co_filename.endswith(INTROSPECTION):
+            return True
+        name, frame = code.co_name, frame.f_back
+    return False
+
+
+def _keeps(frame: FrameType) -> bool:
+    """Whether `traceback` was called for text: a generator of its own would hand the frame on to who asks for it."""
+    while frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(TRACEBACK):
+        frame = frame.f_back
+    return not frame.f_code.co_flags & inspect.CO_GENERATOR or _is_ours(frame.f_back)
+
+
+def _frame(event: str, args: tuple, frame: FrameType) -> str | None:
+    return None if _asks(frame, event.partition(".")[2]) else event
+
+
+def _read(event: str, args: tuple, frame: FrameType) -> str | None:
+    owner, name = args
+    if name in FRAMES and not _asks(frame, name):
+        return str(name)
+    if name in CODES and not _is_students(owner):
+        return None if _is_library(frame.f_code) and name in frame.f_code.co_names else f"{_name(owner)}{name}"
+    return None
+
+
+def _name(owner: Any) -> str:
+    parts = [getattr(owner, "__module__", None), getattr(owner, "__qualname__", None)] if _code_of(owner) else []
+    return "".join(f"{part}." for part in parts if type(part) is str)
+
+
+def _write(event: str, args: tuple, frame: FrameType) -> str | None:
+    owner, name, *_ = args
+    if name not in WRITTEN or _is_ours(frame) or _is_students(owner):
+        return None
+    return None if name != "__code__" and _is_library(frame.f_code) and name in _all_names(frame.f_code) else str(name)
+
+
+def _all_names(code: CodeType) -> tuple:
+    return (*code.co_names, *code.co_consts)
+
+
+def _is_students(value: Any) -> bool:
+    """Whether a function or class is not of a library: by its code, or the code of what made it."""
+    code = _code_of(value)
+    if code is not None:
+        return not _is_library(code)
+    kind = value if isinstance(value, type) else type(value)
+    module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
+    file = getattr(module, "__file__", None) or ""
+    return not (type(file) is str and file.startswith(LIBRARIES))
+
+
+def _code_of(value: Any) -> CodeType | None:
+    for name in ("__code__", *CODES[1:]):
+        found = getattr(value, name, None) if type(value).__name__ in _CODED else None
+        if type(found) is CodeType:
+            return found
+    return None
+
+
+_CODED = ("function", "generator", "coroutine", "async_generator", "method")
+
+
+def _new_code(event: str, args: tuple, frame: FrameType) -> str | None:
+    filename = args[1] if len(args) > 1 else ""
+    forged = type(filename) is str and filename.startswith(LIBRARIES)
+    return event if forged and not _is_library(frame.f_code) else None
+
+
+def _new_function(event: str, args: tuple, frame: FrameType) -> str | None:
+    code = args[0] if args else None
+    forged = type(code) is CodeType and _is_library(code)
+    return "types.FunctionType" if forged and not _is_library(frame.f_code) else None
+
+
+def _compiled(event: str, args: tuple, frame: FrameType) -> str | None:
+    """Code with the file name of a library's is made of that file, or not at all."""
+    source, filename = (*args, None, None)[:2]
+    if type(filename) is not str or not filename.startswith(LIBRARIES) or _is_ours(frame):
+        return None
+    if not _is_library(frame.f_code):
+        return event
+    if frame.f_code.co_filename.startswith("<frozen importlib") and type(source) is bytes:
+        try:
+            return None if Path(filename).read_bytes() == source else event
+        except OSError:
+            return event
+    return None
+
+
+def _in_c(event: str, args: tuple, frame: FrameType) -> str | None:
+    inner: FrameType | None = frame
+    while inner is not None and inner.f_code.co_filename.endswith(CLIBRARY):
+        inner = inner.f_back
+    if inner is None or inner.f_code.co_filename.startswith((*OURS, "<frozen ")):
+        return None
+    return None if _is_library(inner.f_code) and not _is_stdlib(inner.f_code) else event
+
+
+def _is_stdlib(code: CodeType) -> bool:
+    return code.co_filename.startswith(_STDLIB) and "site-packages" not in code.co_filename
+
+
+_STDLIB = tuple(path for path in INSTALLED if "site-packages" not in path)

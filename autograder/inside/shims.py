@@ -1,0 +1,72 @@
+"""Python in front of functions of C's, where no door fits: each raises an audit event, and the sentry asks who calls.
+
+A function is replaced in every module that has it.
+"""
+
+import _thread
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .doors import opaque
+
+SHIM = "autograder.shim"  # the event
+C: Any = torch._C
+FUNCTIONS: dict[str, tuple[Any, str]] = {  # name -> the module of C's, and the function's name there
+    "ctypes.memmove": (ctypes, "memmove"),  # writes anywhere in memory
+    "ctypes.memset": (ctypes, "memset"),
+    "torch._C._get_dispatch_stack_at": (C, "_get_dispatch_stack_at"),  # hands out the meter that a harness reads
+    "torch._C._pop_torch_dispatch_stack": (C, "_pop_torch_dispatch_stack"),
+    "torch._C._get_dispatch_mode": (C, "_get_dispatch_mode"),
+    "torch._C._unset_dispatch_mode": (C, "_unset_dispatch_mode"),
+    "torch._C._set_dispatch_mode": (C, "_set_dispatch_mode"),
+    "torch._C._autograd._push_saved_tensors_default_hooks": (C._autograd, "_push_saved_tensors_default_hooks"),
+    "torch._C._autograd._pop_saved_tensors_default_hooks": (C._autograd, "_pop_saved_tensors_default_hooks"),
+}
+SHIMS = frozenset(FUNCTIONS)
+STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thread`
+
+
+def in_front(name: str, function: Callable) -> Callable:
+    """Return `function` with an event before it."""
+    audit = sys.audit
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        audit(SHIM, name)
+        return function(*args, **kwargs)
+
+    return opaque(call)
+
+
+def starting(start: Callable, guard: Any) -> Callable:
+    """Return `start`, which begins a thread, so that the thread is watched by `guard` as the one that begins it."""
+
+    def begin(function: Callable, *rest: Any, **options: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with guard.watched():
+                return function(*args, **kwargs)
+
+        return start(opaque(run) if callable(function) else function, *rest, **options)
+
+    return opaque(begin)
+
+
+def install(guard: Any) -> None:
+    """Put the shims in their places, in a process that will run a student's code."""
+    for name, (owner, attribute) in FUNCTIONS.items():
+        if (function := getattr(owner, attribute, None)) is not None:
+            replace(function, in_front(name, function))
+    for attribute in STARTS:
+        if (function := getattr(_thread, attribute, None)) is not None:
+            replace(function, starting(function, guard))
+
+
+def replace(function: Any, shim: Callable) -> None:
+    """Put `shim` in the place of `function` in all modules that are imported."""
+    for module in list(sys.modules.values()):
+        for key, value in list(getattr(module, "__dict__", {}).items()):
+            if value is function:
+                setattr(module, key, shim)

@@ -1,0 +1,103 @@
+"""What leads out of a student's code into its worker is refused and flagged; what honest code does is not."""
+
+import pytest
+
+from autograder.authoring import Lab
+from autograder.grading.run import run_exercise
+from autograder.grading.seeds import seeds
+
+IMPORTS = """
+import builtins, concurrent.futures, contextlib, ctypes, functools, gc, importlib, inspect, logging, operator
+import sys, threading, traceback, types
+import torch, hpcdl.comm, hpcdl.memory.live_bytes as live, hpcdl.nn.mlp
+"""
+WAYS = {
+    "a frame": "def f(x): return sys._getframe().f_back.f_back and x",
+    "a frame by inspect": "def f(x): return inspect.currentframe().f_back and x",
+    "the stack": "def f(x): return inspect.stack()[1].frame and x",
+    "a frame by logging": "def f(x): return logging.currentframe() and x",
+    "a frame by getattr": "def f(x): return getattr(sys, '_get' + 'frame')().f_back and x",
+    "a frame by a trampoline": "go = functools.singledispatch(print)\ngo.register(int, sys._getframe)\n"
+    "def f(x): return go(0).f_back and x",
+    "a traceback's frame": "def f(x):\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n"
+    "        return error.__traceback__.tb_frame.f_back and x",
+    "frames of a traceback": "def f(x):\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n"
+    "        return next(traceback.walk_tb(error.__traceback__))[0].f_back and x",
+    "frames of the stack": "def f(x): return [frame for frame, _ in traceback.walk_stack(None)][-1] and x",
+    "a generator's frame": "def g(): yield\ndef f(x): return g().gi_frame and x",
+    "frames of all threads": "def f(x): return sys._current_frames() and x",
+    "a trace function": "def f(x): return sys.settrace(lambda *_: None) or x",
+    "a profile function": "def f(x): return sys.setprofile(lambda *_: None) or x",
+    "all objects": "def f(x): return len(gc.get_objects()) and x",
+    "all objects, elsewhere": "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
+    "        return pool.submit(gc.get_objects).result() and x",
+    "who refers to it": "def f(x): return gc.get_referrers(x) and x",
+    "what it refers to": "def f(x): return gc.get_referents(f) and x",
+    "code of the library": "def f(x): return hpcdl.nn.mlp.sigma.__code__.co_consts and x",
+    "code by attrgetter": "def f(x): return operator.attrgetter('__code__')(hpcdl.nn.mlp.sigma) and x",
+    "code written": "def f(x):\n    live.meter.__code__ = (lambda *known: None).__code__\n    return x",
+    "defaults written": "def f(x):\n    live.meter.__defaults__ = (1,)\n    return x",
+    "a class of the machinery": "def f(x):\n    live.MemoryMeter.live = 0\n    return x",
+    "a class at import": "live.MemoryMeter.peak = 0\ndef f(x): return x",
+    "an object's class": "class Other(hpcdl.comm.Communicator): pass\n"
+    "def f(x):\n    live.Bytes().__class__ = Other\n    return x",
+    "a file's name": "def f(x):\n    exec(compile('y = 1', torch.__file__, 'exec'))\n    return x",
+    "a file's name on code": "def f(x): return f.__code__.replace(co_filename=torch.__file__) and x",
+    "foreign code with own names": "def f(x): return types.FunctionType(torch.nn.Linear.forward.__code__, {}) and x",
+    "a library in C": "def f(x): return ctypes.CDLL(None) and x",
+    "memory read": "def f(x): return ctypes.string_at(id(x), 8) and x",
+    "memory written": "def f(x): return ctypes.memset(x.data_ptr(), 0, 4) and x",
+    "Python in C": "def f(x): return ctypes.pythonapi.PyFrame_GetBack and x",
+    "an audit hook": "def f(x): return sys.addaudithook(lambda *_: None) or x",
+}
+HONEST = {
+    "a traceback as text": "def f(x):\n    try:\n        1 / 0\n    except ZeroDivisionError:\n"
+    "        assert 'ZeroDivisionError' in traceback.format_exc()\n    return x",
+    "the stack as text": "def f(x): return x if traceback.format_stack() and traceback.extract_stack() else None",
+    "a log with its line": "log = logging.getLogger('mine')\n"
+    "def f(x):\n    log.warning('slow', stack_info=True)\n    return x",
+    "named tuples and enums": "import collections, enum, dataclasses, typing\n"
+    "def f(x):\n    P = collections.namedtuple('P', 'a b')\n    E = enum.Enum('E', 'a b')\n"
+    "    T = typing.NamedTuple('T', [('a', int)])\n"
+    "    D = dataclasses.make_dataclass('D', ['a'])\n    return x if P(1, 2).a and E.a and T(1) and D(1) else None",
+    "code of its own": "def g(a): return a\ndef f(x):\n    g.__defaults__ = (1,)\n"
+    "    return x if g.__code__.co_argcount and inspect.signature(g) and inspect.getfullargspec(g) else None",
+    "a signature of the library": "def f(x): return inspect.signature(hpcdl.nn.mlp.sigma) and x",
+    "a thread and a pool": "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
+    "        return pool.submit(lambda: x).result()",
+    "compiled text": "def f(x): return eval(compile('x', '<mine>', 'eval'), {'x': x})",
+    "a wrapped function": "@functools.wraps(torch.relu)\ndef g(x): return x\ndef f(x): return g(x)",
+    "a collection of garbage": "def f(x):\n    gc.collect()\n    return x",
+    "a table of NumPy's": "import numpy as np\ndef f(x): return torch.from_numpy(np.ascontiguousarray(x.numpy()))",
+    "a module of torch's": "def f(x):\n    import torch.nn.utils.parametrize\n    return torch.nn.Identity()(x)",
+    "an attribute of comm's class": "class Mine:\n    pass\ndef f(x):\n    Mine.live = 3\n    return x",
+}
+
+
+def result_of(session):
+    lab = Lab("watched", number=0, title="Watched")
+    lab.exercise("f", points=1, minutes=1).check(points=1)(lambda student, rng: student.f(torch_zeros()))
+    return run_exercise(lab.exercises["f"], session, seeds(b"", ""))
+
+
+def torch_zeros():
+    import torch
+
+    return torch.zeros(3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_out_is_refused_and_told(remote, way):
+    session = remote(IMPORTS, WAYS[way])
+    result = result_of(session)
+    told = result.forbidden or list(session.early)
+    assert told, result.checks[0]
+    assert result.points == 0 or session.early
+
+
+@pytest.mark.parametrize("code", HONEST.values(), ids=HONEST)
+def test_honest_code_is_left_alone(remote, code):
+    session = remote(IMPORTS, code)
+    result = result_of(session)
+    assert result.passed, result.checks[0]
+    assert (result.forbidden, session.early, session.problems) == ([], {}, {})
