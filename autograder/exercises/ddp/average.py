@@ -29,7 +29,7 @@ def averaged(student, sizes: tuple[int, ...], rng):
 
 
 def are_means(student, sizes: tuple[int, ...], rng) -> None:
-    _, given, before = averaged(student, sizes, rng)
+    run, given, before = averaged(student, sizes, rng)
     p, total = len(sizes), sum(sizes)
     for rank in range(p):
         for i, own in enumerate(before[rank]):
@@ -45,7 +45,13 @@ def are_means(student, sizes: tuple[int, ...], rng) -> None:
             }
             name = f"n_r = {', '.join(map(str, sizes))}: grads[{i}] on rank {rank}"
             why = f"It is Σ (n_r / N) g_r over the ranks, N = {total}."
-            checks.close(given[rank][i], weighted / total, name=name, why=why, mistakes=mistakes if p > 1 else None)
+            checks.close(
+                run.after(rank, given[rank][i]),
+                weighted / total,
+                name=name,
+                why=why,
+                mistakes=mistakes if p > 1 else None,
+            )
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -74,7 +80,7 @@ def one_all_reduce(student, rng):
     "All gradients travel in one all-reduce, and n_r with them."
     for p in (2, 4):
         run, given, _ = averaged(student, (2,) * p, rng)
-        messages = per_all_reduce(student, p)
+        messages = per_all_reduce(student, p, rng)
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
         each = "That is one per tensor, and each pays its latency: put all into one flat tensor first."
         apart = "The number of samples travels alone, at the price of one more all-reduce: append it to the gradients."

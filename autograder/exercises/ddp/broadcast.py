@@ -19,11 +19,12 @@ SHAPES = ((3, 4), (4,), (2, 3, 2), (1,))
 
 
 def spread(student, p: int, root: int, rng, **options):
-    """A run on ranks with parameters of their own: by rank the tensors given, the list afterwards, the originals."""
+    """A run on ranks with parameters of their own: by rank the given tensors, the list afterwards, the originals."""
     given = [[torch.randn(shape, generator=rng).requires_grad_() for shape in SHAPES] for _ in range(p)]
     before = [[param.detach().clone() for param in params] for params in given]
     run = student.ranks("broadcast_parameters", p, lambda rank: (list(given[rank]),), {"root": root}, **options)
-    return given, [arguments[0] for arguments in run.arguments], before
+    kept = [[run.after(rank, param) for param in params] for rank, params in enumerate(given)]
+    return kept, [arguments[0] for arguments in run.arguments], before
 
 
 def copies_of_root(student, p: int, root: int, rng, **options) -> None:

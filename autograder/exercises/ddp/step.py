@@ -89,5 +89,5 @@ def one_message_per_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     for cap in (PLENTY, 150, 90):
         run, _, _ = train(student, "plain", (2, 2, 2), rng, cap=cap)
-        messages, count = per_all_reduce(student, 3), how_many_buckets(student, "plain", cap)
+        messages, count = per_all_reduce(student, 3, rng), how_many_buckets(student, "plain", cap)
         one_per_bucket(run, "plain", cap, count, messages, f"3 ranks, cap_bytes = {cap}")

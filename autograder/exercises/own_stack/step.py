@@ -164,7 +164,7 @@ def one_message_a_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     for cap in (PLENTY, 5000, 1):
         run, weights, _, _ = steps(student, (2, 2, 2), rng, cap=cap)
-        messages, buckets = per_all_reduce(student, 3), len(grouped([w.nbytes for w in weights], cap))
+        messages, buckets = per_all_reduce(student, 3, rng), len(grouped([w.nbytes for w in weights], cap))
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
         whole = "All gradients travel together: make_buckets(grads, cap_bytes) says which do."
         for rank in range(3):
