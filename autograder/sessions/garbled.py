@@ -45,7 +45,11 @@ def garbled(comm: Communicator, rng: torch.Generator | None) -> None:
 
 
 def redraw(x: torch.Tensor, rng: torch.Generator) -> None:
-    """Other numbers of about the same size; numbers that count (ints, bools, sizes) stay what they are."""
-    if x.is_floating_point():
-        flat = x.detach().view(-1)
-        flat.copy_(flat * torch.rand(flat.shape, generator=rng, dtype=torch.float64) + torch.rand((), generator=rng))
+    """Other numbers of about the same size: whole ones, which may be sizes or the bits of others, change by one."""
+    flat = x.detach().view(-1)
+    if x.is_floating_point() or x.is_complex():
+        flat.copy_(flat * torch.rand(flat.shape, generator=rng) + torch.rand((), generator=rng))
+    elif x.dtype == torch.bool:
+        flat.logical_not_()
+    else:
+        flat.bitwise_xor_(torch.ones_like(flat))

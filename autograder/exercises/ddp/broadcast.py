@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import RANKS
 
 exercise = Exercise(
@@ -46,6 +46,7 @@ def all_have_rank_0s(student, rng):
     "Ranks that begin with other weights all end with rank 0's, to the bit."
     for p in (2, 3, 1, 5, 8):
         copies_of_root(student, p, 0, rng)
+    carried(student, rng, lambda: copies_of_root(student, 3, 0, rng), "p = 3")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="all_have_rank_0s")

@@ -2,7 +2,7 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, names_of, weights_of
@@ -50,6 +50,7 @@ def results_unchanged(student, rng):
     "Overlap changes no result: every rank takes the steps of one machine, with equal and unequal batches."
     for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1)):
         wrapped_trains(student, "plain", sizes, rng, steps)
+    carried(student, rng, lambda: wrapped_trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")

@@ -1,14 +1,16 @@
 """A file for torchrun, with torch's own DDP. Oracle: one process; messages of the simulated machine."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import (
     MOMENTUM,
     NUMBER,
@@ -128,7 +130,7 @@ class Training:
     def agrees(self, student):
         run = self.run(student)
         losses, weights = self.serial()
-        variants = {
+        variants: dict[str, Callable[[], Any]] = {
             "The order of the samples is that of epoch 0 in every epoch: what DistributedSampler does where set_epoch "
             "is forgotten.": partial(self.serial, same_order=True),
             "A mean of means: DDP takes the mean over the ranks, and a rank with few samples counts as much as one "
@@ -172,6 +174,7 @@ def as_one_process(student, rng):
     apart = Training(2, 12, 4, 1, rng)
     apart.hide_others_samples(rng)
     apart.agrees(student)
+    carried(student, rng, lambda: Training(2, 8, 4, 1, rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="as_one_process")

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.frameworks.serial import (
     NUMBER,
     RTOL,
@@ -81,6 +81,7 @@ def as_one_process(student, rng):
                 got=f"{len(shares)} of {len(shares)} parameters are whole",
                 expected="each one a DTensor, Shard(0)",
             )
+    carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
@@ -98,6 +99,7 @@ def a_share_of_each(student, rng):
                 got=f"{sum(mine == n for mine, n in shares)} of {len(shares)} parameters are whole",
                 expected="each one a DTensor, Shard(0)",
             )
+    carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="as_one_process")

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import NUMBER, decoder, decoder_weights, tokens
 
 exercise = Exercise(
@@ -77,6 +77,7 @@ def the_same_numbers(student, rng):
             "are whole. Name the blocks' layers, each with its style.",
         )
     Pass(1, rng).agrees(student)
+    carried(student, rng, lambda: Pass(2, rng).agrees(student), "p = 2")
 
 
 def matrices(shares: dict) -> list[str]:

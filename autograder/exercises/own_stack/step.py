@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import grouped
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
 from autograder.exercises.own_stack.serial import LR, gradients, images_for, loss_of, rounded, stepped, weights_of
@@ -144,6 +144,7 @@ def as_one_machine(student, rng):
     "After a step every rank has the weights and velocities of one machine, to the same bit on all ranks."
     for sizes in ((6,), (4, 4), (3, 3, 3)):
         trains(student, sizes, rng)
+    carried(student, rng, lambda: trains(student, (2, 2), rng), "2 ranks with 2, 2 images")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
