@@ -1,6 +1,6 @@
 """What checks of exercises over p ranks share: whose numbers are in a sum, who sent what, how many rounds it took."""
 
-import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ import torch
 from autograder import checks, show
 from autograder.checks.ladder import Mistakes
 
-FEW = range(1, 10)  # numbers of ranks that every sum is tried on; `decimals` can tell that many apart
+FEW = range(1, 10)  # numbers of ranks that every sum is tried on; `tally` can tell that many apart
 SECONDS = 15.0  # of a check over ranks: it makes some hundred messages between processes
 
 
@@ -22,58 +22,91 @@ def over(student: Any, name: str, xs: list[torch.Tensor], kwargs: dict | None = 
     return run
 
 
-def decimals(p: int, n: int) -> list[torch.Tensor]:
-    """Rank r's x is 10^r everywhere: each digit of a sum then tells how often that rank's x is in it."""
-    return [torch.full((n,), 10.0**rank, dtype=torch.float64) for rank in range(p)]
+def numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[torch.Tensor]:
+    """By rank an x of random whole numbers: sums are exact in any order, and nobody knows them without a message."""
+    return [torch.randint(1, 10**6, _tuple(shape), generator=rng).double() for _ in range(p)]
 
 
-def ones(p: int, n: int) -> list[torch.Tensor]:
-    return [torch.ones(n) for _ in range(p)]
+def small_numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[torch.Tensor]:
+    """The same in float32, for exercises that count bytes."""
+    return [torch.randint(1, 1000, _tuple(shape), generator=rng).float() for _ in range(p)]
 
 
-def has_sum(run: Any, rank: int, p: int, setting: str, mistakes: Mistakes = None) -> None:
-    """Rank `rank`'s x is the sum of `decimals`; the sentence tells whose x is missing or counted twice."""
-    got, total = run.arguments[rank][0], (10**p - 1) // 9
+def one_of(choices: Sequence[Any], rng: torch.Generator) -> Any:
+    """One of `choices`, a different one for each student."""
+    return choices[int(torch.randint(len(choices), (), generator=rng))]
+
+
+def _tuple(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else shape
+
+
+def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> None:
+    """Rank `rank`'s x is the sum of all ranks' x; the sentence tells whose x is missing or counted twice."""
+    got, xs = run.arguments[rank][0], [arguments[0] for arguments in run.given]
+    total, own = torch.stack(xs).sum(0), xs[rank]
     name = f"{setting}: x on rank {rank}"
-    checks.tensor(got, name=name, dtype=torch.float64)
+    checks.tensor(got, name=name, shape=total.shape, dtype=total.dtype)
     wrong = (got != total).nonzero()
     if not len(wrong):
         return
     _is_in_place(run, rank, total, name)
-    index = wrong[0, 0].item()
+    index = tuple(wrong[0].tolist())
     mistake = next((sentence for sentence, condition in (mistakes or {}).items() if condition()), "")
-    if not mistake and bool((got == 10.0**rank).all()):
+    if not mistake and torch.equal(got, own):
         mistake = "This x is what it was before the call. Does `x = x + y` make a new tensor? `x += y` adds in place."
+    values, where = [x[index].item() for x in xs], f"x[{', '.join(map(str, index))}]"
+    listed = ", ".join(f"{x:,.0f} on rank {r}" for r, x in enumerate(values))
     raise checks.CheckFailure(
-        f"{name} is not the sum: in x[{index}] {tally(got[index].item(), p)}.",
+        f"{name} is not the sum: in {where} {tally(got[index].item(), values)}.",
         got=show.show(got),
-        expected=f"{total} everywhere",
-        why="Here rank r's x is 10^r, so each digit of a sum tells how often that rank's x is in it.",
+        expected=show.show(total),
+        why=f"{where} is {listed}: {sum(values):,.0f} in all.",
         mistake=mistake,
     )
 
 
-def _is_in_place(run, rank: int, total, name: str) -> None:
+def _is_in_place(run, rank: int, total: torch.Tensor, name: str) -> None:
     result = run.results[rank]
-    if type(result) is torch.Tensor and result.dtype == torch.float64 and bool((result == total).all()):
+    if type(result) is torch.Tensor and result.dtype == total.dtype and torch.equal(result, total):
         checks.fail(f"{name} is not the sum, but the returned value is. Leave the sum in x itself, e.g. x.copy_(...).")
 
 
-def tally(value: float, p: int) -> str:
-    """Whose x is missing in `value`, and whose counts more than once."""
-    if not (math.isfinite(value) and value == int(value) and 0 <= value < 10**p):
+MOST_TRIED = 100_000  # ways of counting the ranks' numbers
+
+
+def tally(value: float, values: list[float]) -> str:
+    """Whose number of `values`, one for each rank, is missing in `value`, and whose counts more than once."""
+    p = len(values)
+    most = max(m for m in range(1, 13) if m == 1 or (m + 1) ** p <= MOST_TRIED)
+    counts = torch.cartesian_prod(*[torch.arange(most + 1.0, dtype=torch.float64)] * p).view(-1, p)
+    found = counts[counts @ torch.tensor(values, dtype=torch.float64) == value]
+    if not len(found):
         return f"{show.number(value)} is no sum of the ranks' numbers"
-    counts = [int(value) // 10**rank % 10 for rank in range(p)]
-    missing = [str(rank) for rank in range(p) if counts[rank] == 0]
-    double = [f"rank {rank}'s counts {counts[rank]} times" for rank in range(p) if counts[rank] > 1]
+    count = [int(n) for n in found[(found - 1).abs().sum(1).argmin()]]
+    missing = [str(rank) for rank in range(p) if count[rank] == 0]
+    double = [f"rank {rank}'s counts {count[rank]} times" for rank in range(p) if count[rank] > 1]
     lost = [f"the x of rank{'s' * (len(missing) > 1)} {', '.join(missing)} is missing"] if missing else []
     return " and ".join(lost + double)
 
 
-def has_sum_everywhere(student: Any, name: str, p: int, n: int, setting: str, kwargs: dict | None = None) -> None:
-    run = over(student, name, decimals(p, n), kwargs)
-    for rank in range(p):
-        has_sum(run, rank, p, setting)
+def has_sum_everywhere(
+    student: Any, name: str, xs: list[torch.Tensor], setting: str, kwargs: dict | None = None, **machine: Any
+):
+    """Run `name` on `xs`, by rank; every x becomes their sum. What is counted in the run that comes back is of that."""
+    run = over(student, name, xs, kwargs, **machine)
+    for rank in range(len(xs)):
+        has_sum(run, rank, setting)
+    return run
+
+
+def carried(student: Any, rng: torch.Generator, ask: Callable[[], Any], setting: str) -> None:
+    """What `ask` asks for, on ranks, comes by messages: it is wrong if other numbers arrive than were sent."""
+    checks.that(
+        not student.is_right_when_garbled(rng, ask),
+        f"{setting}: the result is right even if other numbers arrive than were sent, so it does not come from the "
+        "messages. What a rank needs from the others must reach it through comm.",
+    )
 
 
 def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Proves a lab's checks before they grade anyone: the reference is right, blank is nothing, each mistake is caught."""
+"""Proves a lab's checks before they grade anyone: the reference is right, mistakes are caught, no work is nothing."""
 
 import importlib
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from autograder.inside.notebook import Notebook
 from autograder.results import LabResult
 from autograder.walls.zygote import Zygote
 
+from . import lazy
 from .grade import grade_notebook
 
 SECRET = b"selfcheck"
@@ -29,8 +30,8 @@ class Proof:
     problems: list[str]
 
 
-def selfcheck(slug: str, zygote: Zygote) -> Iterator[Proof]:
-    """The proofs for one lab: reference, blank, then each wrong answer of its bank."""
+def selfcheck(slug: str, zygote: Zygote, sample: int = 0) -> Iterator[Proof]:
+    """The proofs for one lab: reference, blank, lazy answers (a `sample` to each exercise), and its wrong answers."""
     lab = exercises.load(slug)
     solved, student = (cells_of(make(slug)) for make in (build.solved, build.student))
     yield Proof("points", [] if lab.points == 100 else [f"the lab has {lab.points:g} points, not 100"])
@@ -38,6 +39,7 @@ def selfcheck(slug: str, zygote: Zygote) -> Iterator[Proof]:
     reference = run(lab, solved, zygote, mpi=True)
     yield Proof("; ".join(["the reference has all points", *reference.notes]), losses(reference))
     yield Proof("blank has none, and each check says so", blank(run(lab, student, zygote)))
+    yield Proof("lazy answers have none", lazy.problems(slug, sample))
     for answer in bank(slug):
         cells = [*solved, (WRONG, answer.source)]
         result = run(reached(lab, cells), cells, zygote)

@@ -14,6 +14,7 @@ from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simula
 from hpcdl.lazy import COMPILER, import_compiler, is_imported
 
 from .errors import StudentError
+from .garbled import garbled
 from .grader import Grader
 from .ranks import RankCall, deadlock, misfit, of_rank
 from .session import Session
@@ -94,6 +95,7 @@ class LocalSession(Session):
             function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
 
             def rank(comm: Communicator) -> Any:
+                garbled(comm, call.garble)
                 watched[comm.rank] = Watched(comm)
                 try:
                     return function(*call.arguments[comm.rank], comm, **call.kwargs)

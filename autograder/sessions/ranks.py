@@ -8,12 +8,16 @@ CheckFailure in the machine's own words; what a rank raises becomes the StudentE
 
 In a notebook the ranks are threads of its kernel. In grading each is a process with the student's cells, which sees the
 others only through messages, and the machine that carries those is in the grader's process (see `desk`).
+
+Each rank gets copies of what the check gives it, so whatever a rank does to them, the check's own values stay: `given`.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from autograder.boundary.encode import Encoder
 from autograder.boundary.peer import Peer
@@ -22,6 +26,7 @@ from autograder.checks import CheckFailure
 from autograder.inside.harnesses import HARNESSES
 from hpcdl.comm import CommError, DeadlockError, RankError, Trace
 
+from .copies import copied
 from .desk import Desk
 from .errors import StudentError
 
@@ -36,6 +41,12 @@ class Ranks:
     bytes_sent: list[int]
     arguments: list[tuple]
     careless: list[str] = field(default_factory=list)  # see `inside.under_way`
+    given: list[tuple] = field(default_factory=list)  # by rank what the check gave, which no rank can reach
+    copies: list[dict[int, Any]] = field(default_factory=list)  # by rank: id of a given value -> the rank's copy
+
+    def after(self, rank: int, value: Any) -> Any:
+        """What became on `rank` of `value`, a tensor or list that the check gave, however the rank stored it since."""
+        return self.copies[rank][id(value)]
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,7 @@ class RankCall:
     kwargs: dict
     harness: str | None
     machine: dict[str, Any]
+    garble: torch.Generator | None = None  # messages arrive as other numbers, which this draws
 
     def shown(self, peer: Peer) -> Frame:
         """The call on rank 0, for feedback; what cannot be shown is there by its name."""
@@ -58,6 +70,12 @@ class RankCall:
         parts = [encoder.write(shown), encoder.write(tuple(self.kwargs.items()))]
         name = self.name if self.p == 1 else f"rank 0 of {self.p}: {self.name}"
         return Frame(["call", ["name", name], *parts, False, None], encoder.buffers)
+
+
+def copies_for(given: list[tuple]) -> tuple[list[tuple], list[dict[int, Any]]]:
+    """By rank a copy of its arguments, and the copies by the id of what they are of."""
+    copies: list[dict[int, Any]] = [{} for _ in given]
+    return [tuple(copied(arg, memo) for arg in args) for args, memo in zip(given, copies, strict=True)], copies
 
 
 def _stand_in(name: str) -> Callable:

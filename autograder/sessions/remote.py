@@ -18,6 +18,7 @@ from hpcdl.comm import CommError, Simulation, simulate
 from .copies import copied
 from .desk import Desk
 from .errors import StudentError
+from .garbled import garbled
 from .grader import Grader
 from .ranks import EACH, SIZES, RankCall, RecordedRun, explained
 from .session import NOTHING, Forbidden, Session
@@ -190,7 +191,7 @@ class RemoteSession(Session):
 
     def simulate(self, call: RankCall) -> Simulation:
         """Each rank is a process with the student's cells, and the machine that joins them is in this one."""
-        given = copied(call.arguments, {}) if call.p in SIZES else []
+        given = copied(call.arguments, {}) if call.p in SIZES and not call.garble else []
         run = self.in_processes(call)
         if given:
             self.record(call, given, run.results)
@@ -207,6 +208,7 @@ class RemoteSession(Session):
         harness = HARNESSES.get(call.harness or "")
 
         def rank(comm):
+            garbled(comm, call.garble)
             desk = desks[comm.rank] = Desk(comm, harness.takes(call.arguments[comm.rank]) if harness else None)
             parts = (call.arguments[comm.rank], call.kwargs, comm.rank, call.p, desk.operate, call.harness)
             result = team[comm.rank].timed(["rank", call.name], parts, None, objects=False)

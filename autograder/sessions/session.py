@@ -9,13 +9,16 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from autograder.boundary.limits import Stopwatch, account
+from autograder.checks import CheckFailure
 from hpcdl.comm import Simulation
 
 from .copies import copied
 from .errors import StudentError
 from .grader import Grader, shown_call
-from .ranks import RankCall, Ranks
+from .ranks import RankCall, Ranks, copies_for
 
 Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and what of hpcdl is open (None: all)
 NOTHING: Forbidden = ((), None)
@@ -48,6 +51,20 @@ class Student:
         yield counts
         counts.update(self._session.timed(["count", ""], ((),), None, objects=False))
 
+    def is_right_when_garbled(self, rng: torch.Generator, ask: Callable[[], Any]) -> bool:
+        """Whether `ask`, which raises if an answer is wrong, passes while ranks receive other numbers than were sent.
+
+        An answer that does learns what the other ranks have without their messages: see `garbled`.
+        """
+        self._session.garble = rng
+        try:
+            ask()
+        except (CheckFailure, StudentError):
+            return False
+        finally:
+            self._session.garble = None
+        return True
+
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
@@ -69,6 +86,7 @@ class Session:
         self.student = Student(self)
         self.seconds = self.left = 0.0
         self.touched = self.protected = False
+        self.garble: torch.Generator | None = None  # see `Student.garbled`
         self.careless: list[str] = []  # of the last run on ranks: see `inside.under_way`
         self.forbidden: Forbidden = NOTHING  # calls that the exercise at hand forbids
         self.denied: list[StudentError] = []  # those that were made all the same in this check
@@ -133,14 +151,15 @@ class Session:
         them.
         """
         given = [tuple(args_for(rank)) for rank in range(p)]
+        arguments, copies = copies_for(given)
         if harness:  # it returns all that counts, and the check's own values stay as they are
-            given, kwargs = [copied(args, {}) for args in given], copied(kwargs or {}, {})
-        call = RankCall(name, p, given, kwargs or {}, harness, machine)
+            kwargs = copied(kwargs or {}, {})
+        call = RankCall(name, p, arguments, kwargs or {}, harness, machine, self.garble)
         self.grader.sent = call.shown(self.grader)
         if self.left <= 0:
             raise self.timeout()
         run = self.simulate(call)
-        return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, call.arguments, self.careless)
+        return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, arguments, self.careless, given, copies)
 
     def simulate(self, call: RankCall) -> Simulation:
         """Do the call on the ranks of a simulated machine."""

@@ -3,6 +3,7 @@
 All take `x (N, 4)` and give logits `(N, 3)`; each is built by name: `MODELS["tied"]()`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -84,22 +85,23 @@ MODELS = {"plain": Plain, "tied": Tied, "frozen": Frozen, "unused": Unused, "rou
 
 
 class TimedWork(torch.autograd.Function):
-    """The identity, whose backward pass takes `seconds` of a rank's time: `comm.compute(seconds)`."""
+    """The identity, whose backward pass takes `seconds` of a rank's time by `work(seconds)`, its `comm.compute`."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, comm: Communicator, seconds: float) -> torch.Tensor:
-        ctx.comm, ctx.seconds = comm, seconds
+    def forward(ctx: Any, x: torch.Tensor, work: Callable[[float], None], seconds: float) -> torch.Tensor:
+        ctx.work, ctx.seconds = work, seconds
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        ctx.comm.compute(ctx.seconds)
+        ctx.work(ctx.seconds)
         return gradient, None, None
 
 
 def takes_time(model: nn.Module, comm: Communicator, seconds: float) -> nn.Module:
     """`model`, where each layer's backward pass takes `seconds` on the simulated machine."""
+    work = comm.compute  # looked up now: whoever gets `comm` later may put something else in its place
     for layer in model.modules():
         if not list(layer.children()):
-            layer.register_forward_hook(lambda _, __, out: TimedWork.apply(out, comm, seconds))
+            layer.register_forward_hook(lambda _, __, out: TimedWork.apply(out, work, seconds))
     return model

@@ -36,7 +36,7 @@ def backprop(weights, biases, X, Y):
 @wrong(
     "backprop.backprop",
     "σ' forgotten in the last layer only",
-    fails=("one_row", *MEAN),
+    fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="missing in the error of the last layer",
 )
 def backprop(weights, biases, X, Y):
@@ -54,7 +54,7 @@ def backprop(weights, biases, X, Y):
 @wrong(
     "backprop.backprop",
     "σ' forgotten in the hidden layers",
-    fails=("one_row", *MEAN),
+    fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="missing in the errors of the hidden layers",
 )
 def backprop(weights, biases, X, Y):
@@ -71,7 +71,7 @@ def backprop(weights, biases, X, Y):
 @wrong(
     "backprop.backprop",
     "gradients in backward order",
-    fails=("one_row", *MEAN),
+    fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="from the last layer to the first",
 )
 def backprop(weights, biases, X, Y):

@@ -7,12 +7,22 @@ from hpcdl.nn.mlp import sigma, sigma_prime
 BACK = ("one_layer_back", "a_batch_one_layer_back", "all_the_way_back")
 
 
-@wrong("backprop.backpropagate_error", "forgets σ'", fails=(*BACK, *BACKPROP, *TRAIN), says="multiply by the slope")
+@wrong(
+    "backprop.backpropagate_error",
+    "forgets σ'",
+    fails=(*BACK, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
+    says="multiply by the slope",
+)
 def backpropagate_error(delta, w_next, z):
     return delta @ w_next
 
 
-@wrong("backprop.backpropagate_error", "σ for σ'", fails=(*BACK, *BACKPROP, *TRAIN), says="σ(z) in place of σ'(z)")
+@wrong(
+    "backprop.backpropagate_error",
+    "σ for σ'",
+    fails=(*BACK, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
+    says="σ(z) in place of σ'(z)",
+)
 def backpropagate_error(delta, w_next, z):
     return (delta @ w_next) * sigma(z)
 

@@ -7,7 +7,12 @@ from hpcdl.nn.mlp import sigma
 FORWARD = ("every_layer", "a_batch_at_once")
 
 
-@wrong("backprop.feedforward", "no bias", fails=(*FORWARD, *BACKPROP, *TRAIN), says="The bias is missing")
+@wrong(
+    "backprop.feedforward",
+    "no bias",
+    fails=(*FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
+    says="The bias is missing",
+)
 def feedforward(weights, biases, x):
     zs, activations = [], [x]
     for W in weights:
@@ -16,7 +21,12 @@ def feedforward(weights, biases, x):
     return zs, activations
 
 
-@wrong("backprop.feedforward", "no activation function", fails=(*FORWARD, *BACKPROP, *TRAIN), says="σ is missing here")
+@wrong(
+    "backprop.feedforward",
+    "no activation function",
+    fails=(*FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
+    says="σ is missing here",
+)
 def feedforward(weights, biases, x):
     zs, activations = [], [x]
     for W, b in zip(weights, biases, strict=True):
@@ -28,7 +38,7 @@ def feedforward(weights, biases, x):
 @wrong(
     "backprop.feedforward",
     "zs hold activations",
-    fails=(*FORWARD, *BACKPROP, *TRAIN),
+    fails=(*FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
     says="zs takes z as it is before σ",
 )
 def feedforward(weights, biases, x):
@@ -42,7 +52,14 @@ def feedforward(weights, biases, x):
 @wrong(
     "backprop.feedforward",
     "the input is left out of activations",
-    fails=("two_lists_from_layer_to_layer", *FORWARD, "leaves_the_network_alone", *BACKPROP, *TRAIN),
+    fails=(
+        "two_lists_from_layer_to_layer",
+        *FORWARD,
+        "leaves_the_network_alone",
+        *BACKPROP,
+        *TRAIN,
+        "backprop.leaves_parameters_alone",
+    ),
     says="activations has 1 items, expected 2",
 )
 def feedforward(weights, biases, x):
@@ -57,7 +74,7 @@ def feedforward(weights, biases, x):
 @wrong(
     "backprop.feedforward",
     "the next layer takes z, not a",
-    fails=(*FORWARD, *BACKPROP, *TRAIN),
+    fails=(*FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
     says="fed with z of the layer before",
 )
 def feedforward(weights, biases, x):

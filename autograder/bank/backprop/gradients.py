@@ -8,7 +8,7 @@ from autograder.authoring import wrong
 @wrong(
     "backprop.gradients",
     "transposed outer product",
-    fails=("outer_products", "square_layers"),
+    fails=("outer_products", "square_layers", "bias_gradients"),
     says="The outer product is transposed",
 )
 def gradients(deltas, activations):
@@ -19,7 +19,7 @@ def gradients(deltas, activations):
 @wrong(
     "backprop.gradients",
     "the layer's own activation",
-    fails=("outer_products", "square_layers"),
+    fails=("outer_products", "square_layers", "bias_gradients"),
     says="uses the layer's own a",
 )
 def gradients(deltas, activations):

@@ -9,22 +9,42 @@ from hpcdl.nn.mlp import sigma, sigma_prime
 OUTPUT = ("error_of_the_output", "error_of_a_batch", "error_far_out")
 
 
-@wrong("backprop.output_error", "forgets σ'", fails=(*OUTPUT, *BACKPROP), says="σ'(z) is missing")
+@wrong(
+    "backprop.output_error",
+    "forgets σ'",
+    fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
+    says="σ'(z) is missing",
+)
 def output_error(a, y, z):
     return a - y
 
 
-@wrong("backprop.output_error", "y − a for a − y", fails=(*OUTPUT, *BACKPROP), says="The sign is turned round")
+@wrong(
+    "backprop.output_error",
+    "y − a for a − y",
+    fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
+    says="The sign is turned round",
+)
 def output_error(a, y, z):
     return (y - a) * sigma_prime(z)
 
 
-@wrong("backprop.output_error", "σ for σ'", fails=(*OUTPUT, *BACKPROP), says="in place of its derivative")
+@wrong(
+    "backprop.output_error",
+    "σ for σ'",
+    fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
+    says="in place of its derivative",
+)
 def output_error(a, y, z):
     return (a - y) * sigma(z)
 
 
-@wrong("backprop.output_error", "factor 2", fails=(*OUTPUT, *BACKPROP), says="A factor 2 too much")
+@wrong(
+    "backprop.output_error",
+    "factor 2",
+    fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
+    says="A factor 2 too much",
+)
 def output_error(a, y, z):
     return 2 * (a - y) * sigma_prime(z)
 

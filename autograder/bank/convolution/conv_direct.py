@@ -4,7 +4,7 @@ from autograder.bank.convolution.slips import SLICE, slip
 
 SUMS, MOVES = "channels_are_summed_images_are_not", "strides_and_padding"
 LATER = f"{SUMS} the_smallest_and_the_largest_window {MOVES}"
-DIRECT = f"the_lectures_formula {LATER}"
+DIRECT = f"the_lectures_formula {LATER} leaves_images_and_filters_alone"
 SEEN, TERM = f"seen = {SLICE}", 'y += torch.einsum("kc,ncpq->nkpq", w[:, :, i, j], seen)'
 PAD = "x = functional.pad(x, (padding,) * 4)\n"
 SIZE = "P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1"
@@ -89,7 +89,7 @@ for mistake, changes, fails, says in (
             "    (N, _, H, W), (K",
             "    return functional.conv2d(x, w, stride=stride, padding=padding)\n    (N, _, H, W), (K",
         ),
-        f"{DIRECT} leaves_images_and_filters_alone",
+        DIRECT,
         "which this exercise forbids",
     ),
 ):

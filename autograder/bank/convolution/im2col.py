@@ -4,7 +4,7 @@ from autograder.bank.convolution.later import PRODUCT, checks_of
 from autograder.bank.convolution.slips import SLICE, slip
 
 PLACES = "a_column_for_each_window channels_stand_below_each_other windows_with_stride_and_padding"
-ALL = f"{PLACES} {checks_of('conv_im2col', PRODUCT)}"
+ALL = f"{PLACES} leaves_image_and_columns_alone {checks_of('conv_im2col', PRODUCT)}"
 SHAPE, COLUMN = "columns.view(N, C * r * s, P * Q)", f"columns[:, :, i, j] = {SLICE}"
 ADJOINT = "overlaps_are_counted col2im_is_the_adjoint"
 BACK = f"{SLICE} += columns[:, :, i, j]"
@@ -13,7 +13,7 @@ for mistake, changes, fails, says in (
     (
         "a row for each window",
         (SHAPE, SHAPE + ".mT"),
-        f"{ALL} conv_im2col.leaves_both_alone",
+        ALL,
         "The matrix is transposed",
     ),
     ("columns run down", (SHAPE, "columns.transpose(4, 5).reshape(N, C * r * s, P * Q)"), ALL, "The columns run down"),
@@ -33,7 +33,7 @@ for mistake, changes, fails, says in (
     (
         "windows side by side",
         ("    N, C, H, W = x.shape", "    stride = max(r, s)\n    N, C, H, W = x.shape"),
-        f"{ALL} conv_im2col.leaves_both_alone",
+        ALL,
         "The windows do not overlap here",
     ),
     (
@@ -45,7 +45,7 @@ for mistake, changes, fails, says in (
     (
         "asks torch",
         ("    N, C, H, W = x.shape", "    return functional.unfold(x, (r, s), stride=stride, padding=padding)"),
-        f"{ALL} leaves_image_and_columns_alone conv_im2col.leaves_both_alone",
+        ALL,
         "which this exercise forbids",
     ),
     ("col2im overwrites", (BACK, BACK.replace("+=", "=")), ADJOINT, "The last window overwrote the others"),

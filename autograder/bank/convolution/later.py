@@ -1,6 +1,6 @@
 """Checks of later exercises, which call the functions of earlier ones and fail with them."""
 
-PRODUCT = "filters_times_columns any_stride_and_padding one_matrix_product"
+PRODUCT = "filters_times_columns any_stride_and_padding one_matrix_product leaves_both_alone"
 COUNTS = "sixteen_multiplications each_filter_is_transformed_once"
 TILES = f"whole_tiles tiles_that_stick_out larger_tiles_and_filters {COUNTS}"
 

@@ -222,3 +222,22 @@ def train(env, model, x, y, epochs, batch, lr):
             dist.all_reduce(total)
             losses.append(total.item())
     return losses
+
+
+@wrong(
+    HERE,
+    "every process trains on all samples",
+    fails=("as_one_process", "an_uneven_tail", "one_bucket"),
+    says="rank r takes chosen[r::p]",
+)
+def train(env, model, x, y, epochs, batch, lr):
+    model, losses = DistributedDataParallel(model), []
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    for epoch in range(epochs):
+        for chosen in order(len(x), epoch).split(batch):
+            loss = cross_entropy(model(x[chosen]), y[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses

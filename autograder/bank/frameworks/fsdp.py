@@ -24,7 +24,12 @@ def shard(model, mesh):
     return model
 
 
-@wrong(HERE, "DDP in its place", fails=("a_share_of_each", "a_block_at_a_time"), says="each one a DTensor")
+@wrong(
+    HERE,
+    "DDP in its place",
+    fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
+    says="each one a DTensor",
+)
 def shard(model, mesh):
     return DistributedDataParallel(model)
 

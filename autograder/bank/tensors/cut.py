@@ -8,7 +8,7 @@ from autograder.authoring import wrong
 @wrong(
     "tensors.cut",
     "converts for looking at the bits",
-    fails=("the_low_half_is_zero", "special_numbers"),
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="has converted the number",
 )
 def cut(x):
@@ -18,7 +18,7 @@ def cut(x):
 @wrong(
     "tensors.cut",
     "converts on the way back",
-    fails=("the_low_half_is_zero", "special_numbers"),
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="On the way back the whole number was converted",
 )
 def cut(x):
@@ -28,7 +28,7 @@ def cut(x):
 @wrong(
     "tensors.cut",
     "rounds to the nearest bfloat16",
-    fails=("the_low_half_is_zero", "special_numbers"),
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="bfloat16 rounds to the nearest",
 )
 def cut(x):
@@ -38,7 +38,7 @@ def cut(x):
 @wrong(
     "tensors.cut",
     "shifts, and does not shift back",
-    fails=("the_low_half_is_zero", "special_numbers"),
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="move it up again",
 )
 def cut(x):
@@ -48,7 +48,7 @@ def cut(x):
 @wrong(
     "tensors.cut",
     "keeps the other half",
-    fails=("the_low_half_is_zero", "special_numbers"),
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="You kept the low half",
 )
 def cut(x):
@@ -58,7 +58,7 @@ def cut(x):
 @wrong(
     "tensors.cut",
     "cuts the digits after the point",
-    fails=("the_low_half_is_zero", "special_numbers"),
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="whole numbers cut off",
 )
 def cut(x):

@@ -8,7 +8,7 @@ from autograder.authoring import wrong
 @wrong(
     "tensors.safe_ratio",
     "divides by zero",
-    fails=("zero_where_b_is_zero", "any_tensor"),
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="1/0 is inf and 0/0 is nan",
 )
 def safe_ratio(a, b):
@@ -18,7 +18,7 @@ def safe_ratio(a, b):
 @wrong(
     "tensors.safe_ratio",
     "adds a little to b",
-    fails=("zero_where_b_is_zero", "any_tensor"),
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="to b: where b is 0 the ratio is huge",
 )
 def safe_ratio(a, b):
@@ -28,7 +28,7 @@ def safe_ratio(a, b):
 @wrong(
     "tensors.safe_ratio",
     "nan_to_num for a choice",
-    fails=("zero_where_b_is_zero", "any_tensor"),
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="writes the largest number there is",
 )
 def safe_ratio(a, b):
@@ -38,14 +38,19 @@ def safe_ratio(a, b):
 @wrong(
     "tensors.safe_ratio",
     "multiplies by the mask",
-    fails=("zero_where_b_is_zero", "any_tensor"),
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="a product with a mask does not remove it",
 )
 def safe_ratio(a, b):
     return (b != 0) * a / b
 
 
-@wrong("tensors.safe_ratio", "whole-number division", fails=("zero_where_b_is_zero", "any_tensor"), says="rounds down")
+@wrong(
+    "tensors.safe_ratio",
+    "whole-number division",
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
+    says="rounds down",
+)
 def safe_ratio(a, b):
     return torch.where(b == 0, 0, a // torch.where(b == 0, 1, b))
 
@@ -82,7 +87,10 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio", "a negative b taken for 0", fails="zero_where_b_is_zero", says="A negative b divides as well"
+    "tensors.safe_ratio",
+    "a negative b taken for 0",
+    fails=("zero_where_b_is_zero", "leaves_its_arguments_alone"),
+    says="A negative b divides as well",
 )
 def safe_ratio(a, b):
     return torch.where(b > 0, a / b, 0)

@@ -71,7 +71,7 @@ def square_layers(student, rng):
     check_weight_grads(student, rng, (3, 3, 3))
 
 
-@exercise.check(points=3)
+@exercise.check(points=3, needs="outer_products")
 def bias_gradients(student, rng):
     "∂C/∂b = δ, layer by layer."
     for widths in ((3, 2), (4, 2, 3, 1)):

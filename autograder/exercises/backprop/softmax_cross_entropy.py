@@ -83,7 +83,7 @@ def gradient_of_the_loss(student, rng):
         checks.close(got, right.to(dtype), name="dlogits", why=why, mistakes=mistakes)
 
 
-@exercise.check(points=1)
+@exercise.check(points=1, needs="gradient_of_the_loss")
 def rows_sum_to_zero(student, rng):
     "Each row of dlogits sums to 0: probabilities only move from class to class."
     for N, K in ((6, 3), (2, 10)):

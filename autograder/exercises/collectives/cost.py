@@ -100,6 +100,11 @@ def alone(student, rng):
     for algorithm in ALL_REDUCE:
         got = student.cost(algorithm, 1, 1_000_000, 1e-5, 1e-9)
         checks.close(got, 0.0, name=f'cost("{algorithm}", 1, ...)', atol=1e-15)
+        two = student.cost(algorithm, 2, 1_000_000, 1e-5, 1e-9)
+        checks.that(
+            type(two) in (int, float, torch.Tensor) and bool(two > 0),
+            f'cost("{algorithm}", 2, ...) is {show.show(two)}: two ranks have something to send, so it is above 0.',
+        )
 
 
 @exercise.check(points=5)

@@ -2,7 +2,16 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, sends, takes_rounds
+from autograder.checks.messages import (
+    SECONDS,
+    carried,
+    has_sum_everywhere,
+    numbers,
+    one_of,
+    sends,
+    small_numbers,
+    takes_rounds,
+)
 from autograder.exercises.collectives.counts import log2_up, nodes
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
@@ -15,6 +24,12 @@ exercise = Exercise(
     offers=("hpcdl.collectives.naive", "hpcdl.collectives.recursive_doubling", "hpcdl.collectives.rabenseifner"),
     instead="Put it together from reduce, an all-reduce and broadcast, the library's or yours: not the machine's own.",
 )
+
+
+def nodes_have_sum(student, xs: list, per_node: int, **machine):
+    """Run it on `xs`, by rank, in nodes of `per_node`; every rank ends with the sum."""
+    setting = f"p = {len(xs)}, per_node = {per_node}"
+    return has_sum_everywhere(student, "hierarchical_all_reduce", xs, setting, {"per_node": per_node}, **machine)
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -34,8 +49,10 @@ def any_nodes(student, rng):
         (9, 4),
         (9, 10),
     ):
-        setting = f"p = {p}, per_node = {per_node}"
-        has_sum_everywhere(student, "hierarchical_all_reduce", p, 3, setting, {"per_node": per_node})
+        nodes_have_sum(student, numbers(p, 3, rng), per_node)
+    p, per_node = one_of(((4, 2), (6, 3), (5, 2), (4, 4)), rng)
+    setting = f"p = {p}, per_node = {per_node}"
+    carried(student, rng, lambda: nodes_have_sum(student, numbers(p, 3, rng), per_node), setting)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
@@ -43,7 +60,7 @@ def one_leader_per_node(student, rng):
     "Only one rank of each node talks to other nodes."
     for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
         talking: dict[int, set[int]] = {}  # node -> its ranks that do
-        run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node})
+        run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
         for event in sends(run):
             if event.rank // per_node != event.peer // per_node:
                 talking.setdefault(event.rank // per_node, set()).add(event.rank)
@@ -61,7 +78,7 @@ def little_between_nodes(student, rng):
     "What crosses between nodes depends on the number of nodes, not on the ranks in them."
     for p, per_node in ((8, 4), (8, 2), (9, 3)):
         g, n = nodes(p, per_node), 24 * 4
-        run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node})
+        run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
         crossing = sum(event.nbytes for event in sends(run) if event.rank // per_node != event.peer // per_node)
         most = g * (g.bit_length() + 1) * n  # recursive doubling among g leaders, with what odd ones add
         checks.that(
@@ -76,6 +93,6 @@ def trees_inside(student, rng):
     "Inside a node a tree up and a tree down, between nodes at most a ring's rounds."
     for p, per_node in ((8, 8), (16, 8), (16, 4), (12, 4)):
         g, k = nodes(p, per_node), log2_up(per_node)
-        run = over(student, "hierarchical_all_reduce", ones(p, 24), {"per_node": per_node}, alpha=1.0)
+        run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node, alpha=1.0)
         rule = f"2⌈log₂ {per_node}⌉ = {2 * k} inside a node and at most 2({g}-1) = {2 * (g - 1)} between are enough"
         takes_rounds(run, 2 * k + 2 * (g - 1), f"p = {p}, per_node = {per_node}", rule)

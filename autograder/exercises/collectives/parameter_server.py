@@ -2,7 +2,7 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import FEW, SECONDS, has_sum_everywhere, ones, over, sends
+from autograder.checks.messages import FEW, SECONDS, carried, has_sum_everywhere, numbers, one_of, sends, small_numbers
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
 exercise = Exercise(
@@ -14,26 +14,33 @@ exercise = Exercise(
 )
 
 
+def servers_have_sum(student, xs: list, servers: int, **machine):
+    """Run it on `xs`, by rank, with so many servers; every rank ends with the sum."""
+    setting = f"p = {len(xs)}, servers = {servers}, n = {xs[0].numel()}"
+    return has_sum_everywhere(student, "parameter_server_all_reduce", xs, setting, {"servers": servers}, **machine)
+
+
 @exercise.check(points=3, seconds=SECONDS)
 def one_server(student, rng):
     "One server: the sum on every rank, for p = 1 to 9."
     for p in FEW:
-        has_sum_everywhere(student, "parameter_server_all_reduce", p, 3, f"p = {p}, servers = 1", {"servers": 1})
+        servers_have_sum(student, numbers(p, 3, rng), 1)
+    p = one_of((2, 3, 4, 5), rng)
+    carried(student, rng, lambda: servers_have_sum(student, numbers(p, 3, rng), 1), f"p = {p}, servers = 1")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="one_server")
 def several_servers(student, rng):
     "1 to p servers, also more servers than elements."
     for p, servers, n in ((2, 2, 7), (3, 2, 7), (5, 2, 7), (5, 4, 7), (6, 3, 7), (6, 6, 7), (3, 3, 1), (5, 4, 1)):
-        setting = f"p = {p}, servers = {servers}, n = {n}"
-        has_sum_everywhere(student, "parameter_server_all_reduce", p, n, setting, {"servers": servers})
+        servers_have_sum(student, numbers(p, n, rng), servers)
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="several_servers")
 def each_server_has_its_share(student, rng):
     "Workers talk to servers only, and each server deals with its own share of x."
     for p, servers in ((6, 1), (6, 2), (8, 4), (4, 4)):
-        run = over(student, "parameter_server_all_reduce", ones(p, 48), {"servers": servers})
+        run = servers_have_sum(student, small_numbers(p, 48, rng), servers)
         setting = f"p = {p}, servers = {servers}"
         for event in sends(run):
             checks.that(
@@ -67,7 +74,7 @@ def _shares(run, p: int, servers: int, setting: str) -> None:
 @exercise.check(points=4, seconds=SECONDS, needs="each_server_has_its_share")
 def servers_work_at_once(student, rng):
     "k servers take about 1/k of the time of one: nobody queues while a server is idle, or leaves before all is sent."
-    run = over(student, "parameter_server_all_reduce", ones(5, 96), {"servers": 1}, beta=1.0, harness="when")
+    run = servers_have_sum(student, small_numbers(5, 96, rng), 1, beta=1.0, harness="when")
     for event in sends(run):
         checks.that(
             event.end <= run.results[event.rank],
@@ -77,7 +84,7 @@ def servers_work_at_once(student, rng):
             expected=f"not before {event.end:g}",
         )
     for p, servers in ((8, 2), (8, 4), (8, 8)):
-        run = over(student, "parameter_server_all_reduce", ones(p, 96), {"servers": servers}, beta=1.0)
+        run = servers_have_sum(student, small_numbers(p, 96, rng), servers, beta=1.0)
         ideal = 2 * (p - 1) * 96 * 4 / servers
         checks.that(
             run.seconds <= 1.3 * ideal,

@@ -1,7 +1,16 @@
 """The all-reduce by recursive doubling. Oracle: the sum, and the rounds in the trace."""
 
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, has_sum_everywhere, ones, over, same_bits, takes_rounds
+from autograder.checks.messages import (
+    SECONDS,
+    carried,
+    has_sum_everywhere,
+    numbers,
+    one_of,
+    same_bits,
+    small_numbers,
+    takes_rounds,
+)
 from autograder.exercises.collectives.counts import log2_up
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
@@ -13,33 +22,37 @@ exercise = Exercise(
     instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
 )
 
+DOUBLING = "recursive_doubling_all_reduce"
+
 
 @exercise.check(points=4, seconds=SECONDS)
 def powers_of_two(student, rng):
     "The sum on every rank for p = 1, 2, 4, 8."
     for p in (1, 2, 4, 8):
-        has_sum_everywhere(student, "recursive_doubling_all_reduce", p, 3, f"p = {p}")
+        has_sum_everywhere(student, DOUBLING, numbers(p, 3, rng), f"p = {p}")
+    p = one_of((2, 4, 8), rng)
+    carried(student, rng, lambda: has_sum_everywhere(student, DOUBLING, numbers(p, 3, rng), ""), f"p = {p}")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="powers_of_two")
 def any_number_of_ranks(student, rng):
     "The sum on every rank for p = 3, 5, 6, 7, 9."
     for p in (3, 5, 6, 7, 9):
-        has_sum_everywhere(student, "recursive_doubling_all_reduce", p, 3, f"p = {p}")
+        has_sum_everywhere(student, DOUBLING, numbers(p, 3, rng), f"p = {p}")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="powers_of_two")
 def log_p_rounds(student, rng):
     "log₂ p rounds for a power of two, two more for any other p."
     for p in (4, 8, 16, 2):
-        run = over(student, "recursive_doubling_all_reduce", ones(p, 3), alpha=1.0)
+        run = has_sum_everywhere(student, DOUBLING, small_numbers(p, 3, rng), f"p = {p}", alpha=1.0)
         k = log2_up(p)
         reduce_and_broadcast = "This is a reduce and then a broadcast. Let both partners send and add: sendrecv."
         one_after_other = "Both partners send, but one after the other: sendrecv does both at the same time."
         mistakes = {reduce_and_broadcast if sum(run.bytes_sent) < p * k * 12 else one_after_other: 2 * k}
         takes_rounds(run, k, f"p = {p}", f"recursive doubling needs log₂ {p} = {k}", mistakes)
     for p in (3, 6, 11):
-        run = over(student, "recursive_doubling_all_reduce", ones(p, 3), alpha=1.0)
+        run = has_sum_everywhere(student, DOUBLING, small_numbers(p, 3, rng), f"p = {p}", alpha=1.0)
         k = log2_up(p) - 1
         rule = f"with the ranks from {2**k} on folded into the others first it takes 1 + {k} + 1"
         takes_rounds(run, k + 2, f"p = {p}", rule)
@@ -49,4 +62,4 @@ def log_p_rounds(student, rng):
 def same_bits_on_every_rank(student, rng):
     "Every rank ends with the same bits."
     for p in (4, 8):
-        same_bits(student, "recursive_doubling_all_reduce", p, rng)
+        same_bits(student, DOUBLING, p, rng)

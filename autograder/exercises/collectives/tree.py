@@ -4,7 +4,18 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import FEW, SECONDS, decimals, has_sum, ones, over, sends, takes_rounds
+from autograder.checks.messages import (
+    FEW,
+    SECONDS,
+    carried,
+    has_sum,
+    numbers,
+    one_of,
+    over,
+    sends,
+    small_numbers,
+    takes_rounds,
+)
 from autograder.exercises.collectives.counts import log2_up
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 
@@ -30,17 +41,22 @@ def sum_on_the_root(student, rng):
     "tree_reduce: the root's x is the sum, for p = 1 to 9 and any root."
     for p in FEW:
         for root in roots(p):
-            run = over(student, "tree_reduce", decimals(p, 3), {"root": root})
-            total = (10**p - 1) // 9
-            at_zero = lambda run=run, total=total: bool((run.arguments[0][0] == total).all())  # noqa: E731
-            mistakes = {"The sum is on rank 0, whatever root is: count ranks from the root.": at_zero} if root else {}
-            other = (-root) % p  # whose place is 0 where that is (rank + root) % p
-            if other != root:
-                there = lambda run=run, total=total, r=other: bool((run.arguments[r][0] == total).all())  # noqa: E731
-                mistakes[
-                    f"The sum is on rank {other}: a rank's place is (rank - root) % p, and not (rank + root) % p."
-                ] = there
-            has_sum(run, root, p, f"p = {p}, root = {root}", mistakes)
+            root_has_sum(student, numbers(p, 3, rng), root)
+    p = one_of((2, 3, 4, 5), rng)
+    carried(student, rng, lambda: root_has_sum(student, numbers(p, 3, rng), p - 1), f"tree_reduce, p = {p}")
+
+
+def root_has_sum(student, xs: list[torch.Tensor], root: int, **machine):
+    """Run tree_reduce on `xs`, by rank; the root's x becomes the sum."""
+    run, p, total = over(student, "tree_reduce", xs, {"root": root}, **machine), len(xs), torch.stack(xs).sum(0)
+    is_on = lambda rank: checks.same(run.arguments[rank][0], total)  # noqa: E731
+    mistakes = {"The sum is on rank 0, whatever root is: count ranks from the root.": lambda: is_on(0)} if root else {}
+    other = (-root) % p  # whose place is 0 where that is (rank + root) % p
+    if other != root:
+        turned = f"The sum is on rank {other}: a rank's place is (rank - root) % p, and not (rank + root) % p."
+        mistakes[turned] = lambda: is_on(other)
+    has_sum(run, root, f"tree_reduce, p = {p}, root = {root}", mistakes)
+    return run
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -48,22 +64,29 @@ def copies_everywhere(student, rng):
     "tree_broadcast: every x becomes the root's, for p = 1 to 9 and any root."
     for p in FEW:
         for root in roots(p):
-            xs = [torch.randn(2, 3, generator=rng) for _ in range(p)]
-            run = over(student, "tree_broadcast", xs, {"root": root})
-            for rank in range(p):
-                got = run.arguments[rank][0]
-                mistakes = {"Rank 0's x was sent: it is the root's that counts.": xs[0]} if root else {}
-                if rank != root:
-                    mistakes["Nothing reached this rank: its x is what it was."] = xs[rank]
-                name = f"p = {p}, root = {root}: x on rank {rank}"
-                checks.close(got, xs[root], name=name, rtol=0, atol=0, mistakes=mistakes)
+            all_have_roots(student, small_numbers(p, (2, 3), rng), root)
+    p = one_of((2, 3, 4, 5), rng)
+    ask = lambda: all_have_roots(student, small_numbers(p, (2, 3), rng), p - 1)  # noqa: E731
+    carried(student, rng, ask, f"tree_broadcast, p = {p}")
+
+
+def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
+    """Run tree_broadcast on `xs`, by rank; every x becomes the root's."""
+    run, p = over(student, "tree_broadcast", xs, {"root": root}, **machine), len(xs)
+    for rank in range(p):
+        mistakes = {"Rank 0's x was sent: it is the root's that counts.": xs[0]} if root else {}
+        if rank != root:
+            mistakes["Nothing reached this rank: its x is what it was."] = xs[rank]
+        name = f"tree_broadcast, p = {p}, root = {root}: x on rank {rank}"
+        checks.close(run.arguments[rank][0], xs[root], name=name, rtol=0, atol=0, mistakes=mistakes)
+    return run
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="sum_on_the_root")
 def reduce_in_log_p_rounds(student, rng):
     "tree_reduce takes ⌈log₂ p⌉ rounds: those who have given theirs away rest, the others go on in pairs."
     for p, root in ROUNDS:
-        run = over(student, "tree_reduce", ones(p, 3), {"root": root}, alpha=1.0)
+        run = root_has_sum(student, small_numbers(p, 3, rng), root, alpha=1.0)
         _tree_rounds(run, p, f"tree_reduce, p = {p}, root = {root}")
 
 
@@ -71,7 +94,7 @@ def reduce_in_log_p_rounds(student, rng):
 def broadcast_in_log_p_rounds(student, rng):
     "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all who have it send."
     for p, root in ROUNDS:
-        run = over(student, "tree_broadcast", ones(p, 3), {"root": root}, alpha=1.0)
+        run = all_have_roots(student, small_numbers(p, 3, rng), root, alpha=1.0)
         _tree_rounds(run, p, f"tree_broadcast, p = {p}, root = {root}")
 
 
@@ -84,9 +107,9 @@ def _tree_rounds(run, p: int, setting: str) -> None:
 @exercise.check(points=2, seconds=SECONDS, needs=("sum_on_the_root", "copies_everywhere"))
 def one_message_per_rank(student, rng):
     "p - 1 messages of n bytes: every rank but the root gives (or gets) once."
-    for name in ("tree_reduce", "tree_broadcast"):
+    for name, ask in (("tree_reduce", root_has_sum), ("tree_broadcast", all_have_roots)):
         for p in (5, 8):
-            run = over(student, name, ones(p, 6), {"root": 1})
+            run = ask(student, small_numbers(p, 6, rng), 1)
             sizes = [event.nbytes for event in sends(run)]
             checks.that(
                 sizes == [24] * (p - 1),

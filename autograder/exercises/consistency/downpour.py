@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
 from autograder.exercises.under_way import waited_for
 
@@ -139,6 +139,7 @@ def one_replica_is_adagrad(student, rng):
     "One replica that fetches and pushes in every step is Adagrad on one machine, over 1 to 3 servers."
     for servers in (1, 2, 3):
         Training(servers, 1, rng, 1, 1, 4).agrees_with_serial(student)
+    carried(student, rng, lambda: Training(1, 1, rng, 1, 1, 4).agrees_with_serial(student), "1 server, 1 replica")
 
 
 @exercise.check(points=4, needs="one_replica_is_adagrad", seconds=SECONDS)

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import OPTIMIZERS, RANKS
 
 exercise = Exercise(
@@ -82,6 +82,7 @@ def two_loops(student, rng):
     for p, m in ((1, 2), (2, 3), (3, 1), (4, 4)):
         History(9, m, p, rng).agrees(student)
     History(5, 0, 2, rng).agrees(student)
+    carried(student, rng, lambda: History(9, 3, 2, rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=2, needs="two_loops", seconds=SECONDS)

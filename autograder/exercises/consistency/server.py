@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.consistency.clocks import Spans, played, uneven
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
@@ -30,15 +30,17 @@ class Training:
     def __init__(self, seconds: list[list[float]], staleness: float, w, c, a: float = 0.0, lr: float = 1.0):
         self.seconds, self.staleness, self.w, self.c, self.a, self.lr = seconds, staleness, w, c, a, lr
         self.workers, self.steps = len(seconds), len(seconds[0])
+        self.units = torch.ones(self.workers, dtype=torch.float64)  # see `counted`
         self.setting = f"{self.workers} worker{'s' * (self.workers > 1)}, s = {staleness}, {self.steps} steps"
 
     @classmethod
-    def counted(cls, seconds: list[list[float]], staleness: float):
-        """Worker j's gradients are -1 in component j and 0 elsewhere: w counts those that are in it."""
-        c = torch.zeros(len(seconds), len(seconds[0]), len(seconds), dtype=torch.float64)
-        for j in range(len(seconds)):
-            c[j, :, j] = -1.0
-        return cls(seconds, staleness, torch.zeros(len(seconds), dtype=torch.float64), c)
+    def counted(cls, seconds: list[list[float]], staleness: float, rng: torch.Generator):
+        """Worker j's gradients are -units[j] in component j and 0 elsewhere: w counts those that are in it."""
+        units = torch.randint(2, 1000, (len(seconds),), generator=rng).double()
+        c = -torch.diag(units)[:, None].repeat(1, len(seconds[0]), 1)
+        training = cls(seconds, staleness, torch.zeros(len(seconds), dtype=torch.float64), c)
+        training.units = units
+        return training
 
     @classmethod
     def bowl(cls, workers: int, steps: int, staleness: float, rng: torch.Generator):
@@ -85,34 +87,41 @@ def told(training: Training, rank: int, k: int) -> dict[str, torch.Tensor]:
 def as_one_machine(student, rng):
     "s = 0: every gradient sees the weights of SGD on one machine, whose step is the sum over the workers; w stays."
     for workers in (1, 2, 3):
-        training = Training.bowl(workers, 4, 0, rng)
-        run, right, steps = training.run(student), training.serial(), training.steps
-        for rank, (_, seen) in enumerate(run.results):
-            checks.that(
-                len(seen) == (steps if rank else 0),
-                f"{training.setting}: rank {rank} computes {len(seen)} gradients, expected {steps} on each worker.",
-            )
-            for k, w in enumerate(seen):
-                name = f"{training.setting}: the w of rank {rank}'s gradient {k}"
-                checks.close(w, right[k], name=name, mistakes=told(training, rank, k))
-        for rank, (returned, _) in enumerate(run.results):
-            name = f"{training.setting}: the w that {'work' if rank else 'serve'} returns on rank {rank}"
-            checks.close(returned, right[-1], name=name, mistakes=told(training, rank, steps))
-        for _, _, _, w, _ in run.arguments:
-            checks.unchanged(w, training.w, name="w")
+        bowl_is_right(student, Training.bowl(workers, 4, 0, rng))
+    carried(student, rng, lambda: bowl_is_right(student, Training.bowl(2, 3, 0, rng)), "2 workers, s = 0")
 
 
-def counts_of(w: torch.Tensor, name: str, workers: int) -> list[int]:
+def bowl_is_right(student, training: Training) -> None:
+    """Every gradient sees the weights of SGD on one machine; so does what is returned, and w stays."""
+    run, right, steps = training.run(student), training.serial(), training.steps
+    for rank, (_, seen) in enumerate(run.results):
+        checks.that(
+            len(seen) == (steps if rank else 0),
+            f"{training.setting}: rank {rank} computes {len(seen)} gradients, expected {steps} on each worker.",
+        )
+        for k, w in enumerate(seen):
+            name = f"{training.setting}: the w of rank {rank}'s gradient {k}"
+            checks.close(w, right[k], name=name, mistakes=told(training, rank, k))
+    for rank, (returned, _) in enumerate(run.results):
+        name = f"{training.setting}: the w that {'work' if rank else 'serve'} returns on rank {rank}"
+        checks.close(returned, right[-1], name=name, mistakes=told(training, rank, steps))
+    for _, _, _, w, _ in run.arguments:
+        checks.unchanged(w, training.w, name="w")
+
+
+def counts_of(training: Training, w: torch.Tensor, name: str) -> list[int]:
     """How many gradients of each worker are in w."""
-    checks.tensor(w, name=name, shape=(workers,), dtype=torch.float64)
-    broken = next((x for x in w.tolist() if abs(x - round(x)) > 1e-6), None)
+    checks.tensor(w, name=name, shape=(training.workers,), dtype=torch.float64)
+    counts = (w / training.units).tolist()
+    broken = next((j for j, count in enumerate(counts) if abs(count - round(count)) > 1e-6), 0)
+    unit = training.units[broken].item()
     checks.that(
-        broken is None,
-        f"{name} has {broken if broken is None else show.number(broken)} in a component. Here w is 0 at first, lr is 1 "
-        "and each gradient is -1 in its worker's component: w -= lr * gradient counts them, in whole numbers.",
+        abs(counts[broken] - round(counts[broken])) <= 1e-6,
+        f"{name} has {show.number(w[broken].item())} in component {broken}. Here w is 0 at first, lr is 1 and each of "
+        f"rank {broken + 1}'s gradients is {-unit:g} there: w -= lr * gradient gives multiples of {unit:g}.",
         got=w,
     )
-    return [round(x) for x in w.tolist()]
+    return [round(count) for count in counts]
 
 
 SLOW = [[1.25] * 8, [3.5] * 8, [1.0] * 8]
@@ -122,14 +131,15 @@ SLOW = [[1.25] * 8, [3.5] * 8, [1.0] * 8]
 def each_gradient_once(student, rng):
     "Whatever s is, in the end w has each gradient once."
     for staleness in (0, 1, 3, math.inf):
-        training = Training.counted(SLOW, staleness)
-        found = counts_of(training.run(student).results[0][0], f"{training.setting}: the w that serve returns", 3)
+        training = Training.counted(SLOW, staleness, rng)
+        returned = training.run(student).results[0][0]
+        found = counts_of(training, returned, f"{training.setting}: the w that serve returns")
         for j, count in enumerate(found):
             checks.that(
                 count == training.steps,
                 f"{training.setting}: rank {j + 1} has computed {training.steps} gradients, and {count} of them are in "
-                "the w that serve returns. Here w is 0 at first, lr is 1 and rank j's gradient is -1 in component "
-                "j - 1, so that w counts them.",
+                "the w that serve returns. Here w is 0 at first, lr is 1 and each of rank j's gradients is the same "
+                "number in component j - 1, so that w counts them.",
                 got=show.show(found),
                 expected=show.show([training.steps] * 3),
             )
@@ -140,10 +150,10 @@ def never_more_than_s_behind(student, rng):
     "A gradient sees all of the worker's own before, and of every other worker all but the last s."
     for staleness in (0, 1, 2, 3):
         for seconds in (SLOW, uneven(rng, 3, 6)):
-            training = Training.counted(seconds, staleness)
+            training = Training.counted(seconds, staleness, rng)
             for rank, (_, seen) in enumerate(training.run(student).results[1:], start=1):
                 for k, w in enumerate(seen):
-                    sees(training, rank, k, counts_of(w, f"{training.setting}: w of rank {rank}", 3))
+                    sees(training, rank, k, counts_of(training, w, f"{training.setting}: w of rank {rank}"))
 
 
 def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
@@ -167,7 +177,7 @@ def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
 def two_messages(student, rng):
     "In each step a worker sends a gradient and receives w, each waited for, and there is no other message."
     for staleness in (0, 2, math.inf):
-        training = Training.counted(SLOW, staleness)
+        training = Training.counted(SLOW, staleness, rng)
         run = training.run(student)
         own = next((e.op for e in run.trace if e.op in ("barrier", "all_reduce", "broadcast")), None)
         checks.that(
@@ -202,7 +212,7 @@ def nobody_waits_who_may_go_on(student, rng):
     "In virtual time every gradient starts when `clocks` says: nobody waits who may go on."
     for staleness in (math.inf, 2, 1, 0, 3):
         for seconds in (SLOW, uneven(rng, 3, 6)):
-            training = Training.counted(seconds, staleness)
+            training = Training.counted(seconds, staleness, rng)
             run, right = training.run(student), played(seconds, staleness)
             spans = [[(e.start, e.end) for e in run.trace if e.rank == r and e.op == "compute"] for r in (1, 2, 3)]
             starts_are(training, spans, right)

@@ -43,7 +43,7 @@ def strides_and_padding(student, rng):
         check_convolution(student.conv_direct, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_direct", options), **options)
 
 
-@exercise.check(points=1)
+@exercise.check(points=1, needs="the_lectures_formula")
 def leaves_images_and_filters_alone(student, rng):
     "x and w are the same after the call."
     x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)

@@ -47,7 +47,7 @@ def one_matrix_product(student, rng):
         checks.equal(products.multiplications, wanted, name="the number of multiplications", why="N K P Q · C R S.")
 
 
-@exercise.check(points=1)
+@exercise.check(points=1, needs="filters_times_columns")
 def leaves_both_alone(student, rng):
     "x and w are the same after the call."
     x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)

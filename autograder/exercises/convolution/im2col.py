@@ -113,7 +113,7 @@ def col2im_is_the_adjoint(student, rng):
         )
 
 
-@exercise.check(points=1)
+@exercise.check(points=1, needs="a_column_for_each_window")
 def leaves_image_and_columns_alone(student, rng):
     "x and the columns are the same after the calls."
     x, cols = whole(rng, 1, 2, 4, 4), whole(rng, 1, 8, 9)

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
 from autograder.exercises.ready_made import RANKS
 
@@ -29,7 +29,7 @@ def averaged(student, sizes: tuple[int, ...], rng):
 
 
 def are_means(student, sizes: tuple[int, ...], rng) -> None:
-    _, given, before = averaged(student, sizes, rng)
+    run, given, before = averaged(student, sizes, rng)
     p, total = len(sizes), sum(sizes)
     for rank in range(p):
         for i, own in enumerate(before[rank]):
@@ -45,7 +45,13 @@ def are_means(student, sizes: tuple[int, ...], rng) -> None:
             }
             name = f"n_r = {', '.join(map(str, sizes))}: grads[{i}] on rank {rank}"
             why = f"It is Σ (n_r / N) g_r over the ranks, N = {total}."
-            checks.close(given[rank][i], weighted / total, name=name, why=why, mistakes=mistakes if p > 1 else None)
+            checks.close(
+                run.after(rank, given[rank][i]),
+                weighted / total,
+                name=name,
+                why=why,
+                mistakes=mistakes if p > 1 else None,
+            )
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -53,6 +59,7 @@ def equal_batches(student, rng):
     "With as many samples on every rank it is the plain mean, in place."
     for sizes in ((4, 4), (2, 2, 2), (5,)):
         are_means(student, sizes, rng)
+    carried(student, rng, lambda: are_means(student, (4, 4), rng), "n_r = 4, 4")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="equal_batches")
@@ -74,7 +81,7 @@ def one_all_reduce(student, rng):
     "All gradients travel in one all-reduce, and n_r with them."
     for p in (2, 4):
         run, given, _ = averaged(student, (2,) * p, rng)
-        messages = per_all_reduce(student, p)
+        messages = per_all_reduce(student, p, rng)
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
         each = "That is one per tensor, and each pays its latency: put all into one flat tensor first."
         apart = "The number of samples travels alone, at the price of one more all-reduce: append it to the gradients."

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import RANKS
 
 exercise = Exercise(
@@ -19,11 +19,12 @@ SHAPES = ((3, 4), (4,), (2, 3, 2), (1,))
 
 
 def spread(student, p: int, root: int, rng, **options):
-    """A run on ranks with parameters of their own: by rank the tensors given, the list afterwards, the originals."""
+    """A run on ranks with parameters of their own: by rank the given tensors, the list afterwards, the originals."""
     given = [[torch.randn(shape, generator=rng).requires_grad_() for shape in SHAPES] for _ in range(p)]
     before = [[param.detach().clone() for param in params] for params in given]
     run = student.ranks("broadcast_parameters", p, lambda rank: (list(given[rank]),), {"root": root}, **options)
-    return given, [arguments[0] for arguments in run.arguments], before
+    kept = [[run.after(rank, param) for param in params] for rank, params in enumerate(given)]
+    return kept, [arguments[0] for arguments in run.arguments], before
 
 
 def copies_of_root(student, p: int, root: int, rng, **options) -> None:
@@ -45,6 +46,7 @@ def all_have_rank_0s(student, rng):
     "Ranks that begin with other weights all end with rank 0's, to the bit."
     for p in (2, 3, 1, 5, 8):
         copies_of_root(student, p, 0, rng)
+    carried(student, rng, lambda: copies_of_root(student, 3, 0, rng), "p = 3")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="all_have_rank_0s")

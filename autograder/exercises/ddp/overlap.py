@@ -2,7 +2,7 @@
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, names_of, weights_of
@@ -50,6 +50,7 @@ def results_unchanged(student, rng):
     "Overlap changes no result: every rank takes the steps of one machine, with equal and unequal batches."
     for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1)):
         wrapped_trains(student, "plain", sizes, rng, steps)
+    carried(student, rng, lambda: wrapped_trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")
@@ -69,7 +70,16 @@ CAP, DEPTH = 2 * 64, 12  # two of `Deep`'s matrices in a bucket, and as many lay
 def timed(student, rng, seconds_per_byte: float):
     """A step over two ranks where each layer's backward takes a second and bytes cost time."""
     weights, batches = weights_of("deep", rng), batches_for((2, 2), 1, rng)
-    return overlapped(student, "deep", [weights] * 2, batches, CAP, seconds=1.0, beta=seconds_per_byte)
+    run = overlapped(student, "deep", [weights] * 2, batches, CAP, seconds=1.0, beta=seconds_per_byte)
+    agree(run, "deep", weights, batches, "2 ranks, 12 layers")
+    for rank in range(2):
+        work = [event.end - event.start for event in computing(run, rank)]
+        checks.that(
+            len(work) == DEPTH and all(abs(seconds - 1.0) < 1e-9 for seconds in work),
+            f"Rank {rank} works {len(work)} times, {sum(work):g} s in all. Backwards through {DEPTH} layers it takes "
+            f"{DEPTH} times 1 s: comm.compute is for the check, which lets time pass for each layer.",
+        )
+    return run
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="results_unchanged")

@@ -1,18 +1,17 @@
 """The all-reduce round a ring. Oracle: the sum itself, and the trace of the messages."""
 
-import torch
-
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import (
     FEW,
     SECONDS,
-    has_sum,
+    carried,
     has_sum_everywhere,
-    ones,
-    over,
+    numbers,
+    one_of,
     same_bits,
     sends,
+    small_numbers,
     takes_rounds,
 )
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
@@ -36,7 +35,9 @@ RING = "ring_all_reduce"
 def whole_chunks(student, rng):
     "The sum on every rank where p divides n: p = 1, 2, 3, 4 and 12 elements."
     for p in (2, 3, 4, 1):
-        has_sum_everywhere(student, RING, p, 12, f"p = {p}, n = 12")
+        has_sum_everywhere(student, RING, numbers(p, 12, rng), f"p = {p}, n = 12")
+    p = one_of((2, 3, 4), rng)
+    carried(student, rng, lambda: has_sum_everywhere(student, RING, numbers(p, 12, rng), ""), f"p = {p}, n = 12")
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="whole_chunks")
@@ -44,12 +45,8 @@ def any_p_and_n(student, rng):
     "The sum for p = 1 to 9, also where p does not divide n, where n < p, and for x of any shape."
     for p in FEW:
         for n in (1, p + 1) if p > 2 else (1, 7):
-            has_sum_everywhere(student, RING, p, n, f"p = {p}, n = {n}")
-    xs = [torch.full((3, 2), 10.0**rank, dtype=torch.float64) for rank in range(4)]
-    run = over(student, RING, xs)
-    run.arguments[:] = [(arguments[0].flatten(),) for arguments in run.arguments]
-    for rank in range(4):
-        has_sum(run, rank, 4, "p = 4, x of shape (3, 2), flattened here")
+            has_sum_everywhere(student, RING, numbers(p, n, rng), f"p = {p}, n = {n}")
+    has_sum_everywhere(student, RING, numbers(4, (3, 2), rng), "p = 4, x of shape (3, 2)")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
@@ -57,7 +54,7 @@ def neighbours_only(student, rng):
     "Every rank sends to the right, to rank + 1, and receives from the left."
     for p in (5, 3, 8):
         directions = set()
-        for event in sends(over(student, RING, ones(p, 3 * p))):
+        for event in sends(has_sum_everywhere(student, RING, small_numbers(p, 3 * p, rng), f"p = {p}, n = {3 * p}")):
             direction = (event.peer - event.rank) % p
             checks.that(
                 direction in (1, p - 1),
@@ -80,7 +77,7 @@ def few_bytes(student, rng):
     "Each rank sends 2(p-1)/p times the size of x, as little as an all-reduce can."
     for p in (2, 4, 5, 8):
         n = 4 * 6 * p  # bytes of x
-        run, right = over(student, RING, ones(p, 6 * p)), 2 * (p - 1) * n // p
+        run, right = has_sum_everywhere(student, RING, small_numbers(p, 6 * p, rng), f"p = {p}"), 2 * (p - 1) * n // p
         for rank, sent in enumerate(run.bytes_sent):
             whole = "The whole x goes round: cut it into p chunks, and send one chunk in each step."
             if sent > right:
@@ -96,7 +93,7 @@ def few_bytes(student, rng):
 def all_at_once(student, rng):
     "It takes 2(p-1) steps: in each of them all ranks send and receive at the same time."
     for p in (2, 4, 7):
-        run = over(student, RING, ones(p, 2 * p), alpha=1.0)
+        run = has_sum_everywhere(student, RING, small_numbers(p, 2 * p, rng), f"p = {p}", alpha=1.0)
         most, cut = (
             2 * (p - 1),
             "Ranks wait for one another: sendrecv sends to the right and receives from the left at once.",

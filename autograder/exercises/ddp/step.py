@@ -4,7 +4,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
 from autograder.exercises.ddp.training import LR, agree, batches_for, described, weights_of
@@ -46,6 +46,7 @@ def as_one_machine(student, rng):
     for sizes in ((4,), (3, 3), (2, 2, 2)):
         trains(student, "plain", sizes, rng, steps=1)
     trains(student, "plain", (3, 3), rng, steps=3, cap=100)
+    carried(student, rng, lambda: trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
 
 @exercise.check(points=1, seconds=SECONDS, needs="as_one_machine")
@@ -89,5 +90,5 @@ def one_message_per_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     for cap in (PLENTY, 150, 90):
         run, _, _ = train(student, "plain", (2, 2, 2), rng, cap=cap)
-        messages, count = per_all_reduce(student, 3), how_many_buckets(student, "plain", cap)
+        messages, count = per_all_reduce(student, 3, rng), how_many_buckets(student, "plain", cap)
         one_per_bucket(run, "plain", cap, count, messages, f"3 ranks, cap_bytes = {cap}")

@@ -1,14 +1,16 @@
 """A file for torchrun, with torch's own DDP. Oracle: one process; messages of the simulated machine."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import (
     MOMENTUM,
     NUMBER,
@@ -75,13 +77,37 @@ class Training:
         self.weights = [weights_of("plain", rng) for _ in range(p)]
         self.x, self.y = samples(n, rng)
         self.setting = f"p = {p}, {n} samples in batches of {batch}, {epochs} epoch{'s' * (epochs > 1)}"
+        self.xs = [self.x] * p
+
+    def hide_others_samples(self, rng) -> None:
+        """Give each rank, for one epoch, other numbers in the place of the samples that are not its own."""
+        self.setting += ", other numbers in samples that are not the rank's own"
+        for rank in range(self.p):
+            self.xs[rank] = torch.randn(self.n, 4, generator=rng).double()
+            for chosen in order(self.n, 0).split(self.batch):
+                self.xs[rank][chosen[rank :: self.p]] = self.x[chosen[rank :: self.p]]
 
     def run(self, student):
         def arguments(rank):
             env = env_of(rank, self.p, self.each)
-            return deepcopy(("plain", self.weights[rank], (env, None, self.x, self.y, self.epochs, self.batch, LR)))
+            return deepcopy(
+                ("plain", self.weights[rank], (env, None, self.xs[rank], self.y, self.epochs, self.batch, LR))
+            )
 
         return student.ranks("train", self.p, arguments, harness="in_group")
+
+    def of_all(self):
+        """What every process gets that trains on all samples, where each has other numbers in some."""
+        model = network("plain", self.weights[0])
+        optimizer, losses = torch.optim.SGD(model.parameters(), LR, momentum=MOMENTUM), []
+        for epoch in range(self.epochs):
+            for chosen in order(self.n, epoch).split(self.batch):
+                loss = torch.stack([cross_entropy(model(x[chosen]), self.y[chosen]) for x in self.xs]).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        return losses, [param.detach() for param in model.parameters()]
 
     def serial(self, means: bool = False, same_order: bool = False, factor: float = 1.0, whole: bool = False):
         """Losses and weights of one process; the options are mistakes."""
@@ -104,7 +130,7 @@ class Training:
     def agrees(self, student):
         run = self.run(student)
         losses, weights = self.serial()
-        variants = {
+        variants: dict[str, Callable[[], Any]] = {
             "The order of the samples is that of epoch 0 in every epoch: what DistributedSampler does where set_epoch "
             "is forgotten.": partial(self.serial, same_order=True),
             "A mean of means: DDP takes the mean over the ranks, and a rank with few samples counts as much as one "
@@ -117,6 +143,9 @@ class Training:
             "Gradients are p times too large: DDP takes the mean.": partial(self.serial, factor=float(self.p)),
             "The last batch is left out.": partial(self.serial, whole=True),
         }
+        if any(x is not self.x for x in self.xs):
+            sentence = "Every process trains on all samples of a batch: rank r takes chosen[r::p], and no others."
+            variants[sentence] = self.of_all
         for rank, (returned, got, _) in enumerate(run.results):
             name = f"{self.setting}, rank {rank}"
             weights_agree(
@@ -142,6 +171,10 @@ def as_one_process(student, rng):
     "20 steps on 1, 2, 4 processes, on machines with 2 each: losses and weights of one process, from rank 0's."
     for p, epochs in ((2, 5), (1, 2), (4, 2)):
         Training(p, 16, 4, epochs, rng).agrees(student)
+    apart = Training(2, 12, 4, 1, rng)
+    apart.hide_others_samples(rng)
+    apart.agrees(student)
+    carried(student, rng, lambda: Training(2, 8, 4, 1, rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="as_one_process")

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 
@@ -113,6 +113,7 @@ def as_one_process(student, rng):
     "On 1 to 4 processes, whose shares of 8 samples need not be equal: losses and weights of one process."
     for p, steps in ((2, 20), (1, 6), (3, 6), (4, 4)):
         as_one(student, Job(rng, steps), p, f"p = {p}")
+    carried(student, rng, lambda: as_one(student, Job(rng, 4), 2, ""), "p = 2")
 
 
 @exercise.check(points=1, seconds=SECONDS, needs="as_one_process")

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.frameworks.serial import (
     NUMBER,
     RTOL,
@@ -72,9 +72,16 @@ class Training:
 @exercise.check(points=4, seconds=SECONDS)
 def as_one_process(student, rng):
     "shard: losses and weights of one process, on 1 to 3 ranks; also where one matrix reads and writes tokens."
-    for p in (2, 1, 3):
-        Training(p, rng).agrees(student)
-    Training(2, rng, tied=True).agrees(student)
+    for training in (Training(2, rng), Training(1, rng), Training(3, rng), Training(2, rng, tied=True)):
+        for rank, (_, shares, *_) in enumerate(training.agrees(student).results):
+            checks.that(
+                training.p == 1 or any(mine < n for mine, n in shares),
+                f"{training.setting}: rank {rank} holds every parameter whole, so nothing is sharded: "
+                "fully_shard(module, mesh=mesh).",
+                got=f"{len(shares)} of {len(shares)} parameters are whole",
+                expected="each one a DTensor, Shard(0)",
+            )
+    carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
@@ -92,6 +99,7 @@ def a_share_of_each(student, rng):
                 got=f"{sum(mine == n for mine, n in shares)} of {len(shares)} parameters are whole",
                 expected="each one a DTensor, Shard(0)",
             )
+    carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
@@ -129,6 +137,24 @@ def a_block_at_a_time(student, rng):
                 got=f"{len(gathered)} all-gathers",
                 expected=f"at most {2 * (BLOCKS + 1)}: each block and the rest, forward and backward",
             )
+            _all_is_gathered(training, run, rank, gathered, 2 * BLOCKS * block + rest, BLOCKS * block + rest, limit)
+
+
+def _all_is_gathered(training: Training, run, rank: int, gathered: list[int], least: int, whole: int, limit) -> None:
+    """What the layers need was gathered, and what the process group wrote down is what the machine carried."""
+    checks.that(
+        sum(gathered) >= least,
+        f"{training.setting}: rank {rank} gathers {sum(gathered)} bytes in a step; two passes through the blocks and "
+        f"one through the rest need {least}. What is not sharded is not gathered: every rank holds it whole.",
+    )
+    p, sent = training.p, [event.nbytes for event in sends(run) if event.rank == rank]
+    # A ring sends a p-th of what is gathered in each message. Gradients are scattered; the check gathers the weights.
+    checks.that(
+        max(sent) * p <= limit and sum(sent) >= (p - 1) / p * (least + 2 * whole) * 0.95,
+        f"{training.setting}: rank {rank} sends {sum(sent)} bytes, the largest message has {max(sent)}. Gathering the "
+        f"blocks one at a time, forward and backward, takes {round((p - 1) / p * (least + 2 * whole))} in messages of "
+        f"at most {round(limit / p)}.",
+    )
 
 
 @exercise.check(points=2, seconds=SECONDS)

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, network, numel, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 from hpcdl.nn.awkward import MODELS
@@ -155,6 +155,7 @@ def as_one_machine(student, rng):
     Training(2, rng, steps=20).agrees(student)
     Training(3, rng, name="tied").agrees(student)
     Training(2, rng, name="unused").agrees(student)
+    carried(student, rng, lambda: Training(2, rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")

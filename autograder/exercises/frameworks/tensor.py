@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import NUMBER, decoder, decoder_weights, tokens
 
 exercise = Exercise(
@@ -26,6 +26,7 @@ exercise = Exercise(
 )
 
 BLOCKS, HIDDEN = 2, 8
+BACKWARD = 6  # sums in a block's backward pass that are enough, however the layers are cut
 LINEAR = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
 
 
@@ -67,8 +68,26 @@ class Pass:
 @exercise.check(points=4, seconds=SECONDS)
 def the_same_numbers(student, rng):
     "Logits and gradients are those of one process, on 1 and 2 ranks."
-    for p in (2, 1):
-        Pass(p, rng).agrees(student)
+    run = Pass(2, rng).agrees(student)
+    for rank, (_, _, shares, _) in enumerate(run.results):
+        names = matrices(shares)
+        checks.that(
+            len(uncut(shares)) < len(names),
+            f"p = 2: the plan cuts nothing, so rank {rank} does all the work: {len(names)} of {len(names)} matrices "
+            "are whole. Name the blocks' layers, each with its style.",
+        )
+    Pass(1, rng).agrees(student)
+    carried(student, rng, lambda: Pass(2, rng).agrees(student), "p = 2")
+
+
+def matrices(shares: dict) -> list[str]:
+    return [f"blocks.{b}.{name}" for b in range(BLOCKS) for name in LINEAR if f"blocks.{b}.{name}.weight" in shares]
+
+
+def uncut(shares: dict) -> list[str]:
+    """The matrices of which a rank of two does not have one half."""
+    sizes = {name: shares[f"{name}.weight"] for name in matrices(shares)}
+    return [name for name, (mine, whole) in sizes.items() if 2 * mine != whole]
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="the_same_numbers")
@@ -76,15 +95,12 @@ def a_share_of_each_matrix(student, rng):
     "All six matrices of every block are cut: each rank has half of them."
     one = Pass(2, rng)
     for rank, (_, _, shares, _) in enumerate(one.agrees(student).results):
-        uncut = [
-            f"blocks.{b}.{name}" for b in range(BLOCKS) for name in LINEAR
-            if shares[f"blocks.{b}.{name}.weight"][0] * 2 != shares[f"blocks.{b}.{name}.weight"][1]
-        ]  # fmt: skip
+        whole = uncut(shares)
         checks.that(
-            not uncut,
-            f"p = 2: rank {rank} holds all of {', '.join(uncut[:6])}: the plan does not name "
-            f"{'it' if len(uncut) == 1 else 'them'}. Names are those of model.named_modules().",
-            got=f"{len(uncut)} of {BLOCKS * len(LINEAR)} matrices are whole",
+            not whole,
+            f"p = 2: rank {rank} holds all of {', '.join(whole[:6])}: the plan does not name "
+            f"{'it' if len(whole) == 1 else 'them'}. Names are those of model.named_modules().",
+            got=f"{len(whole)} of {BLOCKS * len(LINEAR)} matrices are whole",
             expected="none",
         )
 
@@ -94,7 +110,8 @@ def two_sums_in_a_block(student, rng):
     "A block sends two sums forward, attention's and the MLP's, and nothing else."
     one = Pass(2, rng)
     sum_bytes = one.tokens.numel() * HIDDEN * NUMBER
-    for rank, (_, (forward, backward), *_) in enumerate(one.agrees(student).results):
+    run = one.agrees(student)
+    for rank, (_, (forward, backward), shares, _) in enumerate(run.results):
         names = [name for name, _ in forward]
         others = sorted({name for name in names if name != "all_reduce"})
         count = {name: names.count(name) for name in set(names)}
@@ -109,8 +126,26 @@ def two_sums_in_a_block(student, rng):
             got=", ".join(f"{n} × {name}" for name, n in sorted(count.items())) or "none",
             expected=f"{2 * BLOCKS} × all_reduce",
         )
-        most = 6 * BLOCKS * sum_bytes
+        parts = {tuple(name.split(".")[:3]) for name in {*matrices(shares)} - {*uncut(shares)}}
+        checks.that(
+            len(names) >= len(parts),
+            f"p = 2: in the forward pass rank {rank} makes {len(names)} collectives, and {len(parts)} parts of blocks "
+            "are cut: what rows give has to be added up.",
+        )
+        most = BACKWARD * BLOCKS * sum_bytes
         returned = sum(nbytes for _, nbytes in backward)
         checks.that(
             returned <= most, f"p = 2: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough."
         )
+        _as_many_bytes_travel(
+            run, rank, 2 * BLOCKS * sum_bytes + most, sum(shares[name][1] for name in shares) * NUMBER
+        )
+
+
+def _as_many_bytes_travel(run, rank: int, of_sums: int, of_gradients: int) -> None:
+    """The messages that the machine carried are the sums, and the gradients that the check gathers."""
+    checks.that(
+        run.bytes_sent[rank] <= of_sums + of_gradients,
+        f"p = 2: rank {rank} sends {run.bytes_sent[rank]} bytes in all; the sums and the check's own gathering of the "
+        f"gradients have {of_sums + of_gradients}.",
+    )

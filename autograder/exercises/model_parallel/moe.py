@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 
 exercise = Exercise("moe", points=10, minutes=20)
 
@@ -87,6 +87,7 @@ def every_token_to_its_expert(student, rng):
     "Where nothing is full, each token comes back from its expert to its own place, for p = 1 to 4."
     for tokens in TOKENS:
         Layer(tokens, max(tokens), rng).agrees(student)
+    carried(student, rng, lambda: Layer((3, 3), 3, rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)

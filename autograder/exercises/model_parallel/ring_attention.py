@@ -7,7 +7,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.ready_made import ATTENTION, LOADERS, MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -85,6 +85,8 @@ def all_tokens(student, rng):
     for blocks in BLOCKS:
         zeros = [torch.zeros(c, dtype=torch.int64) for c in blocks]
         Sequence(blocks, rng, zeros).agrees(student, "nothing masked")
+    two = [torch.zeros(3, dtype=torch.int64) for _ in range(2)]
+    carried(student, rng, lambda: Sequence((3, 3), rng, two).agrees(student, ""), "p = 2")
 
 
 @exercise.check(points=3, needs="all_tokens", seconds=SECONDS)

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.model_parallel.pipelines import held, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb_h2
 from autograder.exercises.under_way import waited_for
@@ -114,6 +114,8 @@ def as_one_machine(student, rng):
         training = Training((2,) * m, p, rng)
         for name, schedule in (("GPipe", gpipe), ("1F1B", one_f_one_b)):
             agrees(training, training.run(student, schedule(p, m)), f"{name}, p = {p}, m = {m}")
+    two = Training((2, 2), 2, rng)
+    carried(student, rng, lambda: agrees(two, two.run(student, gpipe(2, 2)), ""), "GPipe, p = 2, m = 2")
 
 
 @exercise.check(points=4, needs="as_one_machine", seconds=SECONDS)

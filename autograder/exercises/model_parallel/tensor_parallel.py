@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise(
@@ -81,65 +81,68 @@ def shares(student, rng):
 def column(student, rng):
     "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in each pass anew."
     for sizes in SIZES:
-        dense = Dense(*sizes, rng)
-        run = dense.run(student, "ColumnLinear")
-        for rank in range(dense.p):
-            expected = {
-                "forward(x)": part(dense.y, 1, rank, dense.p),
-                "backward(dy)": dense.dx,
-                "weight": part(dense.weight, 0, rank, dense.p),
-                "bias": part(dense.bias, 0, rank, dense.p),
-                "weight_grad": part(dense.weight_grad, 0, rank, dense.p),
-                "bias_grad": part(dense.bias_grad, 0, rank, dense.p),
-            }
-            expected |= second_pass(expected)
-            own = part(dense.dy, 1, rank, dense.p) @ part(dense.weight, 0, rank, dense.p)
-            sums = "Summed over the ranks: each rank's rows of the weights have a gradient of their own."
-            mistakes = {
-                "backward(dy)": {
-                    "Each rank's outputs add their part to the gradient of x: sum it over the ranks.": own,
-                    "This is the mean over the ranks: it is a sum.": dense.dx / dense.p,
-                },
-                "weight_grad": {sums: lambda d=dense: sum(part(d.weight_grad, 0, r, d.p) for r in range(d.p))},
-            }
-            compare(run.results[rank], expected, mistakes, dense, "ColumnLinear", rank)
+        column_is_right(student, Dense(*sizes, rng))
+    carried(student, rng, lambda: column_is_right(student, Dense(2, 4, 4, rng)), "p = 2, ColumnLinear")
+
+
+def column_is_right(student, dense: Dense) -> None:
+    run = dense.run(student, "ColumnLinear")
+    for rank in range(dense.p):
+        expected = {
+            "forward(x)": part(dense.y, 1, rank, dense.p),
+            "backward(dy)": dense.dx,
+            "weight": part(dense.weight, 0, rank, dense.p),
+            "bias": part(dense.bias, 0, rank, dense.p),
+            "weight_grad": part(dense.weight_grad, 0, rank, dense.p),
+            "bias_grad": part(dense.bias_grad, 0, rank, dense.p),
+        }
+        expected |= second_pass(expected)
+        own = part(dense.dy, 1, rank, dense.p) @ part(dense.weight, 0, rank, dense.p)
+        sums = "Summed over the ranks: each rank's rows of the weights have a gradient of their own."
+        mistakes = {
+            "backward(dy)": {
+                "Each rank's outputs add their part to the gradient of x: sum it over the ranks.": own,
+                "This is the mean over the ranks: it is a sum.": dense.dx / dense.p,
+            },
+            "weight_grad": {sums: lambda d=dense: sum(part(d.weight_grad, 0, r, d.p) for r in range(d.p))},
+        }
+        compare(run.results[rank], expected, mistakes, dense, "ColumnLinear", rank)
 
 
 @exercise.check(points=5, seconds=SECONDS)
 def row(student, rng):
     "RowLinear: the whole output, the bias in it once, its part of the gradient of x, its own weights' gradients."
     for sizes in SIZES:
-        dense = Dense(*sizes, rng)
-        run = dense.run(student, "RowLinear")
-        for rank in range(dense.p):
-            weight, x = part(dense.weight, 1, rank, dense.p), part(dense.x, 1, rank, dense.p)
-            expected = {
-                "forward(x)": dense.y,
-                "backward(dy)": part(dense.dx, 1, rank, dense.p),
-                "weight": weight,
-                "bias": dense.bias,
-                "weight_grad": part(dense.weight_grad, 1, rank, dense.p),
-                "bias_grad": dense.bias_grad,
-            }
-            expected |= second_pass(expected)
-            mistakes = {
-                "forward(x)": {
-                    "The bias is in it once for each rank: add it after the sum over the ranks.": dense.y
-                    + (dense.p - 1) * dense.bias,
-                    "This is the rank's own part: sum it over the ranks.": x @ weight.T + dense.bias,
-                    "This is the mean over the ranks: the parts of a product are summed.": (dense.y - dense.bias)
-                    / dense.p
-                    + dense.bias,
-                    "The bias is missing.": dense.y - dense.bias,
-                },
-                "bias_grad": {
-                    "Summed over the ranks, though dy is the same on all of them.": dense.p * dense.bias_grad
-                },
-                "backward(dy)": {
-                    "Summed over the ranks: each rank's inputs have a gradient of their own.": lambda: None
-                },
-            }
-            compare(run.results[rank], expected, mistakes, dense, "RowLinear", rank)
+        row_is_right(student, Dense(*sizes, rng))
+    carried(student, rng, lambda: row_is_right(student, Dense(2, 4, 4, rng)), "p = 2, RowLinear")
+
+
+def row_is_right(student, dense: Dense) -> None:
+    run = dense.run(student, "RowLinear")
+    for rank in range(dense.p):
+        weight, x = part(dense.weight, 1, rank, dense.p), part(dense.x, 1, rank, dense.p)
+        expected = {
+            "forward(x)": dense.y,
+            "backward(dy)": part(dense.dx, 1, rank, dense.p),
+            "weight": weight,
+            "bias": dense.bias,
+            "weight_grad": part(dense.weight_grad, 1, rank, dense.p),
+            "bias_grad": dense.bias_grad,
+        }
+        expected |= second_pass(expected)
+        mistakes = {
+            "forward(x)": {
+                "The bias is in it once for each rank: add it after the sum over the ranks.": dense.y
+                + (dense.p - 1) * dense.bias,
+                "This is the rank's own part: sum it over the ranks.": x @ weight.T + dense.bias,
+                "This is the mean over the ranks: the parts of a product are summed.": (dense.y - dense.bias) / dense.p
+                + dense.bias,
+                "The bias is missing.": dense.y - dense.bias,
+            },
+            "bias_grad": {"Summed over the ranks, though dy is the same on all of them.": dense.p * dense.bias_grad},
+            "backward(dy)": {"Summed over the ranks: each rank's inputs have a gradient of their own.": lambda: None},
+        }
+        compare(run.results[rank], expected, mistakes, dense, "RowLinear", rank)
 
 
 def second_pass(expected: dict) -> dict:

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import grouped
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
 from autograder.exercises.own_stack.serial import LR, gradients, images_for, loss_of, rounded, stepped, weights_of
@@ -144,6 +144,7 @@ def as_one_machine(student, rng):
     "After a step every rank has the weights and velocities of one machine, to the same bit on all ranks."
     for sizes in ((6,), (4, 4), (3, 3, 3)):
         trains(student, sizes, rng)
+    carried(student, rng, lambda: trains(student, (2, 2), rng), "2 ranks with 2, 2 images")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
@@ -164,7 +165,7 @@ def one_message_a_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     for cap in (PLENTY, 5000, 1):
         run, weights, _, _ = steps(student, (2, 2, 2), rng, cap=cap)
-        messages, buckets = per_all_reduce(student, 3), len(grouped([w.nbytes for w in weights], cap))
+        messages, buckets = per_all_reduce(student, 3, rng), len(grouped([w.nbytes for w in weights], cap))
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
         whole = "All gradients travel together: make_buckets(grads, cap_bytes) says which do."
         for rank in range(3):

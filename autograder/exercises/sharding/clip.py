@@ -7,7 +7,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS
+from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import CLIPPING, SHARDING
 
 exercise = Exercise(
@@ -70,6 +70,8 @@ def the_norm_of_all(student, rng):
         run = gradient.run(student, 0.5)
         gradient.has_norm(run, 0.5)
         checks.that(len(set(run.results)) == 1, f"{gradient.setting}: the ranks return different numbers.")
+    gradient = Gradient(PIECES[:3], rng)
+    carried(student, rng, lambda: gradient.has_norm(gradient.run(student, 0.5), 0.5), gradient.setting)
 
 
 @exercise.check(points=3, needs="the_norm_of_all", seconds=SECONDS)

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.ready_made import SHARDING
 from autograder.exercises.under_way import waited_for
 from autograder.inside.shard_harnesses import DenseLayer
@@ -107,6 +107,7 @@ def as_with_whole_layers(student, rng):
     "Forward and backward as with whole layers, and the mean of the gradients in shares, for p = 1 to 4."
     for p, widths in ((2, (3, 4, 2)), (1, (3, 2)), (3, (2, 5, 3, 2)), (4, (3, 1, 2))):
         Network(p, widths, rng).agrees(student)
+    carried(student, rng, lambda: Network(2, (3, 2), rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=1, needs="as_with_whole_layers", seconds=SECONDS)

@@ -8,7 +8,7 @@ from torch import nn
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, sends
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.ready_made import SHARDING, UPDATES
 
 exercise = Exercise(
@@ -98,6 +98,7 @@ def as_one_machine(student, rng):
     for p in (2, 1, 3, 4):
         Training(p, rng).agrees(student)
     Training(2, rng, steps=5).agrees(student)
+    carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
 @exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
