@@ -37,6 +37,7 @@ LEVELS = [
         "hpcdl.labs",
         "hpcdl.lazy",
         "hpcdl.machine",
+        "hpcdl.moved",
         "hpcdl.points",
     },
 ]

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab 09 · How late may a gradient be?
+# # Lab {{number consistency}} · How late may a gradient be?
 # ## BSP, ASP and SSP, parameter servers, HOGWILD!, Downpour, Sandblaster and Project Adam
 #
 # In lab 07 every machine waited for every other one in every step. One slow machine, and all are slow. What if nobody waited? Then a gradient is computed from

@@ -1,12 +1,12 @@
-"""Lab 09 as a student meets it: its pictures move, three rules run on engines, a barrier for SSP is explained."""
+"""`consistency` in a page: its pictures move, three rules run on engines, a barrier for SSP is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_09_runs_its_pictures_move_and_a_barrier_is_explained(open_lab):
-    lab = open_lab("09_consistency.ipynb")
+def test_lab_runs_its_pictures_move_and_a_barrier_is_explained(open_lab):
+    lab = open_lab("consistency")
     lab.run_all(seconds=200)
 
     for name in ("who_waits", "how_late", "gossip"):

@@ -1,12 +1,12 @@
-"""Lab 13 as a student meets it: the picture moves, the table is filled in, a wrong rank is explained."""
+"""`frameworks` in a page: the picture moves, the table is filled in, a wrong rank is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(400)]
 
 
-def test_lab_13_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
-    lab = open_lab("13_frameworks.ipynb")
+def test_lab_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
+    lab = open_lab("frameworks")
     lab.run_all(seconds=300)
 
     cell = lab.cell("six_tools.explorable()")

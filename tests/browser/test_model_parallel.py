@@ -1,12 +1,12 @@
-"""Lab 10 as a student meets it: schedules and matrices move, stages run on engines, a wrong warm-up is explained."""
+"""`model_parallel` in a page: schedules and matrices move, stages run on engines, a wrong warm-up is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_10_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_explained(open_lab):
-    lab = open_lab("10_model_parallel.ipynb")
+def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_explained(open_lab):
+    lab = open_lab("model_parallel")
     lab.run_all(seconds=200)
 
     for number, text in enumerate(

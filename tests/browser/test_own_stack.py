@@ -1,12 +1,12 @@
-"""Lab 14 in the browser: the bricks turn, four engines train with the student's own, and all lines are theirs."""
+"""`own_stack` in the browser: the bricks turn, four engines train with the student's own, and all lines are theirs."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(400)]
 
 
-def test_lab_14_turns_its_bricks_and_says_all_yours(open_lab):
-    lab = open_lab("14_own_stack.ipynb")
+def test_lab_turns_its_bricks_and_says_all_yours(open_lab):
+    lab = open_lab("own_stack")
     lab.run_all(seconds=300)
     before = lab.explorable("own_stack.explorable()")
     before.press(0)

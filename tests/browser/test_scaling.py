@@ -1,12 +1,12 @@
-"""Lab 12 as a student meets it: its pictures move, engines measure buckets, buckets of one layer each are explained."""
+"""`scaling` in a page: its pictures move, engines measure buckets, buckets of one layer each are explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_12_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(open_lab):
-    lab = open_lab("12_scaling.ipynb")
+def test_lab_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(open_lab):
+    lab = open_lab("scaling")
     lab.run_all(seconds=200)
 
     for code in ("speed_up.explorable()", "loss_scale.explorable()"):

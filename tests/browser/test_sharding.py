@@ -1,12 +1,12 @@
-"""Lab 11 as a student meets it: the picture moves, an engine is killed, a save that a kill ruins is explained."""
+"""`sharding` in a page: the picture moves, an engine is killed, a save that a kill ruins is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_11_runs_its_picture_moves_and_a_save_in_place_is_explained(open_lab):
-    lab = open_lab("11_sharding.ipynb")
+def test_lab_runs_its_picture_moves_and_a_save_in_place_is_explained(open_lab):
+    lab = open_lab("sharding")
     lab.run_all(seconds=200)
 
     cell = lab.cell("does_it_fit.explorable()")

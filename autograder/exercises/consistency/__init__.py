@@ -1,4 +1,4 @@
-"""Lab 09, consistency: its seven exercises.
+"""Lab `consistency`: its seven exercises.
 
 Oracles: events played one after the other, serial runs in float64, the roots of a recurrence, every pair of edges, the
 trace of the simulated machine and its virtual seconds. None of them is the library's `hpcdl.consistency`.
@@ -9,7 +9,6 @@ from autograder.exercises.consistency import adam, clocks, delay, downpour, hogw
 
 lab = Lab(
     "consistency",
-    number=9,
     title="How late may a gradient be?",
     exercises=(
         clocks.exercise,

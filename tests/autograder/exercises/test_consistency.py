@@ -1,4 +1,4 @@
-"""Lab 09: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+"""Lab `consistency`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
 
 import doctest
 import itertools

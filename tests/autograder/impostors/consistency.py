@@ -1,4 +1,4 @@
-"""Lab 09 answered by others."""
+"""Lab `consistency` answered by others."""
 
 LIBRARY = {
     "clocks": """
