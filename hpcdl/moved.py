@@ -4,7 +4,12 @@ Names are "slug.exercise"; guesses move with their lab, and have names of the sa
 has become two.
 """
 
-MOVED: dict[str, tuple[str, ...]] = {}
+MOVED: dict[str, tuple[str, ...]] = {
+    "consistency.hogwild": ("hogwild.hogwild",),
+    "consistency.downpour": ("hogwild.downpour",),
+    "consistency.sandblaster": ("hogwild.two_loop", "hogwild.finish"),
+    "consistency.adam": ("hogwild.adam",),
+}
 
 
 def now(name: str) -> tuple[str, ...]:

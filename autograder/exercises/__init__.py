@@ -13,6 +13,7 @@ LABS: tuple[str, ...] = (
     "ddp",
     "collectives",
     "consistency",
+    "hogwild",
     "model_parallel",
     "sharding",
     "scaling",

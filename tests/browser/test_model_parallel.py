@@ -28,10 +28,10 @@ def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_ex
         before = picture.get_attribute("src")
         cell.locator("select").first.select_option(index=2)
         lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
-        lab.screenshot(f"10_picture_{number}")
+        lab.screenshot(f"model_parallel_picture_{number}")
 
     lab.cell("def measure_and_predict").locator("img").first.scroll_into_view_if_needed()
-    lab.screenshot("10_measured")
+    lab.screenshot("model_parallel_measured")
     verdict = lab.cell('check("model_parallel.run_stage")').locator(".jp-OutputArea-output").first
     assert "20 / 20" in verdict.text_content()
 
@@ -40,5 +40,5 @@ def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_ex
     wrong.wait_for()
     assert "nobody can go on" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
-    lab.screenshot("10_nobody_can_go_on")
+    lab.screenshot("model_parallel_nobody_can_go_on")
     lab.assert_solved()
