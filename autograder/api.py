@@ -12,6 +12,7 @@ from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
 from autograder.sessions.local import LocalSession, needs_compiler
 from hpcdl.identity import code_of
+from hpcdl import moved
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.points import Checked, Record, file_in, unsolved
@@ -132,6 +133,10 @@ def find(name: object) -> list[Exercise]:
     """The exercises meant by `slug.exercise`, `slug.function` or `slug`; UnknownExerciseError names the nearest."""
     if not isinstance(name, str):
         raise UnknownExerciseError(_in_quotes(name))
+    return [exercise for new in moved.now(name) for exercise in _named(new)]
+
+
+def _named(name: str) -> list[Exercise]:
     slug, _, rest = name.partition(".")
     if slug in exercises.LABS:
         lab = exercises.load(slug)

@@ -70,6 +70,7 @@ class Exercise:
     points: float
     minutes: int
     functions: tuple[str, ...] = ()
+    extra: bool = False  # for a second afternoon: the lab's core does without it
     forbid: tuple[str, ...] = ()  # see `inside.forbidden`
     instead: str = ""
     offers: tuple[str, ...] = ()  # names of hpcdl's, as "hpcdl.collectives.reduce.reduce"
@@ -116,7 +117,9 @@ class Exercise:
 
 
 class Lab:
-    """A lab: its slug (the identity), its number (the order) and its exercises in order.
+    """A lab: its slug (the identity), its number and its exercises in order.
+
+    Without a number it is the lab's place in `exercises.LABS`, once `exercises.load` has it.
 
     `brings` are modules that take long to import and that many answers need: a worker finds them there.
     """
@@ -125,8 +128,8 @@ class Lab:
         self,
         slug: str,
         *,
-        number: int,
         title: str,
+        number: int | None = None,
         exercises: Iterable[Exercise] = (),
         brings: tuple[str, ...] = (),
     ):

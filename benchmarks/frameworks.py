@@ -3,9 +3,9 @@
     python -m benchmarks frameworks            # minutes; prints a table, writes benchmarks/results/frameworks.json
     python -m benchmarks frameworks --quick    # under a minute: to see that it works, not to be quoted
 
-The training is that of lab 13 (`hpcdl.training.six_tools`), with layers of 1024 x 1024 in float64. Steps are taken in
-the same two processes, one thread each, in turns that rotate; torch's go over gloo, ours and Horovod's interface (lab
-13's answer) over MPI. A step's time is that of the slower rank. A start is a program of its own, as the tool's user has
+The training is lab `frameworks` (`hpcdl.training.six_tools`), with layers of 1024 x 1024 in float64. Steps are taken in
+the same two processes, one thread each, in turns that rotate; torch's go over gloo, ours and Horovod's interface (its
+answer) over MPI. A step's time is that of the slower rank. A start is a program of its own, as the tool's user has
 it, by torchrun or mpiexec: the seconds from the command to the end of the first step, and the memory of rank 0 at its
 largest; starts take turns too. Bytes are counted on simulated ranks. After the run every loss is that of one process.
 

@@ -51,7 +51,7 @@ def labs_folder(wanted: Path | None) -> Path:
 
 def _notebook(folder: Path, lab: str) -> str:
     """The notebook whose number or slug is `lab`; exits naming the labs there are."""
-    names = [path.name for path in labs.notebooks(folder)]
+    names = [path.name for path in labs.notebooks(folder) if not labs.is_outdated(path)]
     for name in names:
         number, slug = name.removesuffix(".ipynb").split("_", 1)
         if lab == slug or (lab.isdecimal() and int(lab) == int(number)):

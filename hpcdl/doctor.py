@@ -181,7 +181,7 @@ def ray() -> Finding:
 
 
 def _optional(name: str) -> Finding:
-    """What lab 13 speaks of, and no exercise starts."""
+    """What lab `frameworks` speaks of, and no exercise starts."""
     from hpcdl.training import optional
 
     version = optional.found(name)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcdl.journal import Journal, beside
+from hpcdl.moved import now
 
 NAME = ".guesses.jsonl"  # in the folder of the labs; JupyterLab does not list it
 VARIABLE = "HPCDL_GUESSES"  # another file, or none where it is empty; OFF: nothing is asked
@@ -100,7 +101,7 @@ def _guess(content: Any) -> Guess:
         raise TypeError(f"name={guess.name!r}, unit={guess.unit!r}: both are text")
     if not all(isinstance(answer, int | float | str | None) for answer in (guess.guess, guess.truth)):
         raise TypeError(f"guess={guess.guess!r}, truth={guess.truth!r}: each is a number, a choice or None")
-    return guess
+    return replace(guess, name=now(guess.name)[0])
 
 
 def errors(guesses: Iterable[Guess]) -> list[float]:

@@ -29,6 +29,17 @@ def map_in(folder: Path) -> str:
     return MAP if (folder / MAP).exists() else "README.md"
 
 
+def slug_of(notebook: Path) -> str:
+    """The lab's name in the file's name: ddp of 07_ddp.ipynb."""
+    return notebook.stem.partition("_")[2]
+
+
+def is_outdated(notebook: Path) -> bool:
+    """Whether the course has renumbered this lab since, and the notebook with its new number is in the same folder."""
+    new = [path.name for path in notebooks(shipped()) if slug_of(path) == slug_of(notebook)]
+    return notebook.name not in new and any((notebook.parent / name).exists() for name in new)
+
+
 def bring(folder: Path) -> list[Path]:
     """Copy the labs and their map into `folder`; what is there already is kept, whatever it is. The new files."""
     folder.mkdir(parents=True, exist_ok=True)

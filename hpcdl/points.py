@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcdl.journal import Journal, beside
+from hpcdl.moved import is_now
 
 NAME = ".points.jsonl"  # in the folder of the labs; JupyterLab does not list it
 VARIABLE = "HPCDL_POINTS"  # another file, or none where it is empty
@@ -51,7 +52,7 @@ class Record:
 
     def last(self, exercise: str) -> Checked | None:
         """Its last check; None where there is none, or the exercise was begun again since."""
-        checked = next((c for c in reversed(self.checks) if c.exercise == exercise), None)
+        checked = next((c for c in reversed(self.checks) if is_now(c.exercise, exercise)), None)
         return checked if checked and checked.points is not None else None
 
     def points(self, exercise: str) -> float:
@@ -61,7 +62,7 @@ class Record:
 
     def best(self, exercise: str) -> float:
         """The most that a version of it ever had."""
-        return max((c.points or 0.0 for c in self.checks if c.exercise == exercise), default=0.0)
+        return max((c.points or 0.0 for c in self.checks if is_now(c.exercise, exercise)), default=0.0)
 
 
 def _checked(content: Any) -> Checked:

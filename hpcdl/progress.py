@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcdl import guesses, labs
 from hpcdl.guesses import Ledger
+from hpcdl.moved import now
 from hpcdl.points import Checked, Record, file_in
 from hpcdl.reset import exercises
 
@@ -36,10 +37,18 @@ def progress(folder: Path | None = None) -> list[LabProgress]:
     """Every lab in `folder` (default: the labs of the current one); raises ProgressError where there are none."""
     folder = labs_in(folder)
     record = Record(file_in(folder))
-    by_notebook: dict[Path, dict[str, None]] = {path: {} for path in labs.notebooks(folder)}
-    for path, exercise in exercises(folder):
-        by_notebook[path][exercise] = None  # a cell that was copied is the same exercise
-    return [_of_lab(path.stem, list(names), record) for path, names in by_notebook.items()]
+    return [_of_lab(path.stem, list(names), record) for path, names in _by_notebook(folder).items()]
+
+
+def _by_notebook(folder: Path) -> dict[Path, dict[str, None]]:
+    """The exercises of each notebook by their names of today; one that has moved counts where its lab is now."""
+    found: dict[Path, dict[str, None]] = {path: {} for path in labs.notebooks(folder) if not labs.is_outdated(path)}
+    by_slug = {labs.slug_of(path): path for path in found}
+    there = [(path, old, name) for path, old in exercises(folder) if path in found for name in now(old)]
+    for path, old, name in sorted(there, key=lambda cell: cell[1] != cell[2]):  # what has moved comes last
+        home = path if old == name else by_slug.get(name.partition(".")[0], path)
+        found[home][name] = None  # a cell that was copied is the same exercise
+    return found
 
 
 def labs_in(folder: str | os.PathLike | None = None) -> Path:
@@ -51,10 +60,11 @@ def labs_in(folder: str | os.PathLike | None = None) -> Path:
 
 
 def _of_lab(name: str, names: list[str], record: Record) -> LabProgress:
-    checks = list(filter(None, map(record.last, names)))
-    done = {checked.exercise for checked in checks if checked.points == checked.most}
+    checks = {name: checked for name in names if (checked := record.last(name))}
+    done = {name for name, checked in checks.items() if checked.points == checked.most}
     left = [exercise.partition(".")[2] for exercise in names if exercise not in done]
-    return LabProgress(name, sum(checked.points or 0 for checked in checks), left, _latest(checks))
+    points = sum(checked.points or 0 for checked in checks.values())
+    return LabProgress(name, points, left, _latest(checks.values()))
 
 
 def _latest(checks: Iterable[Checked]) -> datetime | None:

@@ -9,6 +9,7 @@ import nbformat
 from hpcdl import guesses, labs
 from hpcdl.files import write_whole
 from hpcdl.guesses import Ledger
+from hpcdl.moved import MOVED, now
 from hpcdl.points import Checked, Record, file_in
 
 
@@ -39,7 +40,7 @@ def reset(exercise: str, folder: Path) -> Begun:
     The student's code goes to a new file beside the notebook first. Raises ResetError where that exercise is not there,
     is there twice, or came with a notebook that does not know its blank cell.
     """
-    found = [(path, name) for path, name in exercises(folder) if exercise in (name, name.partition(".")[2])]
+    found = _found(exercise, folder)
     if len(found) != 1:
         raise ResetError(_which(exercise, found, folder))
     ((path, name),) = found
@@ -56,6 +57,16 @@ def reset(exercise: str, folder: Path) -> Begun:
     write_whole(path, nbformat.writes(notebook) + "\n")
     Record(file_in(folder)).add(Checked(name, None))
     return Begun(short, path, kept)
+
+
+def _found(exercise: str, folder: Path) -> list[tuple[Path, str]]:
+    """The cells that are meant, old names of exercises included; where a lab has moved on, only its newest notebook."""
+    there = list(exercises(folder))
+    found = [(path, name) for path, name in there if exercise in (name, name.partition(".")[2])]
+    old = [name for name in MOVED if exercise in (name, name.partition(".")[2])]
+    meant = {new for name in [*old, *(name for _, name in found)] for new in now(name)}
+    newest = [(path, name) for path, name in there if name in meant and not labs.is_outdated(path)]
+    return newest or found
 
 
 def exercises(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -15,6 +15,7 @@ import nbformat
 
 import hpcdl
 from hpcdl.files import written_whole
+from hpcdl.moved import whereto
 
 STUB = "raise NotImplementedError"
 SECONDS_PER_CELL = 300
@@ -32,6 +33,7 @@ class OwnSubmission:
     notebook: str
     sha256: str
     open_exercises: list[str]
+    moved: list[str] = field(default_factory=list)  # sentences about exercises that another lab has now
     points: dict[str, float] = field(default_factory=dict)  # by exercise, as the notebook's checks saw them
     verdicts: dict[str, str] = field(default_factory=dict)  # and in words
     error: str = ""  # of the first cell that failed when it ran top to bottom
@@ -61,6 +63,7 @@ def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lam
     found = OwnSubmission(
         notebook.metadata["hpcdl"]["lab"], path.name, hashlib.sha256(raw).hexdigest(), open_exercises(notebook)
     )
+    found.moved = whereto([name for cell in notebook.cells if (name := exercise_of(cell))])
     if run:
         notebook, found.error = executed(notebook, path.parent, step)
         for about in checked(notebook):
@@ -84,8 +87,13 @@ def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
 
 def open_exercises(notebook: nbformat.NotebookNode) -> list[str]:
     """The exercises whose cell still holds the stub that the lab came with."""
-    named = [(cell.metadata.get("hpcdl", {}).get("exercise"), cell.source) for cell in notebook.cells]
+    named = [(exercise_of(cell), cell.source) for cell in notebook.cells]
     return [name.partition(".")[2] for name, source in named if name and STUB in source]
+
+
+def exercise_of(cell: nbformat.NotebookNode) -> str | None:
+    """Return the name of the exercise that the cell is, "slug.name"; None for any other cell."""
+    return cell.metadata.get("hpcdl", {}).get("exercise")
 
 
 def checked(notebook: nbformat.NotebookNode) -> Iterator[dict]:
@@ -147,6 +155,7 @@ def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
 def say(submission: OwnSubmission) -> list[str]:
     """What the student should know before handing in."""
     lines = [f"{name}: {verdict}" for name, verdict in submission.verdicts.items()]
+    lines += [f"{sentence} Hand them in with that lab's notebook." for sentence in submission.moved]
     if submission.points:
         lines.append(
             f"{sum(submission.points.values()):g} points by the checks of the notebook; the grade asks the same with "

@@ -38,6 +38,7 @@ LEVELS = [
         "hpcdl.labs",
         "hpcdl.lazy",
         "hpcdl.machine",
+        "hpcdl.moved",
         "hpcdl.points",
     },
 ]

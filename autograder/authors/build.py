@@ -21,26 +21,18 @@ from autograder import exercises
 from hpcdl import labs
 
 from . import allowed
+from .headings import BuildError, expanded
 
 LABS_DIR = Path(__file__).resolve().parents[2] / "labs"
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 STUB = "raise NotImplementedError"
 CHECK_CALL = re.compile(r"""^check\(\s*["']([\w.]+)["']\s*\)""", re.MULTILINE)
-HEADING = re.compile(r"^# \{\{exercise (\w+)\}\}\s*$")
-HARDER = (8, 15)  # minutes: longer exercises have a second dot, and a third
 KERNEL = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 WHERE = "**Where am I?** Click into the cell below and press Shift+Enter: your points, what is left, and your guesses."
 CELL_MARK = re.compile(r"^# %%(\s|$)")
-
-
-class BuildError(ValueError):
-    """A mistake in a lab's source, with its file and line."""
-
-    def __init__(self, path: Path, line: int, message: str):
-        super().__init__(f"{path.name}:{line}: {message}")
 
 
 @dataclass
@@ -195,7 +187,7 @@ def _notebook(path: Path, keep_solutions: bool) -> nbformat.NotebookNode:
 
     slug, blocks = slug_of(path), _blocks(path)
     exercise_at = {block.line: name for name, block in _exercise_blocks(path, blocks).items()}
-    text = _expand_headings(path, path.read_text(encoding="utf-8"))
+    text = expanded(path, path.read_text(encoding="utf-8"), _lab(path))
     notebook = jupytext.reads(text, fmt="py:percent")
     if len(notebook.cells) != len(blocks):
         raise BuildError(path, 1, "text above the first `# %%` cell: every line belongs to a cell")
@@ -223,30 +215,6 @@ def the_map() -> nbformat.NotebookNode:
         new.new_markdown_cell(rest.strip(), id="map-002"),
     ]
     return new.new_notebook(cells=cells, metadata=KERNEL)
-
-
-def _expand_headings(path: Path, text: str) -> str:
-    """Replace each `{{exercise NAME}}` by its heading, so that points and minutes stand in one place."""
-    lab, lines = _lab(path), text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        if match := HEADING.match(line):
-            name = match.group(1)
-            if lab is None or name not in lab.exercises:
-                raise BuildError(path, number, f"heading of an unknown exercise {name!r}")
-            exercise, position = lab.exercises[name], list(lab.exercises).index(name) + 1
-            lines[number - 1] = (
-                f"# ### Exercise {position} · `{name}` {_dots(exercise.minutes)} — "
-                f"{exercise.points:g} points, about {exercise.minutes} minutes"
-            )
-        elif "{{exercise" in line:
-            raise BuildError(path, number, "write the heading alone on its line: `# {{exercise NAME}}`")
-    return "\n".join(lines)
-
-
-def _dots(minutes: int) -> str:
-    """How hard an exercise is, by the minutes that it takes: lines and traps."""
-    full = 1 + sum(minutes > least for least in HARDER)
-    return "●" * full + "○" * (1 + len(HARDER) - full)
 
 
 def _without_marks(source: str) -> str:

@@ -13,6 +13,7 @@ LABS: tuple[str, ...] = (
     "ddp",
     "collectives",
     "consistency",
+    "hogwild",
     "model_parallel",
     "sharding",
     "scaling",
@@ -25,4 +26,7 @@ def load(slug: str):
     """The `Lab` of that slug, with its checks; KeyError names the labs there are."""
     if slug not in LABS:
         raise KeyError(f"there is no lab {slug!r}; the labs are {', '.join(LABS)}")
-    return importlib.import_module(f"autograder.exercises.{slug}").lab
+    lab = importlib.import_module(f"autograder.exercises.{slug}").lab
+    if lab.number is None:
+        lab.number = LABS.index(slug)
+    return lab

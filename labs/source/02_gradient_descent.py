@@ -859,7 +859,7 @@ check("gradient_descent.unmask_lr_schedule")
 # ## What you have, and where it goes
 #
 # A training loop, and the one equation behind data parallelism: $\nabla L = \sum_k \frac{n_k}{n} g_k$. Lab 04 computes $\nabla L$ for a deep
-# network; lab 07 runs this very step on live processes; lab 09 asks what happens when they stop waiting for each other.
+# network; lab 07 runs this very step on live processes; lab {{number consistency}} asks what happens when they stop waiting for each other.
 #
 # **Further reading**
 # - G. Goh, "Why Momentum Really Works", *Distill*, 2017: the explorable article on the valley, the limit and momentum.

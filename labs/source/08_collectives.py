@@ -65,7 +65,7 @@ topology.explorable()
 # 4. With one server it is the star. With $p$ servers every rank sums one share and sends it to all: as many messages and bytes as the
 #    ring, only not to neighbours.
 #
-# The lecture draws two more topologies, a *wheel* and *random* peers. They are for averages that need not be exact at once: lab 09 has them.
+# The lecture draws two more topologies, a *wheel* and *random* peers. They are for averages that need not be exact at once: lab {{number consistency}} has them.
 # </details>
 
 # %% [markdown]

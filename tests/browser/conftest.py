@@ -249,11 +249,12 @@ class Explorable:
 
 @pytest.fixture
 def open_lab(browser, jupyter):
-    """Open a solved notebook by file name in a fresh page of 1400x900, or the blank one as a stranger: from the map."""
+    """Open a solved lab by slug or file name in a page of 1400x900, or the blank one as a stranger: from the map."""
     address, labs = jupyter
     opened = []
 
     def open_(name: str, width: int = 1400, height: int = 900, stranger: bool = False) -> Lab:
+        name = name if name.endswith(".ipynb") else f"{build.source_path(name).stem}.ipynb"
         slug = name.removesuffix(".ipynb").split("_", 1)[1]
         if slug in map(build.slug_of, build.sources()):
             notebook = (build.student if stranger else build.solved)(slug)

@@ -1,12 +1,12 @@
-"""Lab 13 as a student meets it: the picture moves, the table is filled in, a wrong rank is explained."""
+"""`frameworks` in a page: the picture moves, the table is filled in, a wrong rank is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(400)]
 
 
-def test_lab_13_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
-    lab = open_lab("13_frameworks.ipynb")
+def test_lab_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
+    lab = open_lab("frameworks")
     lab.run_all(seconds=300)
 
     cell = lab.cell("six_tools.explorable()")
@@ -20,17 +20,17 @@ def test_lab_13_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
     before = picture.get_attribute("src")
     cell.locator("select").first.select_option(index=2)
     lab.wait_until_changed(lambda: picture.get_attribute("src"), before)
-    lab.screenshot("13_six_tools")
+    lab.screenshot("frameworks_six_tools")
 
     table = lab.cell("def row(name").locator(".jp-OutputArea-output").first
     assert all(way in table.text_content() for way in ("DDP", "FSDP2", "DTensor", "hpcdl.sharding"))
     table.scroll_into_view_if_needed()
-    lab.screenshot("13_table")
+    lab.screenshot("frameworks_table")
 
     mistake = 'place = lambda env: (int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]), "cuda:" + env["LOCAL_RANK"])'
     wrong = lab.run_new_cell(f'{mistake}; check("frameworks.torchrun")').locator(".jp-OutputArea-output").first
     wrong.wait_for()
     assert "LOCAL_RANK counts on one machine" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
-    lab.screenshot("13_local_rank")
+    lab.screenshot("frameworks_local_rank")
     lab.assert_solved()

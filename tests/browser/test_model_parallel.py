@@ -1,12 +1,12 @@
-"""Lab 10 as a student meets it: schedules and matrices move, stages run on engines, a wrong warm-up is explained."""
+"""`model_parallel` in a page: schedules and matrices move, stages run on engines, a wrong warm-up is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_10_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_explained(open_lab):
-    lab = open_lab("10_model_parallel.ipynb")
+def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_explained(open_lab):
+    lab = open_lab("model_parallel")
     lab.run_all(seconds=200)
 
     for number, text in enumerate(
@@ -28,10 +28,10 @@ def test_lab_10_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is
         before = picture.get_attribute("src")
         cell.locator("select").first.select_option(index=2)
         lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
-        lab.screenshot(f"10_picture_{number}")
+        lab.screenshot(f"model_parallel_picture_{number}")
 
     lab.cell("def measure_and_predict").locator("img").first.scroll_into_view_if_needed()
-    lab.screenshot("10_measured")
+    lab.screenshot("model_parallel_measured")
     verdict = lab.cell('check("model_parallel.run_stage")').locator(".jp-OutputArea-output").first
     assert "20 / 20" in verdict.text_content()
 
@@ -40,5 +40,5 @@ def test_lab_10_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is
     wrong.wait_for()
     assert "nobody can go on" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
-    lab.screenshot("10_nobody_can_go_on")
+    lab.screenshot("model_parallel_nobody_can_go_on")
     lab.assert_solved()

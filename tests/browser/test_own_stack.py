@@ -1,18 +1,18 @@
-"""Lab 14 in the browser: the bricks turn, four engines train with the student's own, and all lines are theirs."""
+"""`own_stack` in the browser: the bricks turn, four engines train with the student's own, and all lines are theirs."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(400)]
 
 
-def test_lab_14_turns_its_bricks_and_says_all_yours(open_lab):
-    lab = open_lab("14_own_stack.ipynb")
+def test_lab_turns_its_bricks_and_says_all_yours(open_lab):
+    lab = open_lab("own_stack")
     lab.run_all(seconds=300)
     before = lab.explorable("own_stack.explorable()")
     before.press(0)
     lab.cell("own_stack.explorable()").locator("select").first.select_option(index=6)
     lab.page.wait_for_timeout(300)
-    lab.screenshot("14_lent")
+    lab.screenshot("own_stack_lent")
     said = lab.cell("told(results, lines)").last.locator(".jp-OutputArea-output").first
     assert (
         "all yours"
@@ -20,5 +20,5 @@ def test_lab_14_turns_its_bricks_and_says_all_yours(open_lab):
     )
     said.scroll_into_view_if_needed()
     lab.cell("own_stack.explorable(lines)").scroll_into_view_if_needed()
-    lab.screenshot("14_yours")
+    lab.screenshot("own_stack_yours")
     lab.assert_solved()

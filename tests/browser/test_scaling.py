@@ -1,12 +1,12 @@
-"""Lab 12 as a student meets it: its pictures move, engines measure buckets, buckets of one layer each are explained."""
+"""`scaling` in a page: its pictures move, engines measure buckets, buckets of one layer each are explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_12_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(open_lab):
-    lab = open_lab("12_scaling.ipynb")
+def test_lab_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(open_lab):
+    lab = open_lab("scaling")
     lab.run_all(seconds=200)
 
     for code in ("speed_up.explorable()", "loss_scale.explorable()"):
@@ -21,10 +21,10 @@ def test_lab_12_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explain
         before = picture.get_attribute("src")
         cell.locator("select").first.select_option(index=2)
         lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
-        lab.screenshot(f"12_{code.split('.')[0]}")
+        lab.screenshot(f"scaling_{code.split('.')[0]}")
 
     lab.cell("the best there are: {len(best)} buckets").locator("img").first.scroll_into_view_if_needed()
-    lab.screenshot("12_buckets")
+    lab.screenshot("scaling_buckets")
     verdict = lab.cell('check("scaling.fusion")').locator(".jp-OutputArea-output").first
     assert "15 / 15" in verdict.text_content()
 
@@ -33,5 +33,5 @@ def test_lab_12_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explain
     wrong.wait_for()
     assert "each pays an alpha" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
-    lab.screenshot("12_layer_by_layer")
+    lab.screenshot("scaling_layer_by_layer")
     lab.assert_solved()

@@ -1,12 +1,12 @@
-"""Lab 11 as a student meets it: the picture moves, an engine is killed, a save that a kill ruins is explained."""
+"""`sharding` in a page: the picture moves, an engine is killed, a save that a kill ruins is explained."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_11_runs_its_picture_moves_and_a_save_in_place_is_explained(open_lab):
-    lab = open_lab("11_sharding.ipynb")
+def test_lab_runs_its_picture_moves_and_a_save_in_place_is_explained(open_lab):
+    lab = open_lab("sharding")
     lab.run_all(seconds=200)
 
     cell = lab.cell("does_it_fit.explorable()")
@@ -20,10 +20,10 @@ def test_lab_11_runs_its_picture_moves_and_a_save_in_place_is_explained(open_lab
     before = picture.get_attribute("src")
     cell.locator("select").first.select_option(index=2)
     lab.wait_until_changed(lambda: picture.get_attribute("src"), before)
-    lab.screenshot("11_does_it_fit")
+    lab.screenshot("sharding_does_it_fit")
 
     lab.cell("axes.annotate").locator("img").first.scroll_into_view_if_needed()
-    lab.screenshot("11_killed_and_resumed")
+    lab.screenshot("sharding_killed_and_resumed")
     verdict = lab.cell('check("sharding.sharded")').locator(".jp-OutputArea-output").first
     assert "25 / 25" in verdict.text_content()
 
@@ -35,5 +35,5 @@ def test_lab_11_runs_its_picture_moves_and_a_save_in_place_is_explained(open_lab
     wrong.wait_for()
     assert "All ranks are killed" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
-    lab.screenshot("11_killed")
+    lab.screenshot("sharding_killed")
     lab.assert_solved()

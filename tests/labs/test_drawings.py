@@ -52,8 +52,9 @@ def test_drawing_is_a_played_schedule(text):
 
 
 def test_drawing_of_the_link_follows_its_rule():
-    """Lab 11: 4 seconds of link and 6 of computing for each of 4 layers, room for 2."""
-    text = (SOURCES / "11_sharding.py").read_text(encoding="utf-8")
+    """Lab `sharding`: 4 seconds of link and 6 of computing for each of 4 layers, room for 2."""
+    (source,) = SOURCES.glob("*_sharding.py")
+    text = source.read_text(encoding="utf-8")
     link, compute = re.search(r"^(# +room for 2 .*)\n(.*)$", text, re.MULTILINE).groups()
     zero, come, done = link.index("0000"), [], []
     for i in range(4):

@@ -115,7 +115,7 @@ def test_half_of_the_bits_read_as_many_digits_as_lab_00_says(capsys):
     assert [round(float(share)) for share in shares] == [95, 95]
 
 
-def test_gossip_is_as_fast_as_lab_09_says():
+def test_gossip_is_as_fast_as_the_lab_says():
     says(
         "consistency",
         "Four times: the gap of a ring is",

@@ -28,6 +28,18 @@ def test_lines_are_counted_between_the_marks():
     assert lines("def f():\n    # BEGIN SOLUTION\n    # why\n\n    a = 1\n    return a\n    # END SOLUTION\n") == 2
 
 
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_files_and_tables_have_the_labs_number(slug):
+    name = f"{exercises.load(slug).number:02d}_{slug}"
+    assert build.source_path(slug).stem == name
+    assert [path.stem for path in labs.notebooks(labs.CLONE)].count(name) == 1
+    for page in (labs.CLONE / "README.md", labs.CLONE.parent / "README.md"):
+        rows = re.findall(
+            rf"^\| \[(\d\d) [\w ]+\]\(\S*?(\d\d_{slug})\.ipynb\)", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        assert rows == [(name[:2], name)]
+
+
 @pytest.mark.parametrize("slug", FIRST)
 def test_points_follow_effort(slug):
     lab, efforts = exercises.load(slug), effort(slug)

@@ -1,3 +1,3 @@
-"""Wrong answers to lab 13, frameworks."""
+"""Wrong answers to lab `frameworks`."""
 
 from autograder.bank.frameworks import config, ddp, elastic, fsdp, horovod, tensor

@@ -1,4 +1,4 @@
-"""Wrong answers to lab 10, model_parallel."""
+"""Wrong answers to lab `model_parallel`."""
 
 from autograder.bank.model_parallel import (
     moe,

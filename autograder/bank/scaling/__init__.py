@@ -1,4 +1,4 @@
-"""Wrong answers to lab 12, scaling."""
+"""Wrong answers to lab `scaling`."""
 
 from autograder.bank.scaling import (
     fusion,

@@ -1,4 +1,4 @@
-"""Lab 04, backprop: its nine exercises. The oracle of every gradient is torch's autograd in float64."""
+"""Lab `backprop`: its nine exercises. The oracle of every gradient is torch's autograd in float64."""
 
 from autograder.authoring import Lab
 from autograder.exercises.backprop import (
@@ -15,7 +15,6 @@ from autograder.exercises.backprop import (
 
 lab = Lab(
     "backprop",
-    number=4,
     title="Errors flow backwards",
     exercises=(
         feedforward.exercise,

@@ -1,4 +1,4 @@
-"""Lab 01, calculus: its eight exercises. Oracles: closed forms and torch's autograd in float64."""
+"""Lab `calculus`: its eight exercises. Oracles: closed forms and torch's autograd in float64."""
 
 from autograder.authoring import Lab
 from autograder.exercises.calculus import (
@@ -14,7 +14,6 @@ from autograder.exercises.calculus import (
 
 lab = Lab(
     "calculus",
-    number=1,
     title="The derivative, measured",
     exercises=(
         derivative.exercise,

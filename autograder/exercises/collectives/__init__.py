@@ -1,4 +1,4 @@
-"""Lab 08, collectives: its eight exercises.
+"""Lab `collectives`: its eight exercises.
 
 Oracles: the sum itself, and what the messages cost on the simulated machine, whose trace says who sent what to whom.
 """
@@ -17,7 +17,6 @@ from autograder.exercises.collectives import (
 
 lab = Lab(
     "collectives",
-    number=8,
     title="What a message costs",
     exercises=(
         tree.exercise,

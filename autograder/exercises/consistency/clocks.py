@@ -7,7 +7,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("clocks", points=15, minutes=15)
+exercise = Exercise("clocks", points=20, minutes=15)
 
 Spans = list[list[tuple[float, float]]]
 
@@ -120,7 +120,7 @@ def because(spans: Spans, seconds: list[list[float]], w: int, k: int, staleness:
     )
 
 
-@exercise.check(points=3)
+@exercise.check(points=4)
 def bulk_synchronous(student, rng):
     "s = 0, BSP: all start an iteration together, when the last has ended the one before."
     spans_are(student, [[1.0, 1.0, 1.0], [2.0, 1.0, 1.0]], 0)
@@ -128,14 +128,14 @@ def bulk_synchronous(student, rng):
         spans_are(student, uneven(rng, workers, 5), 0)
 
 
-@exercise.check(points=3)
+@exercise.check(points=4)
 def asynchronous(student, rng):
     "s = infinity, ASP: nobody waits for anybody."
     for workers in (2, 4):
         spans_are(student, uneven(rng, workers, 5), math.inf)
 
 
-@exercise.check(points=6)
+@exercise.check(points=8)
 def stale_synchronous(student, rng):
     "SSP: nobody is more than s ahead, and nobody waits who may go on."
     for staleness in (1, 2, 3, 1, 2):
@@ -146,7 +146,7 @@ def stale_synchronous(student, rng):
         spans_are(student, seconds, staleness)
 
 
-@exercise.check(points=3)
+@exercise.check(points=4)
 def few(student, rng):
     "One worker, one iteration, and more staleness than iterations."
     spans_are(student, uneven(rng, 1, 6), 0)

@@ -6,7 +6,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("delay", points=10, minutes=15, functions=("delayed_sgd", "largest_stable_lr"))
+exercise = Exercise("delay", points=15, minutes=15, functions=("delayed_sgd", "largest_stable_lr"))
 
 FIRST = "the first `delay` steps have nothing older than w_0"
 
@@ -68,14 +68,14 @@ def stale_start(w, matrix, lr: float, delay: int, steps: int) -> list[torch.Tens
     return found[delay:]
 
 
-@exercise.check(points=1)
+@exercise.check(points=2)
 def without_delay(student, rng):
     "delayed_sgd: with delay 0 it is SGD, and w stays what it was."
     is_path(student, rng, 0, 4)
     is_path(student, rng, 0, 0)
 
 
-@exercise.check(points=4, needs="without_delay")
+@exercise.check(points=6, needs="without_delay")
 def late_by_some_steps(student, rng):
     "delayed_sgd: step t takes the gradient of t - delay, and of w_0 as long as there is nothing older."
     for delay, steps in ((3, 8), (1, 6), (5, 3), (2, 2)):
@@ -98,7 +98,7 @@ def bound(delay: int) -> float:
     return low
 
 
-@exercise.check(points=3)
+@exercise.check(points=4)
 def the_bound(student, rng):
     "largest_stable_lr: the roots of the recurrence reach the unit circle there; 2, 1, 0.618, 0.445 for delays 0 to 3."
     for delay in (0, 1, 2, 3, 7, 20):
@@ -122,7 +122,7 @@ def the_bound(student, rng):
             checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-6, atol=0.0, why=why)
 
 
-@exercise.check(points=2, needs=("late_by_some_steps", "the_bound"), seconds=20.0)
+@exercise.check(points=3, needs=("late_by_some_steps", "the_bound"), seconds=20.0)
 def explodes_above(student, rng):
     "A run with your bound's learning rate shrinks 5% below it, and grows 5% above."
     for delay in (1, 4):

@@ -13,7 +13,7 @@ from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "server",
-    points=25,
+    points=35,
     minutes=25,
     functions=("serve", "work", "train"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
@@ -83,7 +83,7 @@ def told(training: Training, rank: int, k: int) -> dict[str, torch.Tensor]:
     return {sentence: w for sentence, w in paths.items() if not torch.allclose(w, right[k])}
 
 
-@exercise.check(points=5, seconds=SECONDS)
+@exercise.check(points=7, seconds=SECONDS)
 def as_one_machine(student, rng):
     "s = 0: every gradient sees the weights of SGD on one machine, whose step is the sum over the workers; w stays."
     for workers in (1, 2, 3):
@@ -127,7 +127,7 @@ def counts_of(training: Training, w: torch.Tensor, name: str) -> list[int]:
 SLOW = [[1.25] * 8, [3.5] * 8, [1.0] * 8]
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=6, seconds=SECONDS)
 def each_gradient_once(student, rng):
     "Whatever s is, in the end w has each gradient once."
     for staleness in (0, 1, 3, math.inf):
@@ -145,7 +145,7 @@ def each_gradient_once(student, rng):
             )
 
 
-@exercise.check(points=5, needs="each_gradient_once", seconds=SECONDS)
+@exercise.check(points=7, needs="each_gradient_once", seconds=SECONDS)
 def never_more_than_s_behind(student, rng):
     "A gradient sees all of the worker's own before, and of every other worker all but the last s."
     for staleness in (0, 1, 2, 3):
@@ -173,7 +173,7 @@ def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
     )
 
 
-@exercise.check(points=4, needs="each_gradient_once", seconds=SECONDS)
+@exercise.check(points=5, needs="each_gradient_once", seconds=SECONDS)
 def two_messages(student, rng):
     "In each step a worker sends a gradient and receives w, each waited for, and there is no other message."
     for staleness in (0, 2, math.inf):
@@ -207,7 +207,7 @@ def in_rank_order(seconds: list[list[float]]) -> Spans:
     return spans
 
 
-@exercise.check(points=7, needs="each_gradient_once", seconds=SECONDS)
+@exercise.check(points=10, needs="each_gradient_once", seconds=SECONDS)
 def nobody_waits_who_may_go_on(student, rng):
     "In virtual time every gradient starts when `clocks` says: nobody waits who may go on."
     for staleness in (math.inf, 2, 1, 0, 3):

@@ -1,4 +1,4 @@
-"""Lab 05, convolution: its ten exercises. The oracle of every convolution is torch's own in float64."""
+"""Lab `convolution`: its ten exercises. The oracle of every convolution is torch's own in float64."""
 
 from autograder.authoring import Lab
 from autograder.exercises.convolution import (
@@ -16,7 +16,6 @@ from autograder.exercises.convolution import (
 
 lab = Lab(
     "convolution",
-    number=5,
     title="One operation, five algorithms",
     exercises=(
         conv_direct.exercise,

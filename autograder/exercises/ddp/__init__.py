@@ -1,4 +1,4 @@
-"""Lab 07, ddp: its eight exercises.
+"""Lab `ddp`: its eight exercises.
 
 Oracles: counting, one machine that trains on all samples together (in float64), and the trace of the simulated machine,
 which says who sent what to whom, and when.
@@ -9,7 +9,6 @@ from autograder.exercises.ddp import average, broadcast, buckets, overlap, ring,
 
 lab = Lab(
     "ddp",
-    number=7,
     title="Many machines, one model",
     exercises=(
         shard.exercise,

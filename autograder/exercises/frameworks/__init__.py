@@ -1,4 +1,4 @@
-"""Lab 13, frameworks: its six exercises.
+"""Lab `frameworks`: its six exercises.
 
 Oracle: one process without any framework, in float64 to 1e-12; the trace of the simulated machine, virtual seconds.
 torch's DDP, FSDP2 and DTensor are the real ones: they run on a process group whose messages that machine carries.
@@ -11,7 +11,6 @@ from hpcdl.lazy import COMPILER
 
 lab = Lab(
     "frameworks",
-    number=13,
     title="Six tools, one step",
     exercises=(ddp.exercise, fsdp.exercise, tensor.exercise, horovod.exercise, elastic.exercise, config.exercise),
     brings=(COMPILER, "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups

@@ -18,7 +18,6 @@ from autograder.exercises.gradient_descent import (
 
 lab = Lab(
     "gradient_descent",
-    number=2,
     title="One step at a time, then in parallel",
     exercises=(
         descent.exercise,

@@ -1,4 +1,4 @@
-"""Lab 10, model_parallel: its seven exercises.
+"""Lab `model_parallel`: its seven exercises.
 
 Oracles: the undivided layer and the serial run in float64, an event simulation and published bubbles, and the trace of
 the simulated machine, which says who sent what to whom.
@@ -17,7 +17,6 @@ from autograder.exercises.model_parallel import (
 
 lab = Lab(
     "model_parallel",
-    number=10,
     title="The network itself is cut",
     exercises=(
         tensor_parallel.exercise,

@@ -1,4 +1,4 @@
-"""Lab 14, own_stack: its seven exercises, each a brick of `hpcdl.training.own_stack`.
+"""Lab `own_stack`: its seven exercises, each a brick of `hpcdl.training.own_stack`.
 
 Buckets, ring and the rounding of bits are asked as in the labs where they come from, by the same checks. The other
 oracles are torch's autograd and convolution in float64, and integers of any size for the noise.
@@ -9,7 +9,6 @@ from autograder.exercises.own_stack import buckets, convolution, momentum, ring,
 
 lab = Lab(
     "own_stack",
-    number=14,
     title="Your own stack",
     exercises=(
         momentum.exercise,

@@ -5,7 +5,6 @@ from autograder.exercises.perceptron import fit, lift, margin, mlp_xor, novikoff
 
 lab = Lab(
     "perceptron",
-    number=3,
     title="A machine that learns, and what it cannot",
     exercises=(
         predict.exercise,

@@ -1,4 +1,4 @@
-"""Lab 12, scaling: its seven exercises.
+"""Lab `scaling`: its seven exercises.
 
 Oracles: torch's FLOP counter, published figures, all ways to put gradients into buckets, the update rules in float64,
 a replay of what loss scaling did on the simulated machine, and simulations that go tick by tick.
@@ -17,7 +17,6 @@ from autograder.exercises.scaling import (
 
 lab = Lab(
     "scaling",
-    number=12,
     title="To 1,024 GPUs and 2,048",
     exercises=(
         work.exercise,

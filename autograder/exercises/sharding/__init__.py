@@ -1,4 +1,4 @@
-"""Lab 11, sharding: its seven exercises.
+"""Lab `sharding`: its seven exercises.
 
 Oracles: a serial run in float64 with torch's own optimizer, the trace of the simulated machine, the memory meter and
 virtual seconds; a disk that writes down what was done to it, so that every moment at which a rank may be killed is
@@ -18,7 +18,6 @@ from autograder.exercises.sharding import (
 
 lab = Lab(
     "sharding",
-    number=11,
     title="Nothing twice",
     exercises=(
         memory.exercise,

@@ -19,7 +19,6 @@ from autograder.exercises.stochastic_rounding import (
 
 lab = Lab(
     "stochastic_rounding",
-    number=6,
     title="Less precision, on purpose",
     exercises=(
         neighbours.exercise,

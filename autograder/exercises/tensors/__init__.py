@@ -1,4 +1,4 @@
-"""Lab 00, tensors: ten puzzles of a line or three. Oracles: plain Python loops over elements, and NumPy for bits."""
+"""Lab `tensors`: ten puzzles of a line or three. Oracles: plain Python loops over elements, and NumPy for bits."""
 
 from autograder.authoring import Lab
 from autograder.exercises.tensors import (
@@ -16,7 +16,6 @@ from autograder.exercises.tensors import (
 
 lab = Lab(
     "tensors",
-    number=0,
     title="Ten puzzles before the labs",
     exercises=(
         pick.exercise,

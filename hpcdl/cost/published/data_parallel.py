@@ -66,7 +66,7 @@ def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES
 def case_study() -> list[Row]:
     """Predict the lecture's ResNet-50 on 1,024 and 2,048 P40, 8 to a node, 100 Gb/s (Jia et al. 2018).
 
-    218 images/s are one GPU's, and 90 epochs took 8.7 minutes, not the slide's 7.8: see lab 12's audit. The batch is
+    218 images/s are one GPU's, and 90 epochs took 8.7 minutes, not the slide's 7.8: see `scaling`'s audit. The batch is
     65,536 at most, so that 2,048 GPUs have 32 images each.
     """
     machine = P40._replace(network=Nodes(8, Link(0.0, 0.0), _ethernet(100), pipelined=True), seen=True)

@@ -1,4 +1,4 @@
-"""The stack of lab 14: the bricks of a data-parallel training, whose they are, and how many lines each has.
+"""The stack of lab `own_stack`: the bricks of a data-parallel training, whose they are, and how many lines each has.
 
 A mark is a line of code: no blank line, comment or docstring. Before a training the lines are those of the library's
 bricks; afterwards those that a witness on the ranks saw run.

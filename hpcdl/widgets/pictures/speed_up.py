@@ -3,7 +3,7 @@
 All seconds are `hpcdl.cost.scaling`'s, with the assumptions of `hpcdl.cost.published`. The batch's price: to get as far
 takes 1 + B / B_crit times as many samples with a batch of B (McCandlish et al. 2018, "An empirical model of large-batch
 training"). Sources: Goyal et al. 2017; Horovod's benchmark page; the lecture's case study (Jia et al. 2018),
-whose second dot is 99.2 % with 1,024 GPUs, times 8.7 / 6.6 minutes, on twice the GPUs: see the audit in lab 12.
+whose second dot is 99.2 % with 1,024 GPUs, times 8.7 / 6.6 minutes, on twice the GPUs: see the audit in lab `scaling`.
 """
 
 from collections.abc import Callable, Mapping

@@ -58,6 +58,18 @@ def test_the_heading_takes_points_and_minutes_from_the_exercise(toy):
     assert "### Exercise 1 · `double` ●○○ — 10 points, about 2 minutes" in toy(SOURCE).cells[0].source
 
 
+def test_a_lab_is_called_by_its_number_of_today(toy):
+    assert (
+        "# Lab 99: see lab 99"
+        in toy(SOURCE.replace("A toy lab", "Lab {{number toy}}: see lab {{number toy}}")).cells[0].source
+    )
+
+
+def test_an_extra_exercise_says_so(toy):
+    exercises.load("toy").exercises["double"].extra = True
+    assert "about 2 minutes, extra" in toy(SOURCE).cells[0].source
+
+
 def test_the_solved_notebook_and_the_reference_hold_the_solution_without_marks(toy):
     toy(SOURCE)
     assert "return 2 * x" in build.solved("toy").cells[1].source
@@ -86,6 +98,7 @@ def test_several_solutions_in_one_cell_each_become_a_stub(toy):
         (('check("toy.double")', 'check("other.double")'), r"99_toy.py:14: .*names another lab"),
         (('check("toy.double")', 'check("toy.triple")'), r"99_toy.py:14: exercise 'triple' has no checks"),
         (("{{exercise double}}", "{{exercise triple}}"), r"99_toy.py:3: heading of an unknown exercise 'triple'"),
+        (("A toy lab", "{{number nobody}}"), r"99_toy.py:2: the number of an unknown lab 'nobody'"),
         (("# %% [markdown]", "import torch\n# %% [markdown]"), r"99_toy.py:1: text above the first"),
     ],
 )

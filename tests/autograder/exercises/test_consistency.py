@@ -1,7 +1,6 @@
-"""Lab 09: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+"""Lab `consistency`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
 
 import doctest
-import itertools
 import math
 
 import numpy as np
@@ -9,17 +8,18 @@ import pytest
 import torch
 
 from autograder import exercises
-from autograder.exercises.consistency import clocks, delay, hogwild, sandblaster
+from autograder.exercises.consistency import clocks, delay, gossip
 from autograder.grading.reference import statements
 from autograder.grading.run import run_exercise
 from autograder.sessions.local import LocalSession
 from hpcdl.comm import simulate
+from hpcdl.consistency.gossip import mixing, spectral_gap
 from hpcdl.widgets.pictures import how_late, who_waits
 
 pytestmark = pytest.mark.labs
 
 LAB = exercises.load("consistency")
-EXAMPLES = ("clocks", "largest_stable_lr", "overlap", "plan", "finish", "fc_bytes")
+EXAMPLES = ("clocks", "largest_stable_lr", "weights", "rounds_needed")
 
 
 @pytest.fixture(scope="module")
@@ -64,40 +64,17 @@ def test_the_roots_reach_the_unit_circle_at_the_sine(late):
     assert how_late.bound(late) == pytest.approx(delay.bound(late))
 
 
-def test_overlap_by_sets_is_overlap_by_a_table():
-    edges = hogwild.edges_of(torch.Generator().manual_seed(3), 20, 9, 4)
-    omega, share, rho = hogwild.by_pairs(edges, 9)
-    assert omega == max(map(len, edges))
-    assert share == max(sum(v in edge for edge in edges) for v in range(9)) / 20
-    assert rho == max(sum(bool(set(a) & set(b)) for b in edges) for a in edges) / 20
+def test_fractions_and_the_library_have_one_matrix():
+    for p, edges in ((5, gossip.ring(5)), (7, gossip.wheel(7)), (6, gossip.two_sides(6))):
+        found = gossip.matrix(p, edges)
+        assert np.allclose(found, mixing(p, sorted(edges)), atol=1e-15)
+        assert np.allclose(found.sum(0), 1)
 
 
-def test_every_update_of_a_mixed_schedule_keeps_its_own_order():
-    rng = torch.Generator().manual_seed(4)
-    edges = hogwild.edges_of(rng, 6, 5, 3)
-    found = hogwild.mixed(rng, edges, 3)
-    for k, edge in enumerate(edges):
-        assert [event for event in found if event[1] == k] == hogwild.events_of(k, edge)
-
-
-def test_the_dense_direction_solves_a_quadratic_that_it_knows():
-    history = sandblaster.History(4, 0, 1, torch.Generator().manual_seed(5))
-    eye = torch.eye(4).double()
-    curvature = torch.tensor([1.0, 2.0, 3.0, 4.0]).double()
-    history.s, history.y, history.m = list(eye), list(curvature.diag()), 4
-    assert torch.allclose(history.dense(), -history.g / curvature)
-
-
-def test_backups_never_make_it_longer_and_nodes_share_as_well_as_any_assignment_of_equal_ones():
-    tasks = [3.0, 1.0, 2.0, 2.0]
-    for speeds in ([1.0, 1.0], [1.0, 0.25], [2.0, 1.0, 0.1]):
-        alone = sandblaster.on_a_clock(tasks, speeds, False)
-        best = min(
-            max(sum(t for t, i in zip(tasks, nodes, strict=True) if i == node) / s for node, s in enumerate(speeds))
-            for nodes in itertools.product(range(len(speeds)), repeat=len(tasks))
-        )
-        assert best <= alone
-        assert sandblaster.on_a_clock(tasks, speeds, True) <= alone
+def test_norms_of_powers_shrink_by_the_second_eigenvalue():
+    for w in (gossip.matrix(9, gossip.ring(9)), gossip.matrix(6, gossip.two_sides(6))):
+        ratio = 1 - spectral_gap(w.numpy())
+        assert np.allclose(gossip.norms(w, 6), [ratio**k for k in range(6)])
 
 
 def test_a_lab_has_a_hundred_points():

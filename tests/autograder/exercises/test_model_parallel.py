@@ -1,4 +1,4 @@
-"""Lab 10: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+"""Lab `model_parallel`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
 
 import doctest
 

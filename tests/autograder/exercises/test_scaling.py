@@ -1,4 +1,4 @@
-"""Lab 12: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+"""Lab `scaling`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
 
 import doctest
 import itertools

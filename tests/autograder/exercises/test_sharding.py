@@ -1,4 +1,4 @@
-"""Lab 11: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+"""Lab `sharding`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
 
 import doctest
 

@@ -6,7 +6,15 @@ from autograder import exercises
 from autograder.grading import mutation
 
 SEED = 5
-CLEAN = ("consistency", "model_parallel", "sharding", "scaling", "frameworks", "own_stack")  # nothing survives here
+CLEAN = (
+    "consistency",
+    "hogwild",
+    "model_parallel",
+    "sharding",
+    "scaling",
+    "frameworks",
+    "own_stack",
+)  # nothing survives here
 
 
 def told(mutants) -> list[str]:

@@ -1,4 +1,4 @@
-"""Lab 09 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `consistency` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
 
 # %% clocks: recursion that remembers
 from functools import lru_cache
@@ -170,274 +170,6 @@ def largest_stable_lr(curvature, delay):
     return 2 / curvature * torch.sin(torch.tensor(torch.pi / (4 * delay + 2), dtype=torch.float64)).item()
 
 
-# %% hogwild: counters, and a dictionary for each update
-from collections import Counter, defaultdict
-
-
-def overlap(edges, n):
-    uses = Counter(v for edge in edges for v in set(edge))
-    neighbours = [sum(not set(a).isdisjoint(b) for b in edges) for a in edges]
-    m = len(edges)
-    return max(map(len, edges)), max(uses.values()) / m, max(neighbours) / m
-
-
-def hogwild(w, edges, gradient, lr, schedule):
-    w = w.clone()
-    updates = defaultdict(lambda: {"read": {}, "load": {}, "step": None})
-    for event, k, v in schedule:
-        update = updates[k]
-        if event != "store":
-            update[event][v] = w[v].item()
-            continue
-        if update["step"] is None:
-            x = torch.tensor([update["read"][u] for u in edges[k]], dtype=w.dtype)
-            update["step"] = dict(zip(edges[k], (lr * gradient(k, x)).tolist()))
-        w[v] = update["load"][v] - update["step"][v]
-    return w
-
-
-# %% hogwild: a matrix of ones and zeros
-def overlap(edges, n):
-    E = torch.zeros(len(edges), n)
-    for row, edge in zip(E, edges):
-        row[list(edge)] = 1
-    omega = int(E.sum(1).max())
-    delta = E.sum(0).max().item() / len(edges)
-    rho = (E @ E.T > 0).sum(1).max().item() / len(edges)
-    return omega, delta, rho
-
-
-def hogwild(w, edges, gradient, lr, schedule):
-    memory = list(w.unbind())
-    seen, registers = {}, {}
-
-    def step(k):
-        return lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
-
-    steps = {}
-    for op, k, v in schedule:
-        match op:
-            case "read":
-                seen[k, v] = memory[v]
-            case "load":
-                registers[k, v] = memory[v]
-            case "store":
-                if k not in steps:
-                    steps[k] = step(k)
-                memory[v] = registers[k, v] - steps[k][list(edges[k]).index(v)]
-    return torch.stack(memory)
-
-
-# %% downpour: steps counted by hand, one server after the other
-def replica(comm, servers, grad, w, n_fetch, n_push, steps):
-    w = w.clone()
-    accrued = torch.zeros_like(w)
-    for step in range(steps):
-        if step % n_fetch == 0:
-            for server, part in enumerate(w.tensor_split(servers)):
-                comm.send(torch.empty(0, dtype=w.dtype), server)
-                comm.recv(part, server)
-        accrued = accrued + grad(w, step)
-        if (step + 1) % n_push == 0 or step + 1 == steps:
-            for server, part in enumerate(accrued.tensor_split(servers)):
-                comm.send(part, server)
-            accrued = torch.zeros_like(w)
-    return w
-
-
-def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
-    shard = w.tensor_split(servers)[comm.rank].clone()
-    G = torch.ones_like(shard)
-    replicas = list(range(servers, comm.size))
-    scripts = [iter([op for op in plan(n_fetch, n_push, steps) if op in ("fetch", "push")]) for _ in replicas]
-    expected, boxes = [None] * len(replicas), [None] * len(replicas)
-
-    def expect(i):
-        expected[i] = next(scripts[i], None)
-        if expected[i] is None:
-            return None
-        boxes[i] = shard.new_empty(shard.shape if expected[i] == "push" else 0)
-        return comm.irecv(boxes[i], replicas[i])
-
-    requests = [expect(i) for i in range(len(replicas))]
-    open_ones = len(replicas)
-    while open_ones:
-        i = comm.wait_any(requests)
-        if expected[i] == "fetch":
-            comm.send(shard, replicas[i])
-        else:
-            g = boxes[i]
-            G.addcmul_(g, g)
-            shard.addcdiv_(g, G.sqrt(), value=-lr)
-        request = expect(i)
-        if request is None:
-            open_ones -= 1
-        else:
-            requests[i] = request
-    return shard
-
-
-# %% sandblaster: a list of numbers for a's, heaps for nodes
-import heapq
-
-
-def summed(comm, a, b):
-    total = torch.dot(a, b)[None].clone()
-    comm.all_reduce(total)
-    return total.item()
-
-
-def lbfgs_direction(comm, s, y, g):
-    r = g.clone()
-    alphas = [0.0] * len(s)
-    for i in range(len(s) - 1, -1, -1):
-        alphas[i] = summed(comm, s[i], r) / summed(comm, y[i], s[i])
-        r = r - alphas[i] * y[i]
-    if s:
-        r = r * (summed(comm, s[-1], y[-1]) / summed(comm, y[-1], y[-1]))
-    for i in range(len(s)):
-        b = summed(comm, y[i], r) / summed(comm, y[i], s[i])
-        r = r + (alphas[i] - b) * s[i]
-    return r.neg()
-
-
-def finish(tasks, speeds, backups=False):
-    heap = [(0.0, i) for i in range(len(speeds))]
-    ends = []
-    for work in tasks:
-        when, i = heapq.heappop(heap)
-        ends.append(when + work / speeds[i])
-        heapq.heappush(heap, (ends[-1], i))
-    while backups and heap:
-        when, i = heapq.heappop(heap)
-        last = ends.index(max(ends))
-        ends[last] = min(ends[last], when + tasks[last] / speeds[i])
-    return max(ends)
-
-
-# %% sandblaster: recursion over the pairs
-def lbfgs_direction(comm, s, y, g):
-    def dot(a, b):
-        x = torch.sum(a * b).view(1)
-        comm.all_reduce(x)
-        return x
-
-    def times_inverse(k, q):
-        """H_k q, by the pairs before k."""
-        if k == 0:
-            return q if not s else q * (dot(s[-1], y[-1]) / dot(y[-1], y[-1]))
-        rho = 1 / dot(y[k - 1], s[k - 1])
-        a = rho * dot(s[k - 1], q)
-        r = times_inverse(k - 1, q - a * y[k - 1])
-        return r + (a - rho * dot(y[k - 1], r)) * s[k - 1]
-
-    return -times_inverse(len(s), g)
-
-
-def finish(tasks, speeds, backups=False):
-    nodes = [0.0 for _ in speeds]
-    done = {}
-    for number, work in enumerate(tasks):
-        fastest = nodes.index(min(nodes))
-        nodes[fastest] += work / speeds[fastest]
-        done[number] = nodes[fastest]
-    if backups:
-        for when, speed in sorted(zip(nodes, speeds), key=lambda node: node[0]):
-            late = max(done, key=done.get)
-            if when + tasks[late] / speed < done[late]:
-                done[late] = when + tasks[late] / speed
-    return max(done.values())
-
-
-# %% adam: einsum, and a comparison by the formula
-def from_factors(x, delta):
-    return torch.einsum("bm,bn->mn", x, delta)
-
-
-def fc_bytes(batch, m, n, how):
-    return {"gradient": 4 * m * n, "factors": 4 * batch * m + 4 * batch * n}[how]
-
-
-def cheaper(batch, m, n):
-    return "factors" if batch * (m + n) < m * n else "gradient"
-
-
-# %% adam: a sum of outer products, early returns
-def from_factors(x, delta):
-    return sum(torch.outer(a, d) for a, d in zip(x, delta))
-
-
-FLOAT = 4
-
-
-def fc_bytes(batch: int, m: int, n: int, how: str) -> int:
-    if how == "gradient":
-        return FLOAT * m * n
-    assert how == "factors"
-    return FLOAT * batch * (m + n)
-
-
-def cheaper(batch: int, m: int, n: int) -> str:
-    return min(["gradient", "factors"], key=lambda how: fc_bytes(batch, m, n, how))
-
-
-# %% adam: rows times columns by broadcasting
-def from_factors(x, delta):
-    return (x[:, :, None] * delta[:, None, :]).sum(dim=0)
-
-
-fc_bytes = lambda batch, m, n, how: (m * n if how == "gradient" else m * batch + batch * n) * 4
-
-
-def cheaper(batch, m, n):
-    if fc_bytes(batch, m, n, "factors") < fc_bytes(batch, m, n, "gradient"):
-        return "factors"
-    return "gradient"
-
-
-# %% downpour: a message to all servers begun, then waited for
-def replica(comm, servers, grad, w, n_fetch, n_push, steps):
-    w, total, k = w.clone(), torch.zeros_like(w), 0
-    empty = w.new_empty(0)
-    for op in plan(n_fetch, n_push, steps):
-        if op == "fetch":
-            for server in range(servers):
-                comm.send(empty, server)
-                comm.recv(w.tensor_split(servers)[server], server)
-        elif op == "push":
-            for server in range(servers):
-                comm.send(total.tensor_split(servers)[server].clone(), server)
-            total = torch.zeros_like(total)
-        else:
-            total = total + grad(w, k)
-            k += 1
-    return w
-
-
-def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
-    mine = list(w.tensor_split(servers))[comm.rank].clone()
-    squares = 1.0 + 0.0 * mine
-    ops = [op for op in plan(n_fetch, n_push, steps) if op != "compute"]
-    p = comm.size - servers
-    position, buffers, requests = [0] * p, [None] * p, [None] * p
-    for i in range(p):
-        buffers[i] = mine.new_empty(0)
-        requests[i] = comm.irecv(buffers[i], servers + i)
-    for _ in range(p * len(ops)):
-        i = comm.wait_any(requests)
-        if ops[position[i]] == "push":
-            g = buffers[i].clone()
-            squares = squares + g * g
-            mine = mine - lr * g / torch.sqrt(squares)
-        else:
-            comm.send(mine, servers + i)
-        position[i] += 1
-        if position[i] < len(ops):
-            buffers[i] = torch.empty_like(mine) if ops[position[i]] == "push" else mine.new_empty(0)
-            requests[i] = comm.irecv(buffers[i], servers + i)
-    return mine
-
-
 # %% clocks: one worker's clock in a class
 class Clock:
     def __init__(self):
@@ -477,34 +209,116 @@ def delayed_sgd(w, grad, lr, delay, steps):
 largest_stable_lr = lambda curvature, delay: (2 / curvature) * math.sin(0.5 * math.pi / (2 * delay + 1))
 
 
-# %% hogwild: loops over loops
-def overlap(edges, n):
-    longest = most_used = most_met = 0
-    for edge in edges:
-        longest = max(longest, len(edge))
-        met = 0
-        for other in edges:
-            if any(v in other for v in edge):
-                met += 1
-        most_met = max(most_met, met)
-    for v in range(n):
-        most_used = max(most_used, len([edge for edge in edges if v in edge]))
-    return longest, most_used / len(edges), most_met / len(edges)
+# %% gossip: matrices, and a power that is watched
+def weights(p, edges):
+    adjacent = torch.zeros(p, p, dtype=torch.float64)
+    for i, j in edges:
+        adjacent[i, j] = adjacent[j, i] = 1.0
+    degree = adjacent.sum(1)
+    w = adjacent / (1 + torch.maximum(degree[:, None], degree[None, :]))
+    return w - torch.diag(w.sum(1)) + torch.eye(p, dtype=torch.float64)
 
 
-def hogwild(w, edges, gradient, lr, schedule):
-    new = w.clone()
-    x = {k: torch.zeros(len(edge), dtype=w.dtype) for k, edge in enumerate(edges)}
-    register = {k: torch.zeros(len(edge), dtype=w.dtype) for k, edge in enumerate(edges)}
-    g = {}
-    for op, k, v in schedule:
-        place = edges[k].index(v)
-        if op == "read":
-            x[k][place] = new[v]
-        elif op == "load":
-            register[k][place] = new[v]
-        elif op == "store":
-            if k not in g:
-                g[k] = gradient(k, x[k])
-            new[v] = register[k][place] - lr * g[k][place]
-    return new
+def rounds_needed(W, close):
+    p, k = len(W), 0
+    far = torch.eye(p, dtype=W.dtype) - 1 / p
+    while torch.linalg.matrix_norm(far, 2) > close:
+        far, k = W @ far, k + 1
+    return k
+
+
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        row = weights(comm.size, edges)[comm.rank]
+        neighbours = [j for j in range(comm.size) if j != comm.rank and row[j] > 0]
+        theirs = torch.empty(len(neighbours), *x.shape, dtype=x.dtype)
+        requests = [comm.irecv(theirs[k], j) for k, j in enumerate(neighbours)]
+        requests += [comm.isend(x, j) for j in neighbours]
+        for request in requests:
+            request.wait()
+        mine = row[comm.rank] * x
+        for k, j in enumerate(neighbours):
+            mine += row[j] * theirs[k]
+        x.copy_(mine)
+
+
+# %% gossip: sets of neighbours, the logarithm, differences
+def neighbours_of(rank, edges):
+    return {a + b - rank for a, b in edges if rank in (a, b)}
+
+
+def weights(p, edges):
+    near = [neighbours_of(i, edges) for i in range(p)]
+    w = torch.zeros((p, p)).double()
+    for i in range(p):
+        for j in near[i]:
+            w[i, j] = 1 / (1 + max(len(near[i]), len(near[j])))
+        w[i, i] = 1 - w[i].sum()
+    return w
+
+
+def rounds_needed(W, close):
+    values = sorted(abs(v) for v in torch.linalg.eigvalsh(W).tolist())
+    second = values[-2]
+    if second < 1e-12:
+        return 1
+    return math.ceil(math.log(close) / math.log(second))
+
+
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        near = sorted(neighbours_of(comm.rank, edges))
+        old, others, waiting = x.clone(), {}, []
+        for j in near:
+            others[j] = torch.zeros_like(x)
+            waiting += [comm.isend(old, j), comm.irecv(others[j], j)]
+        for request in waiting:
+            request.wait()
+        for j in near:
+            share = 1 / (1 + max(len(near), len(neighbours_of(j, edges))))
+            x += share * (others[j] - old)
+
+
+# %% gossip: a class for a round
+class Round:
+    def __init__(self, p, edges):
+        self.p, self.degree = p, [0] * p
+        self.edges = [tuple(edge) for edge in edges]
+        for edge in self.edges:
+            for i in edge:
+                self.degree[i] += 1
+
+    def share(self, i, j):
+        return 1 / (1 + max(self.degree[i], self.degree[j]))
+
+    def of(self, rank):
+        return [(j if i == rank else i) for i, j in self.edges if rank in (i, j)]
+
+
+def weights(p, edges):
+    now = Round(p, edges)
+    rows = [[now.share(i, j) if j in now.of(i) else 0.0 for j in range(p)] for i in range(p)]
+    for i, row in enumerate(rows):
+        row[i] = 1.0 - sum(row)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def rounds_needed(W, close):
+    smaller, k = torch.linalg.eigvalsh(W)[:-1].abs().max().item(), 1
+    while smaller**k > close:
+        k += 1
+    return k
+
+
+def gossip(x, comm, rounds):
+    for now in (Round(comm.size, edges) for edges in rounds):
+        near = now.of(comm.rank)
+        theirs = [torch.empty_like(x) for _ in near]
+        receiving = [comm.irecv(out, j) for out, j in zip(theirs, near)]
+        sending = [comm.isend(x, j) for j in near]
+        for request in receiving + sending:
+            request.wait()
+        shares = [now.share(comm.rank, j) for j in near]
+        x.mul_(1 - sum(shares))
+        for share, out in zip(shares, theirs):
+            x.add_(out, alpha=share)

@@ -1,4 +1,4 @@
-"""Lab 10 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `model_parallel` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
 
 
 # %% tensor_parallel: bounds by divmod, einsum

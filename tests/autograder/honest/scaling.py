@@ -1,4 +1,4 @@
-"""Lab 12 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `scaling` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
 
 
 # %% work: one rule for all layers

@@ -1,4 +1,4 @@
-"""Lab 11 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `sharding` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
 
 
 # %% memory: early returns, term by term

@@ -1,4 +1,4 @@
-"""Lab 09 answered by others."""
+"""Lab `consistency` answered by others."""
 
 LIBRARY = {
     "clocks": """
@@ -30,44 +30,23 @@ def delayed_sgd(w, grad, lr, delay, steps):
 def largest_stable_lr(curvature, delay):
     return how_late.bound(delay) / curvature
 """,
-    "hogwild": """
-from hpcdl.consistency import hogwild as hogwilds
+    "gossip": """
+from hpcdl.consistency import gossip as gossips
 
-def overlap(edges, n):
-    return tuple(hogwilds.sparsity(edges))
+def weights(p, edges):
+    import torch
 
-def hogwild(w, edges, gradient, lr, schedule):
-    w = w.clone()
-    hogwilds.hogwild(w, edges, lambda x, k: gradient(k, x), lr, range(len(edges)))
-    return w
-""",
-    "downpour": """
-def replica(comm, servers, grad, w, n_fetch, n_push, steps):
-    from hpcdl.consistency import downpour as librarys
+    return torch.from_numpy(gossips.mixing(p, sorted((min(edge), max(edge)) for edge in edges)))
 
-    return librarys.downpour(comm, w, grad, steps, servers, n_fetch, n_push)
-""",
-    "sandblaster": """
-import hpcdl.consistency.balancing as balancing
-from hpcdl.consistency import sandblaster as sandblasters
+def rounds_needed(W, close):
+    import math
 
-def lbfgs_direction(comm, s, y, g):
-    return sandblasters.sandblaster(comm, g, None, 1).w
+    gap = gossips.spectral_gap(W.numpy())
+    return max(1, math.ceil(math.log(close) / math.log(max(1e-12, 1 - gap))))
 
-def finish(tasks, speeds, backups=False):
-    return balancing.finish(tasks, speeds, backups).seconds
-""",
-    "adam": """
-from hpcdl.consistency import adam as adams
-
-def from_factors(x, delta):
-    return adams.push_layer(None, x, delta)
-
-def fc_bytes(batch, m, n, how):
-    return adams.fc_bytes(batch, m, n, how)
-
-def cheaper(batch, m, n):
-    return adams.cheaper(batch, m, n)
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        gossips.mix(x, comm, edges)
 """,
 }
 
@@ -83,43 +62,10 @@ def train(comm, grad, w, staleness, steps, lr):
         w -= lr * g
     return w
 """,
-    "downpour": """
-import torch
-
-def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
-    mine = torch.nn.Parameter(w.tensor_split(servers)[comm.rank].clone())
-    optimizer = torch.optim.Adagrad([mine], lr, initial_accumulator_value=1.0)
-    for op in plan(n_fetch, n_push, steps):
-        for r in range(servers, comm.size) if op != "compute" else ():
-            if op == "fetch":
-                comm.recv(mine.detach().new_empty(0), r)
-                comm.send(mine.detach(), r)
-            else:
-                mine.grad = torch.empty_like(mine)
-                comm.recv(mine.grad, r)
-                optimizer.step()
-    return mine.detach()
-""",
-    "sandblaster": """
-import torch
-
-def lbfgs_direction(comm, s, y, g):
-    param = torch.nn.Parameter(torch.zeros_like(g))
-    optimizer = torch.optim.LBFGS([param], history_size=max(1, len(s)), max_iter=1)
-    param.grad = g.clone()
-    optimizer.step(lambda: torch.zeros(()))
-    return param.detach()
-
-def finish(tasks, speeds, backups=False):
-    from scipy.optimize import linear_sum_assignment
-
-    seconds = [[work / speed for speed in speeds] for work in tasks]
-    return float(max(seconds[i][j] for i, j in zip(*linear_sum_assignment(seconds))))
-""",
 }
+
 NOT_IN_FRAMEWORKS = {
     "clocks": "no framework says when workers would wait",
     "delay": "an optimizer takes the gradient that it is given: how late it is, the caller says",
-    "hogwild": "torch.multiprocessing shares tensors; nothing replays a schedule of events",
-    "adam": "a product, which is torch's in the reference too, and a count",
+    "gossip": "torch.distributed has no averages with neighbours",
 }

@@ -1,4 +1,4 @@
-"""Lab 13 answered by others."""
+"""Lab `frameworks` answered by others."""
 
 LIBRARY = {
     "horovod": """

@@ -1,4 +1,4 @@
-"""Lab 10 answered by others."""
+"""Lab `model_parallel` answered by others."""
 
 LIBRARY = {
     "tensor_parallel": """

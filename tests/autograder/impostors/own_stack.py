@@ -1,4 +1,4 @@
-"""Lab 14 answered by others."""
+"""Lab `own_stack` answered by others."""
 
 LENT = "hpcdl.training.own_stack.lent"
 LIBRARY = {

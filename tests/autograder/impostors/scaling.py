@@ -1,4 +1,4 @@
-"""Lab 12 answered by others."""
+"""Lab `scaling` answered by others."""
 
 LIBRARY = {
     "work": """

@@ -1,4 +1,4 @@
-"""Lab 11 answered by others."""
+"""Lab `sharding` answered by others."""
 
 LIBRARY = {
     "memory": """

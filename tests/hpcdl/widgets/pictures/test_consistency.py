@@ -1,4 +1,4 @@
-"""The pictures of lab 09: waiting is the clocks', bounds are the roots' and gaps', their answers hold."""
+"""The pictures of lab `consistency`: waiting is the clocks', bounds are the roots' and gaps', their answers hold."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The picture of lab 13: what its table says is sent, torch's own tools send on simulated ranks."""
+"""The picture of lab `frameworks`: what its table says is sent, torch's own tools send on simulated ranks."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The pictures of lab 10: schedules played by the cost model, and matrices cut over ranks."""
+"""The pictures of lab `model_parallel`: schedules played by the cost model, and matrices cut over ranks."""
 
 import pytest
 import torch

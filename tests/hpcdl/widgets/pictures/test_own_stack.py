@@ -1,4 +1,4 @@
-"""The picture of lab 14: a wall of bricks, lent and yours."""
+"""The picture of lab `own_stack`: a wall of bricks, lent and yours."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The pictures of lab 12: leaks are the cost model's, and what becomes 0 is what the rounding says."""
+"""The pictures of lab `scaling`: leaks are the cost model's, and what becomes 0 is what the rounding says."""
 
 import itertools
 

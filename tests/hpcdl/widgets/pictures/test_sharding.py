@@ -1,4 +1,4 @@
-"""The picture of lab 11: what a rank holds is ZeRO's and Korthikanti's, what it sends the simulated machine's."""
+"""The picture of `sharding`: what a rank holds is ZeRO's and Korthikanti's, what it sends the simulated machine's."""
 
 import pytest
 import torch

@@ -8,7 +8,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("hogwild", points=15, minutes=20, functions=("overlap", "hogwild"))
+exercise = Exercise("hogwild", points=25, minutes=20, functions=("overlap", "hogwild"))
 
 
 def edges_of(rng: torch.Generator, count: int, n: int, most: int) -> list[tuple[int, ...]]:
@@ -28,7 +28,7 @@ def by_pairs(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
 EDGES: list[tuple[int, ...]] = [(0, 1), (1, 2), (3,), (3, 4, 5, 6)]  # for messages: small enough to see
 
 
-@exercise.check(points=5)
+@exercise.check(points=8)
 def how_much_edges_overlap(student, rng):
     "overlap: the largest edge, the most used component's share of the edges, the most overlapped edge's."
     cases: list[tuple[list[tuple[int, ...]], int]] = [(EDGES, 7), ([(0,), (1,)], 5), ([(0, 1, 2)] * 3, 3), ([(7,)], 8)]
@@ -140,7 +140,7 @@ def one_after_the_other(edges) -> list[tuple[str, int, int]]:
     return [event for k, edge in enumerate(edges) for event in events_of(k, edge)]
 
 
-@exercise.check(points=3)
+@exercise.check(points=5)
 def alone(student, rng):
     "hogwild: updates one after the other are SGD on one thread; components outside an edge stay."
     for n in (4, 9):
@@ -153,7 +153,7 @@ def alone(student, rng):
     problem.run(student, [], 0.25, "no event")
 
 
-@exercise.check(points=2, needs="alone")
+@exercise.check(points=4, needs="alone")
 def disjoint_edges_in_any_order(student, rng):
     "hogwild: edges that share nothing give the same bits in every order."
     problem = Problem([(0, 3), (1,), (2, 4), (5, 6, 7)], 8, rng)
@@ -163,7 +163,7 @@ def disjoint_edges_in_any_order(student, rng):
         checks.that(bool((got == serial).all()), "Edges share nothing, and w differs from that of one thread.")
 
 
-@exercise.check(points=5, needs="alone")
+@exercise.check(points=8, needs="alone")
 def updates_get_lost(student, rng):
     "hogwild: an update is lost where another's store falls between its load and its store, and only there."
     undone = [("read", 0, 0), ("read", 0, 1), ("load", 0, 1), ("store", 0, 1), *events_of(1, (1,))]

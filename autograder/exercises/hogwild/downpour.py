@@ -12,7 +12,7 @@ from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "downpour",
-    points=15,
+    points=25,
     minutes=25,
     functions=("downpour", "replica", "shard_server"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS, *UPDATES, "torch.optim.adagrad"),
@@ -134,7 +134,7 @@ class Training:
         return shards
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=7, seconds=SECONDS)
 def one_replica_is_adagrad(student, rng):
     "One replica that fetches and pushes in every step is Adagrad on one machine, over 1 to 3 servers."
     for servers in (1, 2, 3):
@@ -142,14 +142,14 @@ def one_replica_is_adagrad(student, rng):
     carried(student, rng, lambda: Training(1, 1, rng, 1, 1, 4).agrees_with_serial(student), "1 server, 1 replica")
 
 
-@exercise.check(points=4, needs="one_replica_is_adagrad", seconds=SECONDS)
+@exercise.check(points=6, needs="one_replica_is_adagrad", seconds=SECONDS)
 def sums_between(student, rng):
     "With n_fetch and n_push: old weights in between, sums since the last push, and the rest at the end."
     for servers, n_fetch, n_push, steps in ((2, 1, 3, 6), (2, 3, 1, 5), (3, 2, 3, 7), (1, 4, 4, 9)):
         Training(servers, 1, rng, n_fetch, n_push, steps).agrees_with_serial(student)
 
 
-@exercise.check(points=3, needs="sums_between", seconds=SECONDS)
+@exercise.check(points=5, needs="sums_between", seconds=SECONDS)
 def as_the_messages_came(student, rng):
     "Several replicas: each server has applied the pushes in the order in which they came."
     for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
@@ -164,7 +164,7 @@ def as_the_messages_came(student, rng):
             )
 
 
-@exercise.check(points=2, needs="sums_between", seconds=SECONDS)
+@exercise.check(points=4, needs="sums_between", seconds=SECONDS)
 def bytes_by_n_fetch_and_n_push(student, rng):
     "A replica sends w's bytes once for each push, and receives them once for each fetch; each is waited for; w stays."
     for servers, n_fetch, n_push in ((1, 1, 1), (2, 2, 3), (3, 3, 2)):
@@ -191,7 +191,7 @@ def bytes_by_n_fetch_and_n_push(student, rng):
                 )
 
 
-@exercise.check(points=2, needs="sums_between", seconds=SECONDS)
+@exercise.check(points=3, needs="sums_between", seconds=SECONDS)
 def a_slow_replica_stops_nobody(student, rng):
     "A replica that is ten times slower does not hold the others up."
     for slow in (0, 1, 2):

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Lab 11 · Nothing twice
+# # Lab {{number sharding}} · Nothing twice
 # ## ZeRO, FSDP, recomputation and checkpoints of shards
 #
-# In lab 07 every machine held the whole model: the same weights, the same gradients, the same optimizer states, on four machines four times. Lab 10 cut the
+# In lab 07 every machine held the whole model: the same weights, the same gradients, the same optimizer states, on four machines four times. Lab {{number model_parallel}} cut the
 # network. There is another way, and most large models are trained with it: the batch is cut, as in lab 07, and *of everything else each rank keeps its share
 # alone*. What it needs of the others' shares it asks for, uses, and forgets.
 #
@@ -16,14 +16,14 @@
 # - trade memory for a second forward pass, to the bit;
 # - save a training so that it can be killed at any moment, and go on with another number of machines.
 #
-# **100 points, 7 exercises, about two hours.** You need lab 07's ring and a little autograd; lab 10 helps. MPI came with the installation. No GPU.
+# **100 points, 7 exercises, about two hours.** You need lab 07's ring and a little autograd; lab {{number model_parallel}} helps. MPI came with the installation. No GPU.
 #
 # | here | means |
 # |---|---|
 # | $p$, $r$ | ranks, one of them |
 # | $\Psi$ | the number of parameters, and of bytes where it is said so (ZeRO's letter) |
 # | $n$ | elements of a vector; rank $r$'s share of it is `x.tensor_split(p)[r]` |
-# | $s, b, h, a, t$ | a transformer's sequence length, microbatch, hidden size, heads; ranks that share its layers (lab 10's tensor parallelism) |
+# | $s, b, h, a, t$ | a transformer's sequence length, microbatch, hidden size, heads; ranks that share its layers (lab {{number model_parallel}}'s tensor parallelism) |
 #
 # (In `adamw` `t` counts steps.)
 

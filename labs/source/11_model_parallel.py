@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab 10 · The network itself is cut
+# # Lab {{number model_parallel}} · The network itself is cut
 # ## Tensor, pipeline, sequence and expert parallelism
 #
 # In lab 07 every machine held the whole model. That ends where a model does not fit: the weights, gradients and activations of a large language model take

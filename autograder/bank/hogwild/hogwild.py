@@ -4,7 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 
-HERE = "consistency.hogwild"
+HERE = "hogwild.hogwild"
 OVERLAP = "how_much_edges_overlap"
 LOST = "updates_get_lost"
 ALL = ("alone", "disjoint_edges_in_any_order", LOST)

@@ -4,7 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 
-HERE = "consistency.downpour"
+HERE = "hogwild.downpour"
 SUMS = ("sums_between", "as_the_messages_came", "bytes_by_n_fetch_and_n_push", "a_slow_replica_stops_nobody")
 ALL = ("one_replica_is_adagrad", *SUMS)
 TIME = "a_slow_replica_stops_nobody"

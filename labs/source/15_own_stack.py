@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab 14 · Your own stack
+# # Lab {{number own_stack}} · Your own stack
 # ## Every line that trains the network is yours
 #
 # A framework has millions of lines. How many of them does it take to train a convolutional network on four processes at once? About a hundred, and

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab 12 · To 1,024 GPUs and 2,048
+# # Lab {{number scaling}} · To 1,024 GPUs and 2,048
 # ## Counting work, fusion, large batches, mixed precision, input, rooflines
 #
 # A lecture's case study: ResNet-50 trains on 1,024 GPUs at 99.2 % efficiency, but 2,048 GPUs are not nearly twice as fast. Where did the other GPUs go?
@@ -22,7 +22,7 @@
 # |---|---|
 # | $p$ | ranks |
 # | $\alpha, \beta$ | seconds of a message, and of each of its bytes (lab 08) |
-# | $b, s, h, V$, layers | a transformer's batch, sequence length, hidden size, vocabulary (lab 10) |
+# | $b, s, h, V$, layers | a transformer's batch, sequence length, hidden size, vocabulary (lab {{number model_parallel}}) |
 # | $\eta$ | a learning rate; $\beta_1, \beta_2$ are Adam's, as everywhere |
 
 # %%
@@ -632,7 +632,7 @@ if len(reached) == 2:
 # is every gradient. Before the update they are divided again, in float32, where the weights' **master copy** lives (Micikevicius et al. 2018).
 #
 # How large a scale? As large as possible; when a gradient overflows, to infinity or NaN, the step is left out and the scale halved. After `interval` good steps in a
-# row it is doubled. And all ranks have to do the same: where ranks keep shares of the gradient (lab 11), or look before they sum it, one of them may overflow alone.
+# row it is doubled. And all ranks have to do the same: where ranks keep shares of the gradient (lab {{number sharding}}), or look before they sum it, one of them may overflow alone.
 # If it alone leaves out the step, its weights are others for ever, and nobody notices.
 
 # %% [markdown]

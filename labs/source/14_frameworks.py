@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab 13 · Six tools, one step
+# # Lab {{number frameworks}} · Six tools, one step
 # ## torchrun and DDP, FSDP2, DTensor, Horovod, DeepSpeed, Ray: the same training, six ways
 #
 # Until here you have written what the tools do. Now you use them, and because you know what is inside, one question is enough for each: *who sends how many bytes
@@ -16,7 +16,7 @@
 # - go on after a process died, with one fewer, and lose no sample;
 # - write DeepSpeed's configuration and Ray's loop so that the numbers in them agree with one another.
 #
-# **100 points, 6 exercises, about two hours.** You need lab 07; labs 10 and 11 help. No GPU, and neither DeepSpeed nor Ray: what they need is said where they come.
+# **100 points, 6 exercises, about two hours.** You need lab 07; labs {{number model_parallel}} and {{number sharding}} help. No GPU, and neither DeepSpeed nor Ray: what they need is said where they come.
 #
 # | here | means |
 # |---|---|
@@ -123,7 +123,7 @@ with when_solved():
 # | comes with torch | yes | no: torch is to be built with it | yes, for CUDA |
 #
 # `DataParallel` was before this: one process, a thread for each GPU, the model copied anew in every step, through one Python. `DistributedDataParallel` has a process
-# for each GPU, and lab 07's hooks and buckets. `torch.distributed.rpc`, calls of functions in other processes, is for what is no collective at all, as lab 09's server; it is
+# for each GPU, and lab 07's hooks and buckets. `torch.distributed.rpc`, calls of functions in other processes, is for what is no collective at all, as lab {{number consistency}}'s server; it is
 # no longer developed (pytorch #149393).
 #
 # The whole file, but for what you write:
@@ -219,7 +219,7 @@ check("frameworks.torchrun")
 # %% [markdown]
 # ## FSDP2: a p-th of everything
 #
-# Lab 11's ZeRO-3 is `fully_shard` in torch. It changes a module in place: its parameters become **DTensors**, of which each rank holds rows, `Shard(0)`, and hooks gather
+# Lab {{number sharding}}'s ZeRO-3 is `fully_shard` in torch. It changes a module in place: its parameters become **DTensors**, of which each rank holds rows, `Shard(0)`, and hooks gather
 # them before the module's forward and backward pass and free them after. A `DeviceMesh` says which ranks share: `init_device_mesh("cpu", (p,))`.
 #
 # One call makes one **group**, which is gathered at once: all parameters in the module *that no call has taken yet*. So the order of the calls decides how much memory
@@ -272,7 +272,7 @@ check("frameworks.fsdp")
 # %% [markdown]
 # ## DTensor: a plan
 #
-# Lab 10 cut the matrices of a layer by hand: the first by columns, so that each rank has some of the numbers in between, the second by rows, and one sum at the end. With
+# Lab {{number model_parallel}} cut the matrices of a layer by hand: the first by columns, so that each rank has some of the numbers in between, the second by rows, and one sum at the end. With
 # DTensors this is a **plan**, a dict from names of modules to how they are cut:
 #
 #     parallelize_module(model, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -713,7 +713,7 @@ with when_solved():
 #   tokens × 64 samples weigh more than the weights. FSDP2 sends less than three times half of the transformer: what is outside the blocks it keeps until backward.
 # - DeepSpeed, where it is, differs in the ninth digit: its gradients travel as float32, whatever the model is in.
 # - A start takes seconds, a step milliseconds. Who starts often (elastic training does) thinks about the start. Ray has a service of its own to start besides.
-# - The peak is mostly torch itself. What is held of the *model* you have counted in lab 11.
+# - The peak is mostly torch itself. What is held of the *model* you have counted in lab {{number sharding}}.
 # - Yours sends what DDP sends, to the byte: a ring is a ring.
 # </details>
 

@@ -1,0 +1,158 @@
+"""Wrong answers to `weights`, `rounds_needed` and `gossip`."""
+
+import math
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "consistency.gossip"
+MATRIX = ("the_matrix", "each_rank_has_its_row", "a_message_each_way", "all_at_the_same_time")
+VALUES = MATRIX[1:]
+
+
+@wrong(HERE, "a rank's own degree decides", fails=MATRIX, says="W is not symmetric, and the mean moves")
+def weights(p, edges):
+    w = torch.zeros(p, p, dtype=torch.float64)
+    for i, j in edges:
+        w[i, j] = w[j, i] = 1
+    w /= 1 + w.sum(1, keepdim=True)
+    return w + torch.diag(1 - w.sum(1))
+
+
+@wrong(HERE, "the smaller degree", fails=MATRIX, says="not the smaller one")
+def weights(p, edges):
+    degree = torch.zeros(p)
+    for i, j in edges:
+        degree[i] += 1
+        degree[j] += 1
+    w = torch.zeros(p, p, dtype=torch.float64)
+    for i, j in edges:
+        w[i, j] = w[j, i] = 1 / (1 + min(degree[i].item(), degree[j].item()))
+    return w + torch.diag(1 - w.sum(1))
+
+
+@wrong(HERE, "a rank does not count itself", fails=MATRIX, says="A rank counts itself, too")
+def weights(p, edges):
+    degree = torch.zeros(p)
+    for i, j in edges:
+        degree[i] += 1
+        degree[j] += 1
+    w = torch.zeros(p, p, dtype=torch.float64)
+    for i, j in edges:
+        w[i, j] = w[j, i] = 1 / max(degree[i].item(), degree[j].item())
+    return w + torch.diag(1 - w.sum(1))
+
+
+@wrong(HERE, "nothing stays at home", fails=MATRIX, says="rows add up to 1")
+def weights(p, edges):
+    degree = torch.zeros(p)
+    for i, j in edges:
+        degree[i] += 1
+        degree[j] += 1
+    w = torch.zeros(p, p, dtype=torch.float64)
+    for i, j in edges:
+        w[i, j] = w[j, i] = 1 / (1 + max(degree[i].item(), degree[j].item()))
+    return w
+
+
+@wrong(HERE, "the gap for what is left", fails="how_many_rounds", says="1 - the gap for the gap")
+def rounds_needed(W, close):
+    gap = 1 - torch.linalg.eigvalsh(W).abs().sort().values[-2].item()
+    k = 0
+    while gap**k > close:
+        k += 1
+    return k
+
+
+@wrong(HERE, "eigenvalues below 0 are forgotten", fails="how_many_rounds", says="take absolute values")
+def rounds_needed(W, close):
+    second, k = max(torch.linalg.eigvalsh(W)[-2].item(), 1e-12), 0
+    while second**k > close:
+        k += 1
+    return k
+
+
+@wrong(HERE, "rounded down", fails="how_many_rounds", says="Round up")
+def rounds_needed(W, close):
+    second = torch.linalg.eigvalsh(W).abs().sort().values[-2].clamp_min(1e-12).item()
+    return math.floor(math.log(close) / math.log(second))
+
+
+@wrong(HERE, "the square of the distance", fails="how_many_rounds", says="The square of the distance")
+def rounds_needed(W, close):
+    second = torch.linalg.eigvalsh(W).abs().sort().values[-2].clamp_min(1e-12).item()
+    return math.ceil(math.log(close) / math.log(second) / 2)
+
+
+@wrong(HERE, "edge after edge", fails=VALUES, says="all ranks average at the same time")
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        for i, j in edges:
+            if comm.rank in (i, j):
+                other = i + j - comm.rank
+                theirs = torch.empty_like(x)
+                comm.sendrecv(x, other, theirs, other)
+                x.add_(theirs).div_(2)
+
+
+@wrong(HERE, "a new tensor is returned", fails=VALUES, says="leave it in x")
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        row = weights(comm.size, edges)[comm.rank]
+        neighbours = [i + j - comm.rank for i, j in edges if comm.rank in (i, j)]
+        theirs = {j: torch.empty_like(x) for j in neighbours}
+        requests = [comm.irecv(theirs[j], j) for j in neighbours] + [comm.isend(x, j) for j in neighbours]
+        for request in requests:
+            request.wait()
+        x = x * row[comm.rank] + sum(row[j] * theirs[j] for j in neighbours)
+    return x
+
+
+@wrong(HERE, "one neighbour after the other", fails="all_at_the_same_time", says="begin all messages of a round")
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        row = weights(comm.size, edges)[comm.rank]
+        theirs, old = {}, x.clone()
+        for j in sorted(i + j - comm.rank for i, j in edges if comm.rank in (i, j)):
+            theirs[j] = torch.empty_like(x)
+            if comm.rank < j:
+                comm.send(old, j)
+                comm.recv(theirs[j], j)
+            else:
+                comm.recv(theirs[j], j)
+                comm.send(old, j)
+        x.mul_(row[comm.rank])
+        for j, other in theirs.items():
+            x.add_(row[j] * other)
+
+
+@wrong(HERE, "nobody waits for what is sent", fails="a_message_each_way", says="is never waited for")
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        row = weights(comm.size, edges)[comm.rank]
+        neighbours = [i + j - comm.rank for i, j in edges if comm.rank in (i, j)]
+        theirs, old = {j: torch.empty_like(x) for j in neighbours}, x.clone()
+        for j in neighbours:
+            comm.isend(old, j)
+        for j in neighbours:
+            comm.recv(theirs[j], j)
+        x.mul_(row[comm.rank])
+        for j in neighbours:
+            x.add_(row[j] * theirs[j])
+
+
+@wrong(
+    HERE, "everyone sends to everyone", fails=("a_message_each_way", "all_at_the_same_time"), says="Nobody else sends"
+)
+def gossip(x, comm, rounds):
+    others = [j for j in range(comm.size) if j != comm.rank]
+    for edges in rounds:
+        row = weights(comm.size, edges)[comm.rank]
+        theirs = {j: torch.empty_like(x) for j in others}
+        requests = [comm.irecv(theirs[j], j) for j in others] + [comm.isend(x, j) for j in others]
+        for request in requests:
+            request.wait()
+        x.mul_(row[comm.rank])
+        for j in others:
+            x.add_(row[j] * theirs[j])

@@ -1,0 +1,125 @@
+"""Wrong answers to `from_factors`, `fc_bytes`, `cheaper` and `sum_on_server`."""
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "hogwild.adam"
+BYTES = ("bytes_of_both", "which_is_less", "control_and_data")
+PRODUCT = ("the_gradient_from_its_factors", "the_server_has_the_sum", "control_and_data")
+LESS = ("which_is_less", "control_and_data")
+SUM = ("the_server_has_the_sum", "control_and_data")
+
+
+@wrong(HERE, "transposed", fails=PRODUCT, says="W is m x n here")
+def from_factors(x, delta):
+    return delta.T @ x
+
+
+@wrong(HERE, "the mean over the batch", fails=PRODUCT, says="The sum over the batch")
+def from_factors(x, delta):
+    return x.T @ delta / len(x)
+
+
+@wrong(HERE, "numbers in place of bytes", fails=BYTES, says="each has 4 bytes")
+def fc_bytes(batch, m, n, how):
+    return m * n if how == "gradient" else batch * (m + n)
+
+
+@wrong(HERE, "a gradient for each sample", fails=BYTES, says="its size does not depend on it")
+def fc_bytes(batch, m, n, how):
+    return 4 * (batch * m * n if how == "gradient" else batch * (m + n))
+
+
+@wrong(HERE, "errors stay at home", fails=BYTES, says="have to travel, too")
+def fc_bytes(batch, m, n, how):
+    return 4 * (m * n if how == "gradient" else batch * m)
+
+
+@wrong(HERE, "one sample", fails=BYTES, says="there are B of them")
+def fc_bytes(batch, m, n, how):
+    return 4 * (m * n if how == "gradient" else m + n)
+
+
+@wrong(HERE, "factors where they are equal", fails=LESS, says="Where both are equal it is the gradient")
+def cheaper(batch, m, n):
+    return "factors" if batch * (m + n) <= m * n else "gradient"
+
+
+@wrong(HERE, "a small batch takes the gradient", fails=LESS, says="VGG-16's fc6")
+def cheaper(batch, m, n):
+    return "gradient" if batch < m * n / (m + n) else "factors"
+
+
+@wrong(HERE, "always the gradient", fails="control_and_data", says="send what `cheaper` says")
+def sum_on_server(x, delta, comm):
+    m, n = x.shape[1], delta.shape[1]
+    if comm.rank:
+        comm.send(torch.tensor([len(x), 0]), 0, tag=1)
+        comm.send(from_factors(x, delta), 0, tag=2)
+        return None
+    total = x.new_zeros(m, n)
+    for worker in range(1, comm.size):
+        comm.recv(torch.zeros(2, dtype=torch.int64), worker, tag=1)
+        comm.recv(part := x.new_empty(m, n), worker, tag=2)
+        total += part
+    return total
+
+
+@wrong(HERE, "the last worker's gradient", fails=SUM, says="gradient alone")
+def sum_on_server(x, delta, comm):
+    m, n = x.shape[1], delta.shape[1]
+    if comm.rank:
+        factors = cheaper(len(x), m, n) == "factors"
+        comm.send(torch.tensor([len(x), int(factors)]), 0, tag=1)
+        for part in (x, delta) if factors else (from_factors(x, delta),):
+            comm.send(part, 0, tag=2)
+        return None
+    for worker in range(1, comm.size):
+        comm.recv(control := torch.zeros(2, dtype=torch.int64), worker, tag=1)
+        batch, factors = control.tolist()
+        parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]
+        for part in parts:
+            comm.recv(part, worker, tag=2)
+        total = from_factors(*parts) if factors else parts[0]
+    return total
+
+
+@wrong(HERE, "the mean of the workers", fails=SUM, says="not their mean")
+def sum_on_server(x, delta, comm):
+    m, n = x.shape[1], delta.shape[1]
+    if comm.rank:
+        factors = cheaper(len(x), m, n) == "factors"
+        comm.send(torch.tensor([len(x), int(factors)]), 0, tag=1)
+        for part in (x, delta) if factors else (from_factors(x, delta),):
+            comm.send(part, 0, tag=2)
+        return None
+    total = x.new_zeros(m, n)
+    for worker in range(1, comm.size):
+        comm.recv(control := torch.zeros(2, dtype=torch.int64), worker, tag=1)
+        batch, factors = control.tolist()
+        parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]
+        for part in parts:
+            comm.recv(part, worker, tag=2)
+        total += from_factors(*parts) if factors else parts[0]
+    return total / (comm.size - 1)
+
+
+@wrong(HERE, "control and data with one tag", fails="control_and_data", says="with tag 1")
+def sum_on_server(x, delta, comm):
+    m, n = x.shape[1], delta.shape[1]
+    if comm.rank:
+        factors = cheaper(len(x), m, n) == "factors"
+        comm.send(torch.tensor([len(x), int(factors)]), 0)
+        for part in (x, delta) if factors else (from_factors(x, delta),):
+            comm.send(part, 0)
+        return None
+    total = x.new_zeros(m, n)
+    for worker in range(1, comm.size):
+        comm.recv(control := torch.zeros(2, dtype=torch.int64), worker)
+        batch, factors = control.tolist()
+        parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]
+        for part in parts:
+            comm.recv(part, worker)
+        total += from_factors(*parts) if factors else parts[0]
+    return total

@@ -1,0 +1,60 @@
+"""Wrong answers to `finish`."""
+
+from autograder.authoring import wrong
+
+HERE = "hogwild.finish"
+FINISH = ("who_is_free_takes_the_next", "backup_tasks")
+
+
+@wrong(HERE, "tasks dealt out in turn", fails=FINISH, says="Tasks are dealt out in turn here")
+def finish(tasks, speeds, backups=False):
+    p = len(speeds)
+    return max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
+
+
+@wrong(HERE, "speed multiplies", fails=FINISH, says="a fast node takes fewer seconds")
+def finish(tasks, speeds, backups=False):
+    free, ends = [0.0] * len(speeds), []
+    for work in tasks:
+        i = min(range(len(free)), key=free.__getitem__)
+        free[i] += work * speeds[i]
+        ends.append(free[i])
+    for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:
+        last = max(range(len(ends)), key=ends.__getitem__)
+        ends[last] = min(ends[last], free[i] + tasks[last] * speeds[i])
+    return max(ends)
+
+
+@wrong(HERE, "no backups", fails="backup_tasks", says="backups are left out")
+def finish(tasks, speeds, backups=False):
+    free = [0.0] * len(speeds)
+    for work in tasks:
+        i = min(range(len(free)), key=free.__getitem__)
+        free[i] += work / speeds[i]
+    return max(free)
+
+
+@wrong(HERE, "a task is done when both copies are", fails="backup_tasks", says="when the first of its copies is")
+def finish(tasks, speeds, backups=False):
+    free, ends = [0.0] * len(speeds), []
+    for work in tasks:
+        i = min(range(len(free)), key=free.__getitem__)
+        free[i] += work / speeds[i]
+        ends.append(free[i])
+    for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:
+        last = max(range(len(ends)), key=ends.__getitem__)
+        ends[last] = max(ends[last], free[i] + tasks[last] / speeds[i])
+    return max(ends)
+
+
+@wrong(HERE, "idle nodes in the order of the list", fails="backup_tasks", says="the order in which they become free")
+def finish(tasks, speeds, backups=False):
+    free, ends = [0.0] * len(speeds), []
+    for work in tasks:
+        i = min(range(len(free)), key=free.__getitem__)
+        free[i] += work / speeds[i]
+        ends.append(free[i])
+    for i in range(len(free)) if backups else []:
+        last = max(range(len(ends)), key=ends.__getitem__)
+        ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])
+    return max(ends)

@@ -1,0 +1,218 @@
+"""Averages with neighbours only. Oracles: exact fractions, norms of powers of W, the trace, virtual time."""
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, over, sends
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
+
+exercise = Exercise(
+    "gossip",
+    points=30,
+    minutes=25,
+    functions=("weights", "rounds_needed", "gossip"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Nobody knows the mean here: each rank exchanges x with its neighbours, by send, recv, isend and irecv.",
+)
+
+Edges = list[tuple[int, int]]
+NUMBER = 8  # bytes
+
+
+def ring(p: int) -> Edges:
+    """Each rank and the next one; two ranks have one edge."""
+    return [(i, i + 1) for i in range(p - 1)] + ([(0, p - 1)] if p > 2 else [])
+
+
+def wheel(p: int) -> Edges:
+    """A ring of ranks 1 to p - 1, and rank 0 beside each of them."""
+    return [(0, i) for i in range(1, p)] + [(i + 1, j + 1) for i, j in ring(p - 1)]
+
+
+def pairs(p: int, rng: torch.Generator) -> Edges:
+    """Ranks two by two, drawn at random; one may stay alone."""
+    order = torch.randperm(p, generator=rng).tolist()
+    return [(min(pair), max(pair)) for pair in zip(order[::2], order[1::2], strict=False)]
+
+
+def two_sides(p: int) -> Edges:
+    """Every rank of the first half beside every one of the second: W has an eigenvalue far below 0."""
+    return [(i, j) for i in range(p // 2) for j in range(p // 2, p)]
+
+
+def both_ways(edges: Edges) -> list[tuple[int, int]]:
+    return [*edges, *((j, i) for i, j in edges)]
+
+
+def fractions(p: int, edges: Edges, mistake: str = "") -> list[list[Fraction]]:
+    """W, pair by pair, in exact fractions; or what a usual mistake makes of it."""
+    degree = Counter(i for edge in edges for i in edge)
+    share = {
+        "own": lambda i, j: Fraction(1, 1 + degree[i]),
+        "less": lambda i, j: Fraction(1, 1 + min(degree[i], degree[j])),
+        "no one": lambda i, j: Fraction(1, max(degree[i], degree[j])),
+        "p": lambda i, j: Fraction(1, p),
+    }.get(mistake, lambda i, j: Fraction(1, 1 + max(degree[i], degree[j])))
+    table = [[Fraction(0)] * p for _ in range(p)]
+    for i, j in both_ways(edges):
+        table[i][j] = share(i, j)
+    if mistake != "diagonal":
+        for i, row in enumerate(table):
+            row[i] = 1 - sum(row)
+    return table
+
+
+def matrix(p: int, edges: Edges, mistake: str = "") -> torch.Tensor:
+    return torch.tensor([[float(x) for x in row] for row in fractions(p, edges, mistake)], dtype=torch.float64)
+
+
+MISTAKES = {
+    "own": "1 / (1 + the rank's own degree): then W is not symmetric, and the mean moves. Take the larger of both "
+    "degrees.",
+    "less": "Take the larger degree of the two, not the smaller one.",
+    "no one": "A rank counts itself, too: 1 / (1 + the larger degree).",
+    "p": "1 / p is everyone's share if all know all: here it is 1 / (1 + the larger degree).",
+    "diagonal": "The rest of each row stays on the diagonal: rows add up to 1.",
+}
+
+
+@exercise.check(points=8)
+def the_matrix(student, rng):
+    "weights: 1 / (1 + the larger degree) for neighbours, and rows that add up to 1."
+    path = [(0, 1), (1, 2), (1, 3)]
+    for p, edges in ((4, path), (2, [(0, 1)]), (5, ring(5)), (6, wheel(6)), (5, pairs(5, rng)), (3, [])):
+        given = [(j, i) for i, j in edges] if p == 6 else list(edges)  # a pair may be given either way round
+        right = matrix(p, edges)
+        wrong = {said: matrix(p, edges, kind) for kind, said in MISTAKES.items()}
+        wrong = {said: w for said, w in wrong.items() if not torch.allclose(w, right)}
+        got = student.weights(p, given)
+        checks.close(got, right, name=f"weights({p}, {show.show(given)})", mistakes=wrong, rtol=1e-12)
+
+
+def norms(w: torch.Tensor, most: int) -> list[float]:
+    """By how much 0, 1, 2, ... rounds shrink the distance from the mean at the worst start: the norm of W^k - 1/p."""
+    p, power, found = len(w), np.eye(len(w)), []
+    for _ in range(most):
+        found.append(float(np.linalg.norm(power - 1 / p, 2)))
+        power = power @ w.numpy()
+    return found
+
+
+def least(w: torch.Tensor, close: float) -> int:
+    return next(k for k, norm in enumerate(norms(w, 2000)) if norm <= close)
+
+
+@exercise.check(points=7)
+def how_many_rounds(student, rng):
+    "rounds_needed: the smallest k with |second eigenvalue|^k <= close."
+    networks = [(16, ring(16)), (9, ring(9)), (12, wheel(12)), (6, two_sides(6)), (3, [(0, 1), (1, 2)]), (2, [(0, 1)])]
+    for p, edges in networks:
+        w = matrix(p, edges)
+        values = np.linalg.eigvalsh(w.numpy())
+        second = max(abs(values[0]), abs(values[-2]))
+        for close in (2e-4, 0.013, 0.5 * 0.9 ** torch.rand(1, generator=rng).item()):
+            right = least(w, close)
+            if second > 1e-9 and min(abs(second**k / close - 1) for k in (right - 1, right)) < 1e-6:
+                continue  # rounding would decide
+            told = {
+                "That is 1 - the gap for the gap: the distance shrinks by |second eigenvalue| in a round.": _by(
+                    1 - second, close
+                ),
+                "An eigenvalue below 0 counts, too: take absolute values.": _by(values[-2], close),
+                "Round up: after k rounds the distance has to be at most `close`.": right - 1,
+                "The largest eigenvalue is 1: that is the mean, which stays. Take the second largest.": math.inf,
+                "The square of the distance is not asked for.": _by(second**2, close),
+            }
+            told = {said: k for said, k in told.items() if k is not None and k != right}
+            got = student.rounds_needed(w.clone(), close)
+            name = f"rounds_needed(W of {p} ranks, {len(edges)} edges, {close:.4g})"
+            checks.equal(got, right, name=name, mistakes=told)
+
+
+def _by(factor: float, close: float) -> int | None:
+    """Rounds if the distance shrank by `factor`; None where it does not."""
+    return math.ceil(math.log(close) / math.log(factor)) if 1e-9 < factor < 1 - 1e-9 else None
+
+
+def mixed(xs: list[torch.Tensor], rounds: list[Edges], kind: str = "") -> list[torch.Tensor]:
+    """What the ranks have after all rounds."""
+    x = torch.stack(xs)
+    for edges in rounds:
+        if kind == "in turn":
+            for i, j in edges:
+                x[i] = x[j] = (x[i] + x[j]) / 2
+        else:
+            x = matrix(len(xs), edges, kind) @ x
+    return list(x)
+
+
+def played(p: int, rng: torch.Generator) -> list[list[Edges]]:
+    """Rounds to be tried on p ranks."""
+    return [[ring(p)], [wheel(p)] * 2 if p > 3 else [], [pairs(p, rng), ring(p), pairs(p, rng)], [[], pairs(p, rng)]]
+
+
+@exercise.check(points=8, needs="the_matrix", seconds=SECONDS)
+def each_rank_has_its_row(student, rng):
+    "gossip: after each round every rank has its row of W times what all had before it."
+    for p in (1, 2, 3, 5):
+        for rounds in played(p, rng):
+            xs = [torch.randn(3, generator=rng).double() + rank for rank in range(p)]
+            run, right = over(student, "gossip", xs, {"rounds": rounds}), mixed(xs, rounds)
+            told = {said: mixed(xs, rounds, kind) for kind, said in MISTAKES.items()}
+            told["Edge after edge: all ranks average at the same time, with what they had before the round."] = mixed(
+                xs, rounds, "in turn"
+            )
+            for rank, expected in enumerate(right):
+                name = f"p = {p}, rounds = {show.show(rounds)}: x on rank {rank}"
+                got, result = run.arguments[rank][0], run.results[rank]
+                if _equal(result, expected) and not _equal(got, expected):
+                    checks.fail(f"{name} has not changed, the returned tensor has: leave it in x, e.g. x.copy_(...).")
+                named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
+                checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
+
+
+def _equal(got, expected: torch.Tensor) -> bool:
+    return isinstance(got, torch.Tensor) and got.shape == expected.shape and torch.allclose(got.double(), expected)
+
+
+@exercise.check(points=4, needs="each_rank_has_its_row", seconds=SECONDS)
+def a_message_each_way(student, rng):
+    "gossip: one message each way for each edge of a round, nothing else, and all are waited for."
+    for p, rounds in ((5, [ring(5)] * 2), (6, [wheel(6)]), (7, [pairs(7, rng), [], pairs(7, rng)])):
+        xs = [torch.randn(4, generator=rng).double() for _ in range(p)]
+        run, setting = over(student, "gossip", xs, {"rounds": rounds}), f"p = {p}, rounds = {show.show(rounds)}"
+        waited_for(run, setting)
+        expected = Counter(way for edges in rounds for way in both_ways(edges))
+        got = Counter((event.rank, event.peer) for event in sends(run))
+        wrong = next(iter(sorted((got - expected) + (expected - got))), None)
+        if wrong:
+            raise checks.CheckFailure(
+                f"{setting}: rank {wrong[0]} sends rank {wrong[1]} {got[wrong]} messages, expected {expected[wrong]}.",
+                why="Two ranks that share an edge in a round send each other x, once. Nobody else sends anything.",
+            )
+        longest = max(event.nbytes for event in sends(run))
+        checks.that(
+            longest == 4 * NUMBER,
+            f"{setting}: a message has {longest} bytes, expected {4 * NUMBER}: x travels, and nothing besides.",
+        )
+
+
+@exercise.check(points=3, needs="each_rank_has_its_row", seconds=SECONDS)
+def all_at_the_same_time(student, rng):
+    "gossip: a round of a ring takes as long with 15 ranks as with 5."
+    took = {}
+    for p in (5, 15):
+        xs = [torch.randn(2, generator=rng).double() for _ in range(p)]
+        took[p] = over(student, "gossip", xs, {"rounds": [ring(p)] * 2}, alpha=1.0).seconds
+    checks.that(
+        took[15] <= took[5] + 1.5,
+        f"Two rounds of a ring take {took[5]:g} message times with 5 ranks and {took[15]:g} with 15. A rank has two "
+        "neighbours however many ranks there are: begin all messages of a round (isend, irecv), then wait for them.",
+    )

@@ -1,0 +1,157 @@
+"""A gradient, or what it is made of. Oracles: autograd, the bytes of the tensors themselves, the trace."""
+
+import torch
+
+from autograder import checks, show
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
+
+exercise = Exercise(
+    "adam",
+    points=20,
+    minutes=20,
+    functions=("from_factors", "fc_bytes", "cheaper", "sum_on_server"),
+    forbid=(*MACHINES_COLLECTIVES, *RANKS),
+    instead="Each worker sends the server its own part, by send and recv.",
+)
+
+VGG = {"fc6": (25088, 4096, 3521), "fc7": (4096, 4096, 2048), "fc8": (4096, 1000, 804)}  # batches of equal bytes
+
+
+@exercise.check(points=3)
+def the_gradient_from_its_factors(student, rng):
+    "from_factors: it is the gradient that backpropagation has, summed over the batch."
+    for batch, m, n in ((4, 3, 5), (1, 6, 2), (7, 4, 4)):
+        x = torch.randn(batch, m, generator=rng).double()
+        weight = torch.randn(m, n, generator=rng).double().requires_grad_()
+        delta = torch.randn(batch, n, generator=rng).double()
+        (right,) = torch.autograd.grad(x @ weight, weight, delta)
+        name = f"from_factors(x, delta) of shapes {batch} x {m} and {batch} x {n}"
+        got = student.from_factors(x.clone(), delta.clone())
+        mistakes = {
+            "The sum over the batch, not its mean: whose loss is a mean has the 1/B in delta.": right / batch,
+            "W is m x n here: x.T @ delta.": right.T.contiguous(),
+        }
+        mistakes = {s: v for s, v in mistakes.items() if v.shape != right.shape or not torch.allclose(v, right)}
+        checks.close(got, right, name=name, mistakes=mistakes)
+
+
+def counted(batch: int, m: int, n: int, how: str) -> int:
+    """The bytes of the tensors that are sent."""
+    shapes = [(m, n)] if how == "gradient" else [(batch, m), (batch, n)]
+    return sum(torch.empty(shape, device="meta").nbytes for shape in shapes)
+
+
+@exercise.check(points=3)
+def bytes_of_both(student, rng):
+    "fc_bytes: m n numbers of 4 bytes, or B (m + n)."
+    for how in ("gradient", "factors"):
+        for _ in range(3):
+            batch, m, n = torch.randint(2, 300, (3,), generator=rng).tolist()
+            got, call = student.fc_bytes(batch, m, n, how), f'fc_bytes({batch}, {m}, {n}, "{how}")'
+            right = counted(batch, m, n, how)
+            mistakes = {
+                "That is how many numbers there are: each has 4 bytes.": right // 4,
+                "The gradient is summed over the batch: its size does not depend on it.": batch * counted(1, m, n, how),
+                "Errors have n numbers for each sample, and have to travel, too.": 4 * batch * m,
+                "That is the other one: factors are x and delta.": counted(
+                    batch, m, n, "factors" if how == "gradient" else "gradient"
+                ),
+                "x and delta are sent, not their product for each sample.": 4 * batch * m * n,
+                "x and delta for one sample: there are B of them.": 4 * (m + n),
+            }
+            mistakes = {s: v for s, v in mistakes.items() if v != right}
+            checks.equal(got, right, name=call, mistakes=mistakes)
+
+
+@exercise.check(points=3, needs="bytes_of_both")
+def which_is_less(student, rng):
+    "cheaper: factors below a batch of mn/(m + n): 3521, 2048 and 804 in VGG-16's three layers."
+    for name, (m, n, batch) in VGG.items():
+        for b in (1, batch - 1, batch, batch + 1, 8192):
+            got = student.cheaper(b, m, n)
+            sizes = {how: counted(b, m, n, how) for how in ("gradient", "factors")}
+            right = "factors" if sizes["factors"] < sizes["gradient"] else "gradient"
+            if got != right or type(got) is not str:
+                raise checks.CheckFailure(
+                    f"cheaper({b}, {m}, {n}), VGG-16's {name}, is {show.show(got)}, expected {show.show(right)}: the "
+                    f"gradient has {sizes['gradient']:,} bytes, the factors {sizes['factors']:,}.",
+                    mistake="Where both are equal it is the gradient, which the server need not compute."
+                    if sizes["factors"] == sizes["gradient"]
+                    else "",
+                )
+
+
+CONTROL, DATA = 1, 2  # tags
+
+
+class Layer:
+    """A layer of m inputs and n outputs, and a batch for each worker; rank 0, the server, has none."""
+
+    def __init__(self, batches: list[int], m: int, n: int, rng: torch.Generator):
+        self.batches, self.m, self.n = [0, *batches], m, n
+        self.x = [torch.randn(batch, m, generator=rng).double() for batch in self.batches]
+        self.delta = [torch.randn(batch, n, generator=rng).double() for batch in self.batches]
+        self.setting = f"m = {m}, n = {n}, batches of {', '.join(map(str, batches))}"
+
+    def run(self, student):
+        return student.ranks(
+            "sum_on_server", len(self.batches), lambda rank: (self.x[rank].clone(), self.delta[rank].clone())
+        )
+
+    def gradient(self, rank: int) -> torch.Tensor:
+        """A worker's gradient, sample by sample."""
+        found = torch.zeros(self.m, self.n).double()
+        for a, d in zip(self.x[rank], self.delta[rank], strict=True):
+            found += torch.outer(a, d)
+        return found
+
+
+SETTINGS = (([2], 3, 4), ([1, 5], 3, 4), ([2, 1, 9], 4, 3), ([3, 2], 6, 2))  # on both sides of mn / (m + n)
+
+
+@exercise.check(points=6, seconds=SECONDS)
+def the_server_has_the_sum(student, rng):
+    "sum_on_server: rank 0 returns the sum of the workers' gradients, whatever their batches."
+    for setting in SETTINGS:
+        layer = Layer(*setting, rng)
+        run, workers = layer.run(student), range(1, len(layer.batches))
+        right = torch.stack([layer.gradient(rank) for rank in workers]).sum(0)
+        told = {f"That is worker {rank}'s gradient alone.": layer.gradient(rank) for rank in workers}
+        told["The sum over the workers, not their mean."] = right / len(workers)
+        told = {said: g for said, g in told.items() if not torch.allclose(g, right)}
+        checks.close(run.results[0], right, name=f"{layer.setting}: what rank 0 returns", mistakes=told)
+        for rank in workers:
+            checks.that(
+                run.results[rank] is None,
+                f"{layer.setting}: worker {rank} returns {show.show(run.results[rank])}, expected None.",
+            )
+
+
+@exercise.check(points=5, needs=("which_is_less", "the_server_has_the_sum"), seconds=SECONDS)
+def control_and_data(student, rng):
+    "sum_on_server: a worker sends 16 bytes of control (tag 1), and the cheaper of the two as data (tag 2)."
+    for setting in SETTINGS:
+        layer = Layer(*setting, rng)
+        run = layer.run(student)
+        waited_for(run, layer.setting)
+        answered = [event for event in sends(run) if event.rank == 0 or event.peer != 0]
+        checks.that(not answered, f"{layer.setting}: only workers send, and only to rank 0; here others do, too.")
+        for rank, batch in enumerate(layer.batches[1:], start=1):
+            mine = [event for event in sends(run) if event.rank == rank]
+            control = [event.nbytes for event in mine if event.tag == CONTROL]
+            data = sum(event.nbytes for event in mine if event.tag == DATA)
+            name = f"{layer.setting}: worker {rank}"
+            checks.that(
+                control == [16] and len(mine) > 1,
+                f"{name} sends messages of {control or 'no'} bytes with tag 1; expected one of 16, the batch and the "
+                "way as two int64, and then the data with tag 2.",
+            )
+            sizes = {how: 2 * counted(batch, layer.m, layer.n, how) for how in ("gradient", "factors")}
+            checks.that(
+                data == min(sizes.values()),
+                f"{name} sends {data} bytes of data. Its gradient has {sizes['gradient']}, its factors have "
+                f"{sizes['factors']}: send what `cheaper` says.",
+            )

@@ -1,0 +1,103 @@
+"""The L-BFGS direction by shards. Oracle: the dense inverse Hessian, built pair by pair."""
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.checks.messages import SECONDS, carried
+from autograder.exercises.ready_made import OPTIMIZERS, RANKS
+
+exercise = Exercise(
+    "two_loop",
+    points=15,
+    minutes=15,
+    functions=("lbfgs_direction",),
+    forbid=(*RANKS, *OPTIMIZERS, "scipy.optimize"),
+    instead="The two loops are what you write here: dot products whose one number travels, and sums of shards.",
+)
+
+
+class History:
+    """Differences of weights and gradients of a convex quadratic, and the gradient now, cut into shards."""
+
+    def __init__(self, n: int, m: int, p: int, rng):
+        half = torch.randn(n, n, generator=rng).double()
+        hessian = half @ half.T / n + torch.eye(n).double()
+        self.s = [torch.randn(n, generator=rng).double() for _ in range(m)]
+        self.y = [hessian @ s for s in self.s]
+        self.g, self.n, self.m, self.p = torch.randn(n, generator=rng).double(), n, m, p
+        self.setting = f"p = {p}, n = {n}, {m} pairs"
+
+    def run(self, student):
+        return student.ranks("lbfgs_direction", self.p, self.shards, harness="comm_first")
+
+    def shards(self, rank: int) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+        """A rank's part of s, y and g."""
+        *pairs, g = ([x.tensor_split(self.p)[rank].clone() for x in xs] for xs in (self.s, self.y, [self.g]))
+        return pairs[0], pairs[1], g[0]
+
+    def dense(self, mistake: str = "") -> torch.Tensor:
+        """-H g, H being made pair by pair as BFGS has it: H = (I - rho s y') H (I - rho y s') + rho s s'."""
+        h, eye = torch.eye(self.n).double(), torch.eye(self.n).double()
+        if self.m and mistake != "no gamma":
+            s, y = self.s[-1], self.y[-1]
+            h = h * ((y @ y) / (s @ y) if mistake == "upside down" else (s @ y) / (y @ y))
+        pairs = list(zip(self.s, self.y, strict=True))
+        for s, y in reversed(pairs) if mistake == "order" else pairs:
+            rho = 1 / (s @ y)
+            left = eye - rho * torch.outer(s, y)
+            h = left @ h @ left.T + rho * torch.outer(s, s)
+        return h @ self.g if mistake == "uphill" else -h @ self.g
+
+    def alone(self, rank: int) -> torch.Tensor:
+        """What a rank finds that knows its own shards only."""
+        mine = History.__new__(History)
+        mine.s, mine.y = ([x.tensor_split(self.p)[rank] for x in xs] for xs in (self.s, self.y))
+        mine.g = self.g.tensor_split(self.p)[rank]
+        mine.n, mine.m = len(mine.g), self.m
+        return mine.dense()
+
+    def agrees(self, student):
+        run, right = self.run(student), self.dense()
+        sentences = {
+            "no gamma": "Between the loops q is multiplied by (s · y) / (y · y) of the newest pair.",
+            "upside down": "It is (s · y) / (y · y), not its inverse.",
+            "order": "The first loop goes from the newest pair to the oldest, the second one back.",
+            "uphill": "The direction is -r: downhill.",
+        }
+        whole = {sentence: self.dense(kind) for kind, sentence in sentences.items()}
+        for rank, expected in enumerate(right.tensor_split(self.p)):
+            named = {s: v.tensor_split(self.p)[rank] for s, v in whole.items()}
+            if self.p > 1:
+                named["These dot products are of this rank's shards alone: sum them over the ranks."] = self.alone(rank)
+            named = {s: v for s, v in named.items() if not torch.allclose(v, expected)}
+            name = f"{self.setting}: the direction on rank {rank}"
+            checks.close(run.results[rank], expected, name=name, mistakes=named, rtol=1e-8)
+        return run
+
+
+@exercise.check(points=10, seconds=SECONDS)
+def two_loops(student, rng):
+    "Every rank has its shard of what the dense formula gives, for p = 1 to 4."
+    for p, m in ((1, 2), (2, 3), (3, 1), (4, 4)):
+        History(9, m, p, rng).agrees(student)
+    History(5, 0, 2, rng).agrees(student)
+    carried(student, rng, lambda: History(9, 3, 2, rng).agrees(student), "p = 2")
+
+
+@exercise.check(points=5, needs="two_loops", seconds=SECONDS)
+def only_numbers_travel(student, rng):
+    "What travels does not grow with n; what comes in is not changed."
+    sent = []
+    for n in (12, 96):
+        history = History(n, 3, 4, rng)
+        run = history.agrees(student)
+        for rank, after in enumerate(run.arguments):
+            checks.unchanged(after, history.shards(rank), name="s, y or g")
+        moved = [e.nbytes for e in run.trace if e.op not in ("recv", "compute", "accumulate") and e.rank == 1]
+        sent.append(sum(moved))
+    checks.that(
+        sent[0] == sent[1],
+        f"Rank 1's messages have {sent[0]} bytes with n = 12 and {sent[1]} with n = 96. Vectors stay where they "
+        "are; of a dot product one number travels.",
+    )

@@ -1,0 +1,39 @@
+"""Where exercises went when a lab became two: work that was done under an old name is found under the new one.
+
+Names are "slug.exercise"; guesses move with their lab, and have names of the same form. An exercise that was two in one
+has become two.
+"""
+
+MOVED: dict[str, tuple[str, ...]] = {
+    "consistency.hogwild": ("hogwild.hogwild",),
+    "consistency.downpour": ("hogwild.downpour",),
+    "consistency.sandblaster": ("hogwild.two_loop", "hogwild.finish"),
+    "consistency.adam": ("hogwild.adam",),
+}
+
+
+def now(name: str) -> tuple[str, ...]:
+    """Return the names of today for a name that a notebook or a journal may still hold; most stay as they are.
+
+    >>> now("ddp.average")
+    ('ddp.average',)
+    """
+    return MOVED.get(name, (name,))
+
+
+def is_now(old: str, name: str) -> bool:
+    """Whether work done under the name `old` counts for `name`."""
+    return old == name or name in now(old)
+
+
+def whereto(names: list[str]) -> list[str]:
+    """Return a sentence for each lab into which some of these exercises have moved: which, and where they are.
+
+    >>> whereto(["ddp.average"])
+    []
+    """
+    homes: dict[str, list[str]] = {}
+    for name in names:
+        for new in now(name) if name in MOVED else ():
+            homes.setdefault(new.partition(".")[0], []).append(new.partition(".")[2])
+    return [f"The lab {slug} now has {', '.join(dict.fromkeys(found))}." for slug, found in homes.items()]
