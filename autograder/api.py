@@ -11,8 +11,8 @@ from typing import Any
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
 from autograder.sessions.local import LocalSession, needs_compiler
-from hpcdl.identity import code_of
 from hpcdl import moved
+from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.points import Checked, Record, file_in, unsolved
