@@ -196,6 +196,15 @@ def test_model_parallelism_is_measured_beside_its_peers_and_sends_and_holds_what
 
 @pytest.mark.long
 @pytest.mark.mpi
+def test_the_trainer_is_measured_beside_a_bare_loop(quick):
+    found, said = quick("trainer")
+    assert set(found["meshes"]) == {"data=2", "data=2, sharding 3", "pipeline=2"}
+    assert all(row["trainer"] and row["bare"] for row in found["meshes"].values())
+    assert "The losses of both are the same" in said
+
+
+@pytest.mark.long
+@pytest.mark.mpi
 def test_sharded_steps_are_measured_beside_torchs(quick):
     found, said = quick("sharding")
     assert set(found["networks"]) == {"MLP", "transformer"}

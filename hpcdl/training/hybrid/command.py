@@ -1,5 +1,6 @@
 """`hpcdl train`: a model on a mesh, or without one the data-parallel LeNet-5 of lab 07."""
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -109,6 +110,8 @@ def _on_mesh(given: dict[str, Any]) -> None:
         _predict(chosen.on(simulated or chosen.ranks), "dry_run" in only)
     elif simulated:
         _simulate(chosen, simulated, run)
+    elif _without_mpi():
+        _simulate(chosen, 1, run)
     else:
         with program.ranks() as (comm, device):
             train_on(comm, chosen.on(comm.size), run, device)
@@ -128,6 +131,20 @@ class Chosen:
     def on(self, ranks: int) -> Configuration:
         """The configuration for so many ranks."""
         return self.configuration.changed(mesh=(ranks, 1, 1, 1)) if self._any else self.configuration
+
+
+def _without_mpi() -> bool:
+    """No launcher has started this process, and there is no MPI: then it is one rank."""
+    if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun's
+        return False
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False  # not before `program.ranks` has looked at who started it
+        from mpi4py import MPI  # noqa: F401 - whether it loads its library
+    except (ImportError, RuntimeError):
+        return True
+    return False
 
 
 def _predict(configuration: Configuration, dry: bool) -> None:

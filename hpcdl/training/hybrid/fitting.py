@@ -25,7 +25,10 @@ def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
     """Why the mesh does not fit, empty where it does."""
     data, pipeline, tensor, sequence = configuration.mesh
     if configuration.ranks != ranks:
-        return f"the mesh {configuration.mesh_text} has {configuration.ranks} ranks, and there are {ranks}"
+        wanted, here = configuration.ranks, f"there {'is' if ranks == 1 else 'are'} {ranks}"
+        return (
+            f"the mesh {configuration.mesh_text} has {wanted} ranks, and {here}: start {wanted}, by mpiexec -n {wanted}"
+        )
     parts = pipeline * SCHEDULES[configuration.schedule].chunks if pipeline > 1 else 1
     if parts > model.layers:
         return f"pipeline={pipeline} with {configuration.schedule} cuts {parts} parts out of {model.layers} layers"

@@ -82,3 +82,20 @@ def test_the_groups_are_the_lines_of_the_grid():
 def test_a_mesh_that_is_not_the_ranks_is_refused(sizes):
     with pytest.raises(RankError, match=r"tensor=\d is \d+; it must be the 4 ranks of comm"):
         simulate(lambda comm: Mesh(comm, **sizes), 4)
+
+
+def test_sequence_ranks_stand_between_tensor_and_data():
+    """Of 16 ranks each axis is a line, and the replicas are all ranks with the same weights."""
+
+    def rank(comm):
+        mesh = Mesh(comm, data=2, pipeline=2, tensor=2, sequence=2)
+        place = mesh.stage, mesh.replica, mesh.position, mesh.part
+        return place, [group.ranks for group in (mesh.pipeline, mesh.data, mesh.sequence, mesh.tensor, mesh.replicas)]
+
+    for number, (place, lines) in enumerate(simulate(rank, 16).results):
+        stage, replica, position, part = place
+        assert number == ((stage * 2 + replica) * 2 + position) * 2 + part
+        assert all(number in line for line in lines)
+        for line, stride in zip(lines, (8, 4, 2, 1), strict=False):
+            assert line[1] - line[0] == stride
+        assert lines[4] == [stage * 8 + part + step for step in (0, 2, 4, 6)]

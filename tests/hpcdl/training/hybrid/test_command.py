@@ -1,9 +1,13 @@
 """`hpcdl train` with a mesh: on simulated ranks, without a launcher, from its own TOML, and what it refuses."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from hpcdl.cli import app
@@ -49,7 +53,7 @@ def test_the_log_has_a_line_per_step_of_each_rank(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--mesh", "data=3", "--simulate", "2"), "has 3 ranks, and there are 2; the nearest mesh that fits is data=2"),
+        (("--mesh", "data=3", "--simulate", "2"), "has 3 ranks, and there are 2: start 3, by mpiexec"),
         (("--model", "mlp", "--epochs", "3"), "--epochs is for the training of lab 07; with a mesh take --steps"),
         (("--model", "lenet", "--no-overlap"), "--overlap is for the training of lab 07"),
         (("--model", "mlp", "--simulate", "1", "--every", "0"), "every is 0; it is a number of steps, 1 or more"),
@@ -70,6 +74,25 @@ def test_a_plan_starts_no_rank(monkeypatch):
     printed = run("--plan", "--model", "gpt", "--mesh", "data=2,pipeline=2,tensor=2", "--sharding", "1")
     assert "ranks      8 = data 2 x pipeline 2 x tensor 2 x sequence 1" in printed
     assert "bubble     50.0%" in printed
+
+
+def test_one_process_needs_no_mpi(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setattr("hpcdl.training.program.ranks", lambda: pytest.fail("it asked for MPI"))
+    assert len(losses(run("--model", "mlp", "--steps", "2"))) == 2
+
+
+@pytest.mark.labs  # starts processes
+def test_torchrun_brings_its_ranks():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "hpcdl.training", "--model", "gpt", "--mesh", "pipeline=2", "--microbatches", "2", "--steps", "2"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    expected = run("--model", "gpt", "--mesh", "pipeline=2", "--microbatches", "2", "--steps", "2", "--simulate", "2")
+    if not torch.cuda.is_available():
+        assert losses(ended.stdout) == losses(expected)
 
 
 @pytest.mark.mpi

@@ -91,7 +91,11 @@ def test_the_sizes_are_those_of_the_models():
 @pytest.mark.parametrize(
     ("options", "ranks", "said"),
     [
-        ({"mesh": (3, 1, 1, 1)}, 4, "has 3 ranks, and there are 4; the nearest mesh that fits is data=4,pipeline=1"),
+        (
+            {"mesh": (3, 1, 1, 1)},
+            4,
+            "has 3 ranks, and there are 4: start 3, by mpiexec -n 3; the nearest mesh that fits is data=4,pipeline=1",
+        ),
         ({"model": "lenet", "mesh": (1, 8, 1, 1)}, 8, "cuts 8 parts out of 5 layers; the nearest mesh that fits is"),
         ({"model": "lenet", "mesh": (1, 1, 1, 2)}, 2, "which has no sequence of tokens; the nearest"),
         ({"mesh": (1, 1, 16, 1)}, 16, "tensor=16 is too much for gpt, which has 8 heads of attention; the nearest"),
