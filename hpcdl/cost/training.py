@@ -148,9 +148,10 @@ def _boundary(model, machine, layout, samples) -> float:
     """Seconds of a message between two stages; the largest output of a layer, where a network is not a transformer."""
     if layout.pipeline == 1:
         return 0.0
-    nbytes = max(part.outputs for part in work.table(model)) * samples * layout.itemsize
     if isinstance(model, Transformer):
         nbytes = activation(model, layout, samples)
+    else:
+        nbytes = max(part.outputs for part in work.table(model)) * samples * layout.itemsize
     return neighbour(machine.network, layout.ranks // layout.tensor, layout.tensor, nbytes / layout.tensor)
 
 
