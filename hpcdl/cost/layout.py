@@ -8,7 +8,7 @@ from hpcdl.cost.pipeline import BUBBLES
 from hpcdl.cost.scaling import merged
 from hpcdl.cost.work import check_recompute
 
-CONTEXT = ("ring", "all_gather")
+CONTEXT = ("ring", "all_gather", "all_to_all")
 
 
 class Layout(NamedTuple):
@@ -20,10 +20,11 @@ class Layout(NamedTuple):
 
     `zero` is the stage of ZeRO, 3 for FSDP: weights are gathered for each layer and pass over `shards` ranks (None: all
     with the same stage), with `prefetch` while the layer before is computed. `context` ranks cut the sequence and pass
-    keys and values round a "ring", or "all_gather" them. `experts` ranks share the experts; the fullest expert has
-    `imbalance` times the mean; a token goes to at most `expert_nodes` nodes, and `hide_experts` computes another
-    microbatch in the meantime (DualPipe). `attention` writes "scores", or is "flash"; `kernels` are "fused" or "eager".
-    Stages have equally many layers, and the last one the output besides; `balanced` ones take equally long.
+    keys and values round a "ring", or "all_gather" them, or exchange heads by "all_to_all" (Ulysses). `experts` ranks
+    share the experts; the fullest expert has `imbalance` times the mean; a token goes to at most `expert_nodes` nodes,
+    and `hide_experts` computes another microbatch in the meantime (DualPipe). `attention` writes "scores", or is
+    "flash"; `kernels` are "fused" or "eager". Stages have equally many layers, and the last one the output besides;
+    `balanced` ones take equally long.
     """
 
     data: int = 1

@@ -95,17 +95,17 @@ P100 = Machine(
 )  # fmt: skip
 V100_DGX1 = Machine(
     "V100 (DGX-1)", {"fp32": 15.7e12, "fp16": 125e12}, 900e9, 16e9,
-    Nodes(8, _link(300e9 / 2), _link(4 * 100 * GIGABIT)),
+    Nodes(8, _link(300e9 / 2), _link(4 * 100 * GIGABIT), cards=4),
     f"{LECTURE}; 8 to a server, NVLink 300 GB/s both ways, four 100 Gb/s InfiniBand",
     processors=80, matrix=V100_MATRIX,
 )  # fmt: skip
 V100_DGX2 = V100_DGX1._replace(
-    name="V100 (DGX-2)", memory=32e9, network=Nodes(16, _link(300e9 / 2), _link(8 * 100 * GIGABIT)),
+    name="V100 (DGX-2)", memory=32e9, network=Nodes(16, _link(300e9 / 2), _link(8 * 100 * GIGABIT), cards=8),
     source=f"{LECTURE}; 16 to a server, NVSwitch, eight 100 Gb/s InfiniBand (Shoeybi et al. 2019)",
 )  # fmt: skip
 A100_DGX = Machine(
-    "A100 (DGX)", {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12}, 1.6e12, 40e9,
-    Nodes(8, _link(600e9 / 2), _link(8 * 200 * GIGABIT)),
+    "A100 (DGX)", {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12}, 1.6e12, 40e9,
+    Nodes(8, _link(600e9 / 2), _link(8 * 200 * GIGABIT), cards=8),
     f"{LECTURE}; 8 to a server, NVLink 600 GB/s both ways, eight 200 Gb/s InfiniBand (Smith et al. 2022)",
     processors=108, matrix=A100_MATRIX,
 )  # fmt: skip
@@ -114,13 +114,14 @@ A100_SUPERPOD = A100_DGX._replace(
     source=f"{A100_DGX.source}; GPUs of 80 GB (Narayanan et al. 2021), whose data sheet has 2,039 GB/s",
 )  # fmt: skip
 H100_DGX = Machine(
-    "H100 (DGX)", {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "fp8": 1978.9e12}, 3.35e12, 80e9,
-    Nodes(8, _link(900e9 / 2), _link(8 * 400 * GIGABIT)),
+    "H100 (DGX)",
+    {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "bf16": 989.4e12, "fp8": 1978.9e12}, 3.35e12, 80e9,
+    Nodes(8, _link(900e9 / 2), _link(8 * 400 * GIGABIT), cards=8),
     "H100 SXM5, dense; NVLink 900 GB/s both ways; eight 400 Gb/s InfiniBand (NVIDIA's MLPerf system description)",
     processors=132, matrix=H100_MATRIX,
 )  # fmt: skip
 H800 = H100_DGX._replace(
-    name="H800", network=Nodes(8, _link(400e9 / 2), _link(8 * 400 * GIGABIT)),
+    name="H800", network=Nodes(8, _link(400e9 / 2), _link(8 * 400 * GIGABIT), cards=8),
     source="as an H100, with NVLink at 400 GB/s both ways and eight 400 Gb/s InfiniBand (DeepSeek-AI 2024)",
 )  # fmt: skip
 H100_GRAND_TETON = H100_DGX._replace(

@@ -28,6 +28,7 @@ class Nodes(NamedTuple):
     between: Link
     algorithm: str = "ring"  # between the nodes: a name of `cost.collectives.ALL_REDUCE`
     pipelined: bool = False  # whether the phases within nodes hide behind the one between them, or the other way round
+    cards: int = 1  # network cards that share the link `between`; a rank's message goes through one
 
     def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
         """Bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in the nodes, between them, all-gather.
@@ -52,9 +53,9 @@ class Nodes(NamedTuple):
 
         return seconds
 
-    def message(self, nbytes: int) -> float:
-        """Seconds of a message between two nodes."""
-        return self.between.alpha + nbytes * self.between.beta
+    def message(self, nbytes: int, senders: int = 1) -> float:
+        """Seconds of a message between two nodes, of which each of so many ranks sends a part."""
+        return self.between.alpha + nbytes * self.between.beta * max(1.0, self.cards / senders)
 
     def reaching(self, share: float) -> "Nodes":
         """The same with links that reach only `share` of their bytes per second."""
@@ -85,7 +86,7 @@ class Torus(NamedTuple):
         hop = (alpha, beta / 2) if self.closed else (2 * alpha, beta)
         return lambda nbytes: _smooth_ring(x, nbytes, *hop) + _smooth_ring(p // x, groups * nbytes / x, *hop)
 
-    def message(self, nbytes: int) -> float:
+    def message(self, nbytes: int, senders: int = 1) -> float:
         """Seconds of a message between neighbours."""
         return self.link.alpha + nbytes * self.link.beta
 
@@ -131,7 +132,7 @@ class ParameterServers(NamedTuple):
 
         return seconds if p > 1 else lambda nbytes: 0.0
 
-    def message(self, nbytes: int) -> float:
+    def message(self, nbytes: int, senders: int = 1) -> float:
         """Seconds of a message over one link."""
         return self.link.alpha + nbytes * self.link.beta
 

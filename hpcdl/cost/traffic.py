@@ -1,7 +1,8 @@
 """The messages of one layer and microbatch, in seconds that computing does not hide: tensor, context, experts, shards.
 
 An all-gather or a reduce-scatter is half of an all-reduce of as many bytes. Sources: Shoeybi et al. 2019 (tensor); Liu
-et al. 2023 (ring); Lepikhin et al. 2021, "GShard" (experts); Rajbhandari et al. 2020 and Zhao et al. 2023 (shards).
+et al. 2023 (ring); Jacobs et al. 2023 (Ulysses); Lepikhin et al. 2021, "GShard" (experts); Rajbhandari et al. 2020 and
+Zhao et al. 2023 (shards).
 """
 
 from hpcdl.cost.blocks import Pass
@@ -53,7 +54,7 @@ def neighbour(network: Network, ranks: int, groups: int, nbytes: float) -> float
     """Seconds of a message round a ring of so many ranks, `groups` of which run side by side."""
     if isinstance(network, Nodes) and ranks * groups <= network.per_node:
         return network.within.alpha + nbytes * network.within.beta
-    return network.message(int(nbytes * groups))
+    return network.message(int(nbytes * groups), groups)
 
 
 def _tensor(model, network, layout, samples) -> Both:
@@ -70,7 +71,10 @@ def activation(model: Transformer, layout: Layout, samples: int) -> int:
 
 
 def _context(model, network, layout, samples, computed) -> Both:
-    """Pass keys and values round a ring while attention is computed, or gather them; their gradients come back."""
+    """Pass keys and values round a ring while attention is computed, or gather them; their gradients come back.
+
+    By all-to-all, each rank has all tokens of some heads: queries, keys, values and the result are exchanged.
+    """
     c, t = layout.context, layout.tensor
     if c == 1:
         return 0.0, 0.0
@@ -78,6 +82,10 @@ def _context(model, network, layout, samples, computed) -> Both:
     if layout.context_by == "all_gather":
         once = gather(network, c, t, nbytes)
         return once, 2 * once
+    if layout.context_by == "all_to_all":
+        four = 2 * samples * model.sequence * (model.hidden + model.keys) * layout.itemsize / t / c
+        once = all_to_all(network, c, four)
+        return once, once
     once, each = neighbour(network, c, t, nbytes / c), computed.attention / c
     return (c - 1) * max(0.0, once - each), (c - 1) * max(0.0, 2 * once - 2.5 * each)
 

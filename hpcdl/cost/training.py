@@ -19,7 +19,7 @@ from hpcdl.cost.pipeline import BUBBLES
 from hpcdl.cost.reached import Prediction, expect
 from hpcdl.cost.roofline import Device, seconds
 from hpcdl.cost.scaling import Iteration, slowest
-from hpcdl.cost.traffic import activation, layer_messages
+from hpcdl.cost.traffic import activation, layer_messages, neighbour
 from hpcdl.cost.work import Transformer
 from hpcdl.nn.networks import Layer
 
@@ -149,8 +149,10 @@ def _boundary(model, machine, layout, samples) -> float:
     if layout.pipeline == 1:
         return 0.0
     if isinstance(model, Transformer):
-        return machine.network.message(activation(model, layout, samples))
-    return machine.network.message(max(layer.outputs for layer in work.table(model)) * samples * layout.itemsize)
+        nbytes = activation(model, layout, samples)
+    else:
+        nbytes = max(part.outputs for part in work.table(model)) * samples * layout.itemsize
+    return neighbour(machine.network, layout.ranks // layout.tensor, layout.tensor, nbytes / layout.tensor)
 
 
 def _bubble(layout, forward, backward) -> float:

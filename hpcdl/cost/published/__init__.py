@@ -31,6 +31,7 @@ SOURCES = (
     data_parallel.horovod,
     data_parallel.large_batch,
     data_parallel.micikevicius,
+    data_parallel.lecture_counts,
     data_parallel.case_study,
     servers.poseidon,
     servers.caffe,

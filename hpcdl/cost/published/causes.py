@@ -25,7 +25,6 @@ CAUSES: dict[tuple[str, str], str] = {
     ("Zero Bubble", "1.5 B parameters, B"): "gradients of scale and mask are fused further than here",
     ("Zero Bubble", "6.2 B parameters, B"): "gradients of scale and mask are fused further than here",
     ("Zero Bubble", "1.5 B parameters, W"): "products of 2023 are faster than those of 2021: one constant for both",
-    ("Zero Bubble", "14.6 B parameters, samples/s per GPU, interleaved"): "waits of interleaved messages are left out",
     ("torchtitan", "405 B parameters on 512 GPUs, one_f_one_b"): "slower than its bubble explains",
     (
         "DeepSeek-V3",

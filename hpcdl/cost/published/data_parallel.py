@@ -96,6 +96,20 @@ def case_study() -> list[Row]:
     ]
 
 
+def lecture_counts() -> list[Row]:
+    """The lecture's ResNet-50: 11.7 G multiply-adds for an image, 1.28 million images, a V100 of 112 TFLOP/s."""
+    epoch = 2 * 11.7e9 * IMAGENET
+    least = round(90 * epoch / 112e12 / 3600, 1)
+    return [
+        Row("Lecture", "ResNet-50, TFLOP of an epoch", 30000, round(epoch / 1e12, -3), "", 0),
+        Row("Lecture", "ResNet-50, least hours of 90 epochs on a V100", 6.7, least, "h", 0),
+        Row(
+            "Lecture", "ResNet-50, hours of 90 epochs at 1,457 images/s", 22,
+            round(time_to_train(1 / 1457, 1, IMAGENET, epochs=90) / 3600), "h", 0,
+        ),
+    ]  # fmt: skip
+
+
 def large_batch() -> list[Row]:
     """The ResNet-50 of Haiku's examples, 32 images on each core of a TPU v3, minutes to the end."""
     machine = TPU_V3.reaching(links=USABLE)

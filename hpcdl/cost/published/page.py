@@ -1,15 +1,20 @@
 """docs/published.md: the table, what it assumes, and what it does not reach."""
 
+import inspect
+import textwrap
+from collections.abc import Callable
 from math import exp
 from statistics import median
 
-from hpcdl.cost.machines import A100_MATRIX, H100_MATRIX, MEMORY, P100_MATRIX, RDMA, TCP, V100_MATRIX
+from hpcdl.cost.machines import A100_MATRIX, A100_SUPERPOD, H100_MATRIX, MEMORY, P100_MATRIX, RDMA, TCP, V100_MATRIX
 from hpcdl.cost.published import Row, rows
 from hpcdl.cost.published.causes import cause
 from hpcdl.cost.published.data_parallel import IMAGES_PER_SECOND, goyal, horovod
 from hpcdl.cost.published.row import SPREAD, USABLE
-from hpcdl.cost.reached import KINDS
+from hpcdl.cost.reached import KINDS, Prediction
 from hpcdl.cost.topology import STAGING
+from hpcdl.cost.training import ADAM_BYTES, Layout, predict
+from hpcdl.cost.work import Transformer
 
 ASSUMPTIONS = f"""\
 - A collective reaches **{100 * USABLE:.0f} % of the line rate** of a link. This is what MG-WFBP's fitted beta reaches
@@ -55,6 +60,22 @@ ASSUMPTIONS = f"""\
 - ZeRO: no assumption; it is arithmetic."""
 
 
+def example() -> Prediction:
+    """175 B parameters on 64 A100 (Korthikanti et al. 2022)."""
+    model = Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96)
+    layout = Layout(
+        tensor=8, pipeline=8, chunks=3, schedule="interleaved", microbatch=1, recompute="selective",
+        sequence_parallel=True, precision="fp16", itemsize=2, update_bytes=ADAM_BYTES,
+    )  # fmt: skip
+    return predict(model, A100_SUPERPOD, layout, batch=64)
+
+
+def shown(function: Callable) -> str:
+    """The lines of a function below its docstring, without notes to the formatter."""
+    lines = inspect.getsource(function).splitlines()[2:]
+    return textwrap.dedent("\n".join(line.replace("  # fmt: skip", "") for line in lines)).replace("return ", "")
+
+
 def table(lines: list[list[str]]) -> str:
     """Lines of cells as a Markdown table, the first of them its head."""
     lines = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
@@ -74,7 +95,7 @@ def missed(row: Row) -> bool:
 
 def kinds() -> str:
     """What is reached, by the kind of run."""
-    head = ["kind of run", "public figures", "error, left out", "interval", "what is left out"]
+    head = ["kind of run", "public figures", "error, left out", "interval", "to know"]
     return table(
         [
             head,
@@ -117,6 +138,14 @@ def page() -> str:
 Written by `python -m hpcdl.cost.published > docs/published.md`; a test keeps it so, and every figure within what is
 expected. "Exact" and "±" are arithmetic; a range is the interval of a run of its kind. "Not reached" marks figures that
 the stated assumptions do not give. "Fitted" marks figures that fixed an assumption alone: they agree by construction.
+
+## A prediction
+
+```python
+{shown(example)}
+```
+
+{textwrap.indent(textwrap.fill(str(example()), 100), "    ")}
 
 ## What is reached
 
@@ -164,6 +193,14 @@ narrower than the worst public miss. Without a public figure it is a guess.
   7.8, the same digits turned around. Our ranks spread by 5 %, which alone costs more than 0.8 %.
 - **The lecture's 2,048 GPUs.** 8.7 / 6.6 minutes are 1.32 times the speed of 1,024. The published batch ends at 65,536,
   which leaves 32 images for each GPU; nothing in alpha and beta costs the rest, and the slide does not say what does.
+
+## Without a prediction
+
+- HOGWILD!, BUCKWILD!, DistBelief and APAM: how long a step takes, and how often ranks collide, is not printed.
+- Sequence parallelism (Li et al., table 4) and GPipe's table 1: batches and lengths are not printed.
+- One weird trick (AlexNet on 1 to 8 GPUs): it needs the seconds of its layers on one GPU, and its buses.
+- Micikevicius's and the large batches' accuracies: nothing here predicts what is learned.
+- Zero Bubble's ZB-2p: its order is searched for, for each run.
 
 ## A bound
 

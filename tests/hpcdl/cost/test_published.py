@@ -33,6 +33,7 @@ LIMITS = {
     "Ring attention": set(),
     "DeepSeek-V3": set(),
     "Micikevicius et al. 2018": set(),
+    "Lecture": set(),
 }
 
 

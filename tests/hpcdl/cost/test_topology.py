@@ -90,3 +90,12 @@ def test_servers_get_one_gradient_from_each_node():
     nested = ParameterServers(2, SLOW, 0.0, per_node=4, within=FAST).all_reduce(16)(1 << 20)
     flat = ParameterServers(2, SLOW, 0.0).all_reduce(4)(1 << 20)
     assert nested == pytest.approx(flat + ring(4, 1 << 20, *FAST))
+
+
+def test_one_ranks_message_goes_through_one_card():
+    node = Nodes(8, FAST, SLOW, cards=4)
+    alpha, beta = SLOW
+    assert [node.message(1 << 20, senders) for senders in (1, 2, 4, 8)] == pytest.approx(
+        [alpha + share * (1 << 20) * beta for share in (4, 2, 1, 1)]
+    )
+    assert node.all_reduce(64)(1 << 20) == node._replace(cards=1).all_reduce(64)(1 << 20), "all ranks send at once"

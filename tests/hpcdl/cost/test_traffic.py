@@ -56,6 +56,14 @@ def test_a_ring_of_context_hides_behind_attention():
     assert gathered == pytest.approx((each, 2 * each))
 
 
+def test_heads_are_exchanged_by_all_to_all():
+    """Ulysses: queries, keys, values and the result, each forward and backward."""
+    layout = Layout(context=4, context_by="all_to_all", itemsize=2)
+    each = 4 * 2 * 512 * 1024 * 2 // 4  # bytes of four tensors on a rank
+    expected = collectives.all_to_all(4, each, *FAST)
+    assert layer_messages(GPT, NETWORK, layout, 2, LONG) == pytest.approx((expected, expected))
+
+
 def test_fewer_heads_of_keys_travel_less():
     few = GPT._replace(kv_heads=4)
     ring = Layout(context=4, itemsize=2)
