@@ -9,9 +9,9 @@ from hpcdl.slides import formulas
 HEADING = re.compile(r"^(#{1,3}) (.+)$", re.MULTILINE)
 HIDDEN = re.compile(r"<details>.*?</details>|<!--.*?-->|```.*?```", re.DOTALL)
 LIST = re.compile(r"(?:^(?:- |\d+\. ).*\n(?:  +.*\n)*)+", re.MULTILINE)
-NOT_SHOWN = re.compile(r"exercise|hint|check|challenge|without points|points", re.IGNORECASE)  # in a heading
+NOT_SHOWN = re.compile(r"exercise|hint|check|challenge|points|want more|further reading", re.IGNORECASE)  # in a heading
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z$*`])")
-MOST_SENTENCES, MOST_ITEMS, MOST_FORMULAS = 2, 6, 3
+MOST_SENTENCES, MOST_ITEMS, MOST_FORMULAS = 2, 5, 3
 PICTURES = "hpcdl.widgets.pictures"
 
 
