@@ -74,7 +74,10 @@ def late(
     ] = None,
     lab: Annotated[str | None, typer.Option(help="The results of this lab alone.")] = None,
 ) -> None:
-    """Take points away for late days: rows in RESULTS/adjustments.csv, which all exports follow."""
+    """Take points away for late days: rows in RESULTS/adjustments.csv, which all exports follow.
+
+    RESULTS/extensions.csv gives students more days: student, lab (empty: every lab), days, reason.
+    """
     from .grading import layouts
     from .outputs import adjustments, late
 
@@ -85,11 +88,15 @@ def late(
         for (member, _), best in adjustments.givers(found, groups).items():  # who shares a result is as late with it
             when.pop(member, None)
             when |= {member: when[best.student]} if best.student in when else {}
-        rows = late.enter(adjustments.shared(found, groups), when, folder, late.moment(deadline), per_day, free)
+        shared = adjustments.shared(found, groups)
+        rows = late.enter(shared, when, folder, late.moment(deadline), per_day, free)
+        unknown = late.strangers(folder / late.EXTENSIONS, shared)
     except load.ResultError as error:
         end(str(error))
     for row in rows:
         say(f"{row.student}: {row.points:g}, {row.reason}")
+    for student in unknown:
+        say(f"{folder / late.EXTENSIONS}: {student} has no result here; see whether the name is spelt right.")
     say(f"Wrote {counted(len(rows), 'row')} into {folder / 'adjustments.csv'}: read them, and change what you must.")
 
 

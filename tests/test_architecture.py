@@ -17,6 +17,7 @@ LEVELS = [
         "autograder",
         "hpcdl.widgets",
         "hpcdl.jupyter",
+        "hpcdl.slides",
         "hpcdl.cli",
         "hpcdl.doctor",
         "hpcdl.submit",

@@ -49,7 +49,7 @@ def read(path: Path) -> list[Row]:
     """The rows of an `adjustments.csv`; none where there is no such file."""
     return [
         Row(student, lab, _number(points, path, student), _number(of or "0", path, student), reason)
-        for student, lab, points, of, reason in _cells(path, COLUMNS)
+        for student, lab, points, of, reason in cells(path, COLUMNS)
     ]
 
 
@@ -74,7 +74,7 @@ def shared(found: list[LabResult], path: Path) -> list[LabResult]:
 def givers(found: list[LabResult], path: Path) -> dict[tuple[str, str], LabResult]:
     """By (member, lab), for who has no result of their own: the best result of the group."""
     groups = defaultdict(list)
-    for student, group in _cells(path, ("student", "group")):
+    for student, group in cells(path, ("student", "group")):
         groups[group].append(student)
     graded = {(result.student, result.lab): result for result in found if result.status == "graded"}
     given: dict[tuple[str, str], LabResult] = {}
@@ -120,7 +120,7 @@ def _number(cell: str, path: Path, student: str) -> float:
     return value
 
 
-def _cells(path: Path, columns: tuple[str, ...]) -> Iterator[list[str]]:
+def cells(path: Path, columns: tuple[str, ...]) -> Iterator[list[str]]:
     """The cells of these columns, row by row; a column that is absent is empty, but for the first."""
     if not path.is_file():
         return

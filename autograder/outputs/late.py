@@ -1,16 +1,21 @@
-"""Late days: from the times of the files, or from a sheet, to rows of `adjustments.csv`."""
+"""Late days: from the times of the files, or from a sheet, to rows of `adjustments.csv`.
+
+`extensions.csv` among the results gives students more time: `student, lab, days, reason`. An empty `lab` means every
+lab. It holds for the whole course, so the reason can stay as private as it is: nothing of it is exported.
+"""
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from autograder.grading.submission import Submission
 from autograder.results import LabResult
 
-from .adjustments import ADJUSTMENTS, Row, read, write
+from .adjustments import ADJUSTMENTS, Row, cells, read, write
 from .load import ResultError, one_lab
 from .sheet import Sheet
 
+EXTENSIONS = "extensions.csv"
 REASON = "late: "  # the rows that begin so are ours, and made anew
 
 
@@ -19,11 +24,13 @@ def enter(
 ) -> list[Row]:
     """Write a row for each student who is more than `free` days late into the folder's `adjustments.csv`; those rows.
 
-    A day that has begun counts. Other rows of the sheet stay. ResultError where the results are of several labs.
+    A day that has begun counts, from the student's own deadline on (see `extensions`). Other rows of the sheet stay.
+    ResultError where the results are of several labs.
     """
-    rows = []
+    rows, more = [], extensions(folder / EXTENSIONS, found[0].lab if found else "")
     for result in one_lab(found):
-        days = days_late(times[result.student], deadline) if result.student in times else 0
+        own = deadline + timedelta(days=more.get(result.student, 0.0))
+        days = days_late(times[result.student], own) if result.student in times else 0
         if result.status == "graded" and days > free:
             spent = f", {free} of them free" if free else ""
             rows.append(Row(result.student, result.lab, -per_day * (days - free), 0.0, f"{REASON}{_days(days)}{spent}"))
@@ -31,6 +38,31 @@ def enter(
     kept = [row for row in read(folder / ADJUSTMENTS) if row.lab != lab or not row.reason.startswith(REASON)]
     write(folder / ADJUSTMENTS, [*kept, *rows])
     return rows
+
+
+def extensions(path: Path, lab: str) -> dict[str, float]:
+    """By student the days more that they have for `lab`, the most of their rows; none where there is no such file."""
+    found: dict[str, float] = {}
+    for student, of, days, _ in cells(path, ("student", "lab", "days", "reason")):
+        if of in ("", lab):
+            found[student] = max(found.get(student, 0.0), _days_more(days, path, student))
+    return found
+
+
+def strangers(path: Path, found: list[LabResult]) -> list[str]:
+    """Students in the sheet who have no result: a name that is misspelt gives nobody more time."""
+    known = {result.student for result in found}
+    return sorted({student for student, *_ in cells(path, ("student",))} - known)
+
+
+def _days_more(text: str, path: Path, student: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = math.nan
+    if not 0 <= days <= 3660:
+        raise ResultError(f"{path}: {student} has days={text!r}; write a number of days from 0 on, such as 7")
+    return days
 
 
 def days_late(time: datetime, deadline: datetime) -> int:

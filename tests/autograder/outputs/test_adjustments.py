@@ -174,6 +174,27 @@ def test_a_group_is_late_together(results, tmp_path):
     assert (found["ada"].score, found["eve"].score, found["ben"].score) == (40, 40, 40)
 
 
+def test_extension_moves_the_deadline(results, tmp_path):
+    """The largest of a student's rows counts; an empty lab is every lab; other labs' rows do not count."""
+    rows = ("ada,tiny,1,", "ada,,2,", "ben,other,9,", "zoe,,3,")
+    write(results, *rows, name=late.EXTENSIONS, header="student,lab,days,reason")
+    sheet = tmp_path / "times.csv"
+    sheet.write_text("student,time\nada,2026-11-23 08:00\nben,2026-11-23 08:00\n")
+    ended = run("late", tmp_path, results, "--deadline", "2026-11-20 23:59", "--times", sheet)
+    assert ended.exit_code == 0, ended.output
+    rows = adjustments.read(results / adjustments.ADJUSTMENTS)
+    assert [(row.student, row.points) for row in rows] == [("ada", -10), ("ben", -30)]
+    assert "zoe has no result here" in " ".join(ended.output.split())
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "inf", "soon", ""])
+def test_extension_must_be_days(results, tmp_path, days):
+    write(results, f"ada,,{days},x", name=late.EXTENSIONS, header="student,lab,days,reason")
+    ended = run("late", tmp_path, results, "--deadline", "2026-11-20 23:59")
+    assert ended.exit_code == 2
+    assert "ada has days=" in " ".join(ended.output.split())
+
+
 def test_of_several_files_the_newest_tells(tmp_path):
     paths = [tmp_path / "a", tmp_path / "b"]
     for path, hour in zip(paths, (9, 8), strict=True):

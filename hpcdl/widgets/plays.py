@@ -1,4 +1,4 @@
-"""What moves in each picture when it plays on the site: `steps(name, picture)` gives the settings, frame by frame.
+"""What moves in each picture when it plays without a kernel: `steps(name, picture)` gives the settings, frame by frame.
 
 A picture that is not named here moves its first slider from one end to the other, so that a new one plays at once.
 """
