@@ -85,9 +85,10 @@ if hasattr(os, "register_at_fork"):  # a forked process begins its own
 
 def waited(clock: int) -> float:
     """Seconds that a thread stood in line for a processor, by its schedstat; 0 where the system does not say."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
+    try:
         return int(os.pread(clock, 100, 0).split()[1]) * 1e-9
-    return 0.0
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 class Stopwatch:
@@ -123,7 +124,8 @@ class Stopwatch:
 
     def _waited(self) -> float:
         # A process that has ended waits no more: its latest account stays.
-        self.latest = [max(before, waited(clock)) for before, clock in zip(self.latest, self.clocks, strict=True)]
+        for i, clock in enumerate(self.clocks):
+            self.latest[i] = max(self.latest[i], waited(clock))
         return sum(self.latest)
 
 

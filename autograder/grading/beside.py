@@ -32,7 +32,7 @@ class Along(NamedTuple):
     def packed(self) -> bytes:
         """The bytes that `unpacked` reads again."""
         files = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
-        return json.dumps([files, self.left], sort_keys=True).encode()
+        return json.dumps([files, self.left]).encode()
 
     @classmethod
     def unpacked(cls, data: bytes) -> "Along":

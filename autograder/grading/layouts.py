@@ -131,6 +131,7 @@ def _submission(student: str, path: Path, others: list[Path], is_top: bool) -> S
     # Beside a file of the top level lie other students' files: the student's own are those of the same mark.
     near = others if is_top else [other for other in others if other.is_relative_to(path.parent)]
     beside = [(own_name(o.name) if is_top else o.relative_to(path.parent).as_posix(), o) for o in near]
+    beside.sort(key=lambda pair: (pair[0].count("/"), not pair[0].endswith(".py"), pair[0]))  # only so many come along
     return Submission(student, path, beside=tuple(beside))
 
 

@@ -112,7 +112,8 @@ def grade(root: Path, slug: str) -> LabResult:
 
     student = _student(root / "submission_metadata.json")
     found = layouts.submissions(root / "submission")
-    todo = [layouts.Submission(student, each.path, each.problem) for each in found if each.path] or [
+    paths = [each.path for each in found if each.path]
+    todo = [layouts.Submission(student, path, beside=layouts.neighbours(path)) for path in paths] or [
         layouts.Submission(student, None, "there is no notebook (.ipynb) in the submission")
     ]
     secret = seeds.course_secret(root / "results")

@@ -4,6 +4,7 @@ Entered once by the zygote, before anything else is imported, so they cost a sub
 where the system lets a user make a user namespace; a default container does not. (`os.unshare` came with Python 3.12.)
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -61,6 +62,12 @@ def become(uid: int) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     prctl(PR_SET_DUMPABLE, 1)  # else its /proc/self belongs to root, and so does uid_map
+
+
+def go_first() -> None:
+    """Where memory runs out the system ends this process or one of its children, and nobody else's."""
+    with contextlib.suppress(OSError):  # another system
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def end_with_parent() -> None:

@@ -171,7 +171,7 @@ def test_modules_and_data_come_along(tmp_path, solution):
     (folder / "data" / "n.txt").write_text("7")
     ((_, found),) = batch.grade_all(layouts.submissions(tmp_path / "in"), b"s", allow_weak=True)
     assert found.score == 100, found.summary()
-    assert "'data/n.txt', 'helpers.py' beside the notebook came along" in found.notes
+    assert "'helpers.py', 'data/n.txt' beside the notebook came along" in found.notes
 
 
 def test_what_is_too_large_is_named(tmp_path):
@@ -187,6 +187,14 @@ def test_what_is_too_large_is_named(tmp_path):
         "'weights.py' beside the notebook did not come along: the file has 3 MiB, more than 1 MiB",
     ]
     assert beside.Along.unpacked(along.packed()) == along
+
+
+def test_modules_nearby_come_first(tmp_path):
+    """Only so many come along."""
+    put(tmp_path, "ada/lab.ipynb", "ada/a/z.py", "ada/b.csv", "ada/z.py", *(f"ada/data/{i:03}.csv" for i in range(200)))
+    (found,) = layouts.submissions(tmp_path)
+    assert [name for name, _ in found.beside[:3]] == ["z.py", "b.csv", "a/z.py"]
+    assert len(submitted.held(found)[1].files) == beside.MOST_FILES
 
 
 def test_files_of_others_do_not_come_along(tmp_path):

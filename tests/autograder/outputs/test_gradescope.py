@@ -11,6 +11,7 @@ import pytest
 
 from autograder.authors import build
 from autograder.outputs import gradescope
+from autograder.results import LabResult
 
 LAB = "calculus"
 TEST_KEYS = {"name", "number", "score", "max_score", "status", "output", "output_format", "visibility", "tags"}
@@ -88,3 +89,17 @@ def test_the_bundle_has_its_scripts_at_the_root_and_a_wheel_that_is_given(tmp_pa
     assert f"install --no-cache-dir ./{wheel.name}\n" in scripts["setup.sh"]
     for script in scripts.values():
         subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=20)
+
+
+def test_modules_of_a_submission_come_along(root, monkeypatch):
+    given = []
+
+    def spy(todo, *rest):
+        given.extend(todo)
+        return [(todo[0], LabResult("ada", LAB, 100.0))]
+
+    monkeypatch.setattr("autograder.grading.batch.grade_all", spy)
+    (root / "submission" / "lab.ipynb").write_text("{}")
+    (root / "submission" / "helpers.py").write_text("x = 1")
+    gradescope.grade(root, LAB)
+    assert [name for name, _ in given[0].beside] == ["helpers.py"]

@@ -217,7 +217,7 @@ def test_moodles_comment_has_late_points(tmp_path, given_file, make_result):
     moodle.fill(found, given_file(MOODLE), tmp_path / "out.csv")
     row = rows(tmp_path / "out.csv")[2]
     assert row[4] == "17.5"
-    assert row[9] == "mean 40/60; count 0/40; -5 points: late: 2 days, 1 of them free"
+    assert row[9] == "mean 40/60; count 0/40; late: 2 days, 1 of them free: -5 points"
 
 
 # -- grades of submissions that are no more

@@ -129,6 +129,13 @@ def test_a_folder_without_its_secrets_is_what_is_left(tmp_path):
     assert landlock.without(secrets[0], secrets) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_students_processes_end_first(zygote):
+    """Their sum may be more than the machine's memory: then Linux ends one of them, and not the grader."""
+    assert Path(f"/proc/{zygote.process.pid}/oom_score_adj").read_text().strip() == "1000"
+    assert Path("/proc/self/oom_score_adj").read_text().strip() != "1000"
+
+
 @walled
 def test_the_walls_take_little_time(zygote):
     """The benchmark of grading measures them, 15 ms is the aim; here they only must not cost seconds."""
