@@ -8,7 +8,7 @@ import torch
 
 from hpcdl.numerics.rounding import FLOATS, Fixed
 
-from .protocol import DTYPES, MAX_BITS, MAX_DEPTH, MAX_NODES, Foreign, Frame, ProtocolError
+from .protocol import DTYPES, MAX_BITS, MAX_DEPTH, MAX_NODES, MAX_SHARED, Foreign, Frame, ProtocolError
 
 
 class Decoder:
@@ -25,7 +25,8 @@ class Decoder:
         self.buffers = iter(frame.buffers)
         self.numbered = list(known)
         self.original: dict[int, tuple] = {}  # number of an object: what it held when it was read, to see changes
-        self.nodes = 0
+        self.nodes = self.bytes_read = 0
+        self.weights: dict[int, tuple[int, int]] = {}  # number of an object: its parts and bytes, however shared
 
     def read(self, node: Any, depth: int = 0):
         """The value of `node`."""
@@ -42,21 +43,29 @@ class Decoder:
         (number,) = parts(node, int)
         if not 0 <= number < len(self.numbered):
             raise ProtocolError("a reference to nothing")
+        nodes, size = self.weights.get(number, (0, 0))  # what is shared is small to send, and no smaller to compare
+        self.nodes, self.bytes_read = self.nodes + nodes, self.bytes_read + size
+        if self.nodes > MAX_NODES or self.bytes_read > MAX_SHARED:
+            raise ProtocolError("too many parts, for what they share")
         return self.numbered[number]
 
     def list(self, node: Any, depth: int):
         number, value = len(self.numbered), self.remember([])
+        before = self.nodes, self.bytes_read
         value.extend([self.read(item, depth + 1) for item in node[1:]])
+        self.weights[number] = self.nodes - before[0], self.bytes_read - before[1]
         self.original[number] = items_of(value)
         return value
 
     def dict(self, node: Any, depth: int):
         number, value = len(self.numbered), self.remember({})
+        before = self.nodes, self.bytes_read
         for pair in node[1:]:
             if type(pair) is not list or len(pair) != 2:
                 raise ProtocolError("a dict holds something that is not a pair")
             key = hashable(self.read(pair[0], depth + 1))
             value[key] = self.read(pair[1], depth + 1)
+        self.weights[number] = self.nodes - before[0], self.bytes_read - before[1]
         self.original[number] = items_of(value)
         return value
 
@@ -72,6 +81,8 @@ class Decoder:
         value = tensor_from(name, shape, data)
         if self.grads and needs_grad:
             value.requires_grad_()
+        self.weights[len(self.numbered)] = 1, len(data)
+        self.bytes_read += len(data)
         return self.remember(value, (name, shape, data))
 
     def generator(self, node: Any, depth: int):

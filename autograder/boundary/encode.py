@@ -48,6 +48,7 @@ class Encoder:
         self.numbered = list(known)
         self.number = {id(value): i for i, value in enumerate(self.numbered)}
         self.nodes = self.size = 0
+        self.weights: dict[int, int] = {}  # number of an object: its parts, however often they are shared
 
     def write(self, value: Any, depth: int = 0):
         """The node of `value`: a plain value or a tagged list."""
@@ -60,9 +61,15 @@ class Encoder:
             return PLAIN_ENCODERS[type(value)](value)
         if ALIASES.get(type(value), type(value)) in NUMBERED:
             if id(value) in self.number:
-                return ["ref", self.number[id(value)]]
-            self.number[id(value)] = len(self.numbered)
+                number = self.number[id(value)]
+                self.nodes += self.weights.get(number, 0)
+                return ["ref", number]
+            before, number = self.nodes, len(self.numbered)
+            self.number[id(value)] = number
             self.numbered.append(value)
+            node = self.contents(value, depth)
+            self.weights[number] = self.nodes - before
+            return node
         return self.contents(value, depth)
 
     def contents(self, value: Any, depth: int = 0):

@@ -19,6 +19,7 @@ MAX_HEADER = 1 << 24
 MAX_BODY = 1 << 28
 MAX_DEPTH = 40
 MAX_NODES = 400_000
+MAX_SHARED = 1 << 30  # bytes of tensors, each counted as often as it is there
 MAX_ITEMS = 100_000  # that an iterator may give
 MAX_TEXT = 1 << 20
 MAX_BITS = 1 << 14  # of an int

@@ -20,6 +20,10 @@ LEAST_GRACE = 0.25  # seconds
 
 INSTEAD = "The library is closed to your code here: write it yourself, with what the notebook gives you for it."
 
+TEXTS = ("message", "got", "expected", "where", "why", "mistake", "call", "source", "via", "function")
+LONGEST = 4000  # characters of each, so that a report has a size
+MOST_FORBIDDEN = 20  # calls that are told of an exercise
+
 Limit = Callable[[Exercise, Check], float]  # how many seconds a check may take
 
 
@@ -99,8 +103,12 @@ def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: 
     """Say what to do in place of a forbidden call, and put those that were made on the record."""
     verdict.why = exercise.instead or INSTEAD
     for call in map(called, session.denied):
-        if call not in result.forbidden:
+        if call not in result.forbidden and len(result.forbidden) < MOST_FORBIDDEN:
             result.forbidden.append(call)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
 
 def called(made: StudentError) -> str:
@@ -136,6 +144,8 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
     verdict.seconds = round(session.spent(), 4)
     if not verdict.passed:
         verdict.call = session.last_call()
+        for name in TEXTS:
+            setattr(verdict, name, shortened(str(getattr(verdict, name))))
 
 
 def _told(error: Exception) -> str:

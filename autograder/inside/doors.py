@@ -16,7 +16,14 @@ Knock = Callable[[tuple], None]  # is told the arguments of a call; what it rais
 
 def opaque(function: Callable) -> Callable:
     """Return a callable in C that calls `function` and leads to nothing of it: no closure, code or globals."""
-    return functools._lru_cache_wrapper(function, 0, False, None)  # type: ignore[attr-defined]
+    make: Any = functools._lru_cache_wrapper
+    shown = make(function, 0, False, None)
+    shown.__wrapped__ = _behind  # who looks behind it, as torch's compiler does, finds this
+    return shown
+
+
+def _behind(*args, **kwargs):
+    """Stands for a function that is not shown."""
 
 
 class Door:

@@ -24,7 +24,10 @@ from .ranks import EACH, SIZES, RankCall, RecordedRun, explained
 from .session import NOTHING, Forbidden, Session
 
 CELL_SECONDS = 10.0  # for one cell of definitions
+LOAD_SECONDS = 20.0  # for all cells, in all workers of a submission, beyond `QUICK` seconds each time
+QUICK = 1.0
 PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
+MOST_PROBLEMS = 100  # cells of which it is told that they failed
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
 KILLED = "it was killed, by itself or for want of memory"
@@ -73,9 +76,11 @@ class RemoteSession(Session):
         folder: str,
         limits: sandbox.Limits | None = None,
         opened: tuple[str, ...] | None = None,
+        patience: list[float] | None = None,
     ):
         super().__init__()
         self.opened = opened  # what of hpcdl the cells may call while they run; None: all
+        self.patience = patience or [LOAD_SECONDS]  # which a team shares
         self.early: dict[str, StudentError] = {}  # what they called of the rest, by its name
         self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
         self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
@@ -122,10 +127,14 @@ class RemoteSession(Session):
         return True
 
     def run_cells(self, cells: list) -> None:
-        self.allot(CELL_SECONDS)
+        self.allot(min(CELL_SECONDS, self.patience[0] + QUICK))
         self.worker_forbids = ((), self.opened)
-        for label, problem in self.timed(["execute", ""], (cells, self.opened), None, objects=False):
-            self.problems[str(label)] = StudentError.of(problem)
+        try:
+            problems = self.timed(["execute", ""], (cells, self.opened), None, objects=False)
+        finally:
+            self.patience[0] = max(0.0, self.patience[0] - max(0.0, self.spent() - QUICK))
+        for label, problem in problems[:MOST_PROBLEMS]:
+            self.problems[str(label)[:100]] = StudentError.of(problem)
         self.early |= {error.text: error for error in self.denied}
 
     def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
@@ -241,7 +250,7 @@ class RemoteSession(Session):
     def team(self, p: int) -> list["RemoteSession"]:
         """This worker and p - 1 others with the same cells: a process for each rank."""
         while len(self.others) < p - 1:
-            others = RemoteSession(self.zygote, self.cells, self.folder, self.limits, self.opened)
+            others = RemoteSession(self.zygote, self.cells, self.folder, self.limits, self.opened, self.patience)
             self.others.append(others)
         return [self, *self.others[: p - 1]]
 

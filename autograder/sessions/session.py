@@ -22,6 +22,7 @@ from .ranks import RankCall, Ranks, copies_for
 
 Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and what of hpcdl is open (None: all)
 NOTHING: Forbidden = ((), None)
+MOST_DENIED = 100  # forbidden calls of a check that are kept
 
 
 class Student:
@@ -101,7 +102,8 @@ class Session:
     def deny(self, name: Any, location: Any) -> None:
         """The other side reports a forbidden call. It was denied, and stays on the record whatever the code does."""
         problem = {**(location if type(location) is dict else {}), "kind": "forbidden", "text": str(name)}
-        self.denied.append(StudentError.of(problem))
+        if len(self.denied) < MOST_DENIED:
+            self.denied.append(StudentError.of(problem))
 
     def start_check(self, seconds: float, *, protected: bool = False) -> None:
         """A check begins, with the student's code ready for it; its calls may take `seconds` together.

@@ -16,6 +16,7 @@ import importlib
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from autograder.boundary import protocol
@@ -91,7 +92,7 @@ def bring(modules: list[str]) -> None:
 class Kept:
     """What the machinery is like, as the workers to come will have it."""
 
-    changed = staticmethod(list)
+    changed: Callable[[], list[str]] = list
 
 
 kept = Kept()
