@@ -167,13 +167,11 @@ def two_layers_at_a_time(student, rng):
             got=f"{kept} bytes",
             expected=f"{2 * shares} bytes at most",
         )
-        least = {"forward": forward, "backward": backward, "its making": kept, "both passes": end}
-        for name, held in least.items():
-            some = shares + layer * (name in ("forward", "backward"))
+        for when, held in {"its making": kept, "forward": forward, "backward": backward, "both passes": end}.items():
             checks.that(
-                type(held) is not int or held >= some,
-                f"{at_rest}holds {held} bytes in or after {name}, and needs {some}: its shares, and a layer while it "
-                "computes. They are torch's tensors, whose memory is measured.",
+                type(held) is not int or held >= shares,
+                f"{at_rest}holds {held} bytes in or after {when}, and its shares alone have {shares}. They are torch's "
+                "tensors, whose memory is measured.",
             )
         # Two whole layers, their message on its way, and what a layer's products need; backward also the gradient, its
         # product before it is flat, and the shares of all gradients.
