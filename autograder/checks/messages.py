@@ -124,6 +124,17 @@ def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dic
         )
 
 
+def works(run: Any, seconds: Sequence[float], setting: str) -> None:
+    """Each rank has worked so long in virtual time: a step that skips the work, or says so, is fast."""
+    for rank, right in enumerate(seconds):
+        got = sum(event.end - event.start for event in run.trace if event.rank == rank and event.op == "compute")
+        checks.that(
+            abs(got - right) <= 1e-6 * max(1.0, right),
+            f"{setting}: rank {rank} works {got:g} s, and its work takes {right:g} s. The check lets time pass for the "
+            "work that it hands out, once for each; leave comm.compute to it.",
+        )
+
+
 def sends(run: Any) -> list:
     return [event for event in run.trace if event.op == "send"]
 

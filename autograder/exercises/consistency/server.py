@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.consistency.clocks import Spans, played, uneven
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
@@ -215,6 +215,7 @@ def nobody_waits_who_may_go_on(student, rng):
             training = Training.counted(seconds, staleness, rng)
             run, right = training.run(student), played(seconds, staleness)
             spans = [[(e.start, e.end) for e in run.trace if e.rank == r and e.op == "compute"] for r in (1, 2, 3)]
+            works(run, [0.0, *map(sum, seconds)], training.setting)
             starts_are(training, spans, right)
 
 

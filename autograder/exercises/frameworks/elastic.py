@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried
+from autograder.checks.messages import SECONDS, carried, works
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 
@@ -77,6 +77,7 @@ class Job:
 def on_disk(run, p: int, setting: str, before: dict | None = None) -> dict:
     """The files after a run; two ranks that write one file have written half of each."""
     files, writers = dict(before or {}), dict[tuple, int]()
+    works(run, [float(len(log)) for _, _, log, *_ in run.results], setting)  # a write takes a second of the machine's
     for rank, (_, _, log, *_) in enumerate(run.results):
         for moment, name, _ in log:
             other = writers.setdefault((name, moment), rank)

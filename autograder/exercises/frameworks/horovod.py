@@ -185,6 +185,10 @@ def during_the_backward_pass(student, rng):
     run = training.run(student, seconds=1.0, beta=1e-6)
     for rank in range(2):
         layers = [event for event in run.trace if event.rank == rank and event.op == "compute"]
+        checks.that(
+            len(layers) == 12 and all(abs(event.end - event.start - 1.0) < 1e-9 for event in layers),
+            f"Rank {rank} works {len(layers)} times; a backward pass through 12 layers is 12 times 1 s.",
+        )
         first = min((event.start for event in sends(run) if event.rank == rank), default=float("inf"))
         checks.that(
             first < layers[-1].start,

@@ -144,6 +144,8 @@ def two_blocks_a_step(student, rng):
 C, WIDE, MANY = 8, 64, 12  # a block of 8 x 64 numbers is much larger than its 8 x 8 scores
 MOST = 32  # blocks: all keys and values have 24; the reference holds 16, and whoever keeps an output for each step 28
 
+LEAST = 3  # blocks that any rank holds: its queries, and the keys and values of one rank
+
 
 def measured(student, rng, message: float, price: float):
     """A run over many ranks whose matrix products take time; by rank the output and the peak of memory."""
@@ -159,6 +161,11 @@ def few_blocks_at_a_time(student, rng):
     block = C * WIDE * 8
     for rank, (_, peak) in enumerate(measured(student, rng, 0.0, 0.0).results):
         checks.that(
+            type(peak) is not int or peak >= LEAST * block,
+            f"{MANY} ranks: rank {rank} holds {show.show(peak)} bytes at a time, and the blocks of q, k and v and the "
+            f"ones that arrive have {LEAST * block}. They are torch's tensors, whose memory is measured.",
+        )
+        checks.that(
             type(peak) is int and peak <= MOST * block,
             f"{MANY} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one "
             "rank are here at a time, and those of the next on their way: let go of what you have handed on.",
@@ -172,6 +179,8 @@ def messages_are_hidden(student, rng):
     "The next block travels while this one is worked on."
     step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each
     run = measured(student, rng, 0.4, step / (2 * C * C * WIDE))
+    work = [sum(e.end - e.start for e in run.trace if e.rank == r and e.op == "compute") for r in range(MANY)]
+    checks.that(min(work) >= 0.99 * MANY * step, f"{MANY} ranks: a rank works {min(work):g} s in {MANY} steps of 1 s.")
     right = MANY * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
     checks.that(
         run.seconds <= right + 0.5,

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.model_parallel.pipelines import held, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb_h2
 from autograder.exercises.under_way import waited_for
@@ -169,6 +169,7 @@ def as_fast_as_predicted(student, rng):
         apart = orders if name == "ZB-H1" else [w_at_once(order) for order in orders]  # a gradient is sent before its W
         predicted = play(apart, f, b, w, message).makespan + 2 * message  # two that come at once queue at one port
         run = training.run(student, orders, (f, b, w), alpha=message)
+        works(run, [m * (f + b + w)] * p, f"{name} on {p} stages, {m} microbatches")
         if run.seconds > predicted + 1e-6:
             raise checks.CheckFailure(
                 f"{name} on {p} stages, {m} microbatches: {run.seconds:g} s, expected {predicted:g} s at most.",

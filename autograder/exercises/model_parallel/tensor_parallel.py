@@ -213,6 +213,10 @@ def no_more_than_a_share(student, rng):
                     own is True,
                     f"p = {p}: a {name}'s weight or bias on rank {rank} lies in the whole layer's memory. {view}",
                 )
+                checks.that(
+                    type(kept) is not int or kept >= 8 * mine,
+                    f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have {8 * mine}.",
+                )
                 if type(kept) is not int or kept > 2 * 8 * mine:
                     raise checks.CheckFailure(
                         f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have "

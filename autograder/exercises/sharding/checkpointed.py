@@ -102,12 +102,14 @@ def keeps_its_inputs_alone(student, rng):
     "Between the passes only the inputs are kept, and a change of them is noticed; f is called once in each pass."
     calls, kept, *_ = Pass(rng, 0.0).agrees(student)
     inner = ROWS * HIDDEN * 8
-    if type(kept) is not int or kept > inner // 2:
+    if type(kept) is not int or not 0 <= kept <= inner // 2:
         raise checks.CheckFailure(
             f"Between the passes {kept} bytes are kept beside inputs and output.",
             got=f"{kept} bytes",
             expected="0: the inputs are there anyway",
-            mistake="What lies between input and output is kept: forward is to return f(*inputs) without recording it.",
+            mistake="What lies between input and output is kept: forward is to return f(*inputs) without recording it."
+            if type(kept) is int and kept > 0
+            else "",
         )
     checks.that(
         calls == (1, 2),

@@ -40,7 +40,10 @@ class State:
         def arguments(rank):
             return copy.deepcopy(files), self.step, self.share(rank, p), self.n, 1.0 + 3.0 * rank
 
-        return student.ranks("save", p, arguments, harness="saving")
+        run = student.ranks("save", p, arguments, harness="saving")
+        for rank, log in enumerate(run.results):
+            _takes_time(run, rank, log, p)
+        return run
 
     def by_file_names(self, name: str, rank: int, p: int, old: int) -> torch.Tensor:
         """The rank's share, its pieces in the order of their old ranks' names: "10" comes before "2"."""
@@ -79,6 +82,17 @@ class State:
                     atol=0.0,
                     mistakes=mistakes if old > 10 else None,
                 )
+
+
+def _takes_time(run, rank: int, log: list, p: int) -> None:
+    """Every write of a rank's log took time on the machine, and nothing else did."""
+    passed = [(e.start, e.end) for e in run.trace if e.rank == rank and e.op == "compute"]
+    written = [(begin, end) for op, _, _, begin, end in log if op == "write"]
+    checks.that(
+        written == passed and all(end >= 0 for *_, end in log),
+        f"p = {p}: rank {rank}'s disk has written {len(written)} files, and the machine has seen {len(passed)} writes: "
+        "use disk.write and disk.rename, and nothing else of the disk.",
+    )
 
 
 def after(run, files: Files, moment: float = float("inf")) -> Files:

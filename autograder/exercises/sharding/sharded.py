@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.ready_made import SHARDING
 from autograder.exercises.under_way import waited_for
 from autograder.inside.shard_harnesses import DenseLayer
@@ -167,6 +167,12 @@ def two_layers_at_a_time(student, rng):
             got=f"{kept} bytes",
             expected=f"{2 * shares} bytes at most",
         )
+        for when, held in {"its making": kept, "forward": forward, "backward": backward, "both passes": end}.items():
+            checks.that(
+                type(held) is not int or held >= shares,
+                f"{at_rest}holds {held} bytes in or after {when}, and its shares alone have {shares}. They are torch's "
+                "tensors, whose memory is measured.",
+            )
         # Two whole layers, their message on its way, and what a layer's products need; backward also the gradient, its
         # product before it is flat, and the shares of all gradients.
         for name, peak, room in (("forward", forward, 4.0), ("backward", backward, 6.0 + LAYERS / MANY)):
@@ -205,6 +211,7 @@ def gathers_are_hidden(student, rng):
         "forward": "begin(after) comes before layer.forward(...), and its requests are waited for in the next turn.",
         "backward": "begin(after) comes before layer.backward(...), and the next layer is the one before.",
     }
+    works(run, [2 * layers * work] * MANY, network.setting)
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6
@@ -217,3 +224,8 @@ def gathers_are_hidden(student, rng):
                     + (", and the reduce-scatters" if way == "backward" else ""),
                     why=hint[way],
                 )
+    # The ranks' own clocks are believed as far as the machine's agrees.
+    checks.that(
+        run.seconds <= sum(right.values()) + 2 * gather + 1e-6,
+        f"A step takes {run.seconds:g} s, expected about {sum(right.values()):g} s: gathers are waited for.",
+    )

@@ -145,6 +145,12 @@ def states_of_the_share_alone(student, rng):
         for rank, (_, kept, _) in enumerate(run.results):
             owns = len(torch.empty(training.numel).tensor_split(p)[rank])
             right, everything = 2 * owns * NUMBER, 2 * training.numel * NUMBER
+            checks.that(
+                type(kept) is not int or kept >= right,
+                f"{training.setting}: between two steps rank {rank} keeps {show.show(kept)} bytes beside the weights; "
+                f"momentum and variance of its {owns} elements have {right}. Keep them in torch's tensors, whose "
+                "memory is measured.",
+            )
             if type(kept) is not int or kept > right + 256:
                 mistake = (
                     "That is as much as without sharding: momentum and variance of all elements."
