@@ -9,6 +9,9 @@ MOVED: dict[str, tuple[str, ...]] = {
     "consistency.downpour": ("hogwild.downpour",),
     "consistency.sandblaster": ("hogwild.two_loop", "hogwild.finish"),
     "consistency.adam": ("hogwild.adam",),
+    "scaling.work": ("machines.work",),
+    "scaling.utilization": ("machines.utilization",),
+    "scaling.zeros": ("machines.zeros",),  # a guess
 }
 
 

@@ -16,6 +16,7 @@ LABS: tuple[str, ...] = (
     "hogwild",
     "model_parallel",
     "sharding",
+    "machines",
     "scaling",
     "frameworks",
     "own_stack",

@@ -26,7 +26,7 @@ def test_lab_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(
     lab.cell("the best there are: {len(best)} buckets").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("scaling_buckets")
     verdict = lab.cell('check("scaling.fusion")').locator(".jp-OutputArea-output").first
-    assert "15 / 15" in verdict.text_content()
+    assert "25 / 25" in verdict.text_content()
 
     mistake = "fuse = lambda gradients, alpha, beta: list(gradients)"
     wrong = lab.run_new_cell(f'{mistake}; check("scaling.fusion")').locator(".jp-OutputArea-output").first

@@ -1,11 +1,3 @@
 """Wrong answers to lab `scaling`."""
 
-from autograder.bank.scaling import (
-    fusion,
-    large_batch,
-    loading,
-    loss_scaler,
-    prediction,
-    utilization,
-    work,
-)
+from autograder.bank.scaling import fusion, large_batch, loading, loss_scaler, prediction

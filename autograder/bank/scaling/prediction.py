@@ -1,26 +1,9 @@
-"""Wrong answers to `roof` and `predict`."""
+"""Wrong answers to `predict`."""
 
 from autograder.authoring import wrong
 
 HERE = "scaling.prediction"
-ROOF, ALL = "the_roof", ("parts_of_an_iteration", "one_rank_and_many", "published")
-
-
-@wrong(HERE, "the sum of both", fails=ROOF, says="the longer counts, not the sum")
-def roof(flops, nbytes, peak, bandwidth):
-    seconds = flops / peak + nbytes / bandwidth
-    return seconds, "compute" if flops / peak >= nbytes / bandwidth else "memory"
-
-
-@wrong(HERE, "arithmetic alone", fails=ROOF, says="Memory may be the limit")
-def roof(flops, nbytes, peak, bandwidth):
-    return flops / peak, "compute"
-
-
-@wrong(HERE, "the bounds exchanged", fails=ROOF, says="operations per byte")
-def roof(flops, nbytes, peak, bandwidth):
-    arithmetic, memory = flops / peak, nbytes / bandwidth
-    return max(arithmetic, memory), "memory" if arithmetic >= memory else "compute"
+ALL = ("parts_of_an_iteration", "one_rank_and_many", "published")
 
 
 @wrong(HERE, "messages of one step of the ring", fails=ALL, says="2 (p - 1) alpha")

@@ -8,7 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from hpcdl.cost.scaling import Gradient, finished, merged
 
-exercise = Exercise("fusion", points=15, minutes=25, functions=("wfbp", "fuse"))
+exercise = Exercise("fusion", points=25, minutes=25, functions=("wfbp", "fuse"))
 
 Pair = tuple[float, int]  # when it is ready, and its bytes
 
@@ -69,7 +69,7 @@ def pairs_of(got, call: str, what: str) -> list[Pair]:
     return got
 
 
-@exercise.check(points=5)
+@exercise.check(points=7)
 def one_message_at_a_time(student, rng):
     "wfbp: each message begins when its bucket is ready and the link is free, and takes alpha + beta n."
     for n, alpha, beta in ((5, 1.0, 0.125), (8, 0.5, 0.25), (6, 4.0, 0.0), (1, 2.0, 0.5), (7, 0.25, 0.03125)):
@@ -157,7 +157,7 @@ TRAPS = (
 )
 
 
-@exercise.check(points=6)
+@exercise.check(points=11)
 def the_best_of_all(student, rng):
     "fuse: no other buckets finish sooner, all of them tried."
     for gradients, alpha, beta in TRAPS:
@@ -168,7 +168,7 @@ def the_best_of_all(student, rng):
             finishes(student, gradients, alpha, beta, soonest(gradients, alpha, beta))
 
 
-@exercise.check(points=4, needs="the_best_of_all", seconds=5.0)
+@exercise.check(points=7, needs="the_best_of_all", seconds=5.0)
 def two_hundred_layers(student, rng):
     "fuse: two hundred layers, for which trying all ways would take longer than the universe has been there."
     for n, alpha, beta in ((60, 3.0, 0.0625), (200, 2.0, 0.03125)):

@@ -12,7 +12,7 @@ from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
     "large_batch",
-    points=15,
+    points=20,
     minutes=20,
     functions=("lars_step", "lamb_step", "lr_at"),
     forbid=OPTIMIZERS,
@@ -147,7 +147,7 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
     same_lists(got, lars(w, g, v, lr, **options), variants, ("weights", "velocities"), call)
 
 
-@exercise.check(points=4)
+@exercise.check(points=5)
 def lars_by_layers(student, rng):
     "lars_step: each layer's step is as long as its weights allow; biases take the step of SGD."
     for lr, options in ((0.5, {}), (3.0, {"momentum": 0.5, "decay": 0.1, "trust": 0.02})):
@@ -155,7 +155,7 @@ def lars_by_layers(student, rng):
         lars_is(student, w, g, v, lr, **options)
 
 
-@exercise.check(points=2, needs="lars_by_layers")
+@exercise.check(points=3, needs="lars_by_layers")
 def scale_of_the_gradient(student, rng):
     "lars_step: a gradient a thousand times as large makes the same step of a layer; zeros make no NaN."
     w, g, v = tensors(rng), tensors(rng, 0.1), [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
@@ -183,7 +183,7 @@ def scale_of_the_gradient(student, rng):
         lars_is(student, weights, gradients, v, 1.0, **options)
 
 
-@exercise.check(points=4)
+@exercise.check(points=5)
 def lamb_by_layers(student, rng):
     "lamb_step: Adam's step with weight decay, each layer's made as long as its weights."
     for t, lr, options in ((1, 0.1, {}), (5, 0.02, {"decay": 0.3})):
@@ -243,7 +243,7 @@ def rate(step: int, lr: float, k: float, warmup: int, drops: Sequence[int] = ())
     return grown * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@exercise.check(points=5)
+@exercise.check(points=7)
 def the_learning_rate(student, rng):
     "lr_at: from lr to k lr in equal steps, then k lr, and a tenth of it from each drop on, wherever it is."
     for lr, k, warmup, drops in (

@@ -5,7 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("loading", points=15, minutes=20, functions=("input_rate", "waiting", "samples"))
+exercise = Exercise("loading", points=15, minutes=20, extra=True, functions=("input_rate", "waiting", "samples"))
 
 
 def number(got, call: str) -> None:

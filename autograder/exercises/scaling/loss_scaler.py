@@ -12,7 +12,7 @@ from hpcdl.comm import simulate
 
 exercise = Exercise(
     "loss_scaler",
-    points=15,
+    points=20,
     minutes=20,
     functions=("LossScaler",),
     forbid=("torch.amp", "torch.cuda.amp"),
@@ -153,7 +153,7 @@ class Script:
             )
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=5, seconds=SECONDS)
 def divided_and_grown(student, rng):
     "Gradients come to the update divided by the scale, in float32; the scale doubles after `interval` good steps."
     Script(1, rng, {}, 8).agrees(student)
@@ -161,7 +161,7 @@ def divided_and_grown(student, rng):
     Script(2, rng, {}, 4, interval=1, growth=4.0).agrees(student)
 
 
-@exercise.check(points=3, needs="divided_and_grown", seconds=SECONDS)
+@exercise.check(points=4, needs="divided_and_grown", seconds=SECONDS)
 def left_out(student, rng):
     "A step with an infinite number or NaN is left out, the scale halved, the row of good steps begins again; no other."
     Script(1, rng, {2: {0: math.inf}}, 7).agrees(student)
@@ -169,7 +169,7 @@ def left_out(student, rng):
     Script(1, rng, {}, 2, large=True).agrees(student)
 
 
-@exercise.check(points=4, needs="left_out", seconds=SECONDS)
+@exercise.check(points=5, needs="left_out", seconds=SECONDS)
 def all_ranks_agree(student, rng):
     "What overflows on one rank is left out on all, and all have the same scale afterwards."
     for p, bad in (
@@ -180,7 +180,7 @@ def all_ranks_agree(student, rng):
         Script(p, rng, bad, 8).agrees(student)
 
 
-@exercise.check(points=2, needs="all_ranks_agree", seconds=SECONDS)
+@exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
 def one_number_travels(student, rng):
     "One number travels in a step, not the gradient."
     script = Script(4, rng, {1: {2: math.inf}}, 3)
@@ -194,7 +194,7 @@ def one_number_travels(student, rng):
         )
 
 
-@exercise.check(points=2, needs="all_ranks_agree", seconds=SECONDS)
+@exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
 def one_round(student, rng):
     "A step waits for one all-reduce, however many tensors there are."
 

@@ -7,21 +7,16 @@ import pytest
 import torch
 
 from autograder import exercises
-from autograder.exercises.scaling import fusion, large_batch, loading, utilization, work
+from autograder.exercises.scaling import fusion, large_batch, loading
 from autograder.grading.reference import statements
 from autograder.grading.run import run_exercise
 from autograder.sessions.local import LocalSession
 from hpcdl.cost import scaling
-from hpcdl.cost.work import Transformer
-from hpcdl.nn.networks import resnet50
 
 pytestmark = pytest.mark.labs
 
 LAB = exercises.load("scaling")
-EXAMPLES = (
-    *("conv", "linear", "attention", "work", "transformer_flops", "utilization", "train_seconds", "wfbp", "fuse"),
-    *("lr_at", "input_rate", "waiting", "samples", "roof", "predict"),
-)
+EXAMPLES = ("wfbp", "fuse", "lr_at", "input_rate", "waiting", "samples", "predict")
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +39,6 @@ def test_the_worked_example_in_the_docstring_is_true(reference, name):
 def test_the_reference_passes_every_check_with_any_seed(reference, name, seed):
     result = run_exercise(LAB.exercises[name], LocalSession(reference), lambda check: 1000 * seed + len(check))
     assert not [(check.name, check.message, check.detail) for check in result.checks if not check.passed]
-
-
-def test_the_layers_of_resnet_are_counted_as_the_librarys_table_has_them():
-    first = resnet50()[0]  # a stride of two: counted on the smaller image, four of whose places are one
-    weights, macs, _ = work.conv_layer(3, 64, 7, 112, 1)
-    assert (weights, macs) == (first.weights, first.macs)
-
-
-def test_the_operations_of_a_transformer_are_the_librarys():
-    for sizes, *_ in utilization.PRINTED.values():
-        layers, hidden, sequence, vocabulary, batch = sizes
-        flops = Transformer(layers, hidden, sequence, vocabulary).flops(batch, "nothing")
-        assert 3 * sum(utilization.forward(*sizes)) == pytest.approx(flops)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -126,4 +108,4 @@ def test_batches_of_an_epoch_are_the_epochs_order():
 
 def test_a_lab_has_a_hundred_points():
     assert LAB.points == 100
-    assert len(list(itertools.chain(*(exercise.checks for exercise in LAB.exercises.values())))) > 20
+    assert len(list(itertools.chain(*(exercise.checks for exercise in LAB.exercises.values())))) >= 15

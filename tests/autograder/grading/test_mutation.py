@@ -11,6 +11,7 @@ CLEAN = (
     "hogwild",
     "model_parallel",
     "sharding",
+    "machines",
     "scaling",
     "frameworks",
     "own_stack",

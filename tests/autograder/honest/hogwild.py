@@ -416,3 +416,47 @@ def finish(tasks, speeds, backups=False):
             last = max(ends, key=lambda k: ends[k])
             ends[last] = min(ends[last], node.free + tasks[last] / node.speed)
     return max(ends.values())
+
+
+# %% downpour: a loop for each kind of rank, Adagrad in a function
+def adagrad(shard, squares, g, lr):
+    squares.add_(g.square())
+    shard.sub_(lr * g / squares**0.5)
+
+
+def replica(comm, servers, grad, w, n_fetch, n_push, steps):
+    mine, summed = w.clone(), torch.zeros_like(w)
+    for step in range(steps):
+        if step % n_fetch == 0:
+            for server, part in enumerate(mine.tensor_split(servers)):
+                comm.send(torch.empty(0, dtype=w.dtype), server)
+                comm.recv(part, server)
+        summed = summed + grad(mine, step)
+        if (step + 1) % n_push == 0 or step + 1 == steps:
+            for server, part in enumerate(summed.tensor_split(servers)):
+                comm.send(part.clone(), server)
+            summed = torch.zeros_like(w)
+    return mine
+
+
+def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
+    shard = w.tensor_split(servers)[comm.rank].clone()
+    squares = torch.ones_like(shard)
+    replicas = list(range(servers, comm.size))
+    talks = [[op for op in plan(n_fetch, n_push, steps) if op != "compute"][::-1] for _ in replicas]
+
+    def buffer(op):
+        return torch.empty_like(shard) if op == "push" else torch.empty(0, dtype=shard.dtype)
+
+    buffers = [buffer(talk[-1]) for talk in talks]
+    requests = [comm.irecv(out, r) for out, r in zip(buffers, replicas)]
+    while any(talks):
+        i = comm.wait_any(requests)
+        if talks[i].pop() == "push":
+            adagrad(shard, squares, buffers[i], lr)
+        else:
+            comm.send(shard, replicas[i])
+        if talks[i]:
+            buffers[i] = buffer(talks[i][-1])
+            requests[i] = comm.irecv(buffers[i], replicas[i])
+    return shard

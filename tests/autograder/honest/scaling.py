@@ -1,102 +1,5 @@
 """Lab `scaling` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
 
-
-# %% work: one rule for all layers
-def of_layer(weights, macs, read, written):
-    return weights, macs, read + written
-
-
-def conv(channels, filters, kernel, size, groups=1):
-    pixels = size * size
-    per_filter = channels // groups * kernel * kernel
-    return of_layer(filters * per_filter, filters * per_filter * pixels, channels * pixels, filters * pixels)
-
-
-def linear(tokens, inputs, outputs):
-    return of_layer(inputs * outputs, tokens * inputs * outputs, tokens * inputs, tokens * outputs)
-
-
-def attention(tokens, hidden):
-    scores, sums = tokens * tokens * hidden, tokens * tokens * hidden
-    return of_layer(0, scores + sums, 3 * tokens * hidden, tokens * hidden)
-
-
-def work(layers, batch, again=False):
-    def row(i, layer):
-        weights, macs, moved = layer
-        forward = 2 * macs * batch
-        passes = (1 if i == 0 else 2) + (1 if again else 0)
-        return forward, passes * forward, 4 * (weights + batch * moved)
-
-    return [row(i, layer) for i, layer in enumerate(layers)]
-
-
-# %% work: groups one after the other, the first layer mended at the end
-def conv(channels, filters, kernel, size, groups=1):
-    weights = macs = 0
-    for _ in range(groups):
-        own = (filters // groups) * (channels // groups) * kernel**2
-        weights += own
-        macs += own * size**2
-    return weights, macs, channels * size**2 + filters * size**2
-
-
-linear = lambda tokens, inputs, outputs: (
-    inputs * outputs,
-    inputs * outputs * tokens,
-    tokens * inputs + tokens * outputs,
-)
-attention = lambda tokens, hidden: (0, 2 * hidden * tokens**2, 4 * hidden * tokens)
-
-
-def work(layers, batch, again=False):
-    rows = []
-    for weights, macs, moved in layers:
-        flops = 2 * batch * macs
-        rows.append([flops, flops * (3 if again else 2), 4 * batch * moved + 4 * weights])
-    rows[0][1] -= rows[0][0]
-    return [tuple(row) for row in rows]
-
-
-# %% utilization: products of matrices, one by one
-def matmul(a, b, c):
-    return 2 * a * b * c
-
-
-def transformer_flops(layers, hidden, sequence, vocabulary, batch):
-    one_layer = 4 * matmul(batch * sequence, hidden, hidden)
-    one_layer += 2 * matmul(batch * sequence, hidden, 4 * hidden)
-    one_layer += 2 * batch * matmul(sequence, hidden, sequence)
-    forward = layers * one_layer + matmul(batch * sequence, hidden, vocabulary)
-    return forward + 2 * forward
-
-
-def utilization(flops, again, seconds, gpus, peak):
-    model = flops / seconds / gpus / peak
-    return model, model + again / seconds / gpus / peak
-
-
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    passes = 3 + again
-    return 2 * passes * parameters * tokens / gpus / (peak * share)
-
-
-# %% utilization: the formula of the paper
-def transformer_flops(layers, hidden, sequence, vocabulary, batch):
-    b, s, l, h, V = batch, sequence, layers, hidden, vocabulary
-    return 72 * b * s * l * h**2 * (1 + s / (6 * h) + V / (12 * l * h))
-
-
-def utilization(flops, again, seconds, gpus, peak):
-    rates = [operations / seconds for operations in (flops, flops + again)]
-    return tuple(rate / (gpus * peak) for rate in rates)
-
-
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    per_token = 8 * parameters if again else 6 * parameters
-    return per_token * tokens / (share * peak * gpus)
-
-
 # %% fusion: recursion that remembers where the last bucket begins
 from functools import lru_cache
 
@@ -343,12 +246,6 @@ def samples(step, rank, p, n, batch, seed):
 
 
 # %% prediction: early returns, names for everything
-def roof(flops, nbytes, peak, bandwidth):
-    if flops / peak >= nbytes / bandwidth:
-        return flops / peak, "compute"
-    return nbytes / bandwidth, "memory"
-
-
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     backward = gradients[-1][0]
     compute = forward + backward
@@ -364,12 +261,6 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
 
 
 # %% prediction: max of pairs
-def roof(flops, nbytes, peak, bandwidth):
-    times = {"compute": flops / peak, "memory": nbytes / bandwidth}
-    limit = max(times, key=times.get)
-    return times[limit], limit
-
-
 class Ring:
     def __init__(self, p, alpha, beta):
         self.alpha, self.beta = 2 * (p - 1) * alpha, 2 * (p - 1) * beta / p
@@ -387,32 +278,6 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     out["exposed"] = Ring(p, alpha, beta).end([(late * t, n) for t, n in gradients]) - late * last
     out["input"] = max(loading - out["compute"] - out["stragglers"] - out["exposed"], 0.0)
     return out
-
-
-# %% work: products of sizes, a running first
-from math import prod
-
-
-def conv(channels, filters, kernel, size, groups=1):
-    weights = prod((filters, channels // groups, kernel, kernel))
-    return weights, prod((weights, size, size)), sum(prod((c, size, size)) for c in (channels, filters))
-
-
-def linear(tokens, inputs, outputs):
-    return prod((inputs, outputs)), prod((tokens, inputs, outputs)), tokens * sum((inputs, outputs))
-
-
-def attention(tokens, hidden):
-    return 0, 2 * prod((tokens, tokens, hidden)), 4 * prod((tokens, hidden))
-
-
-def work(layers, batch, again=False):
-    rows, passes = [], 1
-    for weights, macs, moved in layers:
-        forward = batch * macs + batch * macs
-        rows.append((forward, (passes + int(again)) * forward, 4 * batch * moved + 4 * weights))
-        passes = 2
-    return rows
 
 
 # %% fusion: from the end, with a list for each beginning
@@ -434,24 +299,6 @@ def fuse(gradients, alpha, beta):
                 found = end, [*ways[i][1], bucket]
         ways.append(found)
     return ways[-1][1]
-
-
-# %% utilization: everything for one token
-def transformer_flops(layers, hidden, sequence, vocabulary, batch):
-    a_token = layers * (24 * hidden**2 + 4 * sequence * hidden) + 2 * hidden * vocabulary
-    return sum(passes * a_token * batch * sequence for passes in (1, 2))
-
-
-def utilization(flops, again, seconds, gpus, peak):
-    most = peak * gpus * seconds
-    return (flops / most, (flops + again) / most)
-
-
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    flops = 6 * parameters * tokens
-    if again:
-        flops += 2 * parameters * tokens
-    return flops / (gpus * peak * share)
 
 
 # %% large_batch: comprehensions
@@ -510,11 +357,6 @@ class LossScaler:
 
 
 # %% prediction: a chain of sums
-def roof(flops, nbytes, peak, bandwidth):
-    balance = flops * bandwidth - nbytes * peak
-    return (flops / peak, "compute") if balance >= 0 else (nbytes / bandwidth, "memory")
-
-
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     times, sizes = zip(*gradients)
     slow = [late * when for when in times]

@@ -1,46 +1,6 @@
 """Lab `scaling` answered by others."""
 
 LIBRARY = {
-    "work": """
-from hpcdl.cost import work as librarys
-from hpcdl.nn.networks import Layer
-
-def counted(weights, macs, moved):
-    found = librarys.forward(Layer("layer", weights, macs, moved, 0), 1)
-    return found.parameters, int(found.flops) // 2, moved
-
-def conv(channels, filters, kernel, size, groups=1):
-    weights = filters * (channels // groups) * kernel**2
-    return counted(weights, weights * size**2, (channels + filters) * size**2)
-
-def linear(tokens, inputs, outputs):
-    return counted(inputs * outputs, tokens * inputs * outputs, tokens * (inputs + outputs))
-
-def attention(tokens, hidden):
-    return counted(0, 2 * tokens**2 * hidden, 4 * tokens * hidden)
-
-def work(layers, batch, again=False):
-    rows = []
-    for i, (weights, macs, moved) in enumerate(layers):
-        layer = Layer("layer", weights, macs, moved, 0)
-        forward, backward = librarys.forward(layer, batch), librarys.backward(layer, batch, first=not i)
-        rows.append((forward.flops, backward.flops + again * forward.flops, forward.nbytes))
-    return rows
-""",
-    "utilization": """
-from hpcdl.cost import training
-from hpcdl.cost.work import Transformer
-
-def transformer_flops(layers, hidden, sequence, vocabulary, batch):
-    return Transformer(layers, hidden, sequence, vocabulary).flops(batch, "nothing")
-
-def utilization(flops, again, seconds, gpus, peak):
-    available = seconds * gpus * peak
-    return training.efficiency(available, flops), training.efficiency(available, flops + again)
-
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    return training.train_seconds(parameters, tokens, gpus, peak * share, recompute="full" if again else "nothing")
-""",
     "fusion": """
 from hpcdl.cost import scaling as librarys
 
@@ -52,26 +12,6 @@ def wfbp(buckets, alpha, beta):
 def fuse(gradients, alpha, beta):
     pairs = [librarys.Gradient(*gradient) for gradient in gradients]
     return [tuple(bucket) for bucket in librarys.merged(pairs, lambda n: alpha + beta * n)]
-""",
-    "prediction": """
-from hpcdl.cost import roofline, scaling
-
-def roof(flops, nbytes, peak, bandwidth):
-    device = roofline.Device(peak, bandwidth)
-    return roofline.seconds(flops, nbytes, device), roofline.bound(flops, nbytes, device)
-
-def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
-    from hpcdl.cost import scaling
-
-    def ring(n):
-        return 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
-
-    ready = [scaling.Gradient(late * when, nbytes) for when, nbytes in gradients]
-    compute = forward + gradients[-1][0]
-    parts = {"compute": compute, "stragglers": (late - 1) * compute}
-    parts["exposed"] = scaling.iteration(0.0, scaling.merged(ready, ring), ring).exposed
-    parts["input"] = max(0.0, loading - sum(parts.values()))
-    return parts
 """,
     "large_batch": """
 import torch
@@ -128,40 +68,29 @@ class LossScaler:
         self.inner.update(finite)
         return finite
 """,
+    "prediction": """
+from hpcdl.cost import scaling
+
+def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
+    from hpcdl.cost import scaling
+
+    def ring(n):
+        return 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
+
+    ready = [scaling.Gradient(late * when, nbytes) for when, nbytes in gradients]
+    compute = forward + gradients[-1][0]
+    parts = {"compute": compute, "stragglers": (late - 1) * compute}
+    parts["exposed"] = scaling.iteration(0.0, scaling.merged(ready, ring), ring).exposed
+    parts["input"] = max(0.0, loading - sum(parts.values()))
+    return parts
+""",
 }
+
 NOT_IN_LIBRARY = {
     "loading": "hpcdl has neither a queue's waiting nor samples by the step alone",
 }
 
 FRAMEWORKS = {
-    "work": """
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
-def macs(f, *shapes):
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        f(*(torch.empty(shape) for shape in shapes))
-    return counter.get_total_flops() // 2
-
-def conv(channels, filters, kernel, size, groups=1):
-    weight = (filters // groups, channels // groups, kernel, kernel)
-    one = macs(lambda x, w: torch.conv2d(x, w, padding="same"), (1, channels // groups, size, size), weight)
-    return filters * (channels // groups) * kernel**2, groups * one, (channels + filters) * size**2
-
-def linear(tokens, inputs, outputs):
-    return inputs * outputs, macs(torch.mm, (tokens, inputs), (inputs, outputs)), tokens * (inputs + outputs)
-
-def attention(tokens, hidden):
-    each = tokens, hidden
-    return 0, macs(lambda q, k, v: (q @ k.T) @ v, each, each, each), 4 * tokens * hidden
-
-def work(layers, batch, again=False):
-    rows = []
-    for i, (weights, count, moved) in enumerate(layers):
-        forward = 2 * macs(torch.mm, (batch, count), (count, 1))
-        rows.append((forward, forward * (2 if i else 1) + again * forward, 4 * (batch * moved + weights)))
-    return rows
-""",
     "loss_scaler": """
 import torch
 
@@ -194,8 +123,8 @@ class LossScaler:
         return not bool(bad > 0)
 """,
 }
+
 NOT_IN_FRAMEWORKS = {
-    "utilization": "no framework counts from a transformer's sizes alone",
     "fusion": "frameworks take buckets of a size; none looks for the best",
     "large_batch": "torch has neither LARS nor LAMB, and its schedulers need one of its optimizers",
     "loading": "torch's DistributedSampler cuts an epoch by ranks, which is not a step's batch",

@@ -2,7 +2,7 @@
 
 from autograder.authoring import wrong
 
-HERE = "scaling.work"
+HERE = "machines.work"
 WORK = ("forward_and_backward", "once_more")
 
 

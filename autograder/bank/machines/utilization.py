@@ -2,7 +2,7 @@
 
 from autograder.authoring import wrong
 
-HERE = "scaling.utilization"
+HERE = "machines.utilization"
 FLOPS, SHARES, SECONDS = "every_product", "printed_utilization", "seconds_to_the_end"
 
 

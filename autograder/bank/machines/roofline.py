@@ -1,0 +1,107 @@
+"""Wrong answers to `roof`, `place` and `smallest_batch`."""
+
+import math
+
+from autograder.authoring import wrong
+
+HERE = "machines.roofline"
+ROOF = ("the_roof", "each_layer", "the_batch_that_fills_it", "no_batch_helps")
+PLACE = ROOF[1:]
+BATCH = ROOF[2:]
+
+
+@wrong(HERE, "the sum of both", fails=ROOF, says="the longer counts, not the sum")
+def roof(flops, nbytes, peak, bandwidth):
+    seconds = flops / peak + nbytes / bandwidth
+    return seconds, "compute" if flops / peak >= nbytes / bandwidth else "memory"
+
+
+@wrong(HERE, "arithmetic alone", fails=ROOF, says="Memory may be the limit")
+def roof(flops, nbytes, peak, bandwidth):
+    return flops / peak, "compute"
+
+
+@wrong(HERE, "the bounds exchanged", fails=ROOF, says="operations per byte")
+def roof(flops, nbytes, peak, bandwidth):
+    arithmetic, memory = flops / peak, nbytes / bandwidth
+    return max(arithmetic, memory), "memory" if arithmetic >= memory else "compute"
+
+
+@wrong(HERE, "a MAC counted as one operation", fails=PLACE, says="A MAC is two operations")
+def place(layers, batch, peak, bandwidth, itemsize):
+    rows = []
+    for weights, macs, moved in layers:
+        flops, nbytes = batch * macs, itemsize * (batch * moved + weights)
+        seconds, limit = roof(flops, nbytes, peak, bandwidth)
+        rows.append((flops / nbytes, flops / seconds, limit))
+    return rows
+
+
+@wrong(HERE, "weights read for each sample", fails=PLACE, says="once for the whole batch")
+def place(layers, batch, peak, bandwidth, itemsize):
+    rows = []
+    for weights, macs, moved in layers:
+        flops, nbytes = 2 * batch * macs, itemsize * batch * (moved + weights)
+        seconds, limit = roof(flops, nbytes, peak, bandwidth)
+        rows.append((flops / nbytes, flops / seconds, limit))
+    return rows
+
+
+@wrong(HERE, "weights forgotten", fails=PLACE, says="Weights are read, too")
+def place(layers, batch, peak, bandwidth, itemsize):
+    rows = []
+    for _, macs, moved in layers:
+        flops, nbytes = 2 * batch * macs, itemsize * batch * moved
+        seconds, limit = roof(flops, nbytes, peak, bandwidth)
+        rows.append((flops / nbytes, flops / seconds, limit))
+    return rows
+
+
+@wrong(HERE, "numbers in place of bytes", fails=PLACE, says="each has `itemsize` bytes")
+def place(layers, batch, peak, bandwidth, itemsize):
+    rows = []
+    for weights, macs, moved in layers:
+        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
+        seconds, limit = roof(flops, nbytes, peak, bandwidth)
+        rows.append((itemsize * flops / nbytes, flops / seconds, limit))
+    return rows
+
+
+@wrong(HERE, "faster than the peak", fails=PLACE, says="No layer is faster than the peak")
+def place(layers, batch, peak, bandwidth, itemsize):
+    rows = []
+    for weights, macs, moved in layers:
+        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
+        rows.append((flops / nbytes, flops / nbytes * bandwidth, roof(flops, nbytes, peak, bandwidth)[1]))
+    return rows
+
+
+@wrong(HERE, "seconds in place of a rate", fails=PLACE, says="That is the time")
+def place(layers, batch, peak, bandwidth, itemsize):
+    rows = []
+    for weights, macs, moved in layers:
+        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
+        rows.append((flops / nbytes, *roof(flops, nbytes, peak, bandwidth)))
+    return rows
+
+
+@wrong(HERE, "the batch rounded down", fails="the_batch_that_fills_it", says="round up")
+def smallest_batch(layer, peak, bandwidth, itemsize):
+    weights, macs, moved = layer
+    gain, need = 2 * macs / peak - itemsize * moved / bandwidth, itemsize * weights / bandwidth
+    if gain <= 0:
+        return 1 if gain == need == 0 else math.inf
+    return max(1, math.floor(need / gain))
+
+
+@wrong(HERE, "only weights are read", fails=BATCH, says="grows with the batch")
+def smallest_batch(layer, peak, bandwidth, itemsize):
+    weights, macs, _ = layer
+    return max(1, math.ceil(itemsize * weights / bandwidth / (2 * macs / peak))) if macs else math.inf
+
+
+@wrong(HERE, "a negative batch for a layer that no batch helps", fails="no_batch_helps", says="expected inf")
+def smallest_batch(layer, peak, bandwidth, itemsize):
+    weights, macs, moved = layer
+    gain, need = 2 * macs / peak - itemsize * moved / bandwidth, itemsize * weights / bandwidth
+    return max(1, math.ceil(need / gain)) if gain else 1

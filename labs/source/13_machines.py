@@ -1,0 +1,642 @@
+# %% [markdown]
+# # Lab {{number machines}} · What a machine can do, and what is left of it
+# ## Work counted, rooflines, utilization, and the hours of a training
+#
+# A V100 does 112 TFLOP/s with its tensor cores. A training of ResNet-50 takes 30,000 TFLOP for each of 90 epochs: 6.7 hours. The lecture's best practice took 22. Where did
+# the other 15 hours go? Nobody was idle: the machine did what it could, but not for every layer can it do what its data sheet says.
+#
+# **You will be able to**
+# - count operations, weights and bytes of convolutions, transformers, activations, pooling and batch norm;
+# - say what share of a machine's peak a training reaches, by either of the two definitions in use;
+# - draw a machine's roof, place each layer under it, and say from which batch on a layer fills the machine;
+# - say how many hours of a training the data sheet explains, how many the memory, and how many neither.
+#
+# **100 points, 4 exercises, about 95 minutes: 22 reading + 65 exercises + 8 runs.** You need lab 05's convolutions; lab {{number model_parallel}} helps with transformers. No GPU.
+#
+# | here | means |
+# |---|---|
+# | MAC | a multiplication and an addition: two operations |
+# | $b, s, h, V$ | a transformer's batch, sequence length, hidden size, vocabulary |
+# | peak, bandwidth | operations, and bytes of memory, for each second |
+# | ridge | peak / bandwidth: operations for each byte from which arithmetic is the limit |
+
+# %%
+import math
+import time
+import warnings
+
+import matplotlib.pyplot as plt
+import torch
+
+from autograder import check
+from hpcdl.cost.machines import MACHINES
+from hpcdl.nn.networks import resnet50
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+
+torch.set_num_threads(1)
+style.use()
+
+# %% [markdown]
+# ## How much there is to do
+#
+# A **multiply-accumulate** (MAC) is one multiplication and one addition: two operations. For one sample,
+#
+# - a convolution of `channels` maps to `filters` maps with kernels of $k \times k$ does at each of the $size \times size$ places (stride 1, padded) one MAC for each
+#   weight. In **groups**, a filter sees only the maps of its group: `channels / groups` of them;
+# - a linear layer does for each token one MAC for each weight;
+# - attention does for each pair of tokens and each of $h$ features two: one for the score, one for the weighted mean. It has no weights of its own. (A causal mask
+#   hides half of the scores; plain products compute them all the same.)
+#
+# The **backward** pass takes two such products for one of the forward pass: the gradient of the weights, and that of the inputs. The first layer's inputs are data,
+# so one of the two is saved there. What was not kept is computed again: one more forward pass.
+#
+# And bytes: what comes in, what goes out, and the weights, once for the whole batch. The scores of attention need never leave the chip, so they do not count.
+
+# %% [markdown]
+# {{exercise work}}
+#
+# Count one layer by itself: weights, multiplications with an addition (MACs) and numbers moved for one image or sequence, without biases. `work` makes of those the
+# operations and bytes of a batch: a MAC is two operations; the backward pass takes twice the forward pass, but for the first layer, whose input needs no gradient.
+#
+# <details><summary>Hint 1: a convolution</summary>
+#
+# `weights = filters * (channels // groups) * kernel**2`, and each is used `size**2` times.
+# </details>
+# <details><summary>Hint 2: backward</summary>
+#
+# `forward * (2 if i else 1)`, and `+ again * forward`: True counts as 1.
+# </details>
+
+
+# %%
+def conv(
+    channels: int,
+    filters: int,
+    kernel: int,
+    size: int,
+    groups: int = 1,
+) -> tuple[int, int, int]:
+    """Weights, MACs for one image, numbers in and out for one image; size x size, stride 1.
+
+    >>> conv(3, 8, kernel=3, size=10)
+    (216, 21600, 1100)
+    """
+    # BEGIN SOLUTION
+    weights = filters * (channels // groups) * kernel**2
+    return weights, weights * size**2, (channels + filters) * size**2
+    # END SOLUTION
+
+
+def linear(tokens: int, inputs: int, outputs: int) -> tuple[int, int, int]:
+    """The same of y = x W, where x is tokens x inputs.
+
+    >>> linear(tokens=10, inputs=2, outputs=3)
+    (6, 60, 50)
+    """
+    # BEGIN SOLUTION
+    return inputs * outputs, tokens * inputs * outputs, tokens * (inputs + outputs)
+    # END SOLUTION
+
+
+def attention(tokens: int, hidden: int) -> tuple[int, int, int]:
+    """The same of softmax(q kᵀ) v, where q, k and v are tokens x hidden.
+
+    >>> attention(tokens=10, hidden=2)
+    (0, 400, 80)
+    """
+    # BEGIN SOLUTION
+    return 0, 2 * tokens**2 * hidden, 4 * tokens * hidden
+    # END SOLUTION
+
+
+def work(layers: list[tuple], batch: int, again: bool = False) -> list[tuple]:
+    """Of each layer, for the batch: operations forward, backward, bytes forward in float32.
+
+    layers: from the first, each as `conv` gives it. again: the backward pass computes each
+    layer's forward pass once more, and counts it.
+
+    >>> work([linear(1, 2, 3), linear(1, 3, 3)], batch=10)
+    [(120, 120, 224), (180, 360, 276)]
+    """
+    # BEGIN SOLUTION
+    rows = []
+    for i, (weights, macs, moved) in enumerate(layers):
+        forward = 2 * batch * macs
+        backward = forward * (2 if i else 1) + again * forward
+        rows.append((forward, backward, 4 * (batch * moved + weights)))
+    return rows
+    # END SOLUTION
+
+
+# %%
+check("machines.work")
+
+
+# %%
+def train_counts(channels: int, side: int, batch: int) -> list[tuple[str, float, float]]:
+    """Three layers of as many outputs: name, operations forward, operations for each byte."""
+    layers = {
+        "3 x 3 convolution": conv(channels, channels, 3, side),
+        "1 x 1 convolution": conv(channels, channels, 1, side),
+        "depthwise 3 x 3": conv(channels, channels, 3, side, channels),
+        "linear": linear(1, channels * side * side, 1000),
+    }
+    rows = work(list(layers.values()), batch)
+    return [(name, forward, forward / nbytes) for name, (forward, _, nbytes) in zip(layers, rows, strict=True)]
+
+
+with when_solved():
+    print("256 channels, 14 x 14 places: operations, and operations per byte, for a batch of 1 and of 32")
+    for (name, *one), (_, *many) in zip(train_counts(256, 14, 1), train_counts(256, 14, 32), strict=True):
+        print(f"{name:20}{one[0]:10.1e}{one[1]:8.1f}   {many[0]:10.1e}{many[1]:8.1f}")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# The linear layer has two operations for each weight that it reads, and so for a single sample half an operation for each byte; a batch shares the reading, and
+# is what makes it worth a GPU. A depthwise convolution has as little to do for each number, and no batch helps it: its weights were never the problem.
+# </details>
+
+# %% [markdown]
+# ## What is reached
+#
+# A layer of a transformer has linear layers $h \times 3h$ (queries, keys, values), $h \times h$, $h \times 4h$ and $4h \times h$, and attention; after the last
+# layer each token is compared with all $V$ words of the vocabulary. (The embedding at the beginning looks words up: no product.) Forward and backward of one
+# iteration are three times the forward pass.
+#
+# **Utilization** is the share of the machine's peak that this uses. Two kinds are in use, and papers mix them (Chowdhery et al. 2022): the *model's* counts what the
+# model needs; the *hardware's* also what is computed again to save memory. A training that computes more again has the better hardware utilization, and is no
+# faster.
+#
+# For a whole training there is a rule: $6$ operations for each parameter and token, $8$ where the whole forward pass is computed again.
+
+# %% [markdown]
+# {{exercise utilization}}
+#
+# Three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the rule of
+# $6\,N D$ operations, or $8\,N D$ where activations are computed again.
+#
+# <details><summary>Hint 1: by layers</summary>
+#
+# $24\,b s h^2$ and $4\,b s^2 h$ forward in each layer, $2\,b s h V$ for the output; three times that.
+# </details>
+# <details><summary>Hint 2: the rule</summary>
+#
+# `(8 if again else 6) * parameters * tokens`, by what all GPUs really do in a second.
+# </details>
+
+
+# %%
+def transformer_flops(
+    layers: int,
+    hidden: int,
+    sequence: int,
+    vocabulary: int,
+    batch: int,
+) -> float:
+    """Operations of one iteration, forward and backward, with nothing computed again.
+
+    >>> transformer_flops(layers=2, hidden=4, sequence=8, vocabulary=10, batch=3)
+    79488
+    """
+    # BEGIN SOLUTION
+    tokens = batch * sequence
+    layer = 24 * tokens * hidden**2 + 4 * tokens * sequence * hidden
+    return 3 * (layers * layer + 2 * tokens * hidden * vocabulary)
+    # END SOLUTION
+
+
+def utilization(
+    flops: float,
+    again: float,
+    seconds: float,
+    gpus: int,
+    peak: float,
+) -> tuple[float, float]:
+    """Shares of the peak of all GPUs: the model's operations, and those of the hardware.
+
+    flops: what the model needs; again: what is computed once more. peak: of one GPU.
+
+    >>> utilization(flops=30.0, again=10.0, seconds=1.0, gpus=2, peak=50.0)
+    (0.3, 0.4)
+    """
+    # BEGIN SOLUTION
+    available = seconds * gpus * peak
+    return flops / available, (flops + again) / available
+    # END SOLUTION
+
+
+def train_seconds(
+    parameters: float,
+    tokens: float,
+    gpus: int,
+    peak: float,
+    share: float,
+    again: bool = False,
+) -> float:
+    """Seconds of a training, if each GPU reaches `share` of its peak.
+
+    >>> train_seconds(1e9, 1e9, gpus=10, peak=1e14, share=0.5)
+    12000.0
+    """
+    # BEGIN SOLUTION
+    return (8 if again else 6) * parameters * tokens / (gpus * peak * share)
+    # END SOLUTION
+
+
+# %%
+check("machines.utilization")
+
+# %%
+with when_solved():
+    sizes, scores = (96, 12288, 2048, 51200, 64), 96 * 4 * 64 * 2048**2 * 12288
+    model, hardware = utilization(transformer_flops(*sizes), scores, 13.75, 64, 312e12)
+    print(f"175 B parameters on 64 A100, 13.75 s: {model:.1%} and {hardware:.1%}")
+    print(
+        "   (printed: 51.4 and 52.8; the paper counts three times what the scores take once more. Find out by trying.)"
+    )
+    took = train_seconds(37e9, 14.8e12, 2048, 989.4e12, 0.3466) / 3600
+    print(
+        "DeepSeek-V3, 37 B active parameters, 14.8 T tokens, 2,048 H800. At 34.66 % of the peak in 16 bits the hours agree:"
+    )
+    print(f"{took / 24:.0f} days, {2048 * took / 1e6:.3f} million GPU hours (printed: 2.664)")
+
+# %% [markdown]
+# ## The roof
+#
+# **The roofline** (Williams, Waterman and Patterson 2009): a layer takes as long as its arithmetic or its memory traffic, whichever takes longer. How many operations
+# it has for each byte decides which one. Draw operations per second over operations per byte: a slope, the memory, up to the **ridge**, and from there on a flat roof, the peak.
+#
+# A larger batch moves a layer to the right, because its weights are read once for all samples. But what comes in and goes out grows with the batch. So there is a limit, $2 \cdot$ MACs for
+# each byte moved, and some layers never reach the ridge.
+
+# %% [markdown]
+# {{exercise roofline}}
+#
+# `roof` is one layer's time and limit. `place` says where each layer of a table stands under the roof. `smallest_batch` says from which batch on arithmetic limits a layer.
+# A layer is what `conv` returns: weights, MACs, and numbers in and out, for one image.
+#
+# <details><summary>Hint 1: place</summary>
+#
+# With a batch, a layer does `2 * batch * macs` operations and moves `itemsize * (batch * moved + weights)` bytes. At its roof it does `flops / seconds` operations in a second.
+# </details>
+# <details><summary>Hint 2: the batch</summary>
+#
+# Each sample adds `2 * macs / peak` seconds of arithmetic and `itemsize * moved / bandwidth` of memory traffic; the weights add theirs once. From which batch on has
+# arithmetic caught up? If a sample adds more traffic than arithmetic, it never does.
+# </details>
+
+
+# %%
+def roof(flops: float, nbytes: float, peak: float, bandwidth: float) -> tuple[float, str]:
+    """The least seconds of so many operations and bytes, and what limits them.
+
+    "compute" or "memory"; where both take as long, "compute".
+
+    >>> roof(flops=100.0, nbytes=60.0, peak=100.0, bandwidth=20.0)
+    (3.0, 'memory')
+    """
+    # BEGIN SOLUTION
+    arithmetic, memory = flops / peak, nbytes / bandwidth
+    return max(arithmetic, memory), "compute" if arithmetic >= memory else "memory"
+    # END SOLUTION
+
+
+def place(
+    layers: list[tuple[int, int, int]],
+    batch: int,
+    peak: float,
+    bandwidth: float,
+    itemsize: int,
+) -> list[tuple[float, float, str]]:
+    """Of each layer: operations per byte, operations per second at its roof, what limits it.
+
+    >>> place([(10, 100, 15)], batch=10, peak=100.0, bandwidth=10.0, itemsize=4)
+    [(3.125, 31.25, 'memory')]
+    """
+    # BEGIN SOLUTION
+    rows = []
+    for weights, macs, moved in layers:
+        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
+        seconds, limit = roof(flops, nbytes, peak, bandwidth)
+        rows.append((flops / nbytes, flops / seconds, limit))
+    return rows
+    # END SOLUTION
+
+
+def smallest_batch(
+    layer: tuple[int, int, int],
+    peak: float,
+    bandwidth: float,
+    itemsize: int,
+) -> float:
+    """The smallest batch with which arithmetic limits the layer, an int; math.inf if none.
+
+    >>> smallest_batch((10, 100, 5), peak=16.0, bandwidth=2.0, itemsize=4)
+    8
+    """
+    # BEGIN SOLUTION
+    weights, macs, moved = layer
+    gain = 2 * macs / peak - itemsize * moved / bandwidth
+    late = itemsize * weights / bandwidth
+    if gain <= 0:
+        return 1 if gain == late == 0 else math.inf
+    return max(1, math.ceil(late / gain))
+    # END SOLUTION
+
+
+# %%
+check("machines.roofline")
+
+# %% [markdown]
+# A fully connected layer of 4,096 inputs and 1,000 outputs, as VGG-16's last one, runs in 16 bits on a V100 (125 TFLOP/s, 900 GB/s). From which batch on is it limited by
+# arithmetic?
+
+# %%
+guess("machines.batch", "From which batch on does arithmetic limit the layer?", unit="samples")
+
+# %%
+DEVICES = (
+    ("P100", "fp32"),
+    ("V100 (DGX-1)", "fp32"),
+    *((name, "fp16") for name in ("V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)")),
+)
+KINDS = {
+    "3 x 3 convolution": conv(256, 256, 3, 14),
+    "1 x 1 convolution": conv(256, 256, 1, 14),
+    "depthwise 3 x 3": conv(256, 256, 3, 14, 256),
+    "fully connected": linear(1, 4096, 1000),
+}
+
+with when_solved():
+    guessed("machines.batch")
+    reveal("machines.batch", smallest_batch(linear(1, 4096, 1000), 125e12, 900e9, 2))
+    print("the smallest batch with which arithmetic limits a layer")
+    print(f"{'':20}" + "".join(f"{kind:>20}" for kind in KINDS))
+    for name, precision in DEVICES:
+        device, itemsize = MACHINES[name].device(precision), 2 if precision == "fp16" else 4
+        batches = [smallest_batch(layer, *device, itemsize) for layer in KINDS.values()]
+        print(f"{name:13}{precision:7}" + "".join(f"{batch:>20}" for batch in batches))
+
+# %%
+with when_solved():
+    figure, axes = plt.subplots(figsize=(9.6, 3.8), layout="constrained")
+    axis = [2.0**k for k in range(-3, 12)]
+    shown = (("P100", "fp32"), ("V100 (DGX-1)", "fp16"), ("H100 (DGX)", "fp16"))
+    for (name, precision), color in zip(shown, (style.BLUE, style.ORANGE, style.GREEN), strict=True):
+        device, itemsize = MACHINES[name].device(precision), 2 if precision == "fp16" else 4
+        heights = [min(device.peak, intensity * device.bandwidth) / 1e12 for intensity in axis]
+        axes.loglog(axis, heights, color=color, label=f"{name}, {precision}")
+        for (intensity, rate, _), mark in zip(place(list(KINDS.values()), 32, *device, itemsize), "os^D", strict=True):
+            axes.plot(intensity, rate / 1e12, mark, color=color)
+    for kind, mark in zip(KINDS, "os^D", strict=True):
+        axes.plot([], [], mark, color=style.GREY, label=f"{kind}, batch 32")
+    axes.set(xlabel="operations per byte", ylabel="TFLOP/s at most", title="Four layers under three roofs")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    plt.show()
+
+# %%
+with when_solved():
+    print("ResNet-50 forward, batch 32, each layer at its roof: ms, and how much of it in layers that memory limits")
+    layers = resnet50()
+    rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
+    for name, precision in (
+        ("P100", "fp32"),
+        ("V100 (DGX-1)", "fp32"),
+        *((name, "fp16") for name in ("V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)")),
+    ):
+        device = MACHINES[name].device(precision)
+        roofs = [roof(forward, nbytes / (2 if precision == "fp16" else 1), *device) for forward, _, nbytes in rows]
+        total = sum(seconds for seconds, _ in roofs)
+        held = sum(seconds for seconds, limit in roofs if limit == "memory") / total
+        print(
+            f"   {name:14}{precision}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte"
+        )
+    print(f"ANNA (1991): 1,000 characters/s of 130,000 connections each: {1000 * 2 * 130_000 / 4e9:.1%} of its 4 GOP/s")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - A depthwise convolution has so few operations for each number that no batch brings it to the ridge of a tensor core. Nor does a 1 x 1 convolution of 256 channels reach the H100's.
+# - The fully connected layer needs a batch of hundreds: for a single sample it does one operation for each byte of its weights.
+# - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, and memory did not follow: on an H100 three quarters
+#   of the time go to layers that wait for memory. Hence larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser et al.), used 6.5 % of its
+#   peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the other way: few multipliers, and buffers beside them so that memory keeps up. It is the same
+#   roof, from its other end.
+# </details>
+
+# %% [markdown]
+# ## 22 hours, not 6.7
+#
+# The lecture's example: ResNet-50 takes 3.9 G MACs forward for an image, so 11.7 G MACs forward and backward; 1.28 million images in an epoch, 90 epochs, a V100 with 112 TFLOP/s in tensor
+# cores. At the peak that is 6.7 hours. MXNet, with batches of 256, reached 1,457 images per second: 22 hours, 30 % of the peak.
+#
+# A part of the difference stands in no table of MACs. Between two convolutions there are a **batch norm** and an **activation**, and here and there **pooling**. The lecture gives their
+# work as $O(NCHW)$: no products, but every number is read and written.
+#
+# | layer | weights | numbers read and written for an image |
+# |---|---|---|
+# | activation | 0 | read once, written once |
+# | pooling, windows of $k \times k$ side by side | 0 | read once; one of $k^2$ is written |
+# | batch norm | a scale and a shift for each channel | read twice (for mean and variance, then to normalize), written once |
+#
+# Backward, a layer takes twice what it takes forward, in operations and in bytes; the first layer as much as forward, since its input needs no gradient.
+
+# %% [markdown]
+# {{exercise hours}}
+#
+# Write the three rows, as `conv` writes its own: weights, MACs, numbers moved, for one image of `channels` maps of size x size. Then the hours of a training in three ways: as if every layer
+# ran at the peak, with each layer at its own roof, and at a measured rate. A training has `images * epochs / batch` steps (do not round).
+#
+# <details><summary>Hint 1: rows</summary>
+#
+# `channels * size**2` numbers come in. Pooling writes `channels * (size // window)**2`.
+# </details>
+# <details><summary>Hint 2: three passes</summary>
+#
+# The first layer of the list counts twice, every other one three times. Use `roof` for each layer.
+# </details>
+
+
+# %%
+def activation(channels: int, size: int) -> tuple[int, int, int]:
+    """Weights, MACs, numbers in and out of an activation.
+
+    >>> activation(channels=2, size=10)
+    (0, 0, 400)
+    """
+    # BEGIN SOLUTION
+    return 0, 0, 2 * channels * size**2
+    # END SOLUTION
+
+
+def pooling(channels: int, size: int, window: int) -> tuple[int, int, int]:
+    """The same of pooling; windows of window x window side by side, size a multiple of it.
+
+    >>> pooling(channels=2, size=10, window=2)
+    (0, 0, 250)
+    """
+    # BEGIN SOLUTION
+    return 0, 0, channels * (size**2 + (size // window) ** 2)
+    # END SOLUTION
+
+
+def batch_norm(channels: int, size: int) -> tuple[int, int, int]:
+    """The same of a batch norm in training.
+
+    >>> batch_norm(channels=2, size=10)
+    (4, 0, 600)
+    """
+    # BEGIN SOLUTION
+    return 2 * channels, 0, 3 * channels * size**2
+    # END SOLUTION
+
+
+def hours(
+    layers: list[tuple[int, int, int]],
+    batch: int,
+    images: int,
+    epochs: int,
+    peak: float,
+    bandwidth: float,
+    rate: float,
+    itemsize: int = 2,
+) -> dict[str, float]:
+    """Hours of a training: "arithmetic" at the peak, "roof" with each layer at its roof,
+    "measured" at `rate` images per second.
+
+    >>> hours([(0, 100, 0), (0, 100, 0)], 1, 3600, 1, peak=100.0, bandwidth=1.0, rate=0.05)
+    {'arithmetic': 10.0, 'roof': 10.0, 'measured': 20.0}
+    """
+    # BEGIN SOLUTION
+    steps, arithmetic, at_roof = images * epochs / batch, 0.0, 0.0
+    for i, (weights, macs, moved) in enumerate(layers):
+        passes = 3 if i else 2
+        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
+        arithmetic += passes * flops / peak
+        at_roof += passes * roof(flops, nbytes, peak, bandwidth)[0]
+    seconds = {"arithmetic": steps * arithmetic, "roof": steps * at_roof}
+    seconds["measured"] = images * epochs / rate
+    return {kind: value / 3600 for kind, value in seconds.items()}
+    # END SOLUTION
+
+
+# %%
+check("machines.hours")
+
+# %% [markdown]
+# How many hours does ResNet-50 take on the V100 if each convolution, each batch norm and each activation runs at its own roof?
+
+# %%
+guess("machines.hours", "Hours of 90 epochs with every layer at its roof: how many?", unit="hours")
+
+# %%
+with when_solved():
+    guessed("machines.hours")
+    convolutions = [(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in resnet50()]
+    between = []  # a batch norm and an activation behind each convolution
+    for layer in resnet50()[:-1]:
+        between += [batch_norm(layer.outputs, 1), activation(layer.outputs, 1)]  # as many numbers, whatever the shape
+    print("ResNet-50, 90 epochs in 16 bits, batch 256, 112 TFLOP/s, 900 GB/s: hours")
+    for what, layers in (("products alone", convolutions), ("with batch norm and activations", convolutions + between)):
+        found = hours(layers, 256, 1_280_000, 90, 112e12, 900e9, 1457.0)
+        print(f"   {what:33}" + "   ".join(f"{kind} {value:5.1f}" for kind, value in found.items()))
+    reveal("machines.hours", found["roof"])
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Memory explains much of what is missing: most 1 x 1 convolutions wait for it, and batch norm and activations, which do not appear in any table of MACs, take about as long again. What is left
+# is what no roof knows: tiles that do not fill a processor, kernels that start one after the other, the input, the optimizer. That is why frameworks fuse a convolution, its
+# batch norm and its activation into one pass over memory, and why a profile, not a data sheet, says where to begin.
+# </details>
+
+# %% [markdown]
+# ## Growth, and zeros that do not help
+#
+# Lecture 001 quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every 3.4 months; Sevilla et al. 2022 count 6
+# months for 2010 to 2022. How much of that do chips bring? NVIDIA showed the P100 in April 2016 and the H100 in
+# March 2022; take 32 bits on the one, which has no tensor cores, and 16 on the other.
+
+# %%
+months, gain = 71, MACHINES["H100 (DGX)"].peaks["fp16"] / MACHINES["P100"].peaks["fp32"]
+print(
+    f"a chip: {gain:.0f} times the operations after {months} months, twice as many every {months / math.log2(gain):.0f}"
+)
+for doubling in (6, 3.4):
+    wanted = 2 ** (months / doubling)
+    print(
+        f"doubled every {doubling} months: {wanted:,.0f} times, so {wanted / gain:,.0f} times as many chips, or as long"
+    )
+
+# %% [markdown]
+# The rest comes from more chips at once, which is what this course is about. Better ones count as well: a network of $10^9$ weights that had run on 1,000 machines (Le et
+# al. 2012, with DistBelief) was trained by Coates et al. 2013 on three, with four GPUs each: parallel inside a GPU, between the GPUs of a machine, and between machines.
+# And chips can be made for one purpose: TPUs, DianNao; an FPGA, whose gates are wired anew for each network, is fast at its convolutions, and even harder to program than
+# a GPU.
+#
+# Can one have *fewer* operations in place of more chips? Most weights of a trained network can be set to zero, and it works nearly as well. Here is a matrix of
+# $1024 \times 1024$ weights times 64 columns, dense, and sparse: only what is not zero, with its place.
+
+# %%
+guess("machines.zeros", "How many of the weights must be zero before the sparse product is the faster one?", unit="%")
+
+# %%
+guessed("machines.zeros")
+warnings.filterwarnings("ignore", "Sparse CSR tensor support")  # PyTorch calls it beta
+
+
+def milliseconds(product):
+    times = []
+    for _ in range(16):
+        begin = time.perf_counter()
+        product()
+        times.append(time.perf_counter() - begin)
+    return 1e3 * min(times)
+
+
+def race(percents):
+    """The first of `percents` of zeros with which the sparse product is the faster one, None if there is none."""
+    generator = torch.Generator().manual_seed(0)
+    W, X = torch.randn(1024, 1024, generator=generator), torch.randn(1024, 64, generator=generator)
+    chance = torch.rand(W.shape, generator=generator)
+    dense, first = milliseconds(lambda: W @ X), None
+    print(f"dense: {dense:.2f} ms")
+    for percent in percents:
+        sparse = (W * (chance >= percent / 100)).to_sparse_csr()
+        taken = milliseconds(lambda sparse=sparse: sparse @ X)
+        first = first or (percent if taken < dense else None)
+        fewer = 100 / (100 - percent)
+        print(
+            f"{percent} % zeros: {taken:.2f} ms, {fewer:5.1f} times fewer products, {dense / taken:4.1f} times as fast"
+        )
+    return first
+
+
+reveal("machines.zeros", race((50, 60, 70, 75, 80, 85, 90, 95, 98, 99)) or 100)
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# Half of the products left out, and it takes longer. For each weight that is left its place must be read, and a row of $X$ fetched from wherever it is, where the dense
+# product walks straight on and keeps blocks in the cache. Where we measured, some 80 % had to be zero, and with 99 %, a hundred times fewer products, it was 10 to 17 times
+# as fast. A GPU needs more zeros still: tensor cores multiply whole tiles. So chips since the A100 know one pattern, two zeros in every four, at twice the speed.
+# </details>
+
+# %% [markdown]
+# ## For those who want more
+#
+# No points, no check: a challenge, and the proof to demand of yourself.
+#
+# Measure this machine's own roof: the rate of a large matrix product, and of a copy of a large tensor. Then run a convolution of lab 05, a linear layer with a batch of 1 and of 256, and an
+# activation. *Proof:* each of them stays below your roof, and the linear layer crosses the ridge where `smallest_batch` says.
+
+# %% [markdown]
+# ## Further reading
+#
+# - S. Williams, A. Waterman, D. Patterson 2009, "Roofline: An insightful visual performance model for multicore architectures".
+# - T. Ben-Nun, T. Hoefler 2019, "Demystifying parallel and distributed deep learning: An in-depth concurrency analysis": the work of each layer, forward and backward.
+# - A. Chowdhery et al. 2022, "PaLM": model and hardware utilization; V. Korthikanti et al. 2022.
+# - D. Amodei, D. Hernandez 2018, "AI and compute"; J. Sevilla et al. 2022, "Compute trends across three eras of machine learning".
+# - A. Coates et al. 2013, "Deep learning with COTS HPC systems"; Q. Le et al. 2012, "Building high-level features using large scale unsupervised learning".
+# - B. Boser et al. 1991, "An analog neural network processor with programmable topology" (ANNA); T. Chen et al. 2014, "DianNao".

@@ -1,0 +1,29 @@
+"""`machines` in a page: layers stand under their roofs, and a MAC counted once is explained."""
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.timeout(300)]
+
+
+def test_lab_runs_and_a_mac_counted_once_is_explained(open_lab):
+    lab = open_lab("machines")
+    lab.run_all(seconds=200)
+    lab.cell("Four layers under three roofs").locator("img").first.scroll_into_view_if_needed()
+    lab.screenshot("machines_roofs")
+    verdict = lab.cell('check("machines.roofline")').locator(".jp-OutputArea-output").first
+    assert "30 / 30" in verdict.text_content()
+    mistake = (
+        "def place(layers, batch, peak, bandwidth, itemsize):\n"
+        "    rows = []\n"
+        "    for weights, macs, moved in layers:\n"
+        "        flops, nbytes = batch * macs, itemsize * (batch * moved + weights)\n"
+        "        seconds, limit = roof(flops, nbytes, peak, bandwidth)\n"
+        "        rows.append((flops / nbytes, flops / seconds, limit))\n"
+        "    return rows\n"
+    )
+    wrong = lab.run_new_cell(f'{mistake}\ncheck("machines.roofline")').locator(".jp-OutputArea-output").first
+    wrong.wait_for()
+    assert "A MAC is two operations" in wrong.text_content()
+    wrong.scroll_into_view_if_needed()
+    lab.screenshot("machines_one_operation")
+    lab.assert_solved()
