@@ -106,9 +106,12 @@ class Floor:
         kind = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB if fcntl else 0
         end = time.monotonic() + PATIENCE
         while descriptor >= 0 and time.monotonic() < end:
-            with contextlib.suppress(BlockingIOError):
+            try:
                 return fcntl.flock(descriptor, kind)
-            time.sleep(PAUSE)
+            except BlockingIOError:
+                time.sleep(PAUSE)
+            except OSError:  # a file system without locks
+                return None
         return None
 
     def _unlock(self, descriptor: int) -> None:

@@ -10,6 +10,7 @@ from autograder.inside.notebook import Notebook, UngradableError
 from autograder.results import LabResult
 from autograder.sessions.parsing import ParsingSession
 from autograder.sessions.remote import RemoteSession
+from autograder.sessions.session import Session
 from autograder.walls import sandbox, scratch
 from autograder.walls.zygote import Zygote
 
@@ -65,7 +66,7 @@ def grade_bytes(
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         content = session.read(data)
         lab = only or lab_of(content, Path(name))
-        content.wake(lab.functions)
+        asleep = content.asleep(lab.functions)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
         statements, notes, code = session.needed(content.cells, exercises)
         cells = along.cells() + statements
@@ -73,7 +74,7 @@ def grade_bytes(
         session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
         later = functools.partial(pace.limit, zygote)
-        notes = content.notes + notes + along.notes(data)
+        notes = content.notes + notes + [*asleep.values()] + along.notes(data)
         result = grade_session(session, notes, lab, student, secret, later)
         ask_again(lab, result.exercises, session, seeds(secret, student), later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
@@ -81,9 +82,18 @@ def grade_bytes(
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
+    say_asleep(result, asleep)
     for exercise, (fingerprint, shapes) in zip(result.exercises, code, strict=True):
         exercise.fingerprint, exercise.shapes = fingerprint, shapes
     return result
+
+
+def say_asleep(result: LabResult, asleep: dict[str, str]) -> None:
+    """Say in the verdicts which cell of text defines a function that is missing."""
+    for check in (check for exercise in result.exercises for check in exercise.checks):
+        name = next((name for name in asleep if check.kind == "undefined" and f"`{name}`" in check.message), "")
+        if name:
+            check.message = check.message.replace(Session.undefined, f"{asleep[name][:1].upper()}{asleep[name][1:]}.")
 
 
 def grade_notebook(

@@ -30,7 +30,6 @@ def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[E
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         data = contents(submission)
         content = session.read(data)
-        content.wake(exercise.lab.functions)
         statements, *_ = session.needed(content.cells, [list(exercise.functions)])
         came = any(note.endswith(CAME_ALONG) for note in result.notes)
         cells = gather(neighbours(submission), read).cells() + statements if came else statements

@@ -19,12 +19,10 @@ class UngradableError(Exception):
 
 @dataclass
 class TextCell:
-    """A cell of text that defines functions or classes, as a code cell does that was turned into one."""
+    """A Markdown or raw cell that defines functions or classes, as a code cell does that was turned into one."""
 
-    before: int  # code cells
     label: str
-    kind: str  # "Markdown" or "raw"
-    source: str  # plain Python; empty if it is none
+    kind: str
     names: list[str]
 
 
@@ -38,19 +36,14 @@ class Notebook:
     names: set[str] = field(default_factory=set)  # that its cells bind
     texts: list[TextCell] = field(default_factory=list)
 
-    def wake(self, functions: list[str]) -> None:
-        """Make code of the cells of text that define those `functions` which no code cell defines, and note it."""
-        for text in reversed(self.texts):
-            found = [name for name in functions if name in text.names and name not in self.names]
-            if not found:
-                continue
-            said = " and ".join(f"`{name}`" for name in found)
-            said = f"{text.label}, in which you define {said}, is a {text.kind} cell: turn it into a code cell"
-            if text.source:
-                self.cells.insert(text.before, (text.label, text.source))
-                self.names |= {*text.names}
-                said += " (it was graded as if it were one)"
-            self.notes.append(said)
+    def asleep(self, functions: list[str]) -> dict[str, str]:
+        """What to do about those `functions` which no code cell defines, but a cell of text."""
+        return {
+            name: f"{text.label}, in which you define `{name}`, is a {text.kind} cell: turn it into a code cell"
+            for text in self.texts
+            for name in functions
+            if name in text.names and name not in self.names
+        }
 
 
 def parse(data: bytes) -> Notebook:
@@ -60,7 +53,7 @@ def parse(data: bytes) -> Notebook:
     notes, texts = [], []
     for number, cell in enumerate(_cells(content), start=1):
         source = _source(cell, "code")
-        if text := _text_cell(cell, number, len(cells)):
+        if text := _text_cell(cell, number):
             texts.append(text)
         if len(source) > MAX_CELL:
             notes.append(f"cell {number} was left out: it has {len(source):,} characters")
@@ -117,13 +110,10 @@ def _source(cell: dict, kind: str) -> str:
     return source if cell.get("cell_type") == kind and type(source) is str else ""
 
 
-def _text_cell(cell: dict, number: int, before: int) -> TextCell | None:
+def _text_cell(cell: dict, number: int) -> TextCell | None:
     for kind, name in (("markdown", "Markdown"), ("raw", "raw")):
-        source = _source(cell, kind)
-        if len(source) <= MAX_CELL and (names := DEFINITION.findall(source)):
-            code = plain_python(source)
-            whole = defined_names([("", code)])  # nothing where it is no Python
-            return TextCell(before, f"cell {number}", name, code if whole else "", sorted({*names, *whole}))
+        if names := DEFINITION.findall(_source(cell, kind)[:MAX_CELL]):
+            return TextCell(f"cell {number}", name, sorted({*names}))
     return None
 
 

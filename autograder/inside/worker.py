@@ -144,7 +144,7 @@ class Worker(Peer):
         from . import notebook  # on first use: a notebook that only checks has no need of nbformat, nor time for it
 
         found = notebook.parse(data)
-        texts = [[text.before, text.label, text.kind, text.source, text.names] for text in found.texts]
+        texts = [[text.label, text.kind, text.names] for text in found.texts]
         return [found.cells, found.notes, found.slug, sorted(found.names), texts]
 
     def needed(self, cells: list, exercises: list) -> tuple:

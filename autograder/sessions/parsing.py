@@ -23,7 +23,7 @@ class ParsingSession(RemoteSession):
     def read(self, data: bytes) -> Notebook:
         """The notebook of a file's bytes; UngradableError says what is wrong with it."""
         cells, notes, slug, names, texts = self.parsed("parse", data)
-        texts = [TextCell(int(n), str(label), str(kind), str(code), _texts(own)) for n, label, kind, code, own in texts]
+        texts = [TextCell(str(label), str(kind), _texts(own)) for label, kind, own in texts]
         return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)), texts)
 
     def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[tuple[str, list[str]]]]:

@@ -223,30 +223,29 @@ def notebook(*cells, kinds=()):
 
 @pytest.mark.usefixtures("one_zygote")
 @pytest.mark.parametrize(("kind", "said"), [("markdown", "Markdown"), ("raw", "raw")])
-def test_a_cell_of_text_is_graded_as_code(tmp_path, solution, kind, said):
+def test_a_cell_turned_into_text_is_named(tmp_path, solution, kind, said):
     put(tmp_path, "ada.ipynb")
-    text = notebook(solution["mean"], solution["count"], kinds=[kind])
-    (tmp_path / "ada.ipynb").write_text(text)
+    (tmp_path / "ada.ipynb").write_text(notebook(solution["mean"], solution["count"], kinds=[kind]))
     ((_, found),) = batch.grade_all(layouts.submissions(tmp_path), b"s", allow_weak=True)
-    assert found.score == 100
-    (note,) = found.notes
-    assert note == (
-        f"cell 1, in which you define `mean`, is a {said} cell: turn it into a code cell "
-        "(it was graded as if it were one)"
-    )
+    assert found.score == 40
+    sentence = f"ell 1, in which you define `mean`, is a {said} cell: turn it into a code cell"
+    assert found.notes == [f"c{sentence}"]
+    assert found.exercises[0].checks[0].message == f"`mean` is not defined. C{sentence}."
+    assert sentence in " ".join(what for _, what in instructor.flags([found]))
 
 
-def test_text_counts_only_where_no_code_does(solution):
+@pytest.mark.parametrize(
+    "text", ["My answer:\n\ndef mean(x):\n    return 1", "async def mean(x): ...", "class mean: ..."]
+)
+def test_text_that_defines_is_named(text):
+    found = parse(notebook(text, "x = 1", kinds=["markdown"]).encode())
+    assert [*found.asleep(["mean", "count"])] == ["mean"]
+
+
+def test_text_beside_code_is_text(solution):
     found = parse(notebook(solution["mean"], "def mean(x): return 0", kinds=["markdown"]).encode())
-    found.wake(["mean"])
-    assert (found.cells, found.notes) == ([("cell 2", "def mean(x): return 0")], [])
-
-
-def test_text_that_is_no_python_is_named():
-    found = parse(notebook("My answer:\n\ndef mean(x):\n    return 1", "x = 1", kinds=["markdown"]).encode())
-    found.wake(["mean"])
-    assert found.cells == [("cell 2", "x = 1")]
-    assert found.notes == ["cell 1, in which you define `mean`, is a Markdown cell: turn it into a code cell"]
+    assert found.cells == [("cell 2", "def mean(x): return 0")]
+    assert found.asleep(["mean"]) == {}
 
 
 def test_what_is_no_file_is_said(tmp_path):

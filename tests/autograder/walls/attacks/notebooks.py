@@ -17,7 +17,9 @@ ATTACKS = {
     "out of order": cells("def mean(x):\n    return total(x) / x.numel()", COUNT, "def total(x):\n    return x.sum()"),
     "renamed": cells(MEAN.replace("mean", "maen"), COUNT, score=40, says="found `maen`: rename it?"),
     "another signature": cells("def mean():\n    return 1", COUNT, score=40, says="does not take the arguments"),
-    "turned into Markdown": cells({"cell_type": "markdown", "metadata": {}, "source": MEAN}, COUNT, score=40),
+    "turned into Markdown": cells(
+        {"cell_type": "markdown", "metadata": {}, "source": MEAN}, COUNT, score=40, says="is a Markdown cell"
+    ),
     "not a function": cells("mean = 3", COUNT, score=40, says="not a function"),
     "magics and shell": cells(
         "%matplotlib inline\n!rm -rf /nonexistent-hpcdl\n%%timeit", "%time x = 1\n" + MEAN, COUNT
