@@ -195,7 +195,7 @@ def selfcheck(
         bool, typer.Option("--mutants", help="Small changes of the solutions lose points, too.")
     ] = False,
 ) -> None:
-    """Prove a lab's checks: the reference has 100, blank 0, and each known mistake loses exactly its points."""
+    """Prove a lab's checks: the reference has 100, blank and lazy answers 0, each known mistake loses its points."""
     from autograder.authors import build
     from autograder.grading import mutation
     from autograder.grading.selfcheck import selfcheck as known_mistakes

@@ -15,7 +15,7 @@
 6. `grades` takes the newest of each student, and writes `grades.csv` and a result file each.
 
 Beside that way: `replay` repeats one exercise from a report, for an appeal; `selfcheck` proves a lab's checks before
-they grade anyone: the reference has all points, a blank notebook none, each known mistake loses exactly its own.
+they grade anyone: the reference has all points, blank and lazy answers none, each known mistake loses its own.
 
 May import: everything but `cli`, `api`, `doctor` and `outputs`, which stand on it.
 """
