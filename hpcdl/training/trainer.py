@@ -21,6 +21,7 @@ from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.data.seeds import wrapped
 from hpcdl.ddp import ShardedSampler
+from hpcdl.ddp.agreement import require_same
 from hpcdl.memory import MemoryMeter, meter
 from hpcdl.parallel import SCHEDULES, Mesh, cut_batch, cut_layers, run_stage
 from hpcdl.parallel.shares import shares
@@ -40,11 +41,14 @@ class Trainer:
 
     `done` steps are done; `mesh` has this rank's groups, and `comm` counts what it sends. With precision bf16 layers
     compute in bfloat16 (torch's autocast), and weights, gradients and states are float32. Raises ConfigurationError
-    where the mesh does not fit the model, the batch or the number of ranks.
+    where the mesh does not fit the model, the batch or the number of ranks, and ValueError, on every rank, where ranks
+    have different configurations.
     """
 
     def __init__(self, comm: Communicator, configuration: Configuration, device: str = "cpu"):
         self.configuration, self.device = configuration, device
+        lines, advice = configuration.to_toml().splitlines(), "start all ranks with the same options"
+        require_same("another configuration", lines, comm, advice)
         self.model = build(configuration.model, configuration.size)
         require_fit(configuration, self.model, comm.size)
         self.comm = MeteredComm(comm)

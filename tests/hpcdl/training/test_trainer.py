@@ -169,6 +169,7 @@ def test_mpi_ranks_give_the_losses_of_one_rank(ranks, cases, mpiexec):
         assert losses == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
 
 
+@pytest.mark.labs  # float64 is asked in the first tier
 def test_float32_losses_agree_to_rounding():
     configuration = Configuration(model="gpt", mesh=(2, 1, 1, 1), batch=8, steps=4)
     assert on_mesh(configuration)[0] == pytest.approx(serial(configuration, 0, 4), rel=1e-5)
@@ -182,10 +183,22 @@ def test_bfloat16_computes_in_16_bits_and_keeps_32():
     assert losses != expected
 
 
+@pytest.mark.labs  # 20 steps of each model
 @pytest.mark.parametrize("model", MODELS)
 def test_training_brings_the_loss_down(model):
     losses = on_mesh(Configuration(model=model, batch=64, steps=20, lr=1e-2))[0]
     assert sum(losses[-3:]) < 0.98 * sum(losses[:3])
+
+
+def test_ranks_with_different_options_are_refused():
+    configuration = Configuration(model="mlp", mesh=(3, 1, 1, 1))
+    said = "rank 2 has another configuration than rank 0: seed = 2 in place of seed = 0; start all ranks with the same"
+
+    def rank(comm):
+        with pytest.raises(ValueError, match=said):
+            Trainer(comm, configuration.changed(seed=2 * (comm.rank == 2)))
+
+    simulate(rank, 3)
 
 
 def test_a_loss_that_is_not_finite_changes_no_weight():

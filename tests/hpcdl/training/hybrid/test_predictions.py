@@ -26,13 +26,13 @@ def second_step(configuration):
     "options",
     [
         {"mesh": (2, 1, 1, 1), "sharding": 0},
-        {"mesh": (3, 1, 1, 1), "sharding": 1},
-        {"mesh": (2, 1, 1, 1), "sharding": 2},
+        pytest.param({"mesh": (3, 1, 1, 1), "sharding": 1}, marks=pytest.mark.labs),
+        pytest.param({"mesh": (2, 1, 1, 1), "sharding": 2}, marks=pytest.mark.labs),
         {"mesh": (2, 1, 1, 1), "sharding": 3},
-        {"mesh": (2, 1, 1, 1), "sharding": 3, "microbatches": 2},
+        pytest.param({"mesh": (2, 1, 1, 1), "sharding": 3, "microbatches": 2}, marks=pytest.mark.labs),
         {"mesh": (1, 2, 1, 1), "microbatches": 2},
-        {"mesh": (1, 2, 1, 1), "microbatches": 2, "schedule": "zb_v"},
-        {"mesh": (2, 2, 1, 1), "sharding": 1, "microbatches": 2},
+        pytest.param({"mesh": (1, 2, 1, 1), "microbatches": 2, "schedule": "zb_v"}, marks=pytest.mark.labs),
+        pytest.param({"mesh": (2, 2, 1, 1), "sharding": 1, "microbatches": 2}, marks=pytest.mark.labs),
     ],
     ids=str,
 )
