@@ -38,7 +38,7 @@ class Bucket:
     """
 
     def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float, comm: Communicator):
-        self.params = list(params)
+        self.params, self.dtype = list(params), params[0].dtype
         self.nbytes = sum(param.nbytes for param in self.params)
         self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
         self.direct = self.params[0].device.type in comm.devices  # messages can leave from where the gradients are
@@ -62,6 +62,12 @@ class Bucket:
             raise RuntimeError(
                 "backward(create_graph=True) under DistributedDataParallel: the mean over ranks keeps no graph; take "
                 "the inner gradients by torch.autograd.grad(..., create_graph=True), then call backward() without it"
+            )
+        if param.dtype != self.dtype:
+            raise RuntimeError(
+                f"a parameter of shape {tuple(param.shape)} is {str(param.dtype).removeprefix('torch.')} now, and was "
+                f"{str(self.dtype).removeprefix('torch.')} when it was wrapped; call to(), half() and the like on the "
+                "wrapper, or before wrapping"
             )
         self.present[i] = grad is not None
         self.missing -= 1

@@ -13,7 +13,7 @@ from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.reducer import Reducer, Span
-from hpcdl.ddp.refusals import require_supported
+from hpcdl.ddp.refusals import NoneAdded, require_supported
 
 
 class DistributedDataParallel(nn.Module):
@@ -65,13 +65,20 @@ class DistributedDataParallel(nn.Module):
         self.buffer_broadcast = BufferBroadcast(module)
         self.reducer = Reducer(params, comm, bucket_mb, overlap, all_reduce)
         self._all = list(module.parameters())
+        self._none_added = NoneAdded(module, self._all)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward pass; counts this rank's samples."""
-        if torch.is_grad_enabled() and any(param.requires_grad for param in self._all):
-            self.reducer.cover(self._all)
-            self.reducer.count(count_samples(self.samples, args, kwargs))
-        return self.module(*args, **kwargs)  # 9
+        if not (torch.is_grad_enabled() and any(param.requires_grad for param in self._all)):
+            return self.module(*args, **kwargs)
+        self._none_added.require()
+        self.reducer.cover(self._all)
+        before = self.reducer.count(count_samples(self.samples, args, kwargs))
+        try:
+            return self.module(*args, **kwargs)  # 9
+        except BaseException:
+            self.reducer.step.samples = before  # the caller may try again
+            raise
 
     @contextmanager
     def no_sync(self):
@@ -102,6 +109,12 @@ class DistributedDataParallel(nn.Module):
     def waited(self) -> float:
         """Seconds for which this rank stood still in the last `synchronize()`."""
         return self.reducer.last.waited
+
+    def _apply(self, fn, recurse=True):  # what `to`, `double`, `cuda` and their kin do
+        super()._apply(fn, recurse)
+        self.reducer.renew()
+        self.buffer_broadcast = BufferBroadcast(self.module)
+        return self
 
     def __reduce_ex__(self, protocol):
         raise TypeError(

@@ -72,8 +72,8 @@ class Reducer:
         self._listen()
         weakref.finalize(self, _end, self._handles, self.background)
 
-    def count(self, samples: int) -> None:
-        """A forward pass of so many samples begins."""
+    def count(self, samples: int) -> int | None:
+        """A forward pass of so many samples begins; returns how many there were before."""
         self._require_alone()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(
@@ -81,17 +81,26 @@ class Reducer:
                 "ddp.synchronize() after each backward and before optimizer.step(), or put all but the last of "
                 "several under `with ddp.no_sync():`"
             )
-        self.step.samples = (self.step.samples or 0) + samples
+        before, self.step.samples = self.step.samples, (self.step.samples or 0) + samples
         if self.arrivals:
             self.arrivals.begin(_clock(self.comm)())
+        return before
 
     def cover(self, params: list[torch.nn.Parameter]) -> None:
         """If one of `params` was frozen and is to be trained now, make new buckets, with it too."""
         if any(param.requires_grad and id(param) not in self._covered for param in params):
-            chosen = [param for param in params if param.requires_grad or id(param) in self._covered]
-            self.buckets = [Bucket(group, self._cap, self.comm) for group in make_buckets(chosen, self._cap)]
-            self.arrivals = None
-            self._listen()
+            self._make_buckets([param for param in params if param.requires_grad or id(param) in self._covered])
+
+    def renew(self) -> None:
+        """Parameters have other types or devices: make new buckets, between two steps."""
+        if self.step.launched:
+            raise RuntimeError("gradients are on their way; call to(), double() and the like after synchronize()")
+        self._make_buckets([param for bucket in self.buckets for param in bucket.params][::-1])
+
+    def _make_buckets(self, params: list) -> None:
+        self.buckets = [Bucket(group, self._cap, self.comm) for group in make_buckets(params, self._cap)]
+        self.arrivals = None
+        self._listen()
 
     def _require_alone(self) -> None:
         """RuntimeError if another wrapper, which is still there, sums the gradient of one of the parameters too."""

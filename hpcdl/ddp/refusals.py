@@ -1,5 +1,7 @@
 """Modules that data parallelism would train wrongly: one sentence when they are wrapped."""
 
+from collections.abc import Iterable
+
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -41,10 +43,33 @@ def require_not_wrapped(name: str, layer: nn.Module) -> None:
         )
 
 
+class NoneAdded:
+    """The parameters that a wrapper knows; others that come later are refused when they are seen.
+
+    They are looked for in the first forward pass, and in the 2nd, 4th, 8th: usually the change comes before training.
+    """
+
+    def __init__(self, module: nn.Module, known: Iterable[nn.Parameter]):
+        self.module, self._known = module, {id(param) for param in known}
+        self._passes = 0
+
+    def require(self) -> None:
+        """A forward pass begins; raise RuntimeError for a parameter to be trained that was not there at wrapping."""
+        self._passes += 1
+        if self._passes & (self._passes - 1):
+            return
+        for name, param in self.module.named_parameters():
+            if param.requires_grad and id(param) not in self._known:
+                raise RuntimeError(
+                    f"{name} is another parameter than when the module was wrapped, and its gradient would be of this "
+                    "rank alone; change the module first, then wrap it and make the optimizer"
+                )
+
+
 def require_values(name: str, layer: nn.Module) -> None:
     """Raise ValueError for a layer with parameters or buffers that are lazy or on the meta device."""
     for key, value in (*layer._parameters.items(), *layer._buffers.items()):
-        if is_lazy(value):
+        if value is not None and is_lazy(value):
             raise ValueError(
                 f"{_where(name, layer)} is lazy: {key} has no shape yet; call the module once before you wrap it"
             )

@@ -18,6 +18,7 @@ from hpcdl.sharding.clipping import clip
 from hpcdl.sharding.cutting import Layers, cut
 from hpcdl.sharding.flat import Shard
 from hpcdl.sharding.gathering import Gathering
+from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.passes import Passes
 from hpcdl.sharding.whole import load_whole, persistent_buffers, whole_state
 
@@ -91,13 +92,14 @@ class FullyShardedDataParallel(nn.Module):
         self._buffers_of_rank_0 = BufferBroadcast(module)
         self._passes = Passes(self.units, self._gathering, dtype, float(comm.size))
         self._passes.listen(needs)
+        self._intact = Intact(module, self.units)
         weakref.finalize(self, self._gathering.background.close)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward pass; counts this rank's samples."""
         if torch.is_grad_enabled() and any(unit.trained for unit in self.units):
             self._passes.count(count_samples(self.samples, args, kwargs))
-        with self._passes.forward():
+        with self._passes.forward(self._intact):
             return self.module(*args, **kwargs)
 
     @contextmanager
@@ -123,6 +125,11 @@ class FullyShardedDataParallel(nn.Module):
         self._gathering.end()
         ballot = Ballot(passes.samples, [used for unit in trained for used in unit.used], self.comm)
         total, used = ballot.count(self._gathering.background)
+        if used and not any(used):
+            raise RuntimeError(
+                "no parameter has got a gradient on any rank; call backward() on the loss: neither "
+                "backward(inputs=...) nor torch.autograd.grad reach parameters that are in pieces"
+            )
         for unit in trained:
             unit.release(passes.total / total, [used.pop(0) for _ in unit.params])
         passes.end_step(total)
@@ -159,6 +166,11 @@ class FullyShardedDataParallel(nn.Module):
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """Take this rank's pieces of a state dict of the module; with `strict`, KeyError where a name is missing."""
+        if assign:
+            raise ValueError(
+                "assign=True would put other parameters in place of the pieces, which the optimizer has; leave it out, "
+                "or load the module's state before it is wrapped"
+            )
         self._gathering.end()
         return load_whole(self.module, self.units, state_dict, strict)
 

@@ -13,7 +13,9 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from hpcdl.sharding.gathering import Gathering, Layer
+from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.unit import Unit
+from hpcdl.sharding.watched import Watched
 
 OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # no place for a layer's results
 
@@ -37,6 +39,7 @@ class Passes:
         self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
         self.syncing = True
         self.samples = 0
+        self._counted = 0  # by the forward pass that goes on
         self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
         self._endless: list[Use] = []  # calls whose inputs have no gradient
@@ -65,14 +68,22 @@ class Passes:
         if any(True in unit.announced for unit in self.units):
             raise RuntimeError(NOT_SYNCHRONIZED)
         self.samples += samples
+        self._counted = samples
 
     @contextmanager
-    def forward(self) -> Iterator[None]:
+    def forward(self, intact: Intact) -> Iterator[None]:
         """The module's forward pass, inside."""
+        samples, uses, endless = self.samples, [unit.uses for unit in self.units], list(self._endless)
         self.gathering.begin(torch.is_grad_enabled())
+        intact.require()
         self.calls, self._outside, self._in_forward = [], [], True
         try:
             yield
+        except BaseException:  # the caller may try again
+            self.samples, self._endless = samples - self._counted, endless
+            for unit, before in zip(self.units, uses, strict=True):
+                unit.uses = before
+            raise
         finally:
             self._in_forward = False
             for use in self._outside if not torch.is_grad_enabled() else ():
@@ -173,18 +184,6 @@ class Use:
             unit.uses = max(0, unit.uses - 1)
             if unit.trained and not unit.uses and self.passes.syncing:
                 self.passes.reduce(unit)
-
-
-class Watched(dict):
-    """A module's parameters; it says which one is about to be used."""
-
-    def __init__(self, parameters: dict, used: Callable[[str], None]):
-        super().__init__(parameters)
-        self._used = used
-
-    def __getitem__(self, name: str) -> Any:
-        self._used(name)
-        return super().__getitem__(name)
 
 
 class _AtEnd(torch.autograd.Function):

@@ -6,10 +6,13 @@ import traceback
 import torch
 from zoo import (  # noqa: F401 - they register
     entries,
+    entries_changes,
     entries_layers,
     entries_loops,
+    entries_more_loops,
     entries_results,
     entries_training,
+    entries_users,
     pipelines,
     wrappers,
 )

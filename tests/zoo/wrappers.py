@@ -37,7 +37,10 @@ class _Zero(Kit):
 
     stage = 1
     # A loop without ZeRO's own `step`, one whose samples a user of ZeRO counts in another way, and what wraps twice.
-    elsewhere = frozenset({"no synchronize", "LSTM with time first", "wrapped twice", "wrapped inside"})
+    # torch traces the zoo's own hook that counts.
+    elsewhere = frozenset(
+        {"no synchronize", "LSTM with time first", "wrapped twice", "wrapped inside", "compiled after wrapping"}
+    )
 
     def __init__(self, comm, entry):
         super().__init__(comm, entry)
@@ -71,16 +74,31 @@ class Zero1(_Zero):
 @wrapper("ZeRO-2")
 class Zero2(_Zero):
     stage = 2
+    elsewhere = _Zero.elsewhere | {"gradients scaled by hand"}  # they have left when backward ends
 
 
 def _length(*args, **kwargs):
-    inside = chain(args, kwargs.values(), *(each.values() for each in args if isinstance(each, dict)))
+    inside = chain(
+        args,
+        kwargs.values(),
+        *(each.values() for each in args if isinstance(each, dict)),
+        *(each for each in args if isinstance(each, list)),
+    )
     return len(next(x for x in inside if isinstance(x, torch.Tensor) and x.dim()))
 
 
 @wrapper("ZeRO-3")
 class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
+
+    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization.
+    elsewhere = frozenset(
+        {
+            "gradients by torch.autograd.grad",
+            "parametrized after wrapping",
+            "parametrized before the optimizer is made",
+        }
+    )
 
     def wrap(self, module, **options):
         return FullyShardedDataParallel(module, self.comm, **options)

@@ -145,6 +145,11 @@ class _Graph:
         return all(self.into.get(leaf, []) in ([], [end]) for leaf in leaves)
 
 
+def in_transform(x: torch.Tensor) -> bool:
+    """Whether it is inside a transform of torch.func, such as vmap, which has a graph of its own."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
 def owned(module: nn.Module) -> dict[nn.Module, list[torch.Tensor]]:
     """The layers inside, and their parameters, that are theirs alone: no part of a layer, and not tied to another."""
     users: dict[int, int] = {}

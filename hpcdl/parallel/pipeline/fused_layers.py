@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from hpcdl.parallel.pipeline.calls import End
+from hpcdl.parallel.pipeline.calls import End, in_transform
 from hpcdl.parallel.pipeline.layers import Layers, Passed
 from hpcdl.parallel.pipeline.values import Value
 
@@ -89,7 +89,14 @@ def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias:
     """torch's `linear`; a weight that is computed from others leaves its gradient to autograd."""
     leaves = _is_plain(weight) and (bias is None or _is_plain(bias))
     checkpoints = torch._C._autograd._top_saved_tensors_default_hooks(True)  # would compute it again without this mode
-    if checkpoints or not leaves or not weight.requires_grad or torch.is_autocast_enabled(input.device.type):
+    if (
+        checkpoints
+        or not leaves
+        or in_transform(input)
+        or in_transform(weight)
+        or not weight.requires_grad
+        or torch.is_autocast_enabled(input.device.type)
+    ):
         return linear(input, weight, bias)
     return _Linear.apply(input, weight, bias, layers)
 

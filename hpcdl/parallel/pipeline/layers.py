@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from hpcdl.ddp.refusals import require_not_wrapped, require_values
-from hpcdl.parallel.pipeline.calls import Call, Calls, End, Known, owned
+from hpcdl.parallel.pipeline.calls import Call, Calls, End, Known, in_transform, owned
 from hpcdl.parallel.pipeline.recomputed import Before, Buffer, buffers_of
 from hpcdl.parallel.pipeline.values import Value, call, is_differentiable, like, tensors_of
 
@@ -172,7 +172,7 @@ class Layers:
         return self._passed.pop(k)
 
     def _note(self, layer: nn.Module, inputs: tuple, y: object) -> None:
-        if self._calls is not None and isinstance(y, torch.Tensor) and y.requires_grad:
+        if self._calls is not None and isinstance(y, torch.Tensor) and y.requires_grad and not in_transform(y):
             self._calls.add(self._own[layer], inputs, y)
 
 

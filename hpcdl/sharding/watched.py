@@ -1,0 +1,30 @@
+"""A module's parameters, of which a wrapper learns that one is about to be used."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class Watched(dict):
+    """A module's parameters; it calls `used` with the name of one before that is read.
+
+    Also one by one, as `parameters()` and `named_parameters()` read them.
+    """
+
+    def __init__(self, parameters: dict, used: Callable[[str], None]):
+        super().__init__(parameters)
+        self._used = used
+
+    def __getitem__(self, name: str) -> Any:
+        self._used(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name in self:
+            self._used(name)
+        return super().get(name, default)
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        return ((name, self[name]) for name in list(self))
+
+    def values(self) -> Iterator[Any]:  # type: ignore[override]
+        return (self[name] for name in list(self))
