@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Callable
 from math import exp
 from statistics import median
+from typing import Any
 
 from hpcdl.cost.machines import A100_MATRIX, A100_SUPERPOD, H100_MATRIX, MEMORY, P100_MATRIX, RDMA, TCP, V100_MATRIX
 from hpcdl.cost.published import Row, rows
@@ -60,20 +61,25 @@ ASSUMPTIONS = f"""\
 - ZeRO: no assumption; it is arithmetic."""
 
 
+IMPORTS = """\
+from hpcdl.cost.machines import A100_SUPERPOD
+from hpcdl.cost.training import ADAM_BYTES, Layout, predict
+from hpcdl.cost.work import Transformer"""
+
+
 def example() -> Prediction:
     """175 B parameters on 64 A100 (Korthikanti et al. 2022)."""
     model = Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96)
-    layout = Layout(
-        tensor=8, pipeline=8, chunks=3, schedule="interleaved", microbatch=1, recompute="selective",
-        sequence_parallel=True, precision="fp16", itemsize=2, update_bytes=ADAM_BYTES,
-    )  # fmt: skip
+    saving: dict[str, Any] = {"recompute": "selective", "sequence_parallel": True}
+    adam: dict[str, Any] = {"precision": "fp16", "itemsize": 2, "update_bytes": ADAM_BYTES}
+    layout = Layout(tensor=8, pipeline=8, chunks=3, schedule="interleaved", microbatch=1, **saving, **adam)
     return predict(model, A100_SUPERPOD, layout, batch=64)
 
 
 def shown(function: Callable) -> str:
-    """The lines of a function below its docstring, without notes to the formatter."""
+    """The lines of a function below its docstring."""
     lines = inspect.getsource(function).splitlines()[2:]
-    return textwrap.dedent("\n".join(line.replace("  # fmt: skip", "") for line in lines)).replace("return ", "")
+    return textwrap.dedent("\n".join(lines)).replace("return ", "").replace(": dict[str, Any]", "")
 
 
 def table(lines: list[list[str]]) -> str:
@@ -142,6 +148,8 @@ the stated assumptions do not give. "Fitted" marks figures that fixed an assumpt
 ## A prediction
 
 ```python
+{IMPORTS}
+
 {shown(example)}
 ```
 
