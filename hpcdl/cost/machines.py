@@ -73,7 +73,9 @@ def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
 A100_MATRIX = 0.74
 P100_MATRIX = 0.42  # and the P40's: images per second of `hpcdl.cost.published.images`
 V100_MATRIX = 0.48
-H100_MATRIX = 0.46
+H100_MATRIX = 0.46  # held to 500 W
+# With all of its 700 W: a clock's power grows with its cube, as its voltage grows with it. No public run says so.
+H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
 
 LECTURE = "the lecture's table of accelerators (P100, V100, A100)"
 PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of use
@@ -118,14 +120,14 @@ H100_DGX = Machine(
     {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "bf16": 989.4e12, "fp8": 1978.9e12}, 3.35e12, 80e9,
     Nodes(8, _link(900e9 / 2), _link(8 * 400 * GIGABIT), cards=8),
     "H100 SXM5, dense; NVLink 900 GB/s both ways; eight 400 Gb/s InfiniBand (NVIDIA's MLPerf system description)",
-    processors=132, matrix=H100_MATRIX,
+    processors=132, matrix=H100_700_W,
 )  # fmt: skip
 H800 = H100_DGX._replace(
     name="H800", network=Nodes(8, _link(400e9 / 2), _link(8 * 400 * GIGABIT), cards=8),
     source="as an H100, with NVLink at 400 GB/s both ways and eight 400 Gb/s InfiniBand (DeepSeek-AI 2024)",
 )  # fmt: skip
 H100_GRAND_TETON = H100_DGX._replace(
-    name="H100 (Grand Teton)", bandwidth=2.4e12, memory=96e9,
+    name="H100 (Grand Teton)", bandwidth=2.4e12, memory=96e9, matrix=H100_MATRIX,
     source="as the DGX's, with 96 GB of HBM2e at 2.4 TB/s and at most 500 W (torchtitan's page of benchmarks)",
 )  # fmt: skip
 TPU_V3 = Machine(

@@ -5,13 +5,14 @@ import textwrap
 from collections.abc import Callable
 from math import exp
 from statistics import median
+from typing import Any
 
 from hpcdl.cost.machines import A100_MATRIX, A100_SUPERPOD, H100_MATRIX, MEMORY, P100_MATRIX, RDMA, TCP, V100_MATRIX
 from hpcdl.cost.published import Row, rows
 from hpcdl.cost.published.causes import cause
 from hpcdl.cost.published.data_parallel import IMAGES_PER_SECOND, goyal, horovod
 from hpcdl.cost.published.row import SPREAD, USABLE
-from hpcdl.cost.reached import KINDS, Prediction
+from hpcdl.cost.reached import KINDS, OTHER_DEVICE, Prediction
 from hpcdl.cost.topology import STAGING
 from hpcdl.cost.training import ADAM_BYTES, Layout, predict
 from hpcdl.cost.work import Transformer
@@ -46,7 +47,7 @@ ASSUMPTIONS = f"""\
 - Zero Bubble: the printed times of F, B, W and a message, equal on all stages; a stage computes while messages travel.
 - **Transformers and images per second come from sizes alone** (`hpcdl.cost.blocks`, `hpcdl.cost.kernels`). Matrix
   products go by tiles and waves, all else by bytes. Large products reach {100 * A100_MATRIX:.0f} % of an A100's peak,
-  {100 * V100_MATRIX:.0f} % of a V100's, {100 * H100_MATRIX:.0f} % of an H100's,
+  {100 * V100_MATRIX:.0f} % of a V100's, {100 * H100_MATRIX:.0f} % of an H100's at 500 W,
   {100 * P100_MATRIX:.0f} % of a P100's and a P40's. Other kernels reach {100 * MEMORY:.0f} % of the memory's rate.
   These are fitted to all runs of a device together.
 - Megatron 2019: batch 8 for each model, eager kernels. 2021: the microbatches and chunks of its authors' scripts.
@@ -60,20 +61,25 @@ ASSUMPTIONS = f"""\
 - ZeRO: no assumption; it is arithmetic."""
 
 
+IMPORTS = """\
+from hpcdl.cost.machines import A100_SUPERPOD
+from hpcdl.cost.training import ADAM_BYTES, Layout, predict
+from hpcdl.cost.work import Transformer"""
+
+
 def example() -> Prediction:
     """175 B parameters on 64 A100 (Korthikanti et al. 2022)."""
     model = Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96)
-    layout = Layout(
-        tensor=8, pipeline=8, chunks=3, schedule="interleaved", microbatch=1, recompute="selective",
-        sequence_parallel=True, precision="fp16", itemsize=2, update_bytes=ADAM_BYTES,
-    )  # fmt: skip
+    saving: dict[str, Any] = {"recompute": "selective", "sequence_parallel": True}
+    adam: dict[str, Any] = {"precision": "fp16", "itemsize": 2, "update_bytes": ADAM_BYTES}
+    layout = Layout(tensor=8, pipeline=8, chunks=3, schedule="interleaved", microbatch=1, **saving, **adam)
     return predict(model, A100_SUPERPOD, layout, batch=64)
 
 
 def shown(function: Callable) -> str:
-    """The lines of a function below its docstring, without notes to the formatter."""
+    """The lines of a function below its docstring."""
     lines = inspect.getsource(function).splitlines()[2:]
-    return textwrap.dedent("\n".join(line.replace("  # fmt: skip", "") for line in lines)).replace("return ", "")
+    return textwrap.dedent("\n".join(lines)).replace("return ", "").replace(": dict[str, Any]", "")
 
 
 def table(lines: list[list[str]]) -> str:
@@ -142,6 +148,8 @@ the stated assumptions do not give. "Fitted" marks figures that fixed an assumpt
 ## A prediction
 
 ```python
+{IMPORTS}
+
 {shown(example)}
 ```
 
@@ -153,7 +161,8 @@ the stated assumptions do not give. "Fitted" marks figures that fixed an assumpt
 
 The error is the root mean square of predictions that did not know the figure: constants are fitted without its source
 (or without the figure, where a device has one source). The interval is that of a further run, 95 in 100, and no
-narrower than the worst public miss. Without a public figure it is a guess.
+narrower than the worst public miss. Without a public figure it is a guess. A device that no public figure is of, such
+as an H100 with all of its 700 W, widens it by a factor of up to {exp(OTHER_DEVICE):.1f}.
 
 {summary(found)}
 
