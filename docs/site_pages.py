@@ -175,7 +175,7 @@ def hero(found: list[Course], drawn: dict[str, Frames]) -> str:
 
 def figure(shown: Frames, up: str, lazy: bool = True, autoplay: bool = False) -> str:
     """A picture with its Play button; `up` leads to the site's root."""
-    moves = f" Here <em>{escape(shown.moves)}</em> moves." if shown.moves and shown.frames > 1 else ""
+    moves = f" Moving: <em>{escape(shown.moves)}</em>." if shown.moves and shown.frames > 1 else ""
     button = "<button type='button' hidden>▶ Play</button>" if shown.frames > 1 else ""
     return (
         f"<figure class='play'{' data-autoplay' if autoplay else ''} id='{shown.name}'>"

@@ -54,7 +54,7 @@ def _notebook(folder: Path, lab: str) -> str:
     names = [path.name for path in labs.notebooks(folder) if not labs.is_outdated(path)]
     for name in names:
         number, slug = name.removesuffix(".ipynb").split("_", 1)
-        if lab == slug or (lab.isdecimal() and int(lab) == int(number)):
+        if lab == slug or (lab.isascii() and lab.isdecimal() and int(lab) == int(number)):
             return name
     end(f"there is no lab {lab!r}; the labs are {', '.join(n.removesuffix('.ipynb') for n in names)}")
 
@@ -266,6 +266,8 @@ def slides(
     folder = labs.shipped()
     notebook = _notebook(folder, name)
     out = out or Path(f"slides-{Path(notebook).stem}.html")
+    if not out.parent.is_dir():  # said before the pictures are drawn
+        end(f"{out.parent}: there is no such folder; make it, or choose another place")
     found = slides_of(json.loads((folder / notebook).read_text(encoding="utf-8"))["cells"])
     write_whole(out, page(found, None if play else 1))
     say(f"Wrote {out}: {len(found)} slides. Open it in a browser.")

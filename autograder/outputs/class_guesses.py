@@ -125,7 +125,7 @@ def _numbers(numbers: list[float], truth: float | str | None, unit: str) -> Mark
     bins = Counter(math.floor(math.log(number, FACTOR)) for number in numbers)
     known = truth if isinstance(truth, float | int) and truth > 0 else None
     place = math.log(known, FACTOR) if known else min(bins)
-    low, high = min(*bins, math.floor(place)) - 1, max(*bins, math.ceil(place)) + 2
+    low, high = min(*bins, math.floor(place)) - 2, max(*bins, math.ceil(place)) + 2
     step = WIDTH / (high - low)
     parts = [_bar(step * (k - low), step * 0.9, n / max(bins.values()), "bar", str(n)) for k, n in bins.items()]
     parts += _decades(low, high, step, unit)
@@ -138,7 +138,7 @@ def _numbers(numbers: list[float], truth: float | str | None, unit: str) -> Mark
 
 def _decades(low: int, high: int, step: float, unit: str) -> list[Markup]:
     """A label below each power of ten."""
-    whole = [k for k in range(low, high) if k % 4 == 0]
+    whole = [k for k in range(low + 1, high) if k % 4 == 0]  # not at the very edge, where a label is cut
     every = max(1, len(whole) // 6)
     return [
         Markup('<text x="{:.1f}" y="{}">{} {}</text>').format(step * (k - low), BASE + 20, f"{FACTOR**k:.3g}", unit)

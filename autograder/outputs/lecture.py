@@ -14,9 +14,11 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; } ul { margi
 table { border-collapse: collapse; width: 100%; } meter { width: 5rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; overflow-wrap: anywhere;
   border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
+td:first-child { min-width: 10rem; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 @media (max-width: 700px) {
   table, tbody, tr, td { display: block; } th { display: none; } .number { text-align: left; }
+  td[data-name]::before { content: attr(data-name) ": "; }
 }
 """
 

@@ -33,7 +33,9 @@ class Slide:
 
 def slides(cells: list[dict]) -> list[Slide]:
     """The slides of a notebook's cells; each picture once, after the slide of its section."""
-    found, names, seen = [], {}, set()
+    found: list[Slide] = []
+    names: dict[str, str] = {}  # of pictures, by the name that the notebook gives them
+    seen: set[str] = set()
     for cell in cells:
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown":

@@ -63,8 +63,11 @@ PLAYS: dict[str, list[Callable]] = {
 def texts() -> dict[str, str]:
     """The moves of each picture as they are written here."""
     tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    table = next(node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.target.id == "PLAYS")
-    return {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values, strict=True)}
+    table = next(
+        node.value for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
+    )
+    assert isinstance(table, ast.Dict)  # PLAYS, the only one with a type
+    return {ast.literal_eval(key): ast.unparse(move) for key, move in zip(table.keys, table.values, strict=True) if key}
 
 
 def steps(name: str, controls: dict) -> list[Setting]:
@@ -118,7 +121,7 @@ def _between(control: Any, ends: Iterable[float], count: int) -> list:
     low, high = tuple(ends) or (bar.min, bar.max)
     if is_log and tuple(ends):
         low, high = math.log10(low), math.log10(high)
-    if all(isinstance(end, int) for end in (low, high)) and isinstance(bar.value, int):
+    if isinstance(low, int) and isinstance(high, int) and isinstance(bar.value, int):
         return _whole(low, high, count)
     values = [low + (high - low) * k / (count - 1) for k in range(count)]
     return [bar.base**value for value in values] if is_log else values
