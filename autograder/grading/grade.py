@@ -13,7 +13,7 @@ from autograder.sessions.remote import RemoteSession
 from autograder.walls import sandbox, scratch
 from autograder.walls.zygote import Zygote
 
-from . import pace, real_ranks
+from . import pace, real_ranks, reference
 from .again import look_again
 from .follow import follow_through
 from .grades import printable
@@ -53,6 +53,7 @@ def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: La
         lab = only or lab_of(content, path)
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
         cells, notes, code = session.needed(content.cells, exercises)
+        cells += reference.given(lab.slug, tuple(name for e in lab.exercises.values() for name in e.given))
         zygote.bring(lab.brings)
         session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either
