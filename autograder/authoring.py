@@ -63,8 +63,8 @@ class Exercise:
     hpcdl is closed to it in any case, but for what the reference solution uses and what its text `offers` besides.
     `uses` names earlier exercises whose functions an answer calls: where those are wrong, this one is graded with the
     reference's. `given` names functions that the notebook gives and the checks call: in grading they are the lab's own,
-    whatever the notebook makes of them. `meanings` says of errors that Python or torch raise in usual wrong answers, by words of theirs, what
-    they mean here. Raises TypeError where `forbid`, `offers` or `uses` is one string.
+    whatever the notebook makes of them. `meanings` says of errors that Python or torch raise in usual wrong answers, by
+    words of theirs, what they mean here. Raises TypeError where `forbid`, `offers` or `uses` is one string.
     """
 
     name: str
