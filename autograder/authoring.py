@@ -62,8 +62,9 @@ class Exercise:
     not make, as `("aten::convolution", "scipy.signal")`; `instead` is the sentence that says what to do in their place.
     hpcdl is closed to it in any case, but for what the reference solution uses and what its text `offers` besides.
     `uses` names earlier exercises whose functions an answer calls: where those are wrong, this one is graded with the
-    reference's. `meanings` says of errors that Python or torch raise in usual wrong answers, by words of theirs, what
-    they mean here. Raises TypeError where `forbid`, `offers` or `uses` is one string.
+    reference's. `given` names functions that the notebook gives and the checks call: in grading they are the lab's own,
+    whatever the notebook makes of them. `meanings` says of errors that Python or torch raise in usual wrong answers, by
+    words of theirs, what they mean here. Raises TypeError where `forbid`, `offers` or `uses` is one string.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Exercise:
     instead: str = ""
     offers: tuple[str, ...] = ()  # names of hpcdl's, as "hpcdl.collectives.reduce.reduce"
     uses: tuple[str, ...] = ()  # see `grading.follow`
+    given: tuple[str, ...] = ()
     meanings: dict[str, str] = field(default_factory=dict)  # words of an error -> what it means here, and what to do
     lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
     checks: dict[str, Check] = field(default_factory=dict, init=False)

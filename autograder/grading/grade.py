@@ -14,7 +14,7 @@ from autograder.sessions.session import Session
 from autograder.walls import sandbox, scratch
 from autograder.walls.zygote import Zygote
 
-from . import pace, real_ranks
+from . import pace, real_ranks, reference
 from .again import look_again
 from .alone import ask_again
 from .beside import NOTHING, Along
@@ -70,6 +70,7 @@ def grade_bytes(
         exercises = [list(exercise.functions) for exercise in lab.exercises.values()]
         statements, notes, code = session.needed(content.cells, exercises)
         cells = along.cells() + statements
+        cells += reference.given(lab.slug, tuple(name for e in lab.exercises.values() for name in e.given))
         zygote.bring(lab.brings)
         session.opened = lab.opened
         session.load(cells)  # where it was read it may run: it has nothing to gain there by either

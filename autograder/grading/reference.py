@@ -1,8 +1,11 @@
 """The lab's own solution, in the form of a submission's statements."""
 
+import functools
+
 from autograder.authors import build
 from autograder.inside import magics, source
 
+IMPORTS = ("import ", "from ")
 Statements = list[tuple[str, str]]  # label, source
 
 
@@ -13,3 +16,12 @@ def statements(slug: str, functions: list[str]) -> Statements:
     except FileNotFoundError:
         return []
     return source.needed([(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(solved)], functions)[0]
+
+
+@functools.cache
+def given(slug: str, functions: tuple[str, ...]) -> Statements:
+    """The definitions of `functions`, which the lab gives, and the imports before them; no solution."""
+    found = statements(slug, list(functions)) if functions else []
+    names = [(code, source.defined_names([("", code)])) for _, code in found]
+    wanted = [code for code, bound in names if code.lstrip().startswith(IMPORTS) or bound & {*functions}]
+    return [("given", code) for code in wanted]

@@ -145,6 +145,6 @@ def deadlock(p: int, error: DeadlockError, locations: list[str] | None = None) -
 
 
 def _located(situation: str, locations: list[str]) -> str:
-    match = re.match(r"(rank (\d+) waits in .*\)) at ", situation)
+    match = re.match(r"(rank (\d+) waits in .*\))(?: at |$)", situation)
     location = locations[int(match[2])] if match else ""
     return f"{match[1]} at {location}" if match and location else situation

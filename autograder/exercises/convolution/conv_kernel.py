@@ -16,6 +16,7 @@ exercise = Exercise(
     points=15,
     minutes=15,
     functions=("conv_kernel", "launch_in"),
+    given=("launch_in",),
     forbid=LIBRARIES,
     instead="The library's kernels are for comparison: write your own.",
 )

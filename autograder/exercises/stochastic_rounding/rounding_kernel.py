@@ -10,7 +10,9 @@ from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
 from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
 
-exercise = Exercise("rounding_kernel", points=10, minutes=15, functions=("rounding_kernel", "launch"))
+exercise = Exercise(
+    "rounding_kernel", points=10, minutes=15, functions=("rounding_kernel", "launch"), given=("launch",)
+)
 
 
 def needs_triton() -> None:
