@@ -309,7 +309,7 @@ def place(
     bandwidth: float,
     itemsize: int,
 ) -> list[tuple[float, float, str]]:
-    """Of each layer: operations per byte, operations per second at its roof, what limits it.
+    """For each layer: operations per byte, operations per second at its roof, its limit.
 
     >>> place([(10, 100, 15)], batch=10, peak=100.0, bandwidth=10.0, itemsize=4)
     [(3.125, 31.25, 'memory')]
