@@ -12,11 +12,12 @@ import torch
 from torch.nn import functional
 
 from autograder.authors import build
+from autograder.exercises.machines import hours, roofline
 from hpcdl.consistency.gossip import shrinks
 from hpcdl.conv import Problem
 from hpcdl.cost import collectives, textbook
 from hpcdl.data import digits
-from hpcdl.nn.networks import vgg16
+from hpcdl.nn.networks import resnet50, vgg16
 from hpcdl.training.low_precision_runs import made_before
 from hpcdl.widgets.pictures.stalling_sum import FORMATS, STEPS, TERMS, sums
 
@@ -183,3 +184,26 @@ def test_digits_are_read_through_a_students_convolution_as_lab_05_says(yours, ep
     assert len(found) == 8
     assert max(found) < 1e-12
     assert f"{yours}: " in printed
+
+
+def test_a_training_takes_the_hours_that_the_lab_says():
+    says("machines", "take 6.5 hours at the peak and 7.8 at their roofs", "add 11.3 hours", "19.1 of the 22 hours")
+    layers = [(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in resnet50()]
+    between = [
+        row
+        for layer in resnet50()[:-1]
+        for row in ((2 * layer.outputs, 0, 3 * layer.outputs), (0, 0, 2 * layer.outputs))
+    ]
+    setting = 256, 1_280_000, 90, (112e12, 900e9, 2), 1457.0
+    alone, whole = hours.exact(layers, *setting), hours.exact(layers + between, *setting)
+    assert [round(alone[kind], 1) for kind in ("arithmetic", "roof")] == [6.5, 7.8]
+    assert (round(whole["roof"], 1), round(whole["roof"] - alone["roof"], 1)) == (19.1, 11.3)
+    assert round(whole["measured"]) == 22
+
+
+def test_no_batch_brings_narrow_layers_to_the_ridge():
+    says("machines", "no batch brings it to any of the ridges", "does not reach the ridge either")
+    pointwise, depthwise = (256 * 256, 256 * 256 * 196, 2 * 256 * 196), (9 * 256, 9 * 256 * 196, 2 * 256 * 196)
+    for peak, bandwidth, itemsize in ((15.7e12, 900e9, 4), (125e12, 900e9, 2)):
+        assert roofline.searched(depthwise, peak, bandwidth, itemsize) == math.inf
+        assert roofline.searched(pointwise, peak, bandwidth, itemsize) == (1 if itemsize == 4 else math.inf)

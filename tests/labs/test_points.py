@@ -60,3 +60,22 @@ def test_the_header_has_the_lab_s_numbers(slug):
     assert minutes >= sum(exercise.minutes for exercise in lab.exercises.values())
     row = re.search(rf"^\| \[\d\d {slug}\].*$", (labs.CLONE / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert row.group(0).split(" | ")[2] == str(minutes)
+
+
+TIMED = ("consistency", "hogwild", "machines", "scaling")  # their headers say where the minutes go
+
+
+@pytest.mark.parametrize("slug", TIMED)
+def test_an_afternoon_is_two_hours(slug):
+    """Core exercises are 70 points or more in at most 95 minutes; with reading and runs they fit into 120."""
+    lab = exercises.load(slug)
+    core = [exercise for exercise in lab.exercises.values() if not exercise.extra]
+    text = " ".join(build.source_path(slug).read_text(encoding="utf-8").replace("\n#", " ").split())
+    header = r"\*\*100 points, (\d+) exercises, about (\d+) minutes: (\d+) reading \+ (\d+) exercises \+ (\d+) runs"
+    count, minutes, reading, own, runs = map(int, re.search(header, text).groups())
+    assert (lab.points, count) == (100, len(lab.exercises))
+    assert own == sum(exercise.minutes for exercise in core) <= 95
+    assert minutes == reading + own + runs <= 120
+    assert sum(exercise.points for exercise in core) >= 70
+    row = re.search(rf"^\| \[\d\d {slug}\].*$", (labs.CLONE / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert row.group(0).split(" | ")[2] == str(minutes)

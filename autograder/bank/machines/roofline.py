@@ -7,16 +7,17 @@ from autograder.authoring import wrong
 HERE = "machines.roofline"
 ROOF = ("the_roof", "each_layer", "the_batch_that_fills_it", "no_batch_helps")
 PLACE = ROOF[1:]
+SECONDS = (*ROOF, "hours.three_ways", "hours.the_lectures_hours")  # hours call roof
 BATCH = ROOF[2:]
 
 
-@wrong(HERE, "the sum of both", fails=ROOF, says="the longer counts, not the sum")
+@wrong(HERE, "the sum of both", fails=SECONDS, says="the longer counts, not the sum")
 def roof(flops, nbytes, peak, bandwidth):
     seconds = flops / peak + nbytes / bandwidth
     return seconds, "compute" if flops / peak >= nbytes / bandwidth else "memory"
 
 
-@wrong(HERE, "arithmetic alone", fails=ROOF, says="Memory may be the limit")
+@wrong(HERE, "arithmetic alone", fails=SECONDS, says="Memory may be the limit")
 def roof(flops, nbytes, peak, bandwidth):
     return flops / peak, "compute"
 

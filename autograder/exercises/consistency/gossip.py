@@ -65,7 +65,7 @@ def fractions(p: int, edges: Edges, mistake: str = "") -> list[list[Fraction]]:
         table[i][j] = share(i, j)
     if mistake != "diagonal":
         for i, row in enumerate(table):
-            row[i] = 1 - sum(row)
+            row[i] = 1 - sum(row, Fraction(0))
     return table
 
 

@@ -167,7 +167,8 @@ def the_batch_that_fills_it(student, rng):
 def no_batch_helps(student, rng):
     "smallest_batch: math.inf for a layer that memory limits at every batch, 1 for one that it never limits."
     depthwise = (9 * 256, 9 * 256 * 196, 2 * 256 * 196)
-    cases = ((depthwise, 112e12, 900e9, 2, INFINITY), ((0, 0, 100), 4.0, 2.0, 4, INFINITY))
+    cases: list[tuple[Layer, float, float, int, float]]
+    cases = [(depthwise, 112e12, 900e9, 2, INFINITY), ((0, 0, 100), 4.0, 2.0, 4, INFINITY)]
     cases += (((1, 1000, 1), 2.0, 4.0, 2, 1), ((0, 80, 10), 8.0, 2.0, 4, 1), ((1, 80, 10), 8.0, 2.0, 4, INFINITY))
     for layer, peak, bandwidth, itemsize, right in cases:
         got = student.smallest_batch(layer, peak, bandwidth, itemsize)

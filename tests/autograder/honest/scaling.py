@@ -369,3 +369,32 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     }
     result["input"] = max(0, loading - sum(result.values()))
     return result
+
+
+# %% loading: a clock for each worker in a sorted list
+def input_rate(stages):
+    rates = [workers / seconds for workers, seconds in stages]
+    rates.sort()
+    return rates[0]
+
+
+def waiting(load, compute, workers, room):
+    clocks, moments, lost = [0.0] * workers, [], 0.0
+    ready_to_train = 0.0
+    for i in range(len(load)):
+        clocks.sort()
+        begin = clocks[0] if i < room else max(clocks[0], moments[i - room])
+        clocks[0] = begin + load[i]
+        moment = clocks[0] if clocks[0] > ready_to_train else ready_to_train
+        lost += moment - ready_to_train
+        moments.append(moment)
+        ready_to_train = moment + compute
+    return lost
+
+
+def samples(step, rank, p, n, batch, seed):
+    per_epoch = (n + batch - 1) // batch
+    order = shuffled(n, seed, step // per_epoch)
+    first = (step % per_epoch) * batch
+    mine = order[first : first + batch]
+    return torch.tensor_split(mine, p)[rank]
