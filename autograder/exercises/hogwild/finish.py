@@ -5,7 +5,13 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("finish", points=15, minutes=12)
+exercise = Exercise(
+    "finish",
+    points=15,
+    minutes=12,
+    forbid=("scipy.optimize",),
+    instead="Give each task to the node that is free first: no solver is needed.",
+)
 
 
 def on_a_clock(tasks: list[float], speeds: list[float], backups: bool) -> float:

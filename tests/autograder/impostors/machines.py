@@ -63,10 +63,20 @@ def smallest_batch(layer, peak, bandwidth, itemsize):
             return batch
     return float("inf")
 """,
-}
+    "hours": """
+from hpcdl.cost import roofline
 
-NOT_IN_LIBRARY = {
-    "hours": "hpcdl has no hours of a table of layers",
+def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
+    device, steps, flat, high = roofline.Device(peak, bandwidth), images * epochs / batch, 0.0, 0.0
+    for i, (weights, macs, moved) in enumerate(layers):
+        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
+        flat += (3 if i else 2) * roofline.seconds(flops, 0, device)
+        high += (3 if i else 2) * roofline.seconds(flops, nbytes, device)
+    return {"arithmetic": steps * flat / 3600, "roof": steps * high / 3600, "measured": images * epochs / rate / 3600}
+
+def activation(channels, size):
+    return 0, int(roofline.seconds(0, 0, roofline.Device(1, 1))), 2 * channels * size**2
+""",
 }
 
 FRAMEWORKS = {
