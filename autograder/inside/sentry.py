@@ -132,7 +132,11 @@ def _never(event: str, args: tuple, frame: FrameType) -> str | None:
 
 
 def _tracing(event: str, args: tuple, frame: FrameType) -> str | None:
-    return None if _is_ours(frame) or frame.f_code.co_filename.endswith("/threading.py") else event
+    if _is_ours(frame) or frame.f_code.co_filename.endswith("/threading.py"):
+        return None
+    # A trace function that raises, as a time limit's does, is taken away by the interpreter itself.
+    tracing = getattr(sys.gettrace(), "__code__", None)
+    return None if tracing is not None and tracing.co_filename.startswith(OURS) else event
 
 
 def _asks(frame: FrameType | None, name: str) -> bool:

@@ -38,4 +38,4 @@ def test_a_limit_that_ends_a_loop_anywhere_names_a_line_of_it():
         with pytest.raises(TimeUp) as caught, time_limit(0.002):
             namespace["waits"]([[1], [2]], {})
         assert raised_at(caught.value, namespace)["line"] in range(3, 7)
-        assert lines_of_traceback(caught.value.__traceback__)[-1].line in range(3, 200)
+        assert lines_of_traceback(caught.value.__traceback__)[-1].line >= 3
