@@ -166,8 +166,7 @@ def test_selfcheck_proves_a_bank_and_finds_a_bank_that_is_wrong(monkeypatch, sol
     ]
     blank.append("def double(f, x):\n    raise NotImplementedError")
     monkeypatch.setattr(build, "source_path", lambda slug: f"labs/source/90_{slug}.py")
-    monkeypatch.setattr(build, "references", lambda slug: solution)
-    monkeypatch.setattr(build, "code", lambda slug: list(solution.values()))
+    monkeypatch.setattr(selfcheck.lazy, "problems", lambda *_: [])  # to count up to n is no work
     monkeypatch.setattr(build, "solved", lambda slug: nbformat.reads(notebook_text(*solution.values()), 4))
     monkeypatch.setattr(build, "student", lambda slug: nbformat.reads(notebook_text(*blank), 4))
     wrong = "def mean(x):\n    return x.sum()\n"
