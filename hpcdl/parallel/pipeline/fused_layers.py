@@ -26,8 +26,10 @@ class FusedLayers(Layers):
     weight or a bias has hooks.
     """
 
-    def __init__(self, module: nn.Module, recompute: bool = False, rows_first: bool = False):
-        super().__init__(module, recompute, rows_first)
+    def __init__(
+        self, module: nn.Module, recompute: bool = False, rows_first: bool = False, *, replicated: bool = False
+    ):
+        super().__init__(module, recompute, rows_first, replicated=replicated)
         self._wanted: Collection[int] | None = None  # ids of the weights whose gradients are; None: of all
 
     def backward_input(self, k: int, dy: Value) -> Value:

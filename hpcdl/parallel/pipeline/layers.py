@@ -77,8 +77,11 @@ class Layers:
     Raises ValueError for a module that is wrapped for data parallelism, lazy, or on the meta device.
     """
 
-    def __init__(self, module: nn.Module, recompute: bool = False, rows_first: bool = False):
-        _require_supported(module)
+    def __init__(
+        self, module: nn.Module, recompute: bool = False, rows_first: bool = False, *, replicated: bool = False
+    ):
+        if not replicated:
+            _require_supported(module)
         self.module, self.recompute, self.rows_first = module, recompute, rows_first
         self._passed: dict[int, Passed] = {}
         self._inputs: dict[int, tuple[Value, Before]] = {}  # to recompute from

@@ -75,6 +75,9 @@ class Repeated(Alone):
         self._ddp = [DistributedDataParallel(chunk, comm, overlap=overlap, samples=_one) for chunk in chunks]
         self.modules = list(self._ddp)
 
+    def chunk(self, module: nn.Module) -> Layers:
+        return Layers(module, replicated=True)
+
     def adding(self) -> AbstractContextManager:
         return _all(ddp.no_sync() for ddp in self._ddp)
 
@@ -114,7 +117,7 @@ class FullySharded(Replicas):
         self.optimizer = make([param for fsdp in self._fsdp for param in fsdp.parameters()])
 
     def chunk(self, module: nn.Module) -> Layers:
-        return _WholeLayers(module)
+        return _WholeLayers(module, replicated=True)
 
     def adding(self) -> AbstractContextManager:
         return _all(fsdp.no_sync() for fsdp in self._fsdp)
