@@ -9,6 +9,7 @@ from torch import nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 WAYS = 64  # ways through a network that are remembered
+EARLY = 32  # passes of which each new way is looked at: a step's microbatches may have one row more or less
 
 Signature = tuple[tuple[int, ...], tuple[int, ...]]
 REENTRANT = ("CheckpointFunctionBackward", "_CheckpointedBackward")
@@ -90,19 +91,26 @@ def _nothing(gradient: torch.Tensor) -> None:
 class Known:
     """What the graphs of earlier forward passes have shown, by their signatures.
 
-    Looking through a graph takes longer than a small layer: so it is done once for each way through the network. The
-    first pass that takes a new way later on leaves everything to the slow way, and the next one is looked at.
+    Looking through a graph takes longer than a small layer: so it is done once for each way through the network. All
+    ways of the first passes are looked at; the first pass that takes a new one later on leaves everything to the slow
+    way, and the next one is looked at.
     """
 
     def __init__(self):
-        self.learning = True
+        self._asked, self._passes = False, 0
         self._found: dict[Signature, tuple[dict[int, bool], bool]] = {}
+
+    @property
+    def learning(self) -> bool:
+        """Whether the next pass is to be looked at, if its way is new."""
+        return self._asked or self._passes < EARLY
 
     def judge(self, calls: Calls, roots: Sequence[Any]) -> tuple[list[Call], bool]:
         """The calls whose parameters are used in them alone, and whether a block inside does its own backward pass."""
         signature = calls.signature(roots)
+        self._passes += 1
         if signature not in self._found:
-            graph, self.learning = _Graph(roots), calls.begins is None and len(self._found) < WAYS
+            graph, self._asked = _Graph(roots), calls.begins is None and len(self._found) < WAYS
             if calls.begins is None:
                 return [], graph.reentrant
             parts = [graph.part(call, begin) for call, begin in zip(calls.calls, calls.begins, strict=True)]

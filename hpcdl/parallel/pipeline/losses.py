@@ -1,12 +1,15 @@
 """A loss as a pipeline adds it up over microbatches: a mean over rows, or a sum."""
 
 import functools
-from collections.abc import Callable, Sequence
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 
+from hpcdl.comm import Communicator, Group
 from hpcdl.parallel.pipeline.values import Value, like, rows_of, tensors_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -36,9 +39,12 @@ def reduction_of(loss: Loss, given: Reduction | None, microbatches: Sequence[tup
 
 
 def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
-    """Raise ValueError if the loss of two rows is not the mean (or sum) of each row's; tried once for each loss."""
+    """Raise ValueError if the loss of two rows is not the mean (or sum) of each row's; tried once for each loss.
+
+    A loss that reaches a communicator is not tried: other ranks would wait for its messages, or not.
+    """
     known = _tried.setdefault(getattr(loss, "__code__", loss), set())
-    if rows_of(y) < 2 or kind in known:
+    if rows_of(y) < 2 or kind in known or reaches_communicator(loss):
         return
     try:
         both, *each = _losses_of_rows(loss, y, target)
@@ -53,6 +59,31 @@ def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
             f"{kind} over rows, which a pipeline adds up over microbatches; {how}"
         )
     known.add(kind)
+
+
+def reaches_communicator(value: Any, depth: int = 4) -> bool:
+    """Whether a function, a module or an object leads to a communicator: by what it closes over, holds or names."""
+    if isinstance(value, (Communicator, Group)):
+        return True
+    return depth > 0 and any(reaches_communicator(each, depth - 1) for each in _held(value))
+
+
+def _held(value: Any) -> Iterator[Any]:
+    """What an object holds; of modules of Python's and plain values nothing."""
+    if isinstance(value, functools.partial):
+        yield from (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, types.MethodType):
+        yield from (value.__func__, value.__self__)
+    elif isinstance(value, types.FunctionType):
+        yield from inspect.getclosurevars(value).nonlocals.values()
+        yield from (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        yield from (value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__)
+    elif isinstance(value, (list, tuple, set)):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+    elif not isinstance(value, (type, types.ModuleType, torch.Tensor)) and hasattr(value, "__dict__"):
+        yield from vars(value).values()
 
 
 def _losses_of_rows(loss: Loss, y: Value, target: Value) -> list[float]:
