@@ -18,6 +18,7 @@ from . import lazy
 from .grade import grade_notebook
 
 SECRET = b"selfcheck"
+LAZY = 12  # lazy answers to each exercise that are tried; of some thousands
 WRONG = "wrong answer"  # the label of its cell
 NAMES = "name an operator that computes (aten::convolution, not aten::conv2d, which calls it) or a Python function"
 
@@ -30,11 +31,8 @@ class Proof:
     problems: list[str]
 
 
-def selfcheck(slug: str, zygote: Zygote, sample: int = 0) -> Iterator[Proof]:
-    """The proofs for one lab: reference, blank, lazy answers, and its wrong answers.
-
-    With a `sample` it asks so many lazy answers to each exercise, and each second wrong one.
-    """
+def selfcheck(slug: str, zygote: Zygote, sample: int = LAZY, each: int = 1) -> Iterator[Proof]:
+    """The proofs for one lab: reference, blank, a `sample` of lazy answers to each exercise, each n-th wrong one."""
     lab = exercises.load(slug)
     solved, student = (cells_of(make(slug)) for make in (build.solved, build.student))
     yield Proof("points", [] if lab.points == 100 else [f"the lab has {lab.points:g} points, not 100"])
@@ -43,7 +41,7 @@ def selfcheck(slug: str, zygote: Zygote, sample: int = 0) -> Iterator[Proof]:
     yield Proof("; ".join(["the reference has all points", *reference.notes]), losses(reference))
     yield Proof("blank has none, and each check says so", blank(run(lab, student, zygote)))
     yield Proof("lazy answers have none", lazy.problems(slug, sample))
-    for answer in bank(slug)[:: 2 if sample else 1]:
+    for answer in bank(slug)[::each]:
         cells = [*solved, (WRONG, answer.source)]
         result = run(reached(lab, cells), cells, zygote)
         yield Proof(f"{answer.exercise}: {answer.mistake}", judge(answer, result))
