@@ -32,7 +32,7 @@ from hpcdl.parallel import Layers, Mesh, cut_batch, cut_layers, run_stage
 from hpcdl.parallel.schedules import SCHEDULES
 from hpcdl.sharding import FullyShardedDataParallel
 from hpcdl.training import Configuration, Trainer
-from hpcdl.training.hybrid.models import build
+from hpcdl.training.hybrid.models import Model, build
 
 MOST = 1.03  # seconds of the trainer over those of the bare loop
 BASE = Configuration(model="gpt", size="small", batch=16, steps=1)
@@ -62,7 +62,7 @@ def bare(comm: Communicator, configuration: Configuration) -> Step:
     return step(mesh, model, layers, configuration)
 
 
-def replicas(mesh: Mesh, model, layers: nn.Sequential, configuration: Configuration) -> Step:
+def replicas(mesh: Mesh, model: Model, layers: nn.Sequential, configuration: Configuration) -> Step:
     from hpcdl.parallel import TransformerBlock
 
     net: DistributedDataParallel | FullyShardedDataParallel = (
@@ -84,7 +84,7 @@ def replicas(mesh: Mesh, model, layers: nn.Sequential, configuration: Configurat
     return step
 
 
-def stages(mesh: Mesh, model, layers: nn.Sequential, configuration: Configuration) -> Step:
+def stages(mesh: Mesh, model: Model, layers: nn.Sequential, configuration: Configuration) -> Step:
     schedule = SCHEDULES[configuration.schedule]
     orders, parts = schedule.orders(2, configuration.microbatches), schedule.parts(2, 1)
     (chunk,) = cut_layers(list(layers), parts, mesh.stage)

@@ -5,7 +5,7 @@ They travel as statements in front of the notebook's own, so that every worker o
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class Along(NamedTuple):
 NOTHING = Along({}, {})
 
 
-def gather(beside: Beside, read) -> Along:
+def gather(beside: Beside, read: Callable[[Path, int], bytes]) -> Along:
     """Read the files; `read(path, most)` gives the bytes of one, or UngradableError."""
     along, room = Along({}, {}), MOST_TOGETHER
     for name, path in beside:

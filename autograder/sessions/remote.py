@@ -10,13 +10,13 @@ from autograder.boundary import protocol
 from autograder.boundary.limits import Stopwatch, Together, account
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Closed, Frame, ProtocolError
-from autograder.inside.harnesses import HARNESSES, Harness
+from autograder.inside.harnesses import HARNESSES
 from autograder.walls import sandbox
 from autograder.walls.zygote import Slot, Zygote
 from hpcdl.comm import CommError, Simulation, simulate
 
 from .copies import copied
-from .desk import Desk
+from .desk import Desk, with_book
 from .errors import StudentError
 from .garbled import garbled
 from .grader import Grader
@@ -282,16 +282,6 @@ class RemoteSession(Session):
 
     def __exit__(self, *_):
         self.close()
-
-
-def with_book(result: object, harness: Harness | None, desk: Desk) -> object:
-    """What a harness returned, with the entries of its book, which the grader has kept."""
-    if harness is None or harness.booked is None:
-        return result
-    try:
-        return harness.booked(result, desk.book.entries)
-    except (TypeError, ValueError):
-        raise StudentError("ended", "Your code interfered with what the grader calls it with.") from None
 
 
 def describe_end(status: int) -> str:

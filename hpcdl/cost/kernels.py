@@ -8,6 +8,7 @@ never takes less time than its bytes.
 Source: NVIDIA 2023, "Matrix multiplication background user's guide", sections 2 and 3; Osama et al. 2023, "Stream-K".
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -72,7 +73,9 @@ def product_seconds(product: Product, kernels: Kernels, itemsize: float = 2) -> 
     return best
 
 
-def pass_seconds(products, nbytes: float, count: float, kernels: Kernels, itemsize: float = 2) -> float:
+def pass_seconds(
+    products: Iterable[Product], nbytes: float, count: float, kernels: Kernels, itemsize: float = 2
+) -> float:
     """Return the seconds of one pass: its products and its bytes, or launching its `count` kernels."""
     device = sum(product_seconds(product, kernels, itemsize) for product in products) + nbytes / kernels.bandwidth
     return max(device + count * kernels.gap, count * kernels.launch)

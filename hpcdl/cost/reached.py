@@ -6,8 +6,10 @@ holds it so. A kind without a public figure has an interval that is a guess, and
 
 from dataclasses import dataclass
 from math import exp, hypot
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hpcdl.cost.layout import Layout
+from hpcdl.cost.machines import Machine
 from hpcdl.cost.scaling import Iteration
 from hpcdl.cost.topology import ParameterServers
 from hpcdl.cost.work import Transformer
@@ -77,14 +79,14 @@ class Prediction:
         return f"{self.seconds:.3g} s ({self.low:.3g} to {self.high:.3g} s), {self.kind}: {known}; {kind.says}"
 
 
-def expect(parts: Iteration, model, machine, layout, measured) -> Prediction:
+def expect(parts: Iteration, model: Any, machine: Machine, layout: Layout, measured: Any) -> Prediction:
     """The prediction with the interval of its kind, wider for a device whose constant is not known."""
     kind = kind_of(model, machine.network, layout, measured)
     known = bool(measured) or any(machine.name.startswith(device) for device in DEVICES)
     return Prediction(parts, kind, hypot(KINDS[kind].width, 0.0 if known else OTHER_DEVICE))
 
 
-def kind_of(model, network, layout, measured) -> str:
+def kind_of(model: Any, network: Any, layout: Layout, measured: Any) -> str:
     """The name in `KINDS` of a run: the hardest part of it to predict."""
     if isinstance(network, ParameterServers) and network.staging:
         return "servers"

@@ -12,6 +12,9 @@ from zoo.outcomes import RIGHT, outcome
 from zoo.page import CASES
 from zoo.registry import ENTRIES
 
+# torch.func compiles with what torch itself has deprecated, in the first process that asks.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+
 
 def ids(case):
     return "-".join(case)

@@ -1,6 +1,7 @@
 """The published runs of transformers, one call of `predict` each."""
 
 from functools import partial
+from typing import Any
 
 from hpcdl.cost.blocks import Cut, layer, output
 from hpcdl.cost.machines import Machine
@@ -13,7 +14,7 @@ from hpcdl.cost.work import Transformer
 V100, A100, H100 = "V100 (DGX-2)", "A100 (Superpod)", "H100 (Grand Teton)"
 
 
-def adam(data: int = 1, tensor: int = 1, pipeline: int = 1, **options) -> Layout:
+def adam(data: int = 1, tensor: int = 1, pipeline: int = 1, **options: Any) -> Layout:
     """16-bit training with Adam; more than one chunk is interleaved."""
     if options.get("chunks", 1) > 1:
         options = {"schedule": "interleaved"} | options

@@ -122,7 +122,7 @@ def _arguments(kind: Any) -> list[str] | None:
 class Part(nn.Sequential):
     """Layers one after another, as in nn.Sequential, that may pass several tensors."""
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The last layer's output; the first layer gets the arguments."""
         value: Value = kwargs or (args[0] if len(args) == 1 else args)
         for layer in self:
