@@ -46,11 +46,7 @@ class Last(nn.Module):
         return self.head(hidden) * mask[..., None], penalty
 
 
-BETWEEN = {
-    "hidden": RowSpec((3, WIDTH)),
-    "mask": RowSpec((3,), torch.bool),
-    "penalty": RowSpec((), whole=True),
-}
+BETWEEN = {"hidden": RowSpec((3, WIDTH)), "mask": RowSpec((3,), torch.bool), "penalty": RowSpec((), whole=True)}
 
 
 def network(*layers):
