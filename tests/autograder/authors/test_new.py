@@ -66,7 +66,8 @@ def test_a_new_lab_is_listed_behind_the_others():
     assert after["LABS"] == (*before["LABS"], "averages")
 
 
-@pytest.mark.labs  # a minute: the tests of a lab
+@pytest.mark.long  # two minutes: the tests of a lab
+@pytest.mark.timeout(900)
 def test_new_lab_by_the_book_is_green(tmp_path):
     """Follow CONTRIBUTING in a copy of the tree: `new`, `make labs`, `selfcheck`, lint, all tests of that lab."""
     subprocess.run(["git", "clone", "--quiet", new.PACKAGE.parent, tmp_path / "copy"], check=True)
