@@ -224,8 +224,8 @@ def _insist(frame, armed) -> None:
     """Raise `TimeUp` at every line from here on, so also inside the `except:` block that swallows it."""
 
     def trace(frame, event, arg):
-        if frame.f_globals.get("__name__", "").startswith(OURS):
-            return None  # not in our own `finally` blocks
+        if frame.f_globals.get("__name__", "").startswith((*OURS, "contextlib")):
+            return None  # not in our own `finally` blocks, nor on the way there
         if event == "line" and armed():
             raise TimeUp
         return trace

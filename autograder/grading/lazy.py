@@ -26,6 +26,7 @@ OWN_DATA = "works on its own data alone"
 WORK_ON_OWN_DATA = {  # exercises in which a part of the work is on a rank's own data: that part has its points
     "ring_attention": "stripes deals positions, without a communicator",
     "loss_scaler": "the rules of the scale are those of one process",
+    "gossip": "the matrix and the number of rounds are of the graph",
     "step": "the loss is that of the rank's own samples",
 }
 MOST = 5  # arguments that are echoed
