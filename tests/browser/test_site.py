@@ -12,7 +12,7 @@ import pytest
 
 from autograder import exercises
 
-pytestmark = [pytest.mark.labs, pytest.mark.browser]  # builds the site, which takes half a minute
+pytestmark = [pytest.mark.browser, pytest.mark.long]  # the site is built: two minutes
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = "labs/ddp.html" if "ddp" in exercises.LABS else f"labs/{exercises.LABS[-1]}.html"

@@ -33,6 +33,7 @@ def test_entry_on_two_ranks(case):
 
 
 @pytest.mark.labs  # the same on other numbers of ranks
+@pytest.mark.thinned(1, 2)
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_entry_on_one_or_three_ranks(case, p):
