@@ -95,7 +95,7 @@ def _shell() -> Any:
 
 
 cells = watched(_shell()) if _shell() else None
-record = Record(file_in(Path.cwd()) if _shell() else None)  # beside the notebook, where its kernel starts
+record = Record(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, where its kernel starts
 
 
 def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
@@ -148,7 +148,7 @@ def _named(name: str) -> list[Exercise]:
 
 
 def _in_quotes(name: object) -> str:
-    """What to write in place of something that is not text, such as the function itself."""
+    """What to write instead of something that is not text, such as the function itself."""
     function = getattr(name, "__name__", "")
     found = [exercise.id for exercise in _all_exercises() if function in exercise.functions]
     return f'The name of an exercise stands in quotes: check("{found[0] if found else _all_exercises()[0].id}").'
@@ -176,7 +176,7 @@ def _remember(result: ExerciseResult, code: str) -> str:
 
 
 def _show(shown: Feedback | NotChecked, progress: Any = None) -> None:
-    """Display the feedback, in place of the line of `progress` if there is one."""
+    """Display the feedback, instead of the line of `progress` if there is one."""
     if _shell() is None:
         print(repr(shown))
         return

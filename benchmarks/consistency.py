@@ -7,7 +7,7 @@
   tutorial's form, in turns, after the same compute, and after none.
 - HOGWILD!: updates per second of sparse logistic regression on two threads, beside one thread, locks, round robin, and
   torch.multiprocessing's example on the same rows (one row an update, as ours; in batches of 64, rows per second).
-- live: four ranks, a server and three workers that sleep in place of computing, one three times as long; steps per
+- live: four ranks, a server and three workers that sleep instead of computing, one three times as long; steps per
   second beside what `timeline` says of the measured times.
 - counted: L-BFGS's iterations and torch's, a dot product's bytes; 1,024 simulated ranks under SSP.
 """

@@ -169,7 +169,7 @@ def script(
 @app.command()
 def submit(
     notebook: Annotated[Path, typer.Argument(help="The lab that you solved.")],
-    out: Annotated[Path | None, typer.Option(help="The file to write (default: beside the notebook).")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: next to the notebook).")] = None,
     run: Annotated[bool, typer.Option(help="Run it top to bottom in a fresh kernel first.")] = True,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Write the file even if something is open or fails.")
@@ -206,7 +206,7 @@ def reset(
         Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
     ] = None,
 ) -> None:
-    """Begin an exercise again: its cell is blank as at first, and what you wrote is kept in a file beside the notebook.
+    """Begin an exercise again: its cell is blank again, and what you wrote is kept in a file next to the notebook.
 
     Save the notebook before, and load it anew after: in JupyterLab, File, Reload Notebook from Disk.
     `hpcdl reset guesses` begins the ledger of your guesses again. `hpcdl reset rates` forgets how fast convolutions

@@ -19,7 +19,7 @@ from hpcdl.moved import now
 NAME = ".guesses.jsonl"  # in the folder of the labs; JupyterLab does not list it
 VARIABLE = "HPCDL_GUESSES"  # another file, or none where it is empty; OFF: nothing is asked
 OFF = "off"
-ALL = "*"  # in place of a name: what stands above is forgotten
+ALL = "*"  # instead of a name: what stands above is forgotten
 
 Answer = float | str | None
 

@@ -1,4 +1,4 @@
-"""A journal: what happened to a student's labs, a line of JSON each, in a file beside the notebooks.
+"""A journal: what happened to a student's labs, a line of JSON each, in a file next to the notebooks.
 
 Only ever appended to, a line at a time, so that several notebooks may be open and a crash loses nothing.
 """

@@ -1,4 +1,4 @@
-"""What the checks said, in a journal beside the notebooks: points outlive the kernel and the page."""
+"""What the checks said, in a journal next to the notebooks: points outlive the kernel and the page."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -27,7 +27,7 @@ class SubmissionError(ValueError):
 
 @dataclass
 class OwnSubmission:
-    """What the instructor finds beside the notebook."""
+    """What the instructor finds next to the notebook."""
 
     lab: str
     notebook: str

@@ -41,7 +41,7 @@ SAME_TWICE = {"zero_", "copy_", "wait", "fill_", "clear", "set_rng_state"}
 
 
 def operator(*kinds: type) -> Callable:
-    """Register a function that yields what may stand in place of a node of these kinds."""
+    """Register a function that yields what may stand instead of a node of these kinds."""
 
     def register(function):
         OPERATORS[function.__name__] = lambda node: function(node) if isinstance(node, kinds) else iter(())

@@ -108,7 +108,7 @@ class LineUp:
 
 @dataclass(frozen=True)
 class Deed:
-    """What an implementation does in place of an answer: `raises an IndexError`. No right one does."""
+    """What an implementation does instead of an answer: `raises an IndexError`. No right one does."""
 
     verb: str
 

@@ -27,7 +27,7 @@ def look_again(
         return
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         wider = {i: session.wider(content, lab.exercises[found[i].name].functions) for i in failed}
-    first = [cell for cell in run if cell[0] == REFERENCE]  # what writes the files beside the notebook
+    first = [cell for cell in run if cell[0] == REFERENCE]  # what writes the files next to the notebook
     have = {label for label, _ in run}
     for i, cells in wider.items():
         more = [label for label, _ in cells if label not in have]

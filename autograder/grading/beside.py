@@ -1,4 +1,4 @@
-"""Files that lie beside a notebook, such as a module or a table of data: small ones are there when it is graded.
+"""Files that lie next to a notebook, such as a module or a table of data: small ones are there when it is graded.
 
 They travel as statements in front of the notebook's own, so that every worker of the submission has them.
 """
@@ -17,7 +17,7 @@ from .submission import Beside
 MOST_BYTES = 1 << 20  # of a file
 MOST_TOGETHER = 4 << 20
 MOST_FILES = 100
-CAME_ALONG = "beside the notebook came along"
+CAME_ALONG = "next to the notebook came along"
 PIECE = 1 << 19  # bytes that one statement writes
 
 Cells = list[tuple[str, str]]  # label, source
@@ -48,7 +48,7 @@ class Along(NamedTuple):
         came = [name for name in self.files if _matters(name, notebook)]
         notes = [f"{_listed(came)} {CAME_ALONG}"] if came else []
         left = {name: why for name, why in self.left.items() if _matters(name, notebook)}
-        return notes + [f"{name!r} beside the notebook did not come along: {why}" for name, why in left.items()]
+        return notes + [f"{name!r} next to the notebook did not come along: {why}" for name, why in left.items()]
 
 
 NOTHING = Along({}, {})

@@ -31,7 +31,7 @@ MAX_MEMBERS = 20_000
 MAX_CLASS = 2 << 30  # bytes of all notebooks and inner zip files of a whole class
 MAX_STUDENT = 256 << 20  # the same of one student's zip file
 MAX_MEMBER = 65 << 20  # bytes of one of them; a notebook above 64 MiB is refused when it is read
-MAX_BESIDE = 1 << 20  # bytes of a file beside a notebook that may come along
+MAX_BESIDE = 1 << 20  # bytes of a file next to a notebook that may come along
 DEEPEST = 2  # a download of the class that holds the zip file of a student
 MOST_NAMED = 5  # files that a reason names
 
@@ -179,7 +179,7 @@ def _look_below(folder: Path, depth: int, place: str) -> _Seen:
 
 
 def _named(others: list[Path]) -> str:
-    """What lies there in place of a notebook."""
+    """What lies there instead of a notebook."""
     names = ", ".join(repr(path.name) for path in others[:MOST_NAMED])
     return f"; it has {names}{', ...' if len(others) > MOST_NAMED else ''}" if names else ""
 

@@ -100,7 +100,7 @@ def _shorter(seconds: float, late: CheckResult | None) -> str:
 
 
 def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
-    """Say what to do in place of a forbidden call, and put those that were made on the record."""
+    """Say what to do instead of a forbidden call, and put those that were made on the record."""
     verdict.why = exercise.instead or INSTEAD
     for call in map(called, session.denied):
         if call not in result.forbidden and len(result.forbidden) < MOST_FORBIDDEN:

@@ -71,7 +71,7 @@ def _shape(node: ast.AST, found: list[str]) -> tuple[str, int]:
 
 
 def _without_words(node: ast.AST, field: str):
-    """A field's value, None in place of a name and of an annotation; a body begins after its docstring."""
+    """A field's value, None instead of a name and of an annotation; a body begins after its docstring."""
     value: Any = getattr(node, field, None)
     if _NAMED.get(type(node)) == field:
         return value if hasattr(builtins, value) else None

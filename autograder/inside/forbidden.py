@@ -48,7 +48,7 @@ KINDS = (type, types.FunctionType, functools._lru_cache_wrapper)  # in which the
 
 
 class ForbiddenCallError(BaseException):
-    """Raised in an answer in place of a call that the exercise forbids; no `except Exception` hides it."""
+    """Raised in an answer instead of a call that the exercise forbids; no `except Exception` hides it."""
 
 
 class Finder(importlib.abc.MetaPathFinder):

@@ -67,7 +67,7 @@ class WireComm(Communicator):
         message.number, self._posted = self._posted, self._posted + 1
         self._unposted.append((message.op, message.side, x, message.x.numel(), message.peer, message.tag))
         message.sent = bits(x) if message.op == "isend" else b""
-        if message.op in ("isend", "irecv"):  # the others wait at once, and post then: one call in place of two
+        if message.op in ("isend", "irecv"):  # the others wait at once, and post then: one call instead of two
             self._operate("post", self._drain(), self._location())
         return message
 

@@ -1,6 +1,6 @@
 """Draw what a class guessed, without names: a page for the next lecture, one picture for each question.
 
-Students' guesses are in the files `.guesses.jsonl` beside their notebooks. They are theirs: they hand them in if they
+Students' guesses are in the files `.guesses.jsonl` next to their notebooks. They are theirs: they hand them in if they
 like. A question with fewer than `LEAST` answers is left out, since few answers are nearly names.
 """
 
@@ -67,7 +67,7 @@ def files(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.rglob("*guesses*.jsonl") if path.is_file())
     if not found:
         raise ResultError(
-            f"there are no guesses in {folder}; collect the files {guesses.NAME} that lie beside students' notebooks"
+            f"there are no guesses in {folder}; collect the files {guesses.NAME} that lie next to students' notebooks"
         )
     return found
 

@@ -70,7 +70,7 @@ def torchrun(job: Job) -> str:
     shell = shlex.quote("exec " + job.grade("$((RANK + 1))", "--lanes", "1"))
     return f"""#!/bin/sh
 # torchrun: {job.shards} ranks of one machine, a shard each. On K machines give each of them --nnodes K,
-# --nproc-per-node {job.shards}/K and a --rdzv-endpoint in place of --standalone.
+# --nproc-per-node {job.shards}/K and a --rdzv-endpoint instead of --standalone.
 set -e
 {per_node} --standalone --nproc-per-node {job.shards} --max-restarts 3 --no-python sh -c {shell}
 {job.merge()}

@@ -1,4 +1,4 @@
-"""Live engines: p MPI processes beside the notebook, and one readable error when one of them fails.
+"""Live engines: p MPI processes next to the notebook, and one readable error when one of them fails.
 
     with Cluster(n=4) as cluster:
         results = cluster.run(f, *args, timeout=60)        # f(comm, *args) on every rank; results in rank order

@@ -230,7 +230,7 @@ class Cluster:
     def stream(self, f: Callable, *args: Any, timeout: float = 60, meanwhile: Callable[[], None] | None = None) -> Run:
         """Like `run`, but iterate over what the ranks publish while they run; `.results` afterwards.
 
-        `meanwhile` is called ten times a second while another thread's run is on, in place of a sentence; it may raise.
+        `meanwhile` is called ten times a second while another thread's run is on, instead of a sentence; it may raise.
         """
         if not callable(f):
             raise TypeError(f"Cluster: f is {f!r}; it must be a function f(comm, *args)")

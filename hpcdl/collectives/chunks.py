@@ -12,6 +12,6 @@ def chunks(x: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
 
 
 def weigh(x: torch.Tensor, weight: float) -> torch.Tensor:
-    """`weight * x` in place of `x`; returns `x`, without its history in autograd."""
+    """`weight * x` instead of `x`; returns `x`, without its history in autograd."""
     x = x.detach()
     return x if weight == 1 else x.mul_(weight)

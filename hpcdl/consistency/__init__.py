@@ -7,7 +7,7 @@
 | `downpour` | the same | nobody: weights are fetched and gradients pushed now and then |
 | `hogwild`, `fast_hogwild` | one vector in memory | nobody: nothing is locked; beside it locks, and writing in turns |
 | `lbfgs`, `sandblaster`, `balancing` | shards | the coordinator, for the first result of each portion of the batch |
-| `adam` | a server's | Project Adam: factors in place of the gradient of a fully connected layer |
+| `adam` | a server's | Project Adam: factors instead of the gradient of a fully connected layer |
 | `gossip` | each rank's own | a rank for its neighbours: a ring, a wheel, or new pairs in each round |
 
 The contract:

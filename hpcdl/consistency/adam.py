@@ -1,4 +1,4 @@
-"""Project Adam: activations and errors in place of a fully connected layer's gradient (Chilimbi et al. 2014, 5.1).
+"""Project Adam: activations and errors instead of a fully connected layer's gradient (Chilimbi et al. 2014, 5.1).
 
 The gradient of an (n, m) weight is delta^T x, of x (batch, m) and delta (batch, n): where the batch is smaller than
 mn / (m + n), the factors are shorter, and the server multiplies. (Not Adam, the optimizer.)

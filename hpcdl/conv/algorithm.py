@@ -26,7 +26,7 @@ class Filters:
 
 
 def prepare(w: torch.Tensor) -> Filters:
-    """A copy of the filters that keeps each algorithm's transform of them: give it to `conv2d` in place of `w`.
+    """A copy of the filters that keeps each algorithm's transform of them: give it to `conv2d` instead of `w`.
 
     For inference: a prepared filter does not follow later changes of `w` and gets no gradient.
     """

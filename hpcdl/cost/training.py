@@ -40,7 +40,7 @@ def predict(
     """One iteration of synchronous training with `batch` samples in all, and the interval that it lies in.
 
     The machine is taken as programs usually see it (`Machine.usual`), unless `reaching` has said what is reached.
-    `measured` is seconds of one microbatch forward and backward through the whole model on one rank, in place of the
+    `measured` is seconds of one microbatch forward and backward through the whole model on one rank, instead of the
     model's. The computing times of ranks deviate by `spread`; `input_rate` samples per second can be read in all,
     while ranks compute. With a microbatch of `half` samples a device reaches half of its roofline: small ones take
     1 + half / samples times as long (Hockney and Jesshope 1981, n_1/2). Raises TypeError and ValueError for a model, a
@@ -189,7 +189,7 @@ def _exposed_gradients(model, machine, layout, backward) -> float:
 
 
 def _line(all_reduce):
-    """A straight line in place of `all_reduce`, to choose buckets by: quick to compute, and all but equal."""
+    """A straight line instead of `all_reduce`, to choose buckets by: quick to compute, and all but equal."""
     alpha, size = all_reduce(0), 1 << 30
     beta = (all_reduce(size) - alpha) / size
     return lambda nbytes: alpha + beta * nbytes

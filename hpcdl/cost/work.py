@@ -20,7 +20,7 @@ RECOMPUTE = ("nothing", "selective", "full")
 class Transformer(NamedTuple):
     """A decoder: layers, hidden size h, sequence length s, vocabulary V, heads; embedding and output share weights.
 
-    Newer ones have `feedforward` wide elements in place of 4 h, three matrices of them if `gated`, `kv_heads` fewer
+    Newer ones have `feedforward` wide elements instead of 4 h, three matrices of them if `gated`, `kv_heads` fewer
     heads for keys and values, `untied` weights of the output, and `experts`, of which each token uses `active`.
     """
 

@@ -42,11 +42,11 @@ def lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
 
 
 def _first_difference(theirs: list[str], first: list[str]) -> str:
-    """The first line in which they differ: "3.weight (120, 400) float32 in place of 3.weight (84, 400) float32"."""
+    """The first line in which they differ: "3.weight (120, 400) float32 instead of 3.weight (84, 400) float32"."""
     for line, expected in zip(theirs, first, strict=False):
         if line != expected:
-            return f"{line} in place of {expected}"
-    return f"{len(theirs)} entries in place of {len(first)}"
+            return f"{line} instead of {expected}"
+    return f"{len(theirs)} entries instead of {len(first)}"
 
 
 def outline(module: torch.nn.Module) -> list[str]:

@@ -1,4 +1,4 @@
-"""Gradients in buckets: a few large messages in place of many small ones, in the order in which backward makes them."""
+"""Gradients in buckets: a few large messages instead of many small ones, in the order in which backward makes them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial

@@ -14,7 +14,7 @@
   norm of the whole gradient.
 - `Offloaded(optimizer, Disk(folder))` keeps its states on disk, or in the `Host`'s memory, but for the parameters that
   are updated just now; `hpcdl.cost.offload` says what that costs.
-- Activations are no matter of ranks: `checkpointed` computes a layer's a second time in place of keeping them, `plan`
+- Activations are no matter of ranks: `checkpointed` computes a layer's a second time instead of keeping them, `plan`
   says for which layers that costs least.
 - `save(path, step, model.shards(), comm)` writes every rank's shards, `load(path, comm)` finds the last whole state,
   whose `fill(shards)` reads what a rank needs of it, on any number of ranks: see `saving`. `save_dcp` and `load_dcp` do

@@ -168,7 +168,7 @@ class FullyShardedDataParallel(nn.Module):
         """Take this rank's pieces of a state dict of the module; with `strict`, KeyError where a name is missing."""
         if assign:
             raise ValueError(
-                "assign=True would put other parameters in place of the pieces, which the optimizer has; leave it out, "
+                "assign=True would put other parameters instead of the pieces, which the optimizer has; leave it out, "
                 "or load the module's state before it is wrapped"
             )
         self._gathering.end()

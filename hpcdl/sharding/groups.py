@@ -40,7 +40,7 @@ def as_list(groups: Iterable[Iterable[torch.Tensor]]) -> list[torch.Tensor]:
 
 
 def numbered(options: Iterable[dict[str, Any]], groups: Iterable[Sequence[torch.Tensor]]) -> list[dict[str, Any]]:
-    """The groups of a state: `options`, and the numbers of the parameters in place of these."""
+    """The groups of a state: `options`, and the numbers of the parameters instead of these."""
     found, first = [], 0
     for given, group in zip(options, groups, strict=True):
         found.append({**given, "params": list(range(first, first + len(group)))})

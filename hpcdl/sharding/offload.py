@@ -160,7 +160,7 @@ class States(MutableMapping[torch.Tensor, State]):
 
     def __init__(self, optimizer: torch.optim.Optimizer, store: Store):
         self._optimizer, self._store = optimizer, store
-        self._forms: dict[torch.Tensor, State] = {}  # a _Form in place of each tensor
+        self._forms: dict[torch.Tensor, State] = {}  # a _Form instead of each tensor
         self._numbers: dict[torch.Tensor, int] = {}
         for param in list(self._here):  # of an optimizer that has taken steps
             self[param] = self._here.pop(param)

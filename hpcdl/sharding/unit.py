@@ -96,7 +96,7 @@ class Unit:
         self.whole, self.users = False, 0
 
     def put(self, params: list[nn.Parameter], others: list[nn.Parameter]) -> None:
-        """Put `params` in place of `others`; they are frozen where the others are."""
+        """Put `params` instead of `others`; they are frozen where the others are."""
         for param, other, places in zip(params, others, self.places, strict=True):
             if param.requires_grad != other.requires_grad:
                 param.requires_grad_(other.requires_grad)

@@ -764,7 +764,7 @@ with when_solved():
 #    the first fifteen epochs and longer, where one hidden layer reads most digits after three: the picture of gradient norms, in real life.
 # 2. With zero weights all hidden neurons compute the same, get the same error, and stay the same for ever: the layer is one neuron wide, and
 #    accuracy stops below 45 %. Random initial weights break that symmetry.
-# 3. One step for each epoch: 30 in place of 1,350. It ends at about 85 %, where batches of 32 are after two or three epochs. Each step points in a
+# 3. One step for each epoch: 30 instead of 1,350. It ends at about 85 %, where batches of 32 are after two or three epochs. Each step points in a
 #    better direction, but there are too few of them.
 # </details>
 
@@ -876,7 +876,7 @@ with when_solved():
 # %% [markdown]
 # Two experiments, each a change of one line above (and each one more question to the test set):
 # 1. `WRONG = 0.0`, then `PATIENCE = 10` as well. What does impatience cost?
-# 2. `PATIENCE = 100`, which never stops, and the last network in place of the best: `accuracy(weights, biases, ...`. Then with `DECAY = 0.02`.
+# 2. `PATIENCE = 100`, which never stops, and the last network instead of the best: `accuracy(weights, biases, ...`. Then with `DECAY = 0.02`.
 #
 # <details><summary>What did you see?</summary>
 #

@@ -413,7 +413,7 @@ winograd_products.explorable()
 # <details><summary>What did you see?</summary>
 #
 # Winograd's tile is done when the direct way has not finished its second output. But none of its outputs is ready before: every output adds up nine of the *same* 16 products, some of them with a minus sign. What was saved in
-# multiplications is paid in additions, and in numbers that stand between. A tile of 4 x 4 outputs takes 36 products in place of 144, with larger constants and more rounding.
+# multiplications is paid in additions, and in numbers that stand between. A tile of 4 x 4 outputs takes 36 products instead of 144, with larger constants and more rounding.
 # </details>
 #
 # ### Where the matrices come from
@@ -1283,7 +1283,7 @@ check("convolution.unmask_conv")
 # - Fewer multiplications are bought with memory and additions. Which of them is scarce decides, so there is no best algorithm, only a best one for a layer and a machine. Libraries choose by tables, models or trials.
 # - A convolution is linear: its gradient is a convolution too, by $T^T$, by `col2im`, by the same kernels with the roles exchanged. There are two, for filters and for images, so the way back takes twice the
 #   multiplications of the way there.
-# - On a GPU do not store what you can address. An implicit matrix costs index arithmetic, which is cheap, in place of memory traffic, which is not.
+# - On a GPU do not store what you can address. An implicit matrix costs index arithmetic, which is cheap, instead of memory traffic, which is not.
 #
 # ### Further reading
 #

@@ -785,7 +785,7 @@ check("stochastic_rounding.unmask_rounding")
 #
 # - S. Gupta, A. Agrawal, K. Gopalakrishnan, P. Narayanan, "Deep learning with limited numerical precision", *ICML* (2015): the experiment of this lab.
 # - M. Croci, M. Fasi, N. J. Higham, T. Mary, M. Mikaitis, "Stochastic rounding: implementation, error analysis and applications", *Royal Society Open
-#   Science* 9 (2022): what is known, and when errors grow like $\sqrt n$ in place of $n$.
+#   Science* 9 (2022): what is known, and when errors grow like $\sqrt n$ instead of $n$.
 # - J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", *SC* (2011): Philox.
 # - P. Micikevicius et al., "FP8 formats for deep learning", arXiv:2209.05433 (2022), and the *OCP 8-bit Floating Point Specification* (2023): E4M3, E5M2.
 # - P. Micikevicius et al., "Mixed precision training", *ICLR* (2018): the other remedy, a float32 copy of the weights.

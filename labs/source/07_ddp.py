@@ -827,7 +827,7 @@ training_dashboard.Dashboard(cluster)
 #    slowest rank.
 # 2. Large batches read more images per second: a step's fixed costs are shared by more images, and there are fewer all-reduces per epoch. But fewer
 #    steps per epoch learn less, unless the learning rate grows with the batch.
-# 3. Several in place of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the
+# 3. Several instead of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the
 #    step takes several times as long. It takes a network that is slower than memory to make buckets pay.
 # 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI one
 #    dead rank ends the program; what saves the work is a checkpoint.
@@ -983,7 +983,7 @@ check("ddp.unmask_ring")
 # No points, no check: a challenge, and the proof to ask of yourself.
 #
 # Send a hundredth: each rank sends only the largest 1 % of its gradient's entries, values and places, and *keeps* the rest, which it adds to its next gradient (Y. Lin et
-# al. 2018). Write it with an all-gather in place of your ring. *Proof:* the bytes of a step, from `comm`'s trace, beside the ring's; the digits read right after as many
+# al. 2018). Write it with an all-gather instead of your ring. *Proof:* the bytes of a step, from `comm`'s trace, beside the ring's; the digits read right after as many
 # epochs; and once more without keeping the rest.
 
 # %% [markdown]

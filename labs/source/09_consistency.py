@@ -49,7 +49,7 @@ style.use()
 #
 # With which $s$ is the loss small the soonest? Say it first, then:
 # 1. Move the **staleness**. What becomes of the grey, and what of the loss?
-# 2. Loss over **updates** in place of time: which $s$ is the best now?
+# 2. Loss over **updates** instead of time: which $s$ is the best now?
 # 3. Make all workers equally fast on average (1.0) with much **jitter**. Who is it that waits, and how much staleness does it take?
 
 # %%

@@ -56,14 +56,14 @@ style.use()
 # %%
 guess(
     "model_parallel.microbatches",
-    "1F1B, 4 stages: with 16 microbatches in place of 8, how large is the bubble, of what it was?",
+    "1F1B, 4 stages: with 16 microbatches instead of 8, how large is the bubble, of what it was?",
     unit="%",
 )
 
 # %%
 guess(
     "model_parallel.stages",
-    "And with 8 stages in place of 4, for 8 microbatches?",
+    "And with 8 stages instead of 4, for 8 microbatches?",
     unit="%",
 )
 

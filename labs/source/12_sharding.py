@@ -527,7 +527,7 @@ check("sharding.clip")
 # ## Once more, instead of keeping it
 #
 # No stage of ZeRO divides the activations. They can be *forgotten*: keep a layer's input, drop all that its forward pass left behind, and when its backward pass
-# comes do the forward pass once more. That costs a third more work, and the memory of one layer in place of all (Chen et al. 2016).
+# comes do the forward pass once more. That costs a third more work, and the memory of one layer instead of all (Chen et al. 2016).
 #
 # The second time has to be the first time again. **Dropout** draws random numbers: with other ones the gradient is that of another function. So the generator is
 # set back, and afterwards forward again, as if nothing had been.
@@ -1015,7 +1015,7 @@ cluster.stop()  # the engines have done their work: give back their memory
 # No points, no check: a challenge, and the proof to ask of yourself.
 #
 # T. Dettmers et al. (2022) keep Adam's $m$ and $v$ in one byte per number: blocks of 2,048, each with a scale of its own. Write an Adam of that kind, rounding to the nearest of
-# 256 values that lie closer together near zero. *Proof:* the meter says $2\Psi$ bytes and the scales, in place of $8\Psi$; the loss of this lab's network stays with
+# 256 values that lie closer together near zero. *Proof:* the meter says $2\Psi$ bytes and the scales, instead of $8\Psi$; the loss of this lab's network stays with
 # Adam's; and it shards by your `ShardedAdam` as it stands.
 
 # %% [markdown]

@@ -578,7 +578,7 @@ for doubling in (6, 3.4):
 # And chips can be made for one purpose: TPUs, DianNao; an FPGA, whose gates are wired anew for each network, is fast at its convolutions, and even harder to program than
 # a GPU.
 #
-# Can one have *fewer* operations in place of more chips? Most weights of a trained network can be set to zero, and it works nearly as well. Here is a matrix of
+# Can one have *fewer* operations instead of more chips? Most weights of a trained network can be set to zero, and it works nearly as well. Here is a matrix of
 # $1024 \times 1024$ weights times 64 columns, dense, and sparse: only what is not zero, with its place.
 
 # %%

@@ -635,7 +635,7 @@ with when_solved(), TemporaryDirectory() as folder:
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# One worker is too slow, and no room helps it. Two have just about the rate: room for eight in place of two makes up for batches that take long. With four there is
+# One worker is too slow, and no room helps it. Two have just about the rate: room for eight instead of two makes up for batches that take long. With four there is
 # nothing to wait for but the first batch.
 # </details>
 #

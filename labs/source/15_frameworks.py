@@ -747,7 +747,7 @@ print(sbatch(nodes=2, each=4, arguments=["--checkpoint", "lenet.pt"]))
 # No points, no check: a challenge, and the proof to ask of yourself.
 #
 # DDP has a place where messages can be changed: `register_comm_hook`. Give the table a seventh row, DDP with PyTorch's `powerSGD_hook` (T. Vogels et al. 2019), which sends two thin
-# matrices in place of a gradient. *Proof:* the column of bytes; the difference to the serial run, which is no longer rounding; and the loss after 200 steps, beside DDP's.
+# matrices instead of a gradient. *Proof:* the column of bytes; the difference to the serial run, which is no longer rounding; and the loss after 200 steps, beside DDP's.
 
 # %% [markdown]
 # ## Further reading

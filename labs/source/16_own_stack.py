@@ -704,9 +704,9 @@ reveal("own_stack.equal", equal)
 #
 # No points, no check: three challenges. The proof is the same for each: replicas equal to the last bit, and the digits read as well.
 #
-# 1. Recursive doubling of lab 08 in place of the ring.
+# 1. Recursive doubling of lab 08 instead of the ring.
 # 2. Buckets that leave while the sweep goes on: `backward` knows when a gradient is complete.
-# 3. Three engines in place of four.
+# 3. Three engines instead of four.
 
 # %%
 cluster.stop()
@@ -716,5 +716,5 @@ cluster.stop()
 #
 # - A. Griewank and A. Walther 2008, *Evaluating Derivatives*: the tape, its cost, and what may be forgotten on the way.
 # - A. Paszke et al. 2017, "Automatic differentiation in PyTorch": the tape of tensors that you use every day.
-# - J. Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": counters in place of states.
+# - J. Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": counters instead of states.
 # - S. Gupta et al. 2015, "Deep learning with limited numerical precision": why rounding at random works.

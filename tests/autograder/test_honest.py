@@ -1,7 +1,7 @@
 """Right answers in other styles lose nothing: they have full points, no flag, and no mistake is named.
 
 `honest/SLUG.py` answers the exercises of a lab as students do who think in loops, matrices, classes, recursion, NumPy.
-Each of its cells, `# %% exercise: style`, stands in place of the reference's answer; what that builds on is the
+Each of its cells, `# %% exercise: style`, replaces the reference's answer; what that builds on is the
 reference's.
 """
 

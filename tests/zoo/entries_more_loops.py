@@ -106,7 +106,7 @@ def _model_zero_grad(entry, kit, model, optimizer, batch, i):
 
 
 def _module_called(entry, kit, model, optimizer, batch, i):
-    """The inner module is called in place of the wrapper."""
+    """The inner module is called instead of the wrapper."""
     step(entry, kit, model, optimizer, entry.loss(kit.inner(model), *kit.share(batch)))
 
 

@@ -21,7 +21,7 @@ def backpropagate_error(delta, w_next, z):
     "backprop.backpropagate_error",
     "σ for σ'",
     fails=(*BACK, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
-    says="σ(z) in place of σ'(z)",
+    says="σ(z) instead of σ'(z)",
 )
 def backpropagate_error(delta, w_next, z):
     return (delta @ w_next) * sigma(z)

@@ -33,7 +33,7 @@ def output_error(a, y, z):
     "backprop.output_error",
     "σ for σ'",
     fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
-    says="in place of its derivative",
+    says="instead of its derivative",
 )
 def output_error(a, y, z):
     return (a - y) * sigma(z)

@@ -60,7 +60,7 @@ def unmask_softmax():
     return [([[0.0, 1.0]] * 50_000, [0] * 50_000)]
 
 
-@wrong("backprop.unmask_softmax", "a tensor in place of a list", fails=BOTH, says="expected a list of 1 to 6 rows")
+@wrong("backprop.unmask_softmax", "a tensor instead of a list", fails=BOTH, says="expected a list of 1 to 6 rows")
 def unmask_softmax():
     return [(torch.zeros(2, 2), torch.tensor([0, 1]))]
 

@@ -47,7 +47,7 @@ def unmask_derivative():
 
 @wrong(
     "calculus.unmask_derivative",
-    "a function in place of its name",
+    "a function instead of its name",
     fails=BOTH,
     says="f is sin, expected one of 'square', 'cube', 'sin', 'exp', as text",
 )
@@ -55,12 +55,12 @@ def unmask_derivative():
     return [(torch.sin, 1.0, 0.5)]
 
 
-@wrong("calculus.unmask_derivative", "one input in place of a list", fails=BOTH, says="an input is a tuple (f, x, h)")
+@wrong("calculus.unmask_derivative", "one input instead of a list", fails=BOTH, says="an input is a tuple (f, x, h)")
 def unmask_derivative():
     return "cube", 2.0, 0.5
 
 
-@wrong("calculus.unmask_derivative", "a number in place of a list", fails=BOTH, says="is a float, expected a list")
+@wrong("calculus.unmask_derivative", "a number instead of a list", fails=BOTH, says="is a float, expected a list")
 def unmask_derivative():
     return 2.0
 

@@ -80,7 +80,7 @@ def clocks(seconds, staleness):
     return [[(0.0, taken) for taken in times] for times in seconds]
 
 
-@wrong(HERE, "how long in place of when it ends", fails=ALL, says="expected from")
+@wrong(HERE, "how long instead of when it ends", fails=ALL, says="expected from")
 def clocks(seconds, staleness):
     spans, ends = [[] for _ in seconds], [[] for _ in seconds]
     for k in range(len(seconds[0])):

@@ -42,6 +42,6 @@ def unmask_ring():
     return [([0, 1, 2], 4)]
 
 
-@wrong("ddp.unmask_ring", "one input in place of a list", fails=BOTH, says="an input is a tuple (p, n) of 2 parts")
+@wrong("ddp.unmask_ring", "one input instead of a list", fails=BOTH, says="an input is a tuple (p, n) of 2 parts")
 def unmask_ring():
     return (7, 5)

@@ -34,7 +34,7 @@ def shard(model, mesh):
     return DistributedDataParallel(model)
 
 
-@wrong(HERE, "shares in place of the whole", fails="the_whole_state", says="which only these 2 ranks can read")
+@wrong(HERE, "shares instead of the whole", fails="the_whole_state", says="which only these 2 ranks can read")
 def whole(model):
     return model.state_dict()
 

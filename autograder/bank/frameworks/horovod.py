@@ -6,7 +6,7 @@ HERE = "frameworks.horovod"
 TRAINS = ("as_one_machine", "several_passes_one_sum", "during_the_backward_pass", "zero_grad_too_late")
 
 
-@wrong(HERE, "the sum in place of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
+@wrong(HERE, "the sum instead of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
 def allreduce(x, comm, average=True):
     total = x.detach().clone()
     ring_all_reduce(total, comm)

@@ -31,7 +31,7 @@ def mse_grad(w, X, y):
     return 2 / len(y) * X.T @ (y - X @ w)
 
 
-@wrong("gradient_descent.mse_grad", "a column in place of a vector", fails=GRADIENT, says="shape (2, 1)")
+@wrong("gradient_descent.mse_grad", "a column instead of a vector", fails=GRADIENT, says="shape (2, 1)")
 def mse_grad(w, X, y):
     return (2 / len(y) * X.T @ (X @ w - y))[:, None]
 

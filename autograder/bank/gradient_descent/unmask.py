@@ -54,7 +54,7 @@ def unmask_lr_schedule():
 
 @wrong(
     "gradient_descent.unmask_lr_schedule",
-    "a dict in place of a list",
+    "a dict instead of a list",
     fails=BOTH,
     says="is a dict, expected a list of inputs",
 )

@@ -21,7 +21,7 @@ def from_factors(x, delta):
     return x.T @ delta / len(x)
 
 
-@wrong(HERE, "numbers in place of bytes", fails=BYTES, says="each has 4 bytes")
+@wrong(HERE, "numbers instead of bytes", fails=BYTES, says="each has 4 bytes")
 def fc_bytes(batch, m, n, how):
     return m * n if how == "gradient" else batch * (m + n)
 

@@ -93,7 +93,7 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "a view in place of a copy", fails=LOST, says="two updates of w[0]")
+@wrong(HERE, "a view instead of a copy", fails=LOST, says="two updates of w[0]")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, loaded, steps = w.clone(), {}, {}, {}
     for op, k, v in schedule:

@@ -58,7 +58,7 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong(HERE, "numbers in place of bytes", fails=PLACE, says="each has `itemsize` bytes")
+@wrong(HERE, "numbers instead of bytes", fails=PLACE, says="each has `itemsize` bytes")
 def place(layers, batch, peak, bandwidth, itemsize):
     rows = []
     for weights, macs, moved in layers:
@@ -77,7 +77,7 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong(HERE, "seconds in place of a rate", fails=PLACE, says="That is the time")
+@wrong(HERE, "seconds instead of a rate", fails=PLACE, says="That is the time")
 def place(layers, batch, peak, bandwidth, itemsize):
     rows = []
     for weights, macs, moved in layers:

@@ -90,7 +90,7 @@ def bf16_round_bits(x, rand16):
 
 @wrong(
     ROUNDING,
-    "converts in place of reading",
+    "converts instead of reading",
     fails=(*BITS, *AFTER_THE_LOSS),
     says=".view(torch.int32) reads its 32 bits",
 )

@@ -251,7 +251,7 @@ class Sharded:
         return dy
 
 
-@wrong(HERE, "the sum in place of the mean", fails=ALL, says="This is the sum over the ranks")
+@wrong(HERE, "the sum instead of the mean", fails=ALL, says="This is the sum over the ranks")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])

@@ -130,7 +130,7 @@ class ShardedAdam:
         fill(self.params, w)
 
 
-@wrong(ADAM, "the sum in place of the mean", fails=ALL, says="This is the sum over the ranks")
+@wrong(ADAM, "the sum instead of the mean", fails=ALL, says="This is the sum over the ranks")
 class ShardedAdam:
     def __init__(self, params, comm, lr=1e-3):
         self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0

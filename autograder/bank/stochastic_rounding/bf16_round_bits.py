@@ -38,7 +38,7 @@ def bf16_round_bits(x, rand16):
     return (total >> 16).to(torch.int16).view(torch.bfloat16)
 
 
-@wrong(BITS, "compares in place of adding", fails=EVERY_BIT, says="here the carry of a sum decides")
+@wrong(BITS, "compares instead of adding", fails=EVERY_BIT, says="here the carry of a sum decides")
 def bf16_round_bits(x, rand16):
     bits = x.view(torch.int32)
     up = rand16 < (bits & 0xFFFF)

@@ -7,7 +7,7 @@ FLOATING = ("floating_point", "just_below_a_power_of_two", "every_code")
 FIXED = ("fixed_point", "a_value_of_the_format", *FLOATING, "the_ends")
 
 
-@wrong(NEIGHBOURS, "cuts off in place of ⌊x⌋", fails=FIXED, says="goes toward 0, and that is up for negative x")
+@wrong(NEIGHBOURS, "cuts off instead of ⌊x⌋", fails=FIXED, says="goes toward 0, and that is up for negative x")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)

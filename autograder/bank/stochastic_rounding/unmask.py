@@ -39,7 +39,7 @@ def unmask_rounding():
 
 @wrong(
     "stochastic_rounding.unmask_rounding",
-    "a format in place of its name",
+    "a format instead of its name",
     fails=BOTH,
     says="expected one of 'Fixed(4, 2)', 'FP16', as text",
 )

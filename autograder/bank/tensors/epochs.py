@@ -70,7 +70,7 @@ def epochs(n, size, times, order):
 
 @wrong(
     "tensors.epochs",
-    "size batches in place of batches of size",
+    "size batches instead of batches of size",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
     says="split, not chunk",
 )

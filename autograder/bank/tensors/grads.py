@@ -55,7 +55,7 @@ def watch(params, ready):
 
 @wrong(
     "tensors.grads",
-    "calls in place of handing over",
+    "calls instead of handing over",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="give the function itself",
 )

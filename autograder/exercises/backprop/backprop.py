@@ -26,7 +26,7 @@ exercise = Exercise(
 
 
 def variant(weights, biases, X, Y, output=slope, hidden=slope):
-    """Mean gradients `(dC/dW, dC/db)` with other factors in place of σ'(z) in the last and in the hidden layers."""
+    """Mean gradients `(dC/dW, dC/db)` with other factors instead of σ'(z) in the last and in the hidden layers."""
     zs, activations = run(weights, biases, X)
     delta = (activations[-1] - Y) * output(zs[-1])
     weight_grads: list[torch.Tensor] = []
@@ -39,7 +39,7 @@ def variant(weights, biases, X, Y, output=slope, hidden=slope):
 
 
 def backprop_mistakes(weights, biases, X, Y, expected) -> dict:
-    """What known mistakes give in place of `expected`, in every layer."""
+    """What known mistakes give instead of `expected`, in every layer."""
     N = len(X)
     mistakes = {
         "The sign is turned round: the error of the output is (a − y) ⊙ σ'(z).": -1.0,
@@ -53,7 +53,7 @@ def backprop_mistakes(weights, biases, X, Y, expected) -> dict:
         "σ'(z) is missing in the error of the last layer.": variant(weights, biases, X, Y, output=torch.ones_like),
         "σ'(z) is missing in the errors of the hidden layers.": variant(weights, biases, X, Y, hidden=torch.ones_like),
         "σ'(z) is missing everywhere.": variant(weights, biases, X, Y, torch.ones_like, torch.ones_like),
-        "σ(z) stands in place of its derivative σ'(z).": variant(weights, biases, X, Y, torch.sigmoid, torch.sigmoid),
+        "σ(z) replaces its derivative σ'(z).": variant(weights, biases, X, Y, torch.sigmoid, torch.sigmoid),
     }
 
 

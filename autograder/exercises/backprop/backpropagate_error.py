@@ -23,7 +23,7 @@ def back_mistakes(delta, W, z) -> dict:
     back = delta @ W
     mistakes = {
         "σ'(z) is missing: multiply by the slope at this layer's z.": back,
-        "You multiplied by σ(z) in place of σ'(z) = σ(z) (1 − σ(z)).": back * torch.sigmoid(z),
+        "You multiplied by σ(z) instead of σ'(z) = σ(z) (1 − σ(z)).": back * torch.sigmoid(z),
     }
     if W.shape[0] == W.shape[1]:
         mistakes |= {

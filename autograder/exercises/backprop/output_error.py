@@ -24,7 +24,7 @@ def output_mistakes(a, y, z) -> dict:
     return {
         "σ'(z) is missing: the error is with respect to z, so ∇ₐC = a − y goes on through the slope of σ.": a - y,
         "The sign is turned round: ∂C/∂a = a − y, in this order.": (y - a) * s,
-        "You multiplied by σ(z) in place of its derivative σ'(z) = σ(z) (1 − σ(z)).": (a - y) * a,
+        "You multiplied by σ(z) instead of its derivative σ'(z) = σ(z) (1 − σ(z)).": (a - y) * a,
         "A factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2 * (a - y) * s,
         "This squares the difference: ∂C/∂a of ½ (y − a)² is a − y.": (a - y) ** 2 * s,
         "σ' was taken at a: take it at z (or use a (1 − a), which is the same).": (a - y) * slope(a),

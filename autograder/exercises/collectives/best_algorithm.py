@@ -36,7 +36,7 @@ def the_cheapest(student, rng):
 
 
 def wrong_choice(got: str, p: int, costs: dict[str, float]) -> str:
-    """What the choice of `got` optimises in place of the cost."""
+    """What the choice of `got` optimises instead of the cost."""
     messages, nbytes = ({name: terms(name, p)[i] for name in costs} for i in (0, 1))
     if costs[got] == max(costs.values()):
         return "This is the dearest of all: take the minimum."

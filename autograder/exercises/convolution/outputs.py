@@ -45,8 +45,8 @@ def wrong_values(x, w, stride: int, padding: int) -> dict:
             "Only the first input channel counts here: sum over all C of them.": lambda: conv(
                 x[:, :1], w[:, :1], stride, padding
             ),
-            "Only the last input channel is left: add each channel's part, y += ..., in place of y = ....": lambda: (
-                conv(x[:, -1:], w[:, -1:], stride, padding)
+            "Only the last input channel is left: add each channel's part, y += ..., instead of y = ....": lambda: conv(
+                x[:, -1:], w[:, -1:], stride, padding
             ),
             "This is the mean over the input channels: the convolution is their sum.": lambda: (
                 conv(x, w, stride, padding) / c
@@ -70,7 +70,7 @@ def wrong_values(x, w, stride: int, padding: int) -> dict:
             x, w.transpose(0, 1), stride, padding
         )
     if r * s > 1:
-        mistakes["Only one place of the window is left: add each place's part, y += ..., in place of y = ...."] = (
+        mistakes["Only one place of the window is left: add each place's part, y += ..., instead of y = ...."] = (
             lambda: conv(padded[..., r - 1 :, s - 1 :], w[..., -1:, -1:], stride)[..., :p, :q]
         )
     return mistakes | border_mistakes(x, w, stride, padding)

@@ -86,7 +86,7 @@ def lists_of(got, names: tuple[str, ...], call: str) -> None:
 
 
 def same_lists(got, right, variants: dict, names: tuple[str, ...], call: str) -> None:
-    """Every tensor; `variants` is what known mistakes give in place of `right`."""
+    """Every tensor; `variants` is what known mistakes give instead of `right`."""
     lists_of(got, names, call)
     for part in range(len(names)):
         for i, expected in enumerate(right[part]):

@@ -1,4 +1,4 @@
-"""A layer that is computed twice in place of being kept. Oracle: autograd on what keeps all; a search of all plans."""
+"""A layer that is computed twice instead of being kept. Oracle: autograd on what keeps all; a search of all plans."""
 
 import torch
 

@@ -38,7 +38,7 @@ def bit_mistakes(x, rand16) -> dict:
     c, r = code(x), rand16.to(torch.int64)
     return {
         "The low half is cut off, and no carry arrives: add rand16 to all 32 bits, then shift.": c >> 16,
-        "This rounds half up, the same every time: add rand16 in place of 0x8000.": (c + 0x8000) >> 16,
+        "This rounds half up, the same every time: add rand16 instead of 0x8000.": (c + 0x8000) >> 16,
         "x.to(torch.int32) cuts the number off, 1.004 to 1: x.view(torch.int32) reads its 32 bits.": (
             (x.clamp(-(2.0**30), 2.0**30).long() + r) >> 16
         ),

@@ -36,7 +36,7 @@ def kernel_mistakes(x, seed: int) -> dict:
     halves, words = numbered_bits(seed, len(x) + 8), formats.philox(seed, range(len(x))).astype("int64")
     wrong: dict[str, int | torch.Tensor] = {
         "This cuts off without adding random bits.": 0,
-        "This rounds half up: add the random bits in place of 0x8000.": 0x8000,
+        "This rounds half up: add the random bits instead of 0x8000.": 0x8000,
         "The halves are swapped: even elements take the low half of their word, odd ones the high half.": halves[i ^ 1],
         "All eight elements of a call take its first word: element i takes word (i % 8) // 2.": (
             halves[i // 8 * 8 + i % 2]

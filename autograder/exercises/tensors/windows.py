@@ -34,7 +34,7 @@ def mistakes(x: torch.Tensor, size: int, step: int) -> dict:
         "The last window is missing: the last start is n - size, and range(n - size + 1) has it.": found[..., :-1, :],
         "Your windows move by 1: the third argument of unfold is the step.": all_windows(x, size, 1),
         "size and step are exchanged: unfold(dim, size, step).": all_windows(x, step, size),
-        "The windows lie side by side: with size in place of step they do not overlap.": all_windows(x, size, size),
+        "The windows lie side by side: with size instead of step they do not overlap.": all_windows(x, size, size),
         "Each window is a column: a window's numbers belong along the last axis.": found.transpose(-1, -2),
     }
 

@@ -1,6 +1,6 @@
 """Messages over MPI between the ranks of one communicator, and the waits for them.
 
-A wait polls `Test` in place of MPI's blocking call, because Python runs no signal handler while it sits inside MPI:
+A wait polls `Test` instead of MPI's blocking call, because Python runs no signal handler while it sits inside MPI:
 polling is what lets a time limit or Ctrl-C raise inside the rank, at its line.
 """
 

@@ -16,7 +16,7 @@ CAUSES: dict[tuple[str, str], str] = {
     (
         "Lecture",
         "ResNet-50, speed of 2,048",
-    ): "32 images for each GPU in place of 64: nothing in alpha and beta costs that",
+    ): "32 images for each GPU instead of 64: nothing in alpha and beta costs that",
     ("Poseidon", "VGG19-22K, 20 iterations on 2 nodes, Caffe"): "staging is hidden in part",
     ("Poseidon", "VGG19-22K, 20 iterations on 32 nodes, Caffe"): "the largest layer may be on more than one server",
     ("Measured here", "parameter server"): "staging here is a copy between processes, faster than to a GPU",

@@ -14,7 +14,7 @@ class Row(NamedTuple):
     """A published figure and ours; `limit` is how far apart they may be, None where the model does not reach it.
 
     `fitted`: this figure fixed an assumption, so that it agrees by construction. A figure of a `kind` of run has that
-    kind's interval in place of a limit.
+    kind's interval instead of a limit.
     """
 
     source: str

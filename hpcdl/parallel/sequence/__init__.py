@@ -1,7 +1,7 @@
 """Sequence parallelism: the tokens of a sequence cut across ranks, for attention over more than one rank can hold.
 
 `order` says which tokens are where; `ring` passes keys and values round (`blocks`), `fast_ring` does the same
-with torch's kernel, `ulysses` cuts heads in place of tokens meanwhile. Where tensor parallelism cuts the sequence
+with torch's kernel, `ulysses` cuts heads instead of tokens meanwhile. Where tensor parallelism cuts the sequence
 between its layers: `hpcdl.parallel.tensor.conjugate`.
 """
 

@@ -21,7 +21,7 @@ Make = Callable[[list], torch.optim.Optimizer]
 class Replicas(ABC):
     """The replicas of `chunks`, this stage's layers, and how they take a step together.
 
-    `modules` are what to call in place of the chunks; `optimizer` steps `shards()`, what this rank keeps of each
+    `modules` are what to call instead of the chunks; `optimizer` steps `shards()`, what this rank keeps of each
     parameter of the chunks, in their order.
     """
 

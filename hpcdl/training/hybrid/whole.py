@@ -1,6 +1,6 @@
 """Which elements of the whole model each rank holds, and its state from any mesh, onto any other.
 
-The model is split once more with the numbers 0, 1, 2, ... in place of weights: what a rank then has of each parameter
+The model is split once more with the numbers 0, 1, 2, ... instead of weights: what a rank then has of each parameter
 says which elements these are, however the model is cut.
 """
 

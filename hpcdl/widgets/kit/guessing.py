@@ -36,7 +36,7 @@ def _shell() -> Any:
 
 @cache
 def ledger() -> Ledger:
-    """The student's, beside the notebook, where its kernel starts; in memory where this is no notebook."""
+    """The student's, next to the notebook, where its kernel starts; in memory where this is no notebook."""
     return Ledger(file_in(Path.cwd()) if _shell() else None)
 
 
@@ -174,7 +174,7 @@ class Question(anywidget.AnyWidget):
     question = traitlets.Unicode().tag(sync=True)
     unit = traitlets.Unicode().tag(sync=True)
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    said = traitlets.Unicode().tag(sync=True)  # in place of the form; empty: the form
+    said = traitlets.Unicode().tag(sync=True)  # instead of the form; empty: the form
     seen = traitlets.Bool().tag(sync=True)  # the truth is known: nothing to change any more
     problem = traitlets.Unicode().tag(sync=True)
 
@@ -226,7 +226,7 @@ class Question(anywidget.AnyWidget):
 
 
 def _known(kept: Guess | None) -> str:
-    """What stands in place of the form."""
+    """What replaces the form."""
     if kept is None:
         return ""
     if kept.truth is not None:

@@ -85,4 +85,4 @@ def sentence(x: torch.Tensor, y: torch.Tensor, look: str) -> str:
     if look == "x.to(torch.int32)":
         return f"The number is converted: {x.item():.9g} becomes {y.item():,}, in other bits."
     kept = "exactly" if y.item() == x.item() else "rounded to the nearest number there is"
-    return f"The number is converted, {kept}: {y.element_size()} bytes in place of 4."
+    return f"The number is converted, {kept}: {y.element_size()} bytes instead of 4."

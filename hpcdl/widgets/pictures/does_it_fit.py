@@ -92,7 +92,7 @@ def held(state: Mapping, stage: int) -> dict[str, float]:
 def paid(state: Mapping, stage: int) -> dict[str, float]:
     """In a step with one microbatch: bytes that each rank sends for weights and within layers, operations done again.
 
-    The latter as a share of the others. Stage 3 gathers the weights twice in place of once.
+    The latter as a share of the others. Stage 3 gathers the weights twice instead of once.
     """
     model, each = MODELS[state["model"]], PRECISIONS[state["precision"]]
     p, t, tokens = state["p"], state["t"], state["batch"] * model.sequence * model.hidden

@@ -158,7 +158,7 @@ def test_canvas_counts_uploads(tmp_path):
     assert "2 notebooks for this lab; the newest, 'lovelaceada_4711_90211_lab-1.ipynb', counts" in only.summary()
 
 
-# -- what lies beside a notebook
+# -- what lies next to a notebook
 
 
 @pytest.mark.usefixtures("one_zygote")
@@ -171,7 +171,7 @@ def test_modules_and_data_come_along(tmp_path, solution):
     (folder / "data" / "n.txt").write_text("7")
     ((_, found),) = batch.grade_all(layouts.submissions(tmp_path / "in"), b"s", allow_weak=True)
     assert found.score == 100, found.summary()
-    assert "'helpers.py', 'data/n.txt' beside the notebook came along" in found.notes
+    assert "'helpers.py', 'data/n.txt' next to the notebook came along" in found.notes
 
 
 def test_what_is_too_large_is_named(tmp_path):
@@ -182,9 +182,9 @@ def test_what_is_too_large_is_named(tmp_path):
     (found,) = layouts.submissions(tmp_path)
     _, along = submitted.held(submitted.take(found))
     assert along.notes(b"b.bin") == [
-        "'b.bin' beside the notebook came along",
-        "'link.py' beside the notebook did not come along: the file cannot be read: it is a link",
-        "'weights.py' beside the notebook did not come along: the file has 3 MiB, more than 1 MiB",
+        "'b.bin' next to the notebook came along",
+        "'link.py' next to the notebook did not come along: the file cannot be read: it is a link",
+        "'weights.py' next to the notebook did not come along: the file has 3 MiB, more than 1 MiB",
     ]
     assert beside.Along.unpacked(along.packed()) == along
 

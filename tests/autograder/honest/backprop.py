@@ -1,4 +1,4 @@
-"""Lab 04 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 04 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% feedforward: functional.linear's formula with einsum

@@ -1,4 +1,4 @@
-"""Lab 01 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 01 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 # %% derivative: a lambda
 derivative = lambda f, x, h=1e-5: (f(x + h) - f(x - h)) / (2 * h)

@@ -1,4 +1,4 @@
-"""Lab 08 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 08 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% tree_reduce: recursion over distances

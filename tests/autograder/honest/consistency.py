@@ -1,4 +1,4 @@
-"""Lab `consistency` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `consistency` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 # %% clocks: recursion that remembers
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Lab 05 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 05 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% conv_direct: a loop over outputs

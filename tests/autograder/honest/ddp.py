@@ -1,4 +1,4 @@
-"""Lab 07 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 07 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% shard_indices: contiguous parts
@@ -210,7 +210,7 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-# %% train_step: autograd.grad in place of backward
+# %% train_step: autograd.grad instead of backward
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     params = [p for p in model.parameters() if p.requires_grad]
@@ -261,7 +261,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.detach().item()
 
 
-# %% OverlappedDDP: counters in place of sets
+# %% OverlappedDDP: counters instead of sets
 class OverlappedDDP:
     def __init__(self, model, comm, cap_bytes=CAP):
         self.model, self.comm = model, comm

@@ -1,4 +1,4 @@
-"""Lab `frameworks` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `frameworks` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% torchrun: numbers by name, and a helper for the share

@@ -1,4 +1,4 @@
-"""Lab 02 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 02 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% gradient_descent: rows of a matrix that is made first

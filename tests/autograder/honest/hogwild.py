@@ -1,4 +1,4 @@
-"""Lab `hogwild` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `hogwild` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 # %% hogwild: counters, and a dictionary for each update
 from collections import Counter, defaultdict

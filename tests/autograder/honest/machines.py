@@ -1,4 +1,4 @@
-"""Lab `machines` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `machines` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% work: one rule for all layers

@@ -1,4 +1,4 @@
-"""Lab `model_parallel` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `model_parallel` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% tensor_parallel: bounds by divmod, einsum
@@ -206,7 +206,7 @@ def interleaved(p, m, v):
     return [in_turn(forwards, backwards, (v - 1) * p + 2 * (p - 1 - i) + 1) for i in range(p)]
 
 
-# %% schedules: generators, and an index in place of three loops
+# %% schedules: generators, and an index instead of three loops
 def alternate(forwards, backwards, warmup):
     forwards, backwards = iter(forwards), iter(backwards)
     for _, op in zip(range(warmup), forwards):
@@ -558,7 +558,7 @@ def moe(x, gate, w, capacity, comm):
     return x.index_copy(0, kept, scaled), int((~fits).sum())
 
 
-# %% moe: the expert written out, where in place of a loop
+# %% moe: the expert written out, where instead of a loop
 def moe(x, gate, w, capacity, comm):
     logits = torch.einsum("nd,ed->ne", x, gate)
     e_to = torch.exp(logits - logits.amax(1, keepdim=True)) if len(x) else logits

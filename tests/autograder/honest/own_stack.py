@@ -1,4 +1,4 @@
-"""Lab `own_stack` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `own_stack` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% momentum: torch's operators with alpha

@@ -1,4 +1,4 @@
-"""Lab `scaling` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `scaling` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 # %% fusion: recursion that remembers where the last bucket begins
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Lab `sharding` answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab `sharding` answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% memory: early returns, term by term
@@ -79,7 +79,7 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
     return total
 
 
-# %% sharded_adam: helpers, and copies in place of views
+# %% sharded_adam: helpers, and copies instead of views
 class ShardedAdam:
     def __init__(self, params, comm, lr=1e-3):
         self.params = [param for param in params]

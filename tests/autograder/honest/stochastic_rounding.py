@@ -1,4 +1,4 @@
-"""Lab 06 answered rightly, in many styles: each cell below stands in place of the reference's answer."""
+"""Lab 06 answered rightly, in many styles: each cell below replaces the reference's answer."""
 
 
 # %% neighbours: log2 by the bits of frexp, ldexp
@@ -141,7 +141,7 @@ def stochastic_round(x: torch.Tensor, fmt, u: torch.Tensor) -> torch.Tensor:
     return fmt.bounded(whole.mul_(spacing(x.double(), fmt))).float()
 
 
-# %% bf16_round_bits: a mask in place of the shift
+# %% bf16_round_bits: a mask instead of the shift
 def bf16_round_bits(x, rand16):
     bits = (x.view(torch.int32) + rand16) & -65536
     result = bits.view(torch.float32).bfloat16()

@@ -107,7 +107,7 @@ def test_slurm_grades_everyone_although_shards_are_killed(slurm, script, student
     file = script("slurm")
     whole, *_ = ENGINES["slurm"](Job(*students, NUMBER)).splitlines()
     assert whole == "#!/bin/bash"
-    # What a small machine and a test's patience allow, in place of what the script asks for: memory, cores, minutes.
+    # What a small machine and a test's patience allow, instead of what the script asks for: memory, cores, minutes.
     submit = ["sbatch", "--wait", "--mem=0", "--cpus-per-task=1", "--time=5", file]
     with subprocess.Popen(submit, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
         kill_one(students[0], job)

@@ -1,4 +1,4 @@
-"""Factors in place of a linear layer's gradient."""
+"""Factors instead of a linear layer's gradient."""
 
 import pytest
 

@@ -124,7 +124,7 @@ def test_ranks_that_both_have_nothing_agree():
     def rank(comm):
         require_same("another model", ["a"] * comm.rank, comm, "build the same")
 
-    with pytest.raises(RankError, match="rank 1 has another model than rank 0: 1 entries in place of 0"):
+    with pytest.raises(RankError, match="rank 1 has another model than rank 0: 1 entries instead of 0"):
         simulate(rank, 2)
 
 
@@ -167,7 +167,7 @@ def test_a_buffer_that_differs_in_shape_is_named_even_where_no_state_dict_holds_
         module.register_buffer("mask", torch.zeros(2 + comm.rank), persistent=False)
         wrap(module, comm)
 
-    with pytest.raises(RankError, match=r"mask \(3,\) float32 in place of mask \(2,\) float32"):
+    with pytest.raises(RankError, match=r"mask \(3,\) float32 instead of mask \(2,\) float32"):
         simulate(rank, 2)
 
 

@@ -25,14 +25,14 @@ def test_a_model_that_differs_is_named_on_every_rank():
 
     simulate(rank, 4)
     assert said == [said[0]] * 4
-    assert "0.weight (5, 4) float32 in place of 0.weight (7, 4) float32; build the same" in said[0]
+    assert "0.weight (5, 4) float32 instead of 0.weight (7, 4) float32; build the same" in said[0]
 
 
 def test_a_layer_frozen_on_one_rank_alone_is_named():
     def model(comm):
         return nn.Linear(3, 2).requires_grad_(comm.rank != 1)
 
-    with pytest.raises(RankError, match=r"rank 1 has another model .* weight \(2, 3\) float32 frozen in place of"):
+    with pytest.raises(RankError, match=r"rank 1 has another model .* weight \(2, 3\) float32 frozen instead of"):
         run_ranks(2, lambda ddp, comm: None, model)
 
 

@@ -48,7 +48,7 @@ def windows(x):
 
 
 def build_of(launch, target, tile=None):
-    """The build of a recorded launch, with the tile for the card in place of the interpreter's."""
+    """The build of a recorded launch, with the tile for the card instead of the interpreter's."""
     kernel, arguments, constants = launch
     blocks, warps, stages = tile or ({}, 4, 2)
     build = Build.of_launch(kernel, arguments, constants | blocks, target, warps, stages)

@@ -160,13 +160,13 @@ def test_ranks_with_different_data_are_told(few, monkeypatch):
     everything = training.DATA["digits"]()
     turn = iter([everything, everything._replace(x=everything.x[:-1], y=everything.y[:-1])])
     monkeypatch.setitem(training.DATA, "digits", lambda: next(turn))
-    said = "rank 1 has other data than rank 0: 29 images to learn from in place of 30 images.*give every rank"
+    said = "rank 1 has other data than rank 0: 29 images to learn from instead of 30 images.*give every rank"
     with pytest.raises(RankError, match=said):
         run(2, 1)
 
 
 def test_ranks_with_different_settings_are_told(few):
-    with pytest.raises(RankError, match=r"rank 1 has other settings than rank 0: lr=1\.0 in place of lr=0\.0"):
+    with pytest.raises(RankError, match=r"rank 1 has other settings than rank 0: lr=1\.0 instead of lr=0\.0"):
         simulate(lambda comm: train(comm, nothing, lr=float(comm.rank)), 2)
 
 

@@ -192,7 +192,7 @@ def test_training_brings_the_loss_down(model):
 
 def test_ranks_with_different_options_are_refused():
     configuration = Configuration(model="mlp", mesh=(3, 1, 1, 1))
-    said = "rank 2 has another configuration than rank 0: seed = 2 in place of seed = 0; start all ranks with the same"
+    said = "rank 2 has another configuration than rank 0: seed = 2 instead of seed = 0; start all ranks with the same"
 
     def rank(comm):
         with pytest.raises(ValueError, match=said):
