@@ -37,7 +37,7 @@ def forget_guesses(folder: Path) -> int:
 def reset(exercise: str, folder: Path) -> Begun:
     """Put the cell of `exercise` ("mse_grad" or "gradient_descent.mse_grad") back, in the labs of `folder`.
 
-    The student's code goes to a new file next to the notebook first. Raises ResetError where that exercise is not there,
+    The student's code goes to a new file next to the notebook first. Raises ResetError where it is not there,
     is there twice, or came with a notebook that does not know its blank cell.
     """
     found = _found(exercise, folder)
