@@ -4,6 +4,7 @@
 says why they have nothing to call (`NOT_IN_LIBRARY`, `NOT_IN_FRAMEWORKS`).
 """
 
+import re
 import runpy
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from autograder.inside.notebook import Notebook
 from autograder.sessions.local import LocalSession
 
 KINDS = ("LIBRARY", "FRAMEWORKS")
+NOTHING = "def {}(*_, **__):\n    return None"  # where an impostor is refused when its cell runs, this is left
 
 
 @cache
@@ -33,7 +35,15 @@ def answered(slug: str, kind: str) -> tuple[list[tuple[str, str]], list[str]]:
     """The lab's cells with its solutions, and after them the impostors' answers; the exercises that these answer."""
     cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
     answers = impostors(slug)[kind]
-    return [*cells, *((f"impostor {name}", code) for name, code in answers.items())], list(answers)
+    for name, code in answers.items():
+        given = [function for function in exercises.load(slug).exercises[name].functions if binds(code, function)]
+        cells += [(f"before {function}", NOTHING.format(function)) for function in given]
+        cells.append((f"impostor {name}", code))
+    return cells, list(answers)
+
+
+def binds(code: str, name: str) -> bool:
+    return bool(re.search(rf"^(?:def|class) {name}\b|^{name} =|\bimport {name}$|\bas {name}$", code, re.MULTILINE))
 
 
 @pytest.mark.parametrize("kind", KINDS)
