@@ -180,8 +180,8 @@ def messages_are_hidden(student, rng):
     step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each
     run = measured(student, rng, 0.4, step / (2 * C * C * WIDE))
     work = [sum(e.end - e.start for e in run.trace if e.rank == r and e.op == "compute") for r in range(MANY)]
-    # How many multiplications are seen depends on how the products are written.
-    checks.that(min(work) >= 0.25 * MANY * step, f"{MANY} ranks: a rank works {min(work):g} s in {MANY} steps of 1 s.")
+    # An answer may write one of the two products without a matrix product, whose time is not counted.
+    checks.that(min(work) >= 0.49 * MANY * step, f"{MANY} ranks: a rank works {min(work):g} s in {MANY} steps of 1 s.")
     right = MANY * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
     checks.that(
         run.seconds <= right + 0.5,
