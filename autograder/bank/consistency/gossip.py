@@ -127,7 +127,7 @@ def gossip(x, comm, rounds):
             x.add_(row[j] * other)
 
 
-@wrong(HERE, "nobody waits for what is sent", fails="a_message_each_way", says="is never waited for")
+@wrong(HERE, "never waits for its isend", fails="a_message_each_way", says="is never waited for")
 def gossip(x, comm, rounds):
     for edges in rounds:
         row = weights(comm.size, edges)[comm.rank]
@@ -143,7 +143,10 @@ def gossip(x, comm, rounds):
 
 
 @wrong(
-    HERE, "everyone sends to everyone", fails=("a_message_each_way", "all_at_the_same_time"), says="Nobody else sends"
+    HERE,
+    "every rank sends to every other",
+    fails=("a_message_each_way", "all_at_the_same_time"),
+    says="Nobody else sends",
 )
 def gossip(x, comm, rounds):
     others = [j for j in range(comm.size) if j != comm.rank]

@@ -1,7 +1,8 @@
 """A loss as a pipeline adds it up over microbatches: a mean over rows, or a sum."""
 
+import contextlib
 import functools
-import inspect
+import itertools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -14,6 +15,8 @@ from hpcdl.parallel.pipeline.values import Value, like, rows_of, tensors_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
 Reduction = Literal["mean", "sum"]
+
+FIRST = 100  # items of a collection in which a communicator is looked for
 
 _tried: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # a function's code, or a module -> what it is
 
@@ -44,7 +47,10 @@ def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
     A loss that reaches a communicator is not tried: other ranks would wait for its messages, or not.
     """
     known = _tried.setdefault(getattr(loss, "__code__", loss), set())
-    if rows_of(y) < 2 or kind in known or reaches_communicator(loss):
+    if rows_of(y) < 2 or kind in known:
+        return
+    if reaches_communicator(loss):
+        known.add(kind)
         return
     try:
         both, *each = _losses_of_rows(loss, y, target)
@@ -62,26 +68,27 @@ def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
 
 
 def reaches_communicator(value: Any, depth: int = 4) -> bool:
-    """Whether a function, a module or an object leads to a communicator: by what it closes over, holds or names."""
+    """Return whether a function, a module or an object leads to a communicator that it closes over, holds or names."""
     if isinstance(value, (Communicator, Group)):
         return True
     return depth > 0 and any(reaches_communicator(each, depth - 1) for each in _held(value))
 
 
 def _held(value: Any) -> Iterator[Any]:
-    """What an object holds; of modules of Python's and plain values nothing."""
+    """Yield what an object holds: the first `FIRST` items of a collection, nothing for modules and plain values."""
     if isinstance(value, functools.partial):
         yield from (value.func, *value.args, *value.keywords.values())
     elif isinstance(value, types.MethodType):
         yield from (value.__func__, value.__self__)
     elif isinstance(value, types.FunctionType):
-        yield from inspect.getclosurevars(value).nonlocals.values()
+        with contextlib.suppress(ValueError):  # a name of the function around it that has no value yet
+            yield from (cell.cell_contents for cell in value.__closure__ or ())
         yield from (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
         yield from (value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__)
     elif isinstance(value, (list, tuple, set)):
-        yield from value
+        yield from itertools.islice(value, FIRST)
     elif isinstance(value, dict):
-        yield from value.values()
+        yield from itertools.islice(value.values(), FIRST)
     elif not isinstance(value, (type, types.ModuleType, torch.Tensor)) and hasattr(value, "__dict__"):
         yield from vars(value).values()
 
