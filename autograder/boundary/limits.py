@@ -7,12 +7,13 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
 from hpcdl.lazy import import_patience
 
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
-OURS = __package__.partition(".")[0]  # the package whose own frames are left alone
+SPARED = (f"{Path(__file__).parents[1]}{os.sep}", contextlib.__file__)  # files whose frames are left alone
 
 ASIDE = 10  # times the limit that the other side may work meanwhile, or the calls within
 CROWDED = 40  # times the limit that may pass on the wall's clock, however busy the machine is
@@ -224,7 +225,7 @@ def _insist(frame, armed) -> None:
     """Raise `TimeUp` at every line from here on, so also inside the `except:` block that swallows it."""
 
     def trace(frame, event, arg):
-        if frame.f_globals.get("__name__", "").startswith((*OURS, "contextlib")):
+        if frame.f_code.co_filename.startswith(SPARED):
             return None  # not in our own `finally` blocks, nor on the way there
         if event == "line" and armed():
             raise TimeUp
@@ -232,7 +233,7 @@ def _insist(frame, armed) -> None:
 
     sys.settrace(trace)
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith(OURS):
+        if not frame.f_code.co_filename.startswith(SPARED):
             frame.f_trace = trace
         frame = frame.f_back
 
