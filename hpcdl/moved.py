@@ -9,6 +9,8 @@ MOVED: dict[str, tuple[str, ...]] = {
     "consistency.downpour": ("hogwild.downpour",),
     "consistency.sandblaster": ("hogwild.two_loop", "hogwild.finish"),
     "consistency.adam": ("hogwild.adam",),
+    "model_parallel.ring_attention": ("attention.ring_attention",),
+    "model_parallel.moe": ("attention.moe",),
     "scaling.work": ("machines.work",),
     "scaling.utilization": ("machines.utilization",),
     "scaling.zeros": ("machines.zeros",),  # a guess

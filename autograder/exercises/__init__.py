@@ -14,6 +14,7 @@ LABS: tuple[str, ...] = (
     "collectives",
     "consistency",
     "hogwild",
+    "attention",
     "model_parallel",
     "sharding",
     "machines",

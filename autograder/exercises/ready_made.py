@@ -36,6 +36,14 @@ SHARDING = (
 CLIPPING = ("torch.nn.utils.clip_grad",)
 RECOMPUTATION = ("torch.utils.checkpoint", "torch.distributed.algorithms._checkpoint")
 ATTENTION = ("aten::_scaled_dot_product*", "aten::_safe_softmax")  # fused; else torch takes this softmax, alone
+TRANSFORMERS = (
+    "torch.nn.functional.multi_head_attention_forward",
+    "torch.nn.modules.activation.MultiheadAttention.forward",
+    "torch.nn.modules.transformer",
+    "torch.nn.attention",
+    "aten::_native_multi_head_attention*",
+    "aten::_transformer_encoder_layer_fwd*",
+)
 SOFTMAX = ("aten::*softmax*", "aten::nll_loss*")
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

@@ -208,6 +208,14 @@ def measured(function: Callable, seconds: float, *args: Any):
     return result, memory.peak.total
 
 
+def peak(function: Callable, *args: Any):
+    """What the student's function returned, without a communicator, and the most bytes that tensors held at a time."""
+    *given, _ = args
+    with meter(*(arg for arg in given if isinstance(arg, torch.Tensor))) as memory:
+        result = function(*given)
+    return result, memory.peak.total
+
+
 class Harness(NamedTuple):
     """A harness, and how feedback writes the call.
 
@@ -231,6 +239,7 @@ HARNESSES = {
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "stages": Harness(stages, ("stage", "order", "rows", "comm")),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
+    "peak": Harness(peak, ("q", "k", "v", "block")),
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),

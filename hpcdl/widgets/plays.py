@@ -49,6 +49,7 @@ PLAYS: dict[str, list[Callable]] = {
     "bucket_timeline": [each("megabytes")],
     "topology": [sweep("frame", algorithm="ring"), sweep("frame", algorithm="recursive_doubling")],
     "best_algorithm": [sweep("alpha")],
+    "attention_weights": [sweep("temperature", mask=True), each("p", n=1048576)],
     "cut_the_matrix": [each("how")],
     "fill_the_bubble": [sweep("m", 1, 16, schedule="one_f_one_b"), each("schedule", m=8)],
     "who_waits": [each("s")],

@@ -62,7 +62,14 @@ def test_the_header_has_the_lab_s_numbers(slug):
     assert row.group(0).split(" | ")[2] == str(minutes)
 
 
-TIMED = ("consistency", "hogwild", "machines", "scaling")  # their headers say where the minutes go
+TIMED = (
+    "consistency",
+    "hogwild",
+    "attention",
+    "model_parallel",
+    "machines",
+    "scaling",
+)  # their headers say where the minutes go
 
 
 @pytest.mark.parametrize("slug", TIMED)

@@ -1,4 +1,4 @@
-"""Lab `model_parallel`: its seven exercises.
+"""Lab `model_parallel`: its five exercises.
 
 Oracles: the undivided layer and the serial run in float64, an event simulation and published bubbles, and the trace of
 the simulated machine, which says who sent what to whom.
@@ -6,9 +6,7 @@ the simulated machine, which says who sent what to whom.
 
 from autograder.authoring import Lab
 from autograder.exercises.model_parallel import (
-    moe,
     one_weird_trick,
-    ring_attention,
     run_stage,
     schedules,
     tensor_parallel,
@@ -24,7 +22,5 @@ lab = Lab(
         schedules.exercise,
         zero_bubble.exercise,
         run_stage.exercise,
-        ring_attention.exercise,
-        moe.exercise,
     ),
 )

@@ -12,7 +12,7 @@ from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb
 from autograder.exercises.under_way import waited_for
 from autograder.inside.harnesses import squared_error
 
-exercise = Exercise("run_stage", points=20, minutes=25)
+exercise = Exercise("run_stage", points=25, minutes=25)
 
 WIDTHS = (3, 4, 2, 5)  # numbers that stages hand on, in turn
 
@@ -107,7 +107,7 @@ def agrees(training: Training, run, setting: str) -> None:
     checks.close(run.results[-1][0], loss, name=f"{setting}: what the last stage returns", mistakes=mistakes)
 
 
-@exercise.check(points=5, seconds=SECONDS)
+@exercise.check(points=6, seconds=SECONDS)
 def as_one_machine(student, rng):
     "GPipe and 1F1B on 1 to 4 stages: loss and gradients of the whole batch, and no stage waits for ever."
     for p, m in ((2, 3), (1, 2), (3, 2), (4, 5)):
@@ -118,7 +118,7 @@ def as_one_machine(student, rng):
     carried(student, rng, lambda: agrees(two, two.run(student, gpipe(2, 2)), ""), "GPipe, p = 2, m = 2")
 
 
-@exercise.check(points=4, needs="as_one_machine", seconds=SECONDS)
+@exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def unequal_microbatches(student, rng):
     "Microbatches of unequal size: each row counts the same."
     for p, rows in ((2, (3, 1, 2)), (3, (1, 4, 1, 2))):
@@ -127,7 +127,7 @@ def unequal_microbatches(student, rng):
         agrees(training, run, f"1F1B, p = {p}, microbatches of {', '.join(map(str, rows))} rows")
 
 
-@exercise.check(points=3, needs="as_one_machine", seconds=SECONDS)
+@exercise.check(points=4, needs="as_one_machine", seconds=SECONDS)
 def b_and_w_apart(student, rng):
     "ZB-H1 and ZB-H2: W when the order says so."
     for p, m in ((2, 3), (3, 5)):
@@ -159,7 +159,7 @@ def the_next_batch(student, rng):
     agrees(training, training.run(student, one_f_one_b(2, 2)), "the second of two batches, p = 2, m = 2")
 
 
-@exercise.check(points=4, needs="as_one_machine", seconds=SECONDS)
+@exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def as_fast_as_predicted(student, rng):
     "It takes what the event simulation says: messages travel while stages compute, gradients before weights(k)."
     for name, schedule, p, m in (("GPipe", gpipe, 3, 8), ("1F1B", one_f_one_b, 4, 9), ("ZB-H1", zb_h1, 4, 9)):
@@ -189,7 +189,7 @@ def w_at_once(order: list) -> list:
     return [part for op, k, chunk in order for part in [(op, k, chunk), ("W", k, chunk)][: 2 if op == "B" else 1]]
 
 
-@exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
+@exercise.check(points=3, needs="as_one_machine", seconds=SECONDS)
 def no_more_messages_and_memory(student, rng):
     "A stage holds what its order needs, sends each output and gradient once, to its neighbour, and waits for all."
     p, m, width = 4, 8, 8

@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
 
-exercise = Exercise("schedules", points=15, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
+exercise = Exercise("schedules", points=20, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
 
 SIZES = ((2, 5), (3, 3), (4, 9), (4, 2), (1, 1), (1, 3))  # p, m: also fewer microbatches than stages
 LOOPED = ((2, 2, 1), (2, 4, 2), (3, 6, 2), (4, 4, 3), (4, 8, 2))  # p, m, v: p divides m
@@ -51,7 +51,7 @@ def gpipe_is_a_schedule(student, rng):
         followed(student, "gpipe", p, m)
 
 
-@exercise.check(points=2, needs="gpipe_is_a_schedule")
+@exercise.check(points=3, needs="gpipe_is_a_schedule")
 def gpipe_forward_first(student, rng):
     "gpipe: all forward passes, then all backward passes, each from microbatch 0 on, in (m + p - 1)(F + B) seconds."
     for p, m in SIZES:
@@ -87,7 +87,7 @@ def one_f_one_b_is_a_schedule(student, rng):
         followed(student, "one_f_one_b", p, m)
 
 
-@exercise.check(points=2, needs="one_f_one_b_is_a_schedule")
+@exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_loses_no_time(student, rng):
     "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds; each op from microbatch 0 on."
     for p, m in SIZES:
@@ -97,7 +97,7 @@ def one_f_one_b_loses_no_time(student, rng):
         in_turn(orders, call)
 
 
-@exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
+@exercise.check(points=4, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_holds_little(student, rng):
     "one_f_one_b: stage i never holds more than p - i microbatches."
     for p, m in SIZES:
@@ -113,7 +113,7 @@ def one_f_one_b_holds_little(student, rng):
                 )
 
 
-@exercise.check(points=2)
+@exercise.check(points=3)
 def interleaved_is_a_schedule(student, rng):
     "interleaved: every op of every chunk once, in an order that all stages together can follow."
     for p, m, v in LOOPED:
@@ -130,7 +130,7 @@ def interleaved_divides_the_bubble(student, rng):
         takes(orders, call, (m * v + p - 1) * (f + b), f, b, why)
 
 
-@exercise.check(points=1, needs="interleaved_is_a_schedule")
+@exercise.check(points=2, needs="interleaved_is_a_schedule")
 def interleaved_holds_little(student, rng):
     "interleaved: stage i begins with (v - 1)p + 2(p - i - 1) + 1 forward passes, and never holds more; each in order."
     for p, m, v in ((2, 8, 2), (3, 12, 2), (4, 12, 3)):

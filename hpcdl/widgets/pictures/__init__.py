@@ -27,6 +27,7 @@ _NAMES = (
     *("number_line", "running_mean", "stalling_sum", "low_precision_training"),  # stochastic rounding
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
+    "attention_weights",  # attention
     *("cut_the_matrix", "fill_the_bubble"),  # model parallel
     *("who_waits", "how_late", "gossip"),  # consistency
     "does_it_fit",  # sharding

@@ -16,7 +16,7 @@ from hpcdl.parallel import schedules
 pytestmark = pytest.mark.labs
 
 LAB = exercises.load("model_parallel")
-EXAMPLES = ("share", "volume", "one_weird_trick", "gpipe", "one_f_one_b", "interleaved", "zb_h1", "bubble", "stripes")
+EXAMPLES = ("share", "volume", "one_weird_trick", "gpipe", "one_f_one_b", "interleaved", "zb_h1", "bubble")
 
 
 @pytest.fixture(scope="module")

@@ -84,23 +84,6 @@ def run_stage(stage, order, rows, comm):
     orders = [order] * comm.size
     return parallel.run_stage(comm, [Chunk(stage)], orders, rows, None, None).loss
 """,
-    "ring_attention": """
-from hpcdl.parallel.sequence import positions as librarys_positions
-from hpcdl.parallel.sequence.ring import ring_attention as librarys
-
-def ring_attention(q, k, v, positions, comm):
-    return librarys(q[None, None], k[None, None], v[None, None], comm, causal=True)[0, 0]
-
-def stripes(n, p):
-    return [librarys_positions("striped", n, p, rank) for rank in range(p)]
-""",
-    "moe": """
-from hpcdl.parallel.experts import Experts
-
-def moe(x, gate, w, capacity, comm):
-    y, routing = Experts(gate, [w], comm, k=1, room=capacity)(x)
-    return y, int(routing.dropped)
-""",
     "one_weird_trick": """
 from hpcdl.cost import collectives
 
@@ -152,28 +135,10 @@ class RowLinear:
         self.bias_grad = dy.sum(0)
         return dx
 """,
-    "ring_attention": """
-import torch
-
-def ring_attention(q, k, v, positions, comm):
-    everyone = [torch.empty(2, len(places), q.shape[1], dtype=q.dtype) for places in positions]
-    everyone[comm.rank].copy_(torch.stack([k, v]))
-    for rank, block in enumerate(everyone):
-        comm.broadcast(block, rank)
-    keys, values = torch.cat(everyone, 1)
-    visible = positions[comm.rank][:, None] >= torch.cat(positions)
-    q, keys, values, visible = q[None], keys[None], values[None], visible[None]
-    return torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=visible)[0]
-
-def stripes(n, p):
-    sampler = torch.utils.data.DistributedSampler
-    return [torch.tensor(list(sampler(range(n), p, rank, shuffle=False))) for rank in range(p)]
-""",
 }
 NOT_IN_FRAMEWORKS = {
     "one_weird_trick": "two products and a comparison",
     "schedules": "torch.distributed.pipelining makes its orders inside a running pipeline, for the process's own group",
     "zero_bubble": "the same; what a bubble costs no framework says",
     "run_stage": "torch.distributed.pipelining runs on a process group, and a student's ranks have none",
-    "moe": "torch has no experts",
 }

@@ -13,10 +13,11 @@ from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "ring_attention",
-    points=15,
-    minutes=25,
+    points=20,
+    minutes=18,
     functions=("ring_attention", "stripes"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS, *ATTENTION, *LOADERS),
+    uses=("online_softmax",),
     instead="Write it with the messages of a ring, and keep the softmax as the blocks come.",
 )
 
@@ -79,7 +80,7 @@ class Sequence:
             checks.close(run.results[rank], expected, name=name, why=why, mistakes=mistakes)
 
 
-@exercise.check(points=3, seconds=SECONDS)
+@exercise.check(points=4, seconds=SECONDS)
 def all_tokens(student, rng):
     "Every token sees every other (all positions are 0): the softmax over all blocks, for p = 1 to 5."
     for blocks in BLOCKS:
@@ -89,7 +90,7 @@ def all_tokens(student, rng):
     carried(student, rng, lambda: Sequence((3, 3), rng, two).agrees(student, ""), "p = 2")
 
 
-@exercise.check(points=3, needs="all_tokens", seconds=SECONDS)
+@exercise.check(points=4, needs="all_tokens", seconds=SECONDS)
 def causal(student, rng):
     "A token sees itself and those before it in the sequence, wherever they are."
     for blocks in BLOCKS:
@@ -113,7 +114,7 @@ def large_scores(student, rng):
     sequence.agrees(student, "scores of -10^4")
 
 
-@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
+@exercise.check(points=3, needs="all_tokens", seconds=SECONDS)
 def two_blocks_a_step(student, rng):
     "Each rank hands on two blocks in each of p - 1 steps, always to the same neighbour, and waits; nothing is changed."
     for p in (2, 4, 5):
@@ -155,7 +156,7 @@ def measured(student, rng, message: float, price: float):
     return student.ranks("ring_attention", MANY, arguments, harness="measured", alpha=message)
 
 
-@exercise.check(points=1, needs="all_tokens", seconds=SECONDS)
+@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
 def few_blocks_at_a_time(student, rng):
     "A rank never holds the keys and values of all others."
     block = C * WIDE * 8
@@ -174,7 +175,7 @@ def few_blocks_at_a_time(student, rng):
         )
 
 
-@exercise.check(points=1, needs="all_tokens", seconds=SECONDS)
+@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
 def messages_are_hidden(student, rng):
     "The next block travels while this one is worked on."
     step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each

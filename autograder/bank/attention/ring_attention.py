@@ -6,7 +6,7 @@ import torch
 
 from autograder.authoring import wrong
 
-RING = "model_parallel.ring_attention"
+RING = "attention.ring_attention"
 VALUES = ("all_tokens", "causal", "any_order_of_tokens", "large_scores")
 ALL = (*VALUES, "two_blocks_a_step", "few_blocks_at_a_time", "messages_are_hidden")
 

@@ -1,20 +1,19 @@
 # %% [markdown]
 # # Lab {{number model_parallel}} · The network itself is cut
-# ## Tensor, pipeline, sequence and expert parallelism
+# ## Tensor and pipeline parallelism
 #
-# In lab 07 every machine held the whole model. That ends where a model does not fit: the weights, gradients and activations of a large language model take
-# hundreds of machines' memory. Then the network itself is cut, and there are four places for the knife: through each layer's matrices, between layers,
-# through the sequence of tokens, and between experts of which a token needs only one. Each cut has its own messages and its own way to lose time. Today you
-# make all four, and run one of them on live engines.
+# In lab 07 every machine held the whole model. This is no longer possible if a model does not fit: the weights, gradients and activations of a large language model take
+# the memory of hundreds of machines. Then the network itself is cut. Lab {{number attention}} cut the sequence, and put experts on different ranks. Two more cuts are left: through each layer's
+# matrices, and between layers. Each cut has its own messages and its own way to lose time. Today you make both, and run one of them on live engines.
 #
 # **You will be able to**
 # - cut a layer over ranks so that two layers need one all-reduce each way, and say which layers are worth it;
 # - write the schedules of GPipe, 1F1B, interleaved 1F1B and Zero Bubble, and predict their bubbles to four decimals;
 # - run any of them over real messages, without a deadlock, with the gradients of one machine;
-# - compute attention over a sequence that no machine holds, and send tokens to experts and back;
 # - train a transformer in a pipeline of two engines, and explain its timeline.
 #
-# **100 points, 7 exercises, about two hours.** You need lab 07's `comm` and matrix products; lab 08's ring helps. MPI came with the installation. No GPU.
+# **100 points, 5 exercises, about 120 minutes: 20 reading + 92 exercises + 8 runs.** You need lab 07's `comm` and matrix products; lab 08's ring and lab {{number attention}}'s transformer block help. MPI came with the
+# installation. No GPU.
 #
 # | here | means |
 # |---|---|
@@ -912,218 +911,6 @@ print(cluster.run(lambda comm: f"stage {comm.rank} is there"))
 cluster.stop()  # the engines have done their work: give back their memory
 
 # %% [markdown]
-# ## Cut the sequence
-#
-# Attention compares every token with every other: $n^2$ scores for $n$ tokens. For a million tokens neither they nor the keys and values fit one machine.
-# So cut the *sequence*: each rank has the queries, keys and values of some tokens, a **block** each. Its queries stay; keys and values go round a ring, and
-# after $p-1$ steps each query has met every key (Liu et al. 2023, "Ring attention"; Li et al. 2021 call it sequence parallelism).
-#
-# The softmax needs all scores of a row, and they come block by block. It can be kept **running**. For each query keep the largest score $t$ so far, the sum
-# $s = \sum e^{\text{score} - t}$ and the output $o = \sum e^{\text{score} - t}\,v$. When a block brings a larger score $t'$, what was there is too large by
-# $e^{t'-t}$:
-#
-# $$ s \leftarrow s\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}, \qquad o \leftarrow o\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}\,v, $$
-#
-# and at the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018).
-#
-# What is wrong here looks like attention all the same. In 2025 the gradient of attention over a cut sequence was found to be off by more than its own size in
-# Megatron-LM (#1464): nothing but a comparison with one machine shows it, which is what the check does.
-#
-# **Causal** attention: a token sees itself and what is before it *in the sequence*. Where the tokens of a block stand is known to all ranks:
-# `positions[r]` has the places of rank r's tokens. A score with `positions[rank][i] < positions[source][j]` counts as $-\infty$.
-
-# %% [markdown]
-# {{exercise ring_attention}}
-#
-# **Who works how much?** If rank $r$ has the $r$-th piece of the sequence, rank 0 sees nothing in most steps, and the last rank sees everything in each. All
-# wait for the slowest. `stripes(n, p)` deals the tokens out so that each rank sees about half of each block (Brandon et al. 2023, "Striped attention").
-#
-# <details><summary>Hint 1: the ring</summary>
-#
-# `kv = torch.stack([k, v])` makes one message of two blocks. In step s the block that is here is `source = (rank - s) % p`'s. In all steps but the last begin
-# `comm.isend(kv, right)` and `comm.irecv(arriving, left)`, work, wait for both, and go on with `kv = arriving`. `arriving` is as long as the block of
-# `(source - 1) % p`.
-# </details>
-# <details><summary>Hint 2: what is kept</summary>
-#
-# `top = torch.full((len(q), 1), -math.inf)`, `total` of zeros with the same shape, `out = torch.zeros_like(q)`; in q's dtype. `keepdim=True` in `amax` and
-# `sum` keeps the shapes fit for one another. In the first step a token meets itself, so `top` is finite from then on.
-# </details>
-# <details><summary>Hint 3: a step</summary>
-#
-# `scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)`, `new_top = torch.maximum(top, scores.amax(1, keepdim=True))`, `weights = (scores -
-# new_top).exp()`, `shrink = (top - new_top).exp()`.
-# </details>
-# <details><summary>Hint 4: stripes</summary>
-#
-# `torch.arange(r, n, p)` are the tokens r, r + p, r + 2p, ...
-# </details>
-
-
-# %%
-def ring_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: list[Tensor],
-    comm,
-) -> Tensor:
-    """softmax(q k^T / sqrt(d)) v over all ranks' tokens, those at later positions masked:
-    this rank's rows (c, d).
-
-    q, k, v: this rank's tokens, (c, d). positions: for each rank where its tokens stand in
-    the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go round
-    the ring: 2 blocks in each of p - 1 steps, without more than those of two ranks at a
-    time. Nothing that comes in is changed, and every message is waited for.
-    """
-    # BEGIN SOLUTION
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
-    # END SOLUTION
-
-
-def stripes(n: int, p: int) -> list[Tensor]:
-    """For each of p ranks the positions of its tokens, int64, so that all see about as many
-    tokens in every step.
-
-    >>> stripes(4, 2)
-    [tensor([0, 2]), tensor([1, 3])]
-    """
-    # BEGIN SOLUTION
-    return [torch.arange(rank, n, p) for rank in range(p)]
-    # END SOLUTION
-
-
-# %%
-check("model_parallel.ring_attention")
-
-
-# %%
-def seen(positions, step: int) -> list[int]:
-    """Pairs of tokens that each rank works on in a step of the ring."""
-    p = len(positions)
-    return [int((positions[r][:, None] >= positions[(r - step) % p]).sum()) for r in range(p)]
-
-
-with when_solved():
-    pieces, dealt = list(torch.arange(32).tensor_split(4)), stripes(32, 4)
-    print("step   pieces of the sequence    stripes       (pairs of tokens on ranks 0, 1, 2, 3)")
-    for step in range(4):
-        print(f"{step:4}   {seen(pieces, step)!s:26}{seen(dealt, step)}")
-    slowest = [sum(max(seen(positions, step)) for step in range(4)) for positions in (pieces, dealt)]
-    print(f"\nThe slowest rank of each step, added up: {slowest[0]} against {slowest[1]} pairs.")
-
-# %% [markdown]
-# ## Experts
-#
-# A layer with $p$ times as many weights need not do $p$ times the work. Give each rank an **expert**, a layer of its own, and let a **gate** choose one for
-# each token: $g = \text{softmax}(Gx)$, expert $e = \arg\max g$, and the token's output is $g_e \cdot \text{expert}_e(x)$ (Fedus et al. 2021, "Switch
-# transformer"). The experts are on different ranks, so tokens travel: an **all-to-all** there, the experts' work, an all-to-all back.
-#
-# Gates have favourites. So that no expert drowns, it takes no more than `capacity` tokens from each rank, the earliest ones. The others are **dropped**: they
-# pass the layer unchanged, as if it were not there. How many is worth knowing, so it is reported.
-#
-# `all_to_all(x, comm, counts, out_counts)` is the library's: it sends the first `counts[0]` rows of `x` to rank 0, the next `counts[1]` to rank 1, and so on,
-# and returns what came, first the `out_counts[0]` rows from rank 0. Each rank's expert is
-
-# %%
-from hpcdl.collectives import all_to_all
-
-
-def expert(x: Tensor, w: Tensor) -> Tensor:
-    """What an expert with the weights w (d, d) makes of tokens x (n, d)."""
-    return torch.relu(x @ w)
-
-
-# %% [markdown]
-# {{exercise moe}}
-#
-# <details><summary>Hint 1: who goes where</summary>
-#
-# `odds = (x @ gate.T).softmax(1)`; `probability, chosen = odds.max(1)`. The tokens for expert `e` are `(chosen == e).nonzero()[:, 0]`, in their order; of those
-# the first `capacity`.
-# </details>
-# <details><summary>Hint 2: there</summary>
-#
-# Put the numbers of the kept tokens into one tensor, expert by expert: `kept`. `x[kept]` are the rows to send, `counts` how many to each. The experts do not
-# know how many will come: send each rank its number first, `all_to_all(torch.tensor(counts)[:, None], comm)` with one row for each rank.
-# </details>
-# <details><summary>Hint 3: and back</summary>
-#
-# The same with the counts exchanged. The answers come back in the order of `kept`, so `y[kept] = ...` puts each into its place; the other rows of `y` are
-# those of `x`.
-# </details>
-
-
-# %%
-def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor, int]:
-    """A layer of p experts, one on each rank: what comes of this rank's tokens, and how
-    many of them were dropped.
-
-    x: this rank's tokens (n, d); n may differ, and be 0. gate: (p, d), the same on all
-    ranks. w: (d, d), the weights of this rank's expert. None of them is changed. An expert
-    takes the first `capacity` tokens of each rank; the others are their own output. Tokens
-    and their numbers travel, no weights.
-    """
-    # BEGIN SOLUTION
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-    # END SOLUTION
-
-
-# %%
-check("model_parallel.moe")
-
-
-# %%
-def dropped_share(comm, capacity: int, favourite: float) -> float:
-    """The share of 64 tokens that find their expert full; `favourite` is how much the gate prefers expert 0."""
-    g = torch.Generator().manual_seed(comm.rank)
-    x, gate = torch.randn(64, 8, generator=g), torch.randn(comm.size, 8, generator=torch.Generator().manual_seed(9))
-    x[:, 0], gate[:, 0] = 1.0, torch.tensor([favourite] + [0.0] * (comm.size - 1))
-    return moe(x, gate, torch.eye(8), capacity, comm)[1] / 64
-
-
-with when_solved():
-    print("capacity per expert and rank      8     16     24     32     64    (64 tokens on each of 4 ranks)")
-    for favourite in (0.0, 2.0, 4.0):
-        shares = [simulate(dropped_share, 4, capacity, favourite).results for capacity in (8, 16, 24, 32, 64)]
-        print(
-            f"gate prefers expert 0 by {favourite:.0f}   "
-            + "".join(f"{sum(row) / 4:7.0%}" for row in shares)
-            + "  dropped"
-        )
-
-# %% [markdown]
-# <details><summary>What did you see?</summary>
-#
-# Even a fair gate is never quite even: with room for exactly its share, 16 of 64, an expert turns tokens away while others have room. A gate with a favourite
-# drops most of them, and one expert does nearly all of the work. That is why mixtures of experts are trained with a loss that rewards balance.
-# </details>
-
-# %% [markdown]
 # ## For those who want more
 #
 # No points, no check: a challenge, and the proof to ask of yourself.
@@ -1141,5 +928,3 @@ with when_solved():
 # - Y. Huang et al. 2019, "GPipe: Efficient training of giant neural networks using pipeline parallelism"; D. Narayanan et al. 2021, "Efficient large-scale
 #   language model training on GPU clusters using Megatron-LM": 1F1B and interleaved 1F1B.
 # - P. Qi et al. 2024, "Zero bubble pipeline parallelism": B and W apart.
-# - H. Liu et al. 2023, "Ring attention with blockwise transformers for near-infinite context"; W. Brandon et al. 2023, "Striped attention".
-# - W. Fedus et al. 2021, "Switch transformers: Scaling to trillion parameter models with simple and efficient sparsity".

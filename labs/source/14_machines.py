@@ -11,7 +11,7 @@
 # - draw a machine's roof, place each layer under it, and say from which batch on a layer fills the machine;
 # - say how many hours of a training the data sheet explains, how many the memory, and how many neither.
 #
-# **100 points, 4 exercises, about 95 minutes: 22 reading + 65 exercises + 8 runs.** You need lab 05's convolutions; lab {{number model_parallel}} helps with transformers. No GPU.
+# **100 points, 4 exercises, about 95 minutes: 22 reading + 65 exercises + 8 runs.** You need lab 05's convolutions; lab {{number attention}} helps with transformers. No GPU.
 #
 # | here | means |
 # |---|---|

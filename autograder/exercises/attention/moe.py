@@ -6,7 +6,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends
 
-exercise = Exercise("moe", points=10, minutes=20)
+exercise = Exercise("moe", points=15, minutes=18, extra=True)
 
 D, WIDE = 3, 8  # numbers of a token; where rows are counted
 TOKENS = ((4, 4), (5,), (3, 6, 2), (4, 1, 3, 5))  # of each rank
@@ -82,7 +82,7 @@ class Layer:
         return run
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=6, seconds=SECONDS)
 def every_token_to_its_expert(student, rng):
     "Where nothing is full, each token comes back from its expert to its own place, for p = 1 to 4."
     for tokens in TOKENS:
@@ -90,7 +90,7 @@ def every_token_to_its_expert(student, rng):
     carried(student, rng, lambda: Layer((3, 3), 3, rng).agrees(student), "p = 2")
 
 
-@exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
+@exercise.check(points=4, needs="every_token_to_its_expert", seconds=SECONDS)
 def full_experts(student, rng):
     "An expert takes the first `capacity` tokens of each rank; the others pass through unchanged and are counted."
     for tokens in TOKENS:
@@ -98,14 +98,14 @@ def full_experts(student, rng):
             Layer(tokens, capacity, rng).agrees(student)
 
 
-@exercise.check(points=1, needs="every_token_to_its_expert", seconds=SECONDS)
+@exercise.check(points=2, needs="every_token_to_its_expert", seconds=SECONDS)
 def a_rank_without_tokens(student, rng):
     "A rank without tokens still has an expert, and answers."
     Layer((3, 0), 2, rng).agrees(student)
     Layer((0, 2, 4), 1, rng).agrees(student)
 
 
-@exercise.check(points=2, needs="every_token_to_its_expert", seconds=SECONDS)
+@exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
 def no_more_than_the_tokens(student, rng):
     "Only tokens that an expert takes travel, each there and back; a few numbers beside them; x and w stay."
     for tokens, capacity in (((6, 6), 4), ((4, 8, 5), 2), ((6, 6, 6, 6), 6)):

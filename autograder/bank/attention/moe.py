@@ -4,7 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 
-MOE = "model_parallel.moe"
+MOE = "attention.moe"
 ALL = ("every_token_to_its_expert", "full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 FULL = ("full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 

@@ -1,0 +1,70 @@
+"""Wrong answers to `block_work`."""
+
+from autograder.authoring import wrong
+
+HERE = "attention.block_work"
+
+
+@wrong(HERE, "one matrix for q, k and v", fails="weights", says="Queries, keys and values have a matrix each")
+def block_work(b, n, h, heads):
+    return 10 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "a narrow second layer", fails="weights", says="`up` and `down` have 4 h² weights each")
+def block_work(b, n, h, heads):
+    return 6 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "weights for each token", fails="weights", says="they do not grow with n")
+def block_work(b, n, h, heads):
+    return 12 * b * n * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "a MAC counted once", fails="operations", says="are two operations")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 12 * b * n * h**2 + 2 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "no scores", fails="operations", says="The scores and their product with the values are missing")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "the scores alone", fails="operations", says="Two products have n² pairs")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 2 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "all numbers in each head", fails="operations", says="do not multiply the work")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h * heads, 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "the backward pass, too", fails="operations", says="asked is the forward pass")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 3 * (24 * b * n * h**2 + 4 * b * n**2 * h), 12 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "scores of one head", fails="activations", says="Each head keeps n² numbers of its own")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * n**2
+
+
+@wrong(HERE, "no softmax kept", fails="activations", says="The output of the softmax is missing")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h
+
+
+@wrong(HERE, "scores kept before and after", fails="activations", says="The scores before the softmax are not needed")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + 2 * b * heads * n**2
+
+
+@wrong(HERE, "ReLU's output counted twice", fails="activations", says="it counts once")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 16 * b * n * h + b * heads * n**2
+
+
+@wrong(HERE, "bytes", fails="activations", says="numbers are asked for")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 4 * (12 * b * n * h + b * heads * n**2)

@@ -1,0 +1,111 @@
+"""Wrong answers to `split`, `merge` and `transformer_block`."""
+
+import math
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "attention.heads"
+BLOCKS = ("many_heads", "batches")
+ALL = ("one_head", *BLOCKS)
+
+
+@wrong(HERE, "numbers of heads take turns", fails=("split_heads", *BLOCKS), says="the heads are mixed")
+def split(x, heads):
+    return x.unflatten(-1, (-1, heads)).movedim(-1, -3)
+
+
+@wrong(HERE, "tokens cut into heads", fails=("split_heads", *BLOCKS), says="cuts the tokens, not their numbers")
+def split(x, heads):
+    return x.reshape(*x.shape[:-2], heads, x.shape[-2], x.shape[-1] // heads)
+
+
+@wrong(HERE, "dimensions not exchanged", fails=("split_heads", *ALL), says="has shape")
+def split(x, heads):
+    return x.unflatten(-1, (heads, -1))
+
+
+@wrong(HERE, "a split without batches", fails=("split_heads", *ALL), says="values to unpack")
+def split(x, heads):
+    n, h = x.shape
+    return x.view(n, heads, h // heads).transpose(0, 1)
+
+
+@wrong(HERE, "merged without an exchange", fails=("merge_heads", *BLOCKS), says="Exchange heads and tokens")
+def merge(x):
+    return x.reshape(*x.shape[:-3], x.shape[-2], x.shape[-3] * x.shape[-1])
+
+
+@wrong(HERE, "numbers of merged heads take turns", fails=("merge_heads", *BLOCKS), says="do not take turns")
+def merge(x):
+    return x.movedim(-3, -1).flatten(-2)
+
+
+@wrong(HERE, "q, k and v of a head side by side", fails=BLOCKS, says="all queries, then all keys")
+def transformer_block(x, w, heads):
+    q, k, v = split(norm(x) @ w["qkv"], heads).chunk(3, dim=-1)
+    x = x + merge(attention(q, k, v)) @ w["out"]
+    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "one head", fails=BLOCKS, says="one head with all numbers")
+def transformer_block(x, w, heads):
+    q, k, v = (norm(x) @ w["qkv"]).chunk(3, dim=-1)
+    x = x + attention(q, k, v) @ w["out"]
+    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "no mask", fails=ALL, says="The attention of a block is causal")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    x = x + merge(attention(q, k, v, causal=False)) @ w["out"]
+    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "no first residual", fails=ALL, says="The first residual is missing")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    x = merge(attention(q, k, v)) @ w["out"]
+    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "no second residual", fails=ALL, says="The second residual is missing")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    x = x + merge(attention(q, k, v)) @ w["out"]
+    return torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "norms after the sums", fails=ALL, says="The norm comes before")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (x @ w["qkv"]).chunk(3, dim=-1))
+    x = norm(x + merge(attention(q, k, v)) @ w["out"])
+    return norm(x + torch.relu(x @ w["up"]) @ w["down"])
+
+
+@wrong(HERE, "both layers get x", fails=ALL, says="Both layers get x")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    return x + merge(attention(q, k, v)) @ w["out"] + torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "no ReLU", fails=ALL, says="ReLU between `up` and `down` is missing")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    x = x + merge(attention(q, k, v)) @ w["out"]
+    return x + norm(x) @ w["up"] @ w["down"]
+
+
+@wrong(HERE, "GELU", fails=ALL, says="comes ReLU")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    x = x + merge(attention(q, k, v)) @ w["out"]
+    return x + torch.nn.functional.gelu(norm(x) @ w["up"]) @ w["down"]
+
+
+@wrong(HERE, "adds into the caller's x", fails=ALL, says="changed its argument x")
+def transformer_block(x, w, heads):
+    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
+    x += merge(attention(q, k, v)) @ w["out"]
+    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]

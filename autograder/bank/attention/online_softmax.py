@@ -1,0 +1,168 @@
+"""Wrong answers to `absorb` and `flash`."""
+
+import math
+
+import torch
+
+from autograder.authoring import wrong
+
+HERE = "attention.online_softmax"
+RING = tuple(
+    f"attention.ring_attention.{check}"
+    for check in (
+        "all_tokens",
+        "causal",
+        "any_order_of_tokens",
+        "large_scores",
+        "two_blocks_a_step",
+        "few_blocks_at_a_time",
+        "messages_are_hidden",
+    )
+)
+LATER = ("later_blocks", "large_scores", "by_blocks", "no_square", *RING)
+FIRST = ("first_block", *LATER)
+FLASH = ("by_blocks", "no_square")
+
+
+@wrong(HERE, "the sum is not scaled down", fails=LATER, says="What was there before is not scaled down")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    return new_top, total + weights.sum(1, keepdim=True), out * shrink + weights @ v
+
+
+@wrong(HERE, "the output is not scaled down", fails=LATER, says="What was there before is not scaled down")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    return new_top, total * shrink + weights.sum(1, keepdim=True), out + weights @ v
+
+
+@wrong(HERE, "the block's largest score", fails=LATER, says="the block's own largest score")
+def absorb(top, total, out, scores, v):
+    new_top = scores.amax(1, keepdim=True)
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+
+
+@wrong(HERE, "the first largest score stays", fails=LATER, says="the largest score of before")
+def absorb(top, total, out, scores, v):
+    new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+
+
+@wrong(HERE, "what was there is forgotten", fails=LATER, says="What was there before is lost")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+    weights = (scores - new_top).exp()
+    return new_top, weights.sum(1, keepdim=True), weights @ v
+
+
+@wrong(HERE, "scaled the wrong way", fails=FIRST, says="expected a finite number")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+    weights, shrink = (scores - new_top).exp(), (new_top - top).exp()
+    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+
+
+@wrong(HERE, "divides after each block", fails=FIRST, says="out is not divided by the sum here")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    total = total * shrink + weights.sum(1, keepdim=True)
+    return new_top, total, (out * shrink + weights @ v) / total
+
+
+@wrong(HERE, "one largest score for all rows", fails=FIRST, says="top")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.max())
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+
+
+@wrong(HERE, "adds to the caller's sum", fails=FIRST, says="changed its argument total")
+def absorb(top, total, out, scores, v):
+    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
+    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
+    total *= shrink
+    total += weights.sum(1, keepdim=True)
+    return new_top, total, out * shrink + weights @ v
+
+
+@wrong(HERE, "no mask", fails=FLASH, says="The future is not hidden")
+def flash(q, k, v, block):
+    n, d = q.shape
+    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for start in range(0, n, block):
+        keys, values = k[start : start + block], v[start : start + block]
+        top, total, out = absorb(top, total, out, q @ keys.T / math.sqrt(d), values)
+    return out / total
+
+
+@wrong(HERE, "a mask by the place in the block", fails=FLASH, says="The mask goes by the place in a block")
+def flash(q, k, v, block):
+    n, d = q.shape
+    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for start in range(0, n, block):
+        keys, values = k[start : start + block], v[start : start + block]
+        hidden = torch.arange(n)[:, None] < torch.arange(len(keys))
+        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
+        top, total, out = absorb(top, total, out, scores, values)
+    return out / total
+
+
+@wrong(HERE, "the last block is left out", fails=FLASH, says="The last block, which is shorter, is left out")
+def flash(q, k, v, block):
+    n, d = q.shape
+    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for start in range(0, max(n - block + 1, 1), block):
+        keys, values = k[start : start + block], v[start : start + block]
+        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
+        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
+        top, total, out = absorb(top, total, out, scores, values)
+    return out / total
+
+
+@wrong(HERE, "scores are not divided", fails=FLASH, says="Divide the scores by the square root of d")
+def flash(q, k, v, block):
+    n = len(q)
+    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for start in range(0, n, block):
+        keys, values = k[start : start + block], v[start : start + block]
+        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
+        top, total, out = absorb(top, total, out, (q @ keys.T).masked_fill_(hidden, -math.inf), values)
+    return out / total
+
+
+@wrong(HERE, "not divided by the sum at the end", fails=FLASH, says="flash of 4 tokens in blocks of 4")
+def flash(q, k, v, block):
+    n, d = q.shape
+    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for start in range(0, n, block):
+        keys, values = k[start : start + block], v[start : start + block]
+        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
+        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
+        top, total, out = absorb(top, total, out, scores, values)
+    return out
+
+
+@wrong(HERE, "all scores at once", fails="no_square", says="Hold the scores of one block at a time")
+def flash(q, k, v, block):
+    n, d = q.shape
+    scores = (q @ k.T / math.sqrt(d)).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
+    return scores.softmax(-1) @ v
+
+
+@wrong(HERE, "all blocks of scores kept", fails="no_square", says="Hold the scores of one block at a time")
+def flash(q, k, v, block):
+    n, d = q.shape
+    places = torch.arange(n)
+    scores = [
+        (q @ keys.T / math.sqrt(d)).masked_fill_(places[:, None] < seen, -math.inf)
+        for keys, seen in zip(k.split(block), places.split(block))
+    ]
+    state = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for block_of_scores, values in zip(scores, v.split(block)):
+        state = absorb(*state, block_of_scores, values)
+    return state[2] / state[1]

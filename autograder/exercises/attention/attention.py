@@ -1,0 +1,116 @@
+"""One head of attention. Oracle: each row by itself, over the keys that it may see, in float64."""
+
+import math
+
+import torch
+
+from autograder import checks
+from autograder.authoring import Exercise
+from autograder.exercises.ready_made import ATTENTION, TRANSFORMERS
+
+exercise = Exercise(
+    "attention",
+    points=12,
+    minutes=12,
+    forbid=(*ATTENTION, *TRANSFORMERS),
+    instead="Write it with a product, a mask, a softmax and a product.",
+    meanings={"must match the size": "The scores are q kᵀ: exchange the last two dimensions of k, and only these."},
+)
+
+Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def row_by_row(q, k, v, causal: bool, scale: float | None = None) -> torch.Tensor:
+    """Return the weighted means of v, each row from its own scores; q, k, v have two dimensions."""
+    rows = []
+    for i, query in enumerate(q):
+        seen = i + 1 if causal else len(k)
+        scores = (k[:seen] * query).sum(1) / (scale or math.sqrt(q.shape[1]))
+        odds = (scores - scores.max()).exp()
+        rows.append((odds[:, None] * v[:seen]).sum(0) / odds.sum())
+    return torch.stack(rows)
+
+
+def drawn(rng, n: int, m: int, d: int, width: int, scale: float = 1.0) -> Triple:
+    q, k, v = (torch.randn(*shape, generator=rng).double() for shape in ((n, d), (m, d), (m, width)))
+    return scale * q, k, v
+
+
+def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
+    """Return what usual mistakes give, where they give something else."""
+    d = q.shape[1]
+    scores = q @ k.T / math.sqrt(d)
+    later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    hidden = later if causal else torch.zeros_like(later)
+    known = {
+        "Divide the scores by the square root of d.": row_by_row(q, k, v, causal, 1.0),
+        "Divide by the square root of d, not by d.": row_by_row(q, k, v, causal, float(d)),
+        "The softmax goes along the keys, the last dimension: each row of weights sums to 1.": (
+            scores.masked_fill(hidden, -math.inf).softmax(0) @ v
+        ),
+    }
+    if causal:
+        weights = scores.softmax(1).masked_fill(later, 0.0)
+        known |= {
+            "The future is not hidden: token i sees tokens 0 to i only.": row_by_row(q, k, v, False),
+            "A hidden score is -inf. A score of 0 still has the weight exp(0) = 1.": scores.masked_fill(
+                later, 0.0
+            ).softmax(1)
+            @ v,
+            "The mask comes after the softmax here, so the rest of a row no longer sums to 1: hide the scores.": (
+                weights @ v
+            ),
+            "The past is hidden here, and the future is seen.": scores.masked_fill(later.T, -math.inf).softmax(1) @ v,
+        }
+    elif len(q) == len(k):
+        known["With causal=False every token sees every other."] = row_by_row(q, k, v, True)
+    expected = row_by_row(q, k, v, causal)
+    return {say: value for say, value in known.items() if not torch.allclose(value, expected, rtol=1e-9)}
+
+
+def is_attention(student, given: Triple, causal: bool, setting: str) -> None:
+    q, k, v = (x.clone() for x in given)
+    got = student.attention(q, k, v, causal=causal)
+    name = f"{setting}: attention(q, k, v, causal={causal})"
+    checks.close(got, row_by_row(*given, causal), name=name, mistakes=mistakes(*given, causal))
+    for letter, now, before in zip("qkv", (q, k, v), given, strict=True):
+        checks.unchanged(now, before, name=letter)
+
+
+@exercise.check(points=4)
+def weighted_mean(student, rng):
+    "Without a mask each row is the mean of all values, weighted by a softmax; q may have other rows than k and v."
+    for n, m, d, width in ((3, 3, 4, 4), (2, 5, 3, 6), (4, 4, 9, 2), (1, 1, 2, 3)):
+        is_attention(student, drawn(rng, n, m, d, width), False, f"{n} queries, {m} keys of {d} numbers")
+
+
+@exercise.check(points=4)
+def causal_mask(student, rng):
+    "With causal=True, the default, a row sees itself and the rows before it."
+    for n, d in ((2, 3), (5, 4), (7, 2)):
+        is_attention(student, drawn(rng, n, n, d, d + 1), True, f"{n} tokens of {d} numbers")
+    q, k, v = drawn(rng, 4, 4, 3, 3)
+    checks.close(student.attention(q, k, v), row_by_row(q, k, v, True), name="attention(q, k, v)")
+
+
+@exercise.check(points=2, needs="causal_mask")
+def large_scores(student, rng):
+    "Scores of ten thousand, of either sign, overflow nothing."
+    is_attention(student, drawn(rng, 4, 4, 3, 3, 1e4), True, "scores of 10^4")
+    q, k, v = drawn(rng, 3, 3, 2, 2)
+    is_attention(student, (-100 * q.abs(), 100 * k.abs(), v), True, "scores of -10^4")
+
+
+@exercise.check(points=2, needs="causal_mask")
+def batches(student, rng):
+    "Leading dimensions are batches, each with an attention of its own; float32 stays float32."
+    for shape in ((3,), (2, 3)):
+        q, k, v = (torch.randn(*shape, 4, 5, generator=rng).double() for _ in range(3))
+        for causal in (True, False):
+            got = student.attention(q.clone(), k.clone(), v.clone(), causal=causal)
+            flat = (x.flatten(0, -3) for x in (q, k, v))
+            expected = torch.stack([row_by_row(*each, causal) for each in zip(*flat, strict=True)]).view(q.shape)
+            checks.close(got, expected, name=f"attention of q, k, v of shape {tuple(q.shape)}, causal={causal}")
+    q, k, v = (torch.randn(3, 2, generator=rng) for _ in range(3))
+    expected = row_by_row(q.double(), k.double(), v.double(), True).float()
+    checks.close(student.attention(q, k, v), expected, name="attention of float32")

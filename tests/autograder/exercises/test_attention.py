@@ -1,0 +1,72 @@
+"""Lab `attention`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+
+import doctest
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from autograder import exercises
+from autograder.exercises.attention import attention, block_work, online_softmax, route
+from autograder.grading.reference import statements
+from autograder.grading.run import run_exercise
+from autograder.sessions.local import LocalSession
+from hpcdl.comm import simulate
+from hpcdl.parallel import experts
+
+pytestmark = pytest.mark.labs
+
+LAB = exercises.load("attention")
+EXAMPLES = ("attention", "absorb", "flash", "split", "merge", "block_work", "stripes", "route", "balance")
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict:
+    names: dict = {"__name__": "reference", "simulate": simulate}
+    for _, code in statements(LAB.slug, LAB.functions):
+        exec(code, names)
+    return names
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_is_true(reference, name):
+    (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", LAB.exercises)
+def test_reference_passes_with_any_seed(reference, name, seed):
+    result = run_exercise(LAB.exercises[name], LocalSession(reference), lambda check: 1000 * seed + len(check))
+    assert not [(check.name, check.message, check.detail) for check in result.checks if not check.passed]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_oracle_is_torchs_attention(causal):
+    q, k, v = attention.drawn(torch.Generator().manual_seed(0), 6, 6, 4, 5)
+    expected = scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
+    torch.testing.assert_close(attention.row_by_row(q, k, v, causal), expected)
+
+
+def test_what_blocks_keep_is_one_softmax():
+    blocks = online_softmax.Blocks((3, 2, 4), torch.Generator().manual_seed(1), hidden=True)
+    _, total, out = blocks.kept(3)
+    torch.testing.assert_close(out / total, torch.cat(blocks.scores, 1).softmax(1) @ torch.cat(blocks.values))
+
+
+@pytest.mark.parametrize("size", [(2, 7, 6, 2), (3, 5, 10, 5), (1, 9, 4, 1)])
+def test_counters_have_the_closed_forms(size):
+    b, n, h, heads = size
+    closed = 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+    assert block_work.counted(*size) == closed
+
+
+def test_routing_is_the_librarys():
+    gate = route.Gate(9, 4, torch.Generator().manual_seed(2), favourite=2.0)
+    chosen, weights = gate.expected(2, 3)
+    assert torch.equal(experts._first(chosen, 4, 3), weights > 0)
+
+
+def test_points_are_a_hundred():
+    assert LAB.points == 100
