@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from autograder.authors import build
+from autograder.exercises.attention import block_work
 from autograder.exercises.machines import hours, roofline
 from hpcdl.consistency.gossip import shrinks
 from hpcdl.conv import Problem
@@ -207,3 +208,18 @@ def test_no_batch_brings_narrow_layers_to_the_ridge():
     for peak, bandwidth, itemsize in ((15.7e12, 900e9, 4), (125e12, 900e9, 2)):
         assert roofline.searched(depthwise, peak, bandwidth, itemsize) == math.inf
         assert roofline.searched(pointwise, peak, bandwidth, itemsize) == (1 if itemsize == 4 else math.inf)
+
+
+def test_scores_take_over_where_the_lab_on_attention_says():
+    says("attention", "which is 1,536 tokens", "which is 73,728")
+    h, heads = 12_288, 96
+    counts = {n: block_work.counted(1, n, 96, 2) for n in (12 * 48, 6 * 96)}  # a smaller block: n = 12 d, and 6 h
+    weights, _, kept = counts[12 * 48]
+    assert kept == 2 * 12 * (12 * 48) * 96
+    assert counts[6 * 96][1] == 2 * 2 * (6 * 96) * weights
+    assert (12 * h // heads, 6 * h) == (1536, 73_728)
+
+
+def test_a_block_has_two_thirds_of_its_weights_in_up_and_down():
+    says("attention", "has two thirds of its weights")
+    assert block_work.counted(1, 1, 6, 1)[0] * 2 == (4 + 4) * 6**2 * 3

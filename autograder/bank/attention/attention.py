@@ -91,7 +91,7 @@ def attention(q, k, v, causal=True):
     return odds / odds.sum(-1, keepdim=True) @ v
 
 
-@wrong(HERE, "all dimensions of k exchanged", fails="batches", says="exchange the last two dimensions of k")
+@wrong(HERE, "all dimensions of k exchanged", fails=("batches", *BLOCKS), says="exchange the last two dimensions of k")
 def attention(q, k, v, causal=True):
     scores = q @ k.T / math.sqrt(q.shape[-1])
     if causal:

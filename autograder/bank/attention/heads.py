@@ -1,7 +1,5 @@
 """Wrong answers to `split`, `merge` and `transformer_block`."""
 
-import math
-
 import torch
 
 from autograder.authoring import wrong

@@ -7,19 +7,17 @@ import torch
 from autograder.authoring import wrong
 
 HERE = "attention.online_softmax"
-RING = tuple(
-    f"attention.ring_attention.{check}"
-    for check in (
-        "all_tokens",
-        "causal",
-        "any_order_of_tokens",
-        "large_scores",
-        "two_blocks_a_step",
-        "few_blocks_at_a_time",
-        "messages_are_hidden",
-    )
+LARGE = "attention.ring_attention.large_scores"
+MASKED = ("attention.ring_attention.causal", "attention.ring_attention.any_order_of_tokens", LARGE)
+RING = (
+    *MASKED,
+    *(
+        f"attention.ring_attention.{check}"
+        for check in ("all_tokens", "two_blocks_a_step", "few_blocks_at_a_time", "messages_are_hidden")
+    ),
 )
-LATER = ("later_blocks", "large_scores", "by_blocks", "no_square", *RING)
+OWN = ("later_blocks", "large_scores", "by_blocks", "no_square")
+LATER = (*OWN, *RING)
 FIRST = ("first_block", *LATER)
 FLASH = ("by_blocks", "no_square")
 
@@ -38,14 +36,19 @@ def absorb(top, total, out, scores, v):
     return new_top, total * shrink + weights.sum(1, keepdim=True), out + weights @ v
 
 
-@wrong(HERE, "the block's largest score", fails=LATER, says="the block's own largest score")
+@wrong(HERE, "the block's largest score", fails=(*OWN, *MASKED), says="the block's own largest score")
 def absorb(top, total, out, scores, v):
     new_top = scores.amax(1, keepdim=True)
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "the first largest score stays", fails=LATER, says="the largest score of before")
+@wrong(
+    HERE,
+    "the first largest score stays",
+    fails=("later_blocks", "large_scores", LARGE),
+    says="the largest score of before",
+)
 def absorb(top, total, out, scores, v):
     new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -74,14 +77,14 @@ def absorb(top, total, out, scores, v):
     return new_top, total, (out * shrink + weights @ v) / total
 
 
-@wrong(HERE, "one largest score for all rows", fails=FIRST, says="top")
+@wrong(HERE, "one largest score for all rows", fails=("first_block", *OWN, LARGE), says="top")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.max())
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "adds to the caller's sum", fails=FIRST, says="changed its argument total")
+@wrong(HERE, "adds to the caller's sum", fails=("first_block", *OWN), says="changed its argument total")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
