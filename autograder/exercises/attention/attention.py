@@ -108,8 +108,9 @@ def batches(student, rng):
         q, k, v = (torch.randn(*shape, 4, 5, generator=rng).double() for _ in range(3))
         for causal in (True, False):
             got = student.attention(q.clone(), k.clone(), v.clone(), causal=causal)
-            flat = (x.flatten(0, -3) for x in (q, k, v))
-            expected = torch.stack([row_by_row(*each, causal) for each in zip(*flat, strict=True)]).view(q.shape)
+            each = zip(*(x.flatten(0, -3) for x in (q, k, v)), strict=True)
+            expected = torch.stack([row_by_row(mine, keys, values, causal) for mine, keys, values in each])
+            expected = expected.view(q.shape)
             checks.close(got, expected, name=f"attention of q, k, v of shape {tuple(q.shape)}, causal={causal}")
     q, k, v = (torch.randn(3, 2, generator=rng) for _ in range(3))
     expected = row_by_row(q.double(), k.double(), v.double(), True).float()

@@ -18,49 +18,38 @@ exercise = Exercise(
 )
 
 
-class Weights(dict):
-    """The four matrices of a block with h numbers for each token, and torch's layer with the same ones."""
+Weights = dict[str, torch.Tensor]
 
-    def __init__(self, h: int, rng):
-        shapes = {"qkv": (h, 3 * h), "out": (h, h), "up": (h, 4 * h), "down": (4 * h, h)}
-        super().__init__({name: torch.randn(*shape, generator=rng).double() / 2 for name, shape in shapes.items()})
-        self.h = h
 
-    def layer(self, heads: int, **options) -> nn.Module:
-        """Return torch's layer; `options` are those of `TransformerEncoderLayer`."""
-        options = {"norm_first": True, **options}
-        layer = nn.TransformerEncoderLayer(self.h, heads, 4 * self.h, 0.0, batch_first=True, bias=False, **options)
-        layer = layer.double()
-        attention = layer.self_attn
-        places = (attention.in_proj_weight, attention.out_proj.weight, layer.linear1.weight, layer.linear2.weight)
-        with torch.no_grad():
-            for place, name in zip(places, ("qkv", "out", "up", "down"), strict=True):
-                place.copy_(self[name].T)
-        return layer
+def drawn(h: int, rng) -> Weights:
+    """Return the four matrices of a block with h numbers for each token."""
+    shapes = {"qkv": (h, 3 * h), "out": (h, h), "up": (h, 4 * h), "down": (4 * h, h)}
+    return {name: torch.randn(*shape, generator=rng).double() / 2 for name, shape in shapes.items()}
 
-    def expected(self, x: torch.Tensor, heads: int, causal: bool = True, **options) -> torch.Tensor:
-        """Return what torch's layer makes of x (b, n, h)."""
-        n = x.shape[1]
-        hidden = torch.ones(n, n, dtype=torch.bool).triu(1) if causal else None
-        with torch.no_grad():
-            return self.layer(heads, **options)(x, src_mask=hidden)
 
-    def without(self, name: str) -> "Weights":
-        """Return the weights with zeros as matrix `name`: its branch adds nothing."""
-        other = Weights.__new__(Weights)
-        dict.__init__(other, {**self, name: torch.zeros_like(self[name])})
-        other.h = self.h
-        return other
+def torchs(w: Weights, x: torch.Tensor, heads: int, causal: bool = True, **options) -> torch.Tensor:
+    """Return what torch's layer with the weights w makes of x (b, n, h); `options` are those of its class."""
+    h, n = x.shape[2], x.shape[1]
+    options = {"norm_first": True, **options}
+    layer = nn.TransformerEncoderLayer(h, heads, 4 * h, 0.0, batch_first=True, bias=False, **options).double()
+    attention = layer.self_attn
+    places = (attention.in_proj_weight, attention.out_proj.weight, layer.linear1.weight, layer.linear2.weight)
+    hidden = torch.ones(n, n, dtype=torch.bool).triu(1) if causal else None
+    with torch.no_grad():
+        for place, name in zip(places, ("qkv", "out", "up", "down"), strict=True):
+            place.copy_(w[name].T)
+        return layer(x, src_mask=hidden)
 
-    def mixed(self, heads: int) -> "Weights":
-        """Return weights for which q, k, v of each head stand together: what one slice for each head gives."""
-        columns = torch.arange(3 * self.h).view(heads, 3, -1).transpose(0, 1).flatten()
-        other = self.without("qkv")
-        dict.__setitem__(other, "qkv", self["qkv"][:, columns])
-        return other
 
-    def clones(self) -> dict[str, torch.Tensor]:
-        return {name: matrix.clone() for name, matrix in self.items()}
+def without(w: Weights, name: str) -> Weights:
+    """Return the weights with zeros as matrix `name`: its half of the block adds nothing."""
+    return {**w, name: torch.zeros_like(w[name])}
+
+
+def head_by_head(w: Weights, heads: int) -> Weights:
+    """Return the weights as a block takes them that expects q, k and v of a head side by side."""
+    columns = torch.arange(w["qkv"].shape[1]).view(heads, 3, -1).transpose(0, 1).flatten()
+    return {**w, "qkv": w["qkv"][:, columns]}
 
 
 def by_hand(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -113,46 +102,39 @@ def merge_heads(student, rng):
 
 
 def is_block(student, w: Weights, heads: int, x: torch.Tensor, setting: str) -> None:
-    """x: (b, n, h)."""
-    expected = w.expected(x, heads)
-    unmasked = w.expected(x, heads, causal=False)
-    with torch.no_grad():
-        attended = w.without("down").expected(x, heads)  # x after the first residual
-        second = expected - attended
-        both = w.expected(x, heads, norm_first=False)
-        gelu = w.expected(x, heads, activation="gelu")
+    """The student's block with the weights w makes of x (b, n, h) what torch's does."""
+    expected = torchs(w, x, heads)
+    attended = torchs(without(w, "down"), x, heads)  # after the first residual
+    think = lambda y: torchs(without(w, "out"), y, 1) - y  # noqa: E731 (the second half, without its residual)
     known = {
-        "The attention of a block is causal: the future is not hidden here.": unmasked,
-        "The first residual is missing: add x to what `out` returns.": second_alone(w, attended - x),
-        "The second residual is missing: add its input to what `down` returns.": second,
-        "The norm comes before the attention and before `up`, and what is added to the residual has none.": both,
-        "The columns of qkv are all queries, then all keys, then all values, and each of them is split into heads.": (
-            w.mixed(heads).expected(x, heads)
+        "The attention of a block is causal: the future is not hidden here.": torchs(w, x, heads, causal=False),
+        "The first residual is missing: add x to what `out` returns.": attended - x + think(attended - x),
+        "The second residual is missing: add its input to what `down` returns.": think(attended),
+        "The norm comes before the attention and before `up`, and what is added to the residual has none.": torchs(
+            w, x, heads, norm_first=False
         ),
-        "Between `up` and `down` comes ReLU.": gelu,
-        "Both layers get x here: the second one gets the sum of x and the first.": attended + second_alone(w, x) - x,
+        "The columns of qkv are all queries, then all keys, then all values, and each of them is split into heads.": (
+            torchs(head_by_head(w, heads), x, heads)
+        ),
+        "Between `up` and `down` comes ReLU.": torchs(w, x, heads, activation="gelu"),
+        "Both layers get x here: the second one gets the sum of x and the first.": attended + think(x),
         "ReLU between `up` and `down` is missing.": attended
         + nn.functional.layer_norm(attended, attended.shape[-1:]) @ w["up"] @ w["down"],
-        "The heads are not used: that is one head with all numbers.": w.expected(x, 1),
+        "The heads are not used: that is one head with all numbers.": torchs(w, x, 1),
     }
     known = {say: v for say, v in known.items() if not torch.allclose(v, expected, rtol=1e-9)}
-    mine, given = x.clone(), w.clones()
+    mine, given = x.clone(), {name: matrix.clone() for name, matrix in w.items()}
     got = student.transformer_block(mine, given, heads)
     checks.close(got, expected, name=f"{setting}: transformer_block(x, w, heads={heads})", mistakes=known)
     checks.unchanged(mine, x, name="x")
-    checks.unchanged(given, dict(w.clones()), name="w")
-
-
-def second_alone(w: Weights, x: torch.Tensor) -> torch.Tensor:
-    """Return what the second half of the block makes of x."""
-    return w.without("out").expected(x, 1)
+    checks.unchanged(given, w, name="w")
 
 
 @exercise.check(points=3)
 def one_head(student, rng):
     "transformer_block: norms, causal attention, ReLU and both residuals, with one head."
     for n, h in ((3, 4), (5, 6)):
-        is_block(student, Weights(h, rng), 1, torch.randn(1, n, h, generator=rng).double(), f"{n} tokens of {h}")
+        is_block(student, drawn(h, rng), 1, torch.randn(1, n, h, generator=rng).double(), f"{n} tokens of {h}")
 
 
 @exercise.check(points=4, needs="one_head")
@@ -160,14 +142,14 @@ def many_heads(student, rng):
     "transformer_block: several heads, each with its own part of the queries, keys and values."
     for n, h, heads in ((3, 4, 2), (4, 6, 3), (5, 8, 4)):
         x = torch.randn(1, n, h, generator=rng).double()
-        is_block(student, Weights(h, rng), heads, x, f"{n} tokens of {h}")
+        is_block(student, drawn(h, rng), heads, x, f"{n} tokens of {h}")
 
 
 @exercise.check(points=2, needs="many_heads")
 def batches(student, rng):
     "transformer_block: a batch of sequences, and one sequence alone."
-    w = Weights(6, rng)
+    w = drawn(6, rng)
     x = torch.randn(3, 4, 6, generator=rng).double()
     is_block(student, w, 2, x, "3 sequences")
-    got = student.transformer_block(x[0].clone(), w.clones(), 3)
-    checks.close(got, w.expected(x[:1], 3)[0], name="transformer_block of one sequence (4, 6)")
+    got = student.transformer_block(x[0].clone(), w, 3)
+    checks.close(got, torchs(w, x[:1], 3)[0], name="transformer_block of one sequence (4, 6)")

@@ -19,10 +19,9 @@ class Gate:
 
     def expected(self, k: int, capacity: int, by_token: bool = False, backwards: bool = False, whole: bool = False):
         """Return experts and weights; variants are known mistakes."""
-        order = sorted(range(self.e), key=lambda _: 0)
         experts, weights = torch.empty(self.n, k, dtype=torch.int64), torch.zeros(self.n, k, dtype=torch.float64)
         for token, row in enumerate(self.odds.tolist()):
-            best = sorted(order, key=lambda expert, row=row: -row[expert])[:k]
+            best = [expert for _, expert in sorted((-odds, expert) for expert, odds in enumerate(row))][:k]
             experts[token] = torch.tensor(best)
             for choice, expert in enumerate(best):
                 weights[token, choice] = row[expert] / (1.0 if whole else sum(row[other] for other in best))
