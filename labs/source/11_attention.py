@@ -340,11 +340,13 @@ guess(
 # %%
 with when_solved():
     guessed("attention.half")
-    print(f"{'tokens':>9}{'TFLOP':>9}{'of it scores':>14}{'GB kept':>10}{'of it scores':>14}   (one sequence, 16 bits)")
+    print(
+        f"{'tokens':>9}{'TFLOP':>10}{'of it scores':>13}{'GB kept':>11}{'of it scores':>14}   (one sequence, 16 bits)"
+    )
     for n in (1024, 2048, 8192, 73_728, 1_048_576):
         weights, flops, kept = block_work(1, n, 12_288, 96)
         scores = flops - 2 * n * weights, kept - 12 * n * 12_288
-        print(f"{n:9,}{flops / 1e12:9.1f}{scores[0] / flops:14.0%}{2 * kept / 1e9:10.1f}{scores[1] / kept:14.0%}")
+        print(f"{n:9,}{flops / 1e12:10,.1f}{scores[0] / flops:13.0%}{2 * kept / 1e9:11,.1f}{scores[1] / kept:14.0%}")
     reveal("attention.half", next(n for n in range(1, 10_000) if 96 * n**2 >= 12 * n * 12_288))
 
 # %% [markdown]
@@ -628,7 +630,7 @@ with when_solved():
 # <details><summary>What did you see?</summary>
 #
 # Even a fair gate is never quite even: with room for exactly its share, 16 of 64, an expert turns tokens away while others have room. A gate with a favourite
-# drops most of them, and one expert does nearly all of the work. The balance loss sees it: that is why mixtures of experts are trained with one.
+# drops many more: one expert is full, and the others wait for work. The balance loss sees it. That is why mixtures of experts are trained with one.
 # </details>
 
 # %% [markdown]

@@ -1,15 +1,6 @@
 """Lab `attention` answered by others."""
 
 LIBRARY = {
-    "attention": """
-from hpcdl.comm import simulate
-from hpcdl.parallel.sequence.ring import ring_attention as librarys
-
-def attention(q, k, v, causal=True):
-    shape = q.shape
-    q, k, v = (x.reshape(-1, 1, *x.shape[-2:]) for x in (q, k, v))
-    return simulate(lambda comm: librarys(q, k, v, comm, causal=causal), 1).results[0].view(shape)
-""",
     "online_softmax": """
 from hpcdl.comm import simulate
 from hpcdl.parallel.sequence import ring
@@ -49,17 +40,17 @@ def stripes(n, p):
     "route": """
 import torch
 from hpcdl.comm import simulate
-from hpcdl.parallel import experts as librarys
+from hpcdl.parallel import experts as gated
 
 def route(odds, k, capacity):
     weights, chosen = odds.topk(k)
-    kept = librarys._first(chosen, odds.shape[1], capacity)
+    kept = gated._first(chosen, odds.shape[1], capacity)
     return chosen, weights / weights.sum(1, keepdim=True) * kept
 
 def balance(odds):
     e = odds.shape[1]
     parts = [torch.nn.Identity() for _ in range(e)]
-    make = lambda comm: librarys.Experts(torch.nn.Linear(1, e), parts, comm)
+    make = lambda comm: gated.Experts(torch.nn.Linear(1, e), parts, comm)
     return float(simulate(lambda comm: make(comm)._balance(odds, odds.argmax(1)), 1).results[0])
 """,
     "moe": """
@@ -70,7 +61,10 @@ def moe(x, gate, w, capacity, comm):
     return y, int(routing.dropped)
 """,
 }
-NOT_IN_LIBRARY = {"heads": "its block has biases and a GELU, and its heads are views inside a module"}
+NOT_IN_LIBRARY = {
+    "attention": "its attention is that of ranks: see ring_attention, and flash",
+    "heads": "its block has biases and a GELU, and its heads are views inside a module",
+}
 
 FRAMEWORKS = {
     "attention": """
