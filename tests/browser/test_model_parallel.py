@@ -33,7 +33,7 @@ def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_ex
     lab.cell("def measure_and_predict").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("model_parallel_measured")
     verdict = lab.cell('check("model_parallel.run_stage")').locator(".jp-OutputArea-output").first
-    assert "20 / 20" in verdict.text_content()
+    assert "25 / 25" in verdict.text_content()
 
     mistake = "one_f_one_b = lambda p, m: [[(op, k, 0) for op in 'BF' for k in range(m)]] * p"
     wrong = lab.run_new_cell(f'{mistake}; check("model_parallel.schedules")').locator(".jp-OutputArea-output").first
