@@ -2,9 +2,9 @@
 # # Lab {{number attention}} · Attention
 # ## One new layer, and why it wants many machines
 #
-# So far every layer treated its rows one by one. **Attention** is the layer in which tokens look at one another: it is what a transformer adds to the layers that you know.
-# It has a price. Every token meets every other one, so $n$ tokens have $n^2$ scores. You write the layer, then rewrite it so that the scores never exist all at once. The same
-# few lines then work across machines: first the sequence is cut, then the experts are.
+# So far every layer treated its rows one by one. **Attention** is the layer in which tokens look at one another: it is what a transformer adds to the
+# layers that you know. It has a price. Every token meets every other one, so $n$ tokens have $n^2$ scores. You write the layer, then rewrite it so that
+# the scores never exist all at once. The same few lines then work across machines: first the sequence is cut, then the experts are.
 #
 # **You will be able to**
 # - write a head of attention with a causal mask, and a transformer block around it;
@@ -73,21 +73,23 @@ with when_solved():
 # %% [markdown]
 # ## One head
 #
-# Each token has a **query** (what it looks for), a **key** (what it can be found by) and a **value** (what it has to say): three rows of $d$ numbers. The score of token $i$ for token $j$ is
-# $q_i \cdot k_j / \sqrt d$. A softmax turns the scores of token $i$ into weights, and its output is the weighted mean of the values (Vaswani et al. 2017):
+# Each token has a **query** (what it looks for), a **key** (what it can be found by) and a **value** (what it has to say): three rows of $d$ numbers.
+# The score of token $i$ for token $j$ is $q_i \cdot k_j / \sqrt d$. A softmax turns the scores of token $i$ into weights, and its output is the
+# weighted mean of the values (Vaswani et al. 2017):
 #
 # $$ \text{attention}(Q, K, V) = \text{softmax}\Big(\frac{QK^T}{\sqrt d}\Big)\,V. $$
 #
 # Why $\sqrt d$? The dot product of two random vectors of $d$ numbers has a standard deviation of about $\sqrt d$. Without the division, long vectors would give a softmax
 # in which one weight is 1 and all others are 0, and such a softmax has no gradient.
 #
-# A **causal mask** hides the future: a language model predicts the next token, so token $i$ may only see tokens 0 to $i$, itself included. A hidden score is $-\infty$ *before* the softmax. Its weight is then 0, and
-# the other weights of the row still sum to 1.
+# A **causal mask** hides the future: a language model predicts the next token, so token $i$ may only see tokens 0 to $i$, itself included. A hidden
+# score is $-\infty$ *before* the softmax. Its weight is then 0, and the other weights of the row still sum to 1.
 
 # %% [markdown]
 # {{exercise attention}}
 #
-# Write one head. Leading dimensions are batches: `attention` of `(3, 5, n, d)` is 15 heads at once. The last two dimensions are tokens and numbers. Nothing that comes in is changed.
+# Write one head. Leading dimensions are batches: `attention` of `(3, 5, n, d)` is 15 heads at once. The last two dimensions are tokens and numbers.
+# Nothing that comes in is changed.
 #
 # <details><summary>Hint 1: the scores</summary>
 #
@@ -106,7 +108,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> Tensor:
     q: (..., n, d). k: (..., m, d). v: (..., m, width). causal: row i sees rows 0 to i only;
     then m = n. Scores of any size are allowed.
 
-    >>> attention(torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])).tolist()
+    >>> q, k, v = torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])
+    >>> attention(q, k, v).tolist()
     [[2.0], [3.0]]
     """
     # BEGIN SOLUTION
@@ -124,40 +127,51 @@ check("attention.attention")
 # %% [markdown]
 # ## One pass over blocks
 #
-# A softmax needs the largest score and the sum of a row, so it seems to need the whole row. It does not: it can be kept **running**. For each query keep the largest score $t$ so
-# far, the sum $s = \sum e^{\text{score} - t}$ and the output $o = \sum e^{\text{score} - t}\,v$. When a block brings a larger score $t'$, everything kept so far is too large by a
-# factor of $e^{t'-t}$:
+# A softmax needs the largest score and the sum of a row, so it seems to need the whole row. It does not: it can be kept **running**. For each query
+# keep the largest score $t$ so far, the sum $s = \sum e^{\text{score} - t}$ and the output $o = \sum e^{\text{score} - t}\,v$. When a block brings a
+# larger score $t'$, everything kept so far is too large by a factor of $e^{t'-t}$:
 #
 # $$ s \leftarrow s\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}, \qquad o \leftarrow o\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}\,v. $$
 #
-# At the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018). FlashAttention does this with blocks that fit into a processor's fast memory (Dao et al. 2022), and
-# ring attention with blocks that come from other machines. Both use the function that you write now.
+# At the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018). FlashAttention does this with blocks
+# that fit into a processor's fast memory (Dao et al. 2022), and ring attention with blocks that come from other machines. Both use the function that
+# you write now.
 
 # %% [markdown]
 # {{exercise online_softmax}}
 #
-# `absorb` takes one block into what is kept. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden); each row sees at least one score of the first block. `flash` is causal attention by
-# blocks of `block` keys; it holds a few tensors of `n × block` numbers at a time, and none of `n × n`. Nothing that comes in is changed.
+# `absorb` takes one block into what is kept. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden); each row sees at
+# least one score of the first block. `flash` is causal attention by blocks of `block` keys; it holds a few tensors of `n × block` numbers at a time,
+# and none of `n × n`. Nothing that comes in is changed.
 #
 # <details><summary>Hint 1: absorb</summary>
 #
-# `new_top = torch.maximum(top, scores.amax(1, keepdim=True))`, `weights = (scores - new_top).exp()`, `shrink = (top - new_top).exp()`. In the first block `shrink` is $e^{-\infty} = 0$.
+# `new_top = torch.maximum(top, scores.amax(1, keepdim=True))`, `weights = (scores - new_top).exp()`, `shrink = (top - new_top).exp()`. In the first
+# block `shrink` is $e^{-\infty} = 0$.
 # </details>
 # <details><summary>Hint 2: flash</summary>
 #
-# Loop over `start` in `range(0, n, block)`. The keys of a block are at places `start` to `start + block - 1`; row $i$ sees those that are at most $i$: compare `torch.arange(n)[:, None]` with them.
+# Loop over `start` in `range(0, n, block)`. The keys of a block are at places `start` to `start + block - 1`; row $i$ sees those that are at most $i$:
+# compare `torch.arange(n)[:, None]` with them.
 # </details>
 
 
 # %%
-def absorb(top: Tensor, total: Tensor, out: Tensor, scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def absorb(
+    top: Tensor,
+    total: Tensor,
+    out: Tensor,
+    scores: Tensor,
+    v: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return (top, total, out) of a running softmax after one more block.
 
     top: (n, 1), the largest score of each row so far. total: (n, 1), the sum of exp(score -
     top). out: (n, d), the sum of exp(score - top) v. scores: (n, c). v: (c, d).
 
     >>> first = torch.tensor([[-math.inf]]), torch.zeros(1, 1), torch.zeros(1, 1)
-    >>> [x.item() for x in absorb(*first, torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0], [5.0]]))]
+    >>> scores, v = torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0], [5.0]])
+    >>> [x.item() for x in absorb(*first, scores, v)]
     [3.0, 2.0, 6.0]
     """
     # BEGIN SOLUTION
@@ -171,7 +185,8 @@ def flash(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
     """Return causal attention of q, k, v (n, d), by blocks of `block` keys; the last may be
     shorter.
 
-    >>> flash(torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]]), block=1).tolist()
+    >>> q, k, v = torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])
+    >>> flash(q, k, v, block=1).tolist()
     [[2.0], [3.0]]
     """
     # BEGIN SOLUTION
@@ -217,21 +232,23 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Twice the tokens take four times the memory in one column, and twice the memory in the other. The work is the same: every score is still computed once. On a GPU FlashAttention is faster as well, because
-# the scores no longer travel to the large memory and back.
+# Twice the tokens take four times the memory in one column, and twice the memory in the other. The work is the same: every score is still computed
+# once. On a GPU FlashAttention is faster as well, because the scores no longer travel to the large memory and back.
 # </details>
 
 # %% [markdown]
 # ## Heads, and a block around them
 #
-# One head can look for one thing at a time. A layer has $a$ **heads** side by side, each on its own $d = h/a$ of a token's $h$ numbers: head 0 has the first $d$ numbers, head 1 the next $d$, and so on. Splitting changes the shape from $(n, h)$ to $(a, n, d)$, merging changes it back.
+# One head can look for one thing at a time. A layer has $a$ **heads** side by side, each on its own $d = h/a$ of a token's $h$ numbers: head 0 has the
+# first $d$ numbers, head 1 the next $d$, and so on. Splitting changes the shape from $(n, h)$ to $(a, n, d)$, merging changes it back.
 #
 # A transformer **block** adds two layers to its input, one after the other (Xiong et al. 2020 call this order pre-norm):
 #
 #     x ─┬─ norm ─ qkv ─ split ─ attention ─ merge ─ out ─ + ─┬─ norm ─ up ─ ReLU ─ down ─ + ─ y
 #        └──────────────────────────────────────────────────┘ └──────────────────────────────┘
 #
-# The two lines below are **residuals**: what comes in is added to what comes out, so that a gradient reaches the first layer of a deep network undiminished. A **norm** makes the numbers of each token have mean 0 and variance 1. It is given:
+# The two lines below are **residuals**: what comes in is added to what comes out, so that a gradient reaches the first layer of a deep network
+# undiminished. A **norm** makes the numbers of each token have mean 0 and variance 1. It is given:
 
 
 # %%
@@ -243,7 +260,9 @@ def norm(x: Tensor) -> Tensor:
 # %% [markdown]
 # {{exercise heads}}
 #
-# `transformer_block` has four weight matrices in `w`, all without biases: `w["qkv"]` of shape $(h, 3h)$, whose columns are first those of all queries, then of all keys, then of all values; `w["out"]` $(h, h)$; `w["up"]` $(h, 4h)$; `w["down"]` $(4h, h)$. They multiply from the right: `x @ w["up"]`. Its attention is causal.
+# `transformer_block` has four weight matrices in `w`, all without biases: `w["qkv"]` of shape $(h, 3h)$, whose columns are first those of all queries,
+# then of all keys, then of all values; `w["out"]` $(h, h)$; `w["up"]` $(h, 4h)$; `w["down"]` $(4h, h)$. They multiply from the right: `x @ w["up"]`.
+# Its attention is causal.
 #
 # <details><summary>Hint 1: split</summary>
 #
@@ -297,15 +316,20 @@ check("attention.heads")
 # Count your block for $b$ sequences of $n$ tokens.
 #
 # - **Weights**: the four matrices.
-# - **FLOPs** of the forward pass: a product of an $(r \times c)$ and a $(c \times s)$ matrix takes $2rcs$. There are four products with weights, and two without: the scores, and the weights of the softmax times the values. A mask hides half of the scores, but plain products compute them all. Leave out norms, ReLU and softmax.
-# - **Activations**, the numbers that the backward pass needs again: the input of each norm, both factors of each product (but for the weights), and what softmax and ReLU return. A tensor that serves twice, as the output of a norm that enters a product, counts once. So the scores before the softmax do not count, and neither do `up`'s outputs before ReLU.
+# - **FLOPs** of the forward pass: a product of an $(r \times c)$ and a $(c \times s)$ matrix takes $2rcs$. There are four products with weights, and
+#   two without: the scores, and the weights of the softmax times the values. A mask hides half of the scores, but plain products compute them all.
+#   Leave out norms, ReLU and softmax.
+# - **Activations**, the numbers that the backward pass needs again: the input of each norm, both factors of each product (but for the weights), and
+#   what softmax and ReLU return. A tensor that serves twice, as the output of a norm that enters a product, counts once. So the scores before the
+#   softmax do not count, and neither do `up`'s outputs before ReLU.
 
 # %% [markdown]
 # {{exercise block_work}}
 #
 # <details><summary>Hint 1: weights and FLOPs</summary>
 #
-# $3h^2 + h^2 + 4h^2 + 4h^2$ weights; each is used once for each of the $bn$ tokens. For each pair of tokens, the two other products do $2d$ operations in each of $a$ heads, and $ad = h$.
+# $3h^2 + h^2 + 4h^2 + 4h^2$ weights; each is used once for each of the $bn$ tokens. For each pair of tokens, the two other products do $2d$ operations
+# in each of $a$ heads, and $ad = h$.
 # </details>
 # <details><summary>Hint 2: activations</summary>
 #
@@ -352,15 +376,17 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The two shares cross at different lengths: in memory the scores pass the rest at $n = 12h/a = 12d$, which is 1,536 tokens, but in operations only at $n = 6h$, which is 73,728. Long before the scores take time they take memory.
-# So first keep only blocks of them, as `flash` does. Then the keys and values themselves become too large for one machine, and the sequence must be cut.
+# The two shares cross at different lengths: in memory the scores pass the rest at $n = 12h/a = 12d$, which is 1,536 tokens, but in operations only at
+# $n = 6h$, which is 73,728. Long before the scores take time they take memory. So first keep only blocks of them, as `flash` does. Then the keys and
+# values themselves become too large for one machine, and the sequence must be cut.
 # </details>
 
 # %% [markdown]
 # ## Cut the sequence
 #
-# For a million tokens neither the scores nor the keys and values fit one machine. So cut the *sequence*: each rank has the queries, keys and values of some tokens, a **block** each. Its queries stay; keys and values go round a ring, and
-# after $p-1$ steps each query has met every key (Liu et al. 2023, "Ring attention"; Li et al. 2021 call it sequence parallelism). The softmax is your running one.
+# For a million tokens neither the scores nor the keys and values fit one machine. So cut the *sequence*: each rank has the queries, keys and values of
+# some tokens, a **block** each. Its queries stay; keys and values go round a ring, and after $p-1$ steps each query has met every key (Liu et al. 2023,
+# "Ring attention"; Li et al. 2021 call it sequence parallelism). The softmax is your running one.
 #
 # A mistake here still looks like attention. In 2025 the gradient of attention over a cut sequence was found to be off by more than its own size in
 # Megatron-LM (#1464). Only a comparison with one machine shows it, and the check makes that comparison.
@@ -469,13 +495,17 @@ with when_solved():
 # %% [markdown]
 # ## Experts
 #
-# The other half of a block, `up` and `down`, has two thirds of its weights. A layer with $e$ times as many weights need not do $e$ times the work: make $e$ **experts** of it, each a layer of its own, and let a **gate** choose $k$ of
-# them for each token. The gate is a matrix $G$, and its odds for a token are $\text{softmax}(Gx)$.
+# The other half of a block, `up` and `down`, has two thirds of its weights. A layer with $e$ times as many weights need not do $e$ times the work: make
+# $e$ **experts** of it, each a layer of its own, and let a **gate** choose $k$ of them for each token. The gate is a matrix $G$, and its odds for a
+# token are $\text{softmax}(Gx)$.
 #
-# Gates have favourites. So that no expert drowns, it takes at most `capacity` choices. The others are **dropped**: their weight is 0. GShard (Lepikhin et al. 2020) serves the first choices of all tokens, in the order of the tokens, before any second choice.
-# The output of a token is the mean of its experts' answers, weighted by their odds divided by the sum of the $k$ odds.
+# Gates have favourites. So that no expert drowns, it takes at most `capacity` choices. The others are **dropped**: their weight is 0. GShard (Lepikhin
+# et al. 2020) serves the first choices of all tokens, in the order of the tokens, before any second choice. The output of a token is the mean of its
+# experts' answers, weighted by their odds divided by the sum of the $k$ odds.
 #
-# To keep the gate even, a **balance loss** is added to the loss of the network (Fedus et al. 2021): $e \sum_i f_i P_i$, where $f_i$ is the share of the tokens whose first choice is expert $i$, and $P_i$ the mean of its odds over all tokens. It is 1 if all experts are equally wanted, and grows to $e$ if one of them is certain to get every token.
+# To keep the gate even, a **balance loss** is added to the loss of the network (Fedus et al. 2021): $e \sum_i f_i P_i$, where $f_i$ is the share of the
+# tokens whose first choice is expert $i$, and $P_i$ the mean of its odds over all tokens. It is 1 if all experts are equally wanted, and grows to $e$
+# if one of them is certain to get every token.
 
 # %% [markdown]
 # {{exercise route}}
@@ -534,8 +564,9 @@ def balance(odds: Tensor) -> float:
 check("attention.route")
 
 # %% [markdown]
-# Now put the experts on different ranks, one on each, with $k = 1$ and $g_e$ itself as the weight: the token's output is $g_e \cdot \text{expert}_e(x)$ (the Switch transformer). Tokens travel: an **all-to-all** there, the experts' work, an all-to-all back. Each rank keeps to
-# `capacity` for the tokens that *it* sends to an expert. A dropped token passes the layer unchanged, as if the layer were not there.
+# Now put the experts on different ranks, one on each, with $k = 1$ and $g_e$ itself as the weight: the token's output is $g_e \cdot \text{expert}_e(x)$
+# (the Switch transformer). Tokens travel: an **all-to-all** there, the experts' work, an all-to-all back. Each rank keeps to `capacity` for the tokens
+# that *it* sends to an expert. A dropped token passes the layer unchanged, as if the layer were not there.
 #
 # `all_to_all(x, comm, counts, out_counts)` is the library's: it sends the first `counts[0]` rows of `x` to rank 0, the next `counts[1]` to rank 1, and so on,
 # and returns what came, first the `out_counts[0]` rows from rank 0. Each rank's expert is
@@ -605,7 +636,10 @@ guess(
 
 # %%
 def dropped_share(comm, capacity: int, favourite: float) -> tuple[float, float]:
-    """Return the share of 64 tokens that find their expert full, and the balance loss; `favourite`: how much the gate prefers expert 0."""
+    """Return the share of 64 tokens that find their expert full, and the balance loss.
+
+    favourite: how much the gate prefers expert 0.
+    """
     g = torch.Generator().manual_seed(comm.rank)
     x, gate = torch.randn(64, 8, generator=g), torch.randn(comm.size, 8, generator=torch.Generator().manual_seed(9))
     x[:, 0], gate[:, 0] = 1.0, torch.tensor([favourite] + [0.0] * (comm.size - 1))
@@ -638,14 +672,17 @@ with when_solved():
 #
 # No points, no check: a challenge, and the proof to demand of yourself.
 #
-# A language model writes one token at a time, and each new token attends to all earlier ones. Keep the keys and values of the earlier tokens (a *KV cache*), and write `step(x, cache)`, which takes one token through your block. *Proof:* ten steps give what
-# one call of `transformer_block` gives for ten tokens, to 1e-12 in float64, and the time of a step grows with $n$, not with $n^2$.
+# A language model writes one token at a time, and each new token attends to all earlier ones. Keep the keys and values of the earlier tokens (a *KV
+# cache*), and write `step(x, cache)`, which takes one token through your block. *Proof:* ten steps give what one call of `transformer_block` gives for
+# ten tokens, to 1e-12 in float64, and the time of a step grows with $n$, not with $n^2$.
 
 # %% [markdown]
 # ## Further reading
 #
 # - A. Vaswani et al. 2017, "Attention is all you need"; R. Xiong et al. 2020, "On layer normalization in the transformer architecture".
-# - M. Milakov and N. Gimelshein 2018, "Online normalizer calculation for softmax"; T. Dao et al. 2022, "FlashAttention: Fast and memory-efficient exact attention with IO-awareness".
+# - M. Milakov and N. Gimelshein 2018, "Online normalizer calculation for softmax"; T. Dao et al. 2022, "FlashAttention: Fast and memory-efficient
+#   exact attention with IO-awareness".
 # - V. Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": what a block keeps, in bytes.
-# - H. Liu et al. 2023, "Ring attention with blockwise transformers for near-infinite context"; W. Brandon et al. 2023, "Striped attention"; S. Li et al. 2021, "Sequence parallelism".
+# - H. Liu et al. 2023, "Ring attention with blockwise transformers for near-infinite context"; W. Brandon et al. 2023, "Striped attention"; S. Li et
+#   al. 2021, "Sequence parallelism".
 # - D. Lepikhin et al. 2020, "GShard"; W. Fedus et al. 2021, "Switch transformers: Scaling to trillion parameter models with simple and efficient sparsity".
