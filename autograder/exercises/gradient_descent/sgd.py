@@ -110,6 +110,15 @@ def every_sample_each_epoch(student, rng):
         "The samples come in their own order 0, 1, 2, ...: shuffle them, once per epoch.",
         got=orders[0],
     )
+    again = Recorder(rng, n, 2)
+    seed = integer(rng, 0, 2**31)
+    for recorder in (first := Recorder(rng, n, 2), again):
+        student.sgd(recorder, n, torch.zeros(2, dtype=F64), 0.05, batch_size, 2, torch.Generator().manual_seed(seed))
+    checks.that(
+        first.epochs(steps) == again.epochs(steps),
+        "Two generators with the same seed gave different batches: draw every order from `generator`, as "
+        "torch.randperm(n, generator=generator) does.",
+    )
     checks.that(
         all(a != b for a, b in itertools.pairwise(orders)),
         "Every epoch has the same order: shuffle inside the loop over epochs, not once before it.",
