@@ -59,7 +59,8 @@ def slope_from_the_output(student, rng):
     "logistic_grad(y) takes the output y = f(x) and gives f'(x)."
     x = uniform(-4, 4, (5,), rng)
     y = torch.sigmoid(x)
-    got = student.logistic_grad(y.clone())
+    given = y.clone()
+    got = student.logistic_grad(given)
     twice = torch.sigmoid(y)
     mistakes = {
         "You applied the logistic function once more: y already is f(x). The slope is y (1 - y).": twice * (1 - twice),
@@ -68,3 +69,4 @@ def slope_from_the_output(student, rng):
         "This is 1 - y² (the rule of tanh): the logistic function's is y (1 - y).": 1 - y**2,
     }
     checks.close(got, autograd(torch.sigmoid, x), name="logistic_grad(y)", mistakes=mistakes)
+    checks.unchanged(given, y, name="y")
