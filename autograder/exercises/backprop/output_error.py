@@ -54,6 +54,7 @@ def error_of_a_batch(student, rng):
     for shape, dtype in (((4, 3), F64), ((1, 2), F64), ((7, 5), torch.float32)):
         z, y = normal(rng, *shape, dtype=dtype), torch.rand(*shape, generator=rng, dtype=F64).to(dtype)
         check_output(student, torch.sigmoid(z), y, z)
+    checks.leaves_alone(student.output_error, a=torch.sigmoid(z), y=y, z=z)
 
 
 @exercise.check(points=1)

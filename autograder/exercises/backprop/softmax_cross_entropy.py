@@ -91,6 +91,7 @@ def rows_sum_to_zero(student, rng):
         _, got = ask_softmax(student, 5 * logits, labels)
         checks.tensor(got, name="dlogits", shape=(N, K), dtype=F64)
         checks.close(got.sum(dim=1), torch.zeros(N, dtype=F64), name="dlogits.sum(dim=1)", atol=1e-12)
+        checks.leaves_alone(student.softmax_cross_entropy, logits=logits, labels=labels)
 
 
 @exercise.check(points=3)
@@ -111,6 +112,10 @@ def huge_logits(student, rng):
             expected=right,
         )
         checks.close(
-            loss, right, name="loss", rtol=1e-5, why="A sure and wrong answer costs the difference of its logits."
+            loss,
+            right,
+            name="loss",
+            rtol=1e-5,
+            why="A sure and wrong answer costs the difference of its logits: no log(p + ε).",
         )
         checks.close(dlogits, grad.to(dtype), name="dlogits", atol=1e-6)

@@ -8,7 +8,6 @@ from torch.nn import functional
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.calls import check_leaves_alone
 from autograder.exercises.convolution.drawing import numbered, whole, window
 from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import columns, output
@@ -126,8 +125,8 @@ def col2im_is_the_adjoint(student, rng):
 def leaves_image_and_columns_alone(student, rng):
     "x and the columns are the same after the calls."
     x, cols = whole(rng, 1, 2, 4, 4), whole(rng, 1, 8, 9)
-    check_leaves_alone(lambda x: student.im2col(x, 2, 2), x=x)
-    check_leaves_alone(lambda columns: student.col2im(columns, (1, 2, 4, 4), 2, 2), columns=cols)
+    checks.leaves_alone(lambda x: student.im2col(x, 2, 2), x=x)
+    checks.leaves_alone(lambda columns: student.col2im(columns, (1, 2, 4, 4), 2, 2), columns=cols)
 
 
 def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> None:

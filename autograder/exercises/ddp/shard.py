@@ -104,8 +104,8 @@ def new_each_epoch(student, rng):
         same = torch.equal(first[rank].sort()[0], second[rank].sort()[0])
         checks.that(
             not same,
-            f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}. Seed the generator with the epoch "
-            "too, and permute all n samples before you deal them.",
+            f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}. Seed the generator with the "
+            "epoch too, and permute all n samples before you deal them.",
             got=f"epoch {epoch}: {show.show(first[rank])}, epoch {epoch + 1}: {show.show(second[rank])}",
         )
 
