@@ -102,7 +102,7 @@ def headline(node: Any) -> str:
 
 
 def mutants(slug: str) -> list[Mutant]:
-    """All mutants of a lab's solutions, in the order of its exercises; but of inputs that unmask, where many will do."""
+    """All mutants of a lab's solutions, in the order of its exercises; none of a line-up, where many inputs will do."""
     solutions = {name: text for name, text in build.marked(slug).items() if not name.startswith("unmask_")}
     return [mutant for name, text in solutions.items() for mutant in mutants_of(name, text)]
 
