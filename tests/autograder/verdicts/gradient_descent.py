@@ -6,7 +6,7 @@ def minibatches(n, batch_size, generator):
     yield from torch.randperm(n, generator=generator).chunk(-(-n // batch_size))
 
 
-# %% minibatches: shuffles batches only -> new_order_each_epoch
+# %% minibatches: shuffles batches only -> sizes_of_batches
 def minibatches(n, batch_size, generator):
     parts = torch.arange(n).split(batch_size)
     for i in torch.randperm(len(parts), generator=generator):
