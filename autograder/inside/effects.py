@@ -5,6 +5,7 @@ The rules are conservative. A statement may change the object behind a name if i
 - calls a method on it that is not known to read only: `table.append(1)`, `W.zero_()`, but not `W.mean()`;
 - passes it to a call that is not known to leave its arguments alone: `nn.init.zeros_(W)`, `fill(table)`;
 - does so by another name: `row = table[0]; row.append(1)`, `for p in net.parameters(): p.zero_()`;
+- calls an object, which may change itself and what was made with it: `put, get = store(); put(1)`;
 - mentions a function of the notebook that does so with a global name, also as a decorator: `@register("x")`.
 
 Left alone are modules, functions, and what plots, pictures, checks and engines are given.
@@ -12,9 +13,12 @@ Left alone are modules, functions, and what plots, pictures, checks and engines 
 
 import ast
 import builtins
+import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from .magics import RUNS
 
 # Calls that leave their arguments alone: builtins, and whatever comes from these modules.
 PURE = frozenset(
@@ -53,9 +57,18 @@ CONTAINERS = frozenset(
     """.split()  # noqa: SIM905
 )
 # Calls that may bind any name, and those that write and read files: what one writes another may need.
-ANYTHING = frozenset({"exec", "globals", "locals"})
+ANYTHING = frozenset({"exec", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
+SPACES = frozenset({"vars", "get_ipython"})  # calls whose parts are the notebook's names: `vars()["x"] = 1`
 WRITES = frozenset({"write_text", "write_bytes", "save", "savez", "savetxt", "dump", "to_csv", "writefile", "mkdir"})
 OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
+# Calls that change how a library works from then on: each is quick, and runs in any case.
+SETTINGS = frozenset(
+    """
+    filterwarnings manual_seed seed set_default_dtype set_float32_matmul_precision set_flush_denormal set_grad_enabled
+    set_int_max_str_digits set_option setcontext seterr setlocale setrecursionlimit simplefilter
+    use_deterministic_algorithms
+    """.split()  # noqa: SIM905
+)
 SLOW = ("matplotlib", "autograder", "hpcdl.widgets", "hpcdl.cluster", "hpcdl.training")
 FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -145,6 +158,8 @@ def _call(node: ast.Call) -> Call:
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     out = any(keyword.arg == "out" for keyword in node.keywords)
+    if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
+        last = "run_cell"
     handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
     return Call(root_of(node.func), last, _names(values), out, frozenset(map(root_of, handed)))
 
@@ -184,8 +199,9 @@ class Notebook:
         self.behind: dict[str, set[str]] = {}  # the objects that a name may stand for
         for new, old in (pair for each in facts for pair in each.aliases):
             objects = set(filter(self._is_object, old)).union(*(self.effects.get(name, set()) for name in old))
+            together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
             for name in new:
-                self.behind.setdefault(name, set()).update(objects)
+                self.behind.setdefault(name, set()).update(objects, together - {name})
 
     def changes(self, facts: Facts) -> set[str]:
         """Return the global names whose objects a statement with these `facts` may change."""
@@ -195,23 +211,26 @@ class Notebook:
         last = {call.last for call in facts.calls}
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
-            | ({ALL} if last & ANYTHING else set())
+            | ({ALL} if last & ANYTHING or facts.stores & SPACES else set())
             | ({FILES} if last & WRITES else set())
         )
 
     def mentions(self, facts: Facts) -> set[str]:
         """Return what `changes` returns, and all objects that are mentioned, unless it draws or runs engines."""
         used = {self.imports.get(call.root, "") for call in facts.calls}
-        slow = any(module.startswith(SLOW) for module in used)
-        return self.changes(facts) | (set() if slow else {n for n in facts.loads & self.bound if self._is_object(n)})
+        if any(module.startswith(SLOW) for module in used):
+            return self.changes(facts)
+        mentioned = {name for name in facts.loads & self.bound if self._is_object(name)}
+        own = {module_of(self.imports[name]) for name in facts.loads & self.imports.keys()} - {""}
+        return self.changes(facts) | mentioned | {n for n, whole in self.imports.items() if module_of(whole) in own}
 
     def _spread(self) -> None:
-        """Let each function have the effects of those that it mentions."""
+        """Let each function have the effects of those that it mentions, but for what is asked for."""
         changed = True
         while changed:
             changed = False
             for name, body in self.definitions.items():
-                for other in body.loads & self.effects.keys():
+                for other in body.loads & self.effects.keys() - self.asked:
                     if not self.effects[other] <= self.effects[name]:
                         self.effects[name] |= self.effects[other]
                         changed = True
@@ -221,7 +240,7 @@ class Notebook:
         found: set[str] = set()
         for call in facts.calls:
             found |= call.handed
-            if call.is_method and call.last not in READS:
+            if call.last not in READS if call.is_method else call.root in self.bound:
                 found.add(call.root)
             if not self._is_harmless(call):
                 found |= call.args
@@ -258,11 +277,26 @@ class Notebook:
         return seen & self.bound
 
 
+@lru_cache(maxsize=1024)
+def module_of(imported: str) -> str:
+    """Return the module that an import names if it is one of the student's own, which may keep a state; else ""."""
+    top = imported.partition(".")[0]
+    try:
+        return "" if importlib.util.find_spec(top) else top
+    except (ValueError, ImportError):
+        return ""
+
+
 def _remembers(node: Definition) -> set[str]:
     """Return the function's own name if a default argument of it is an object, which keeps what it is given."""
     arguments = getattr(node, "args", None)
     defaults = [*arguments.defaults, *filter(None, arguments.kw_defaults)] if arguments else []
     return {node.name} if any(isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call) for d in defaults) else set()
+
+
+def is_setting(node: ast.AST) -> bool:
+    """Whether a statement is a call by itself that changes how a library works: `torch.set_default_dtype(...)`."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _call(node.value).last in SETTINGS
 
 
 def reads_files(node: ast.AST) -> bool:

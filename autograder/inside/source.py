@@ -102,6 +102,8 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
         for symbol in inner.get_symbols():
             if symbol.is_global():
                 uses.add(symbol.get_name())
+    if effects.is_setting(node):
+        binds.add(effects.ALL)
     return binds, uses | ({effects.FILES} if effects.reads_files(node) else set())
 
 
@@ -116,7 +118,8 @@ def _is_left_out(node: ast.stmt) -> bool:
     """Whether a statement is an experiment by its form: `with when_solved():`, or a magic of no use in grading."""
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("when_solved(") for item in node.items)
-    return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("get_ipython().")
+    text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
+    return text.startswith("get_ipython().") and not text.startswith(magics.RUNS)
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:

@@ -14,9 +14,11 @@ import functools
 import inspect
 import linecache
 import operator
+import os
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from autograder.boundary.limits import TimeUp, time_limit
@@ -269,6 +271,9 @@ NO_PROCESSES = (
     "in threads."
 )
 
+NO_CHECKS = "Your code imports the checks, and where it is graded there are none: leave out what comes from `autograder`."
+PACKAGE = Path(__file__).parents[1]
+
 
 def starts_a_process(error: BaseException) -> bool:
     """Whether an error of permissions comes from a module that starts processes."""
@@ -276,10 +281,24 @@ def starts_a_process(error: BaseException) -> bool:
     return any(str(frame.f_globals.get("__name__")).startswith(PROCESSES) for frame, _ in frames)
 
 
+def is_history(error: BaseException) -> bool:
+    """Whether an error asks for a name that IPython binds to what cells have shown: `_`, `__`, `_12`."""
+    return isinstance(error, NameError) and str(error.name).startswith("_") and not str(error.name).strip("_0123456789")
+
+
+def is_of_checks(error: BaseException) -> bool:
+    """Whether an error is that of a cell that imports the checks, which are not to be read here."""
+    return isinstance(error, PermissionError) and str(error.filename).startswith(f"{PACKAGE}{os.sep}")
+
+
 def text_of(error: BaseException) -> str:
     try:
         if starts_a_process(error):
             return NO_PROCESSES
+        if is_history(error):
+            return f"{error}. {shell.NO_OUTPUTS}"
+        if is_of_checks(error):
+            return NO_CHECKS
         return without_paths(str(error)[:2000])[:500]
     except Exception:
         return "(its message cannot be shown)"
