@@ -18,58 +18,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from .known_calls import (
+    ANYTHING,
+    ARRAYS,
+    CHANGERS,
+    CONTAINERS,
+    OPENS,
+    PURE,
+    QUIET,
+    READS,
+    SETTINGS,
+    SLOW,
+    SPACES,
+    WRITES,
+)
 from .magics import RUNS
 
-# Calls that leave their arguments alone: builtins, and whatever comes from these modules.
-PURE = frozenset(
-    """
-    abs all any bool bytes callable chr complex dict display divmod enumerate filter float format frozenset getattr
-    hasattr hash hex id int isinstance issubclass len list map max min open ord pow print range repr reversed round
-    set slice sorted str sum super tuple type vars zip
-    """.split()  # noqa: SIM905
-)
-QUIET = frozenset(
-    """
-    matplotlib pylab IPython autograder ipywidgets hpcdl.widgets hpcdl.cluster hpcdl.data hpcdl.cost time math
-    warnings itertools operator pprint statistics
-    """.split()  # noqa: SIM905
-)
-# Libraries whose functions change arguments only if their name or an `out=` says so.
-ARRAYS = ("torch", "numpy", "scipy")
-CHANGERS = frozenset(
-    """
-    copyto put place putmask fill_diagonal shuffle vector_to_parameters
-    """.split()  # noqa: SIM905
-)
-# Methods that read only, whoever has them; and those of containers, which leave their arguments alone.
-READS = frozenset(
-    """
-    abs all allclose any argmax argmin astype bool clamp clone contiguous copy cos count cpu detach diff dim double
-    dtype endswith eq exp expand find flatten float format ge get gt half index int isfinite isnan item items join
-    keys le log long lower lstrip lt max mean min mm mul ne neg norm numel numpy permute pow prod replace reshape
-    rsplit rstrip shape sin size split sqrt squeeze startswith state_dict std strip sub sum t tan tanh to tolist
-    topk transpose type unsqueeze upper values var view zfill
-    """.split()  # noqa: SIM905
-)
-CONTAINERS = frozenset(
-    """
-    add append appendleft clear discard extend insert pop popitem remove reverse setdefault sort update
-    """.split()  # noqa: SIM905
-)
-# Calls that may bind any name, and those that write and read files: what one writes another may need.
-ANYTHING = frozenset({"exec", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
-SPACES = frozenset({"vars", "get_ipython"})  # calls whose parts are the notebook's names: `vars()["x"] = 1`
-WRITES = frozenset({"write_text", "write_bytes", "save", "savez", "savetxt", "dump", "to_csv", "writefile", "mkdir"})
-OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
-# Calls that change how a library works from then on: each is quick, and runs in any case.
-SETTINGS = frozenset(
-    """
-    filterwarnings manual_seed seed set_default_dtype set_float32_matmul_precision set_flush_denormal set_grad_enabled
-    set_int_max_str_digits set_option setcontext seterr setlocale setrecursionlimit simplefilter
-    use_deterministic_algorithms
-    """.split()  # noqa: SIM905
-)
-SLOW = ("matplotlib", "autograder", "hpcdl.widgets", "hpcdl.cluster", "hpcdl.training")
 FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -150,6 +114,8 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         facts.aliases.append((_names([node.target]), _names([node.iter])))
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         facts.stores.add(node.target.id)
+    elif isinstance(node, ast.Await) and isinstance(node.value, ast.Name):
+        facts.stores.add(node.value.id)
     elif isinstance(node, ast.withitem) and node.optional_vars is not None:
         facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
 
@@ -238,14 +204,17 @@ class Notebook:
     def _direct(self, facts: Facts) -> set[str]:
         """Return the names that a piece of code changes by itself; inside functions also local ones."""
         found: set[str] = set()
+        own: set[str] = set()  # functions whose methods are called, as in `f.register(...)`
         for call in facts.calls:
             found |= call.handed
             if call.last not in READS if call.is_method else call.root in self.bound:
                 found.add(call.root)
+            if call.is_method and call.root in self.definitions.keys() - self.asked:
+                own.add(call.root)
             if not self._is_harmless(call):
                 found |= call.args
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
-        return facts.stores | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
+        return facts.stores | own | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
 
     def _is_object(self, name: str) -> bool:
         """Whether calls can change what is behind a name: not a builtin, a module, a function, or what is asked for."""
@@ -299,12 +268,14 @@ def is_setting(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _call(node.value).last in SETTINGS
 
 
-def reads_files(node: ast.AST) -> bool:
-    """Whether a statement, or a function in it, may read a file."""
-    return any(isinstance(part, ast.Call) and _call(part).last in OPENS for part in ast.walk(node))
+def surroundings(node: ast.AST) -> set[str]:
+    """Return what a statement uses besides its names: files that it reads, and the path of a student's own modules."""
+    imports_own = any(module_of(whole) for _, whole in _imports(node))
+    opens = any(isinstance(part, ast.Call) and _call(part).last in OPENS for part in ast.walk(node))
+    return {FILES, "sys"} if imports_own else {FILES} if opens else set()
 
 
-def _imports(node: ast.stmt) -> Iterator[tuple[str, str]]:
+def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the names that an import binds, with the module that each comes from."""
     for inner in ast.walk(node) if not isinstance(node, Definition) else ():
         if isinstance(inner, ast.Import):

@@ -104,7 +104,7 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
                 uses.add(symbol.get_name())
     if effects.is_setting(node):
         binds.add(effects.ALL)
-    return binds, uses | ({effects.FILES} if effects.reads_files(node) else set())
+    return binds, uses | effects.surroundings(node)
 
 
 def _always_runs(node: ast.stmt) -> bool:
