@@ -192,14 +192,17 @@ class Notebook:
 
     def _spread(self) -> None:
         """Let each function have the effects of those that it mentions, but for what is asked for."""
-        changed = True
-        while changed:
-            changed = False
-            for name, body in self.definitions.items():
-                for other in body.loads & self.effects.keys() - self.asked:
-                    if not self.effects[other] <= self.effects[name]:
-                        self.effects[name] |= self.effects[other]
-                        changed = True
+        callers: dict[str, list[str]] = {}
+        for name, body in self.definitions.items():
+            for other in body.loads & self.effects.keys() - self.asked:
+                callers.setdefault(other, []).append(name)
+        todo = [name for name, found in self.effects.items() if found]
+        while todo:
+            name = todo.pop()
+            for caller in callers.get(name, ()):
+                if not self.effects[name] <= self.effects[caller]:
+                    self.effects[caller] |= self.effects[name]
+                    todo.append(caller)
 
     def _direct(self, facts: Facts) -> set[str]:
         """Return the names that a piece of code changes by itself; inside functions also local ones."""

@@ -153,13 +153,17 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
     concerns = notebook.mentions if wider else notebook.changes
     touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) for s in statements]
+    of_name: dict[str, list[Statement]] = {}
+    for statement, touched in zip(statements, touches, strict=True):
+        for name in touched:
+            of_name.setdefault(name, []).append(statement)
     chosen, todo = set(), {*wanted, effects.ALL}
     seen: set[str] = set()
     while todo:
         name = todo.pop()
         seen.add(name)
-        for statement, touched in zip(statements, touches, strict=True):
-            if name not in touched or id(statement) in chosen:
+        for statement in of_name.get(name, ()):
+            if id(statement) in chosen:
                 continue
             if isinstance(statement.node, ast.Expr) and name in wanted:
                 continue  # a call of an answer is no part of it
