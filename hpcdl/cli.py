@@ -51,12 +51,9 @@ def labs_folder(wanted: Path | None) -> Path:
 
 def _notebook(folder: Path, lab: str) -> str:
     """The notebook whose number or slug is `lab`; exits naming the labs there are."""
-    names = [path.name for path in labs.notebooks(folder) if not labs.is_outdated(path)]
-    for name in names:
-        number, slug = name.removesuffix(".ipynb").split("_", 1)
-        if lab == slug or (lab.isascii() and lab.isdecimal() and int(lab) == int(number)):
-            return name
-    end(f"there is no lab {lab!r}; the labs are {', '.join(n.removesuffix('.ipynb') for n in names)}")
+    if found := labs.named(lab, folder):
+        return found.name
+    end(f"there is no lab {lab!r}; the labs are {', '.join(path.stem for path in labs.current(folder))}")
 
 
 @app.command()
@@ -245,6 +242,34 @@ def progress(
     from hpcdl.progress import table
 
     Console().print(table(folder))
+
+
+@app.command()
+def report(
+    name: Annotated[str, typer.Argument(metavar="lab", help="The lab: its number, its slug or its notebook.")],
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The page to write (default: next to the notebook).")
+    ] = None,
+    student: Annotated[str, typer.Option("--name", help="Your name, if the page shall show it.")] = "",
+) -> None:
+    """Write a page about a lab to hand in: your guesses, your points, and your decision in three sentences.
+
+    The first call makes a file for the decision next to the notebook. Answer in it, and call again.
+    """
+    from hpcdl import report as reporting
+    from hpcdl.files import write_whole
+
+    notebook = reporting.find(name, folder)
+    form = reporting.prepare(notebook)
+    found = reporting.report(notebook, student)
+    out = out or notebook.with_suffix(".report.html")
+    write_whole(out, reporting.page(found))
+    if form:
+        say(f"Wrote {form}: answer its three questions, then run this again.")
+    say(f"Wrote {out}. " + (f"Missing: {'; '.join(found.missing)}." if found.missing else "It is complete."))
 
 
 @app.command()

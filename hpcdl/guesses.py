@@ -5,6 +5,8 @@ How well people judge what they do not know can be measured, and learned: S. Lic
 (1982), "Calibration of probabilities: The state of the art to 1980".
 """
 
+import ast
+import json
 import math
 import os
 from collections.abc import Iterable
@@ -102,6 +104,31 @@ def _guess(content: Any) -> Guess:
     if not all(isinstance(answer, int | float | str | None) for answer in (guess.guess, guess.truth)):
         raise TypeError(f"guess={guess.guess!r}, truth={guess.truth!r}: each is a number, a choice or None")
     return replace(guess, name=now(guess.name)[0])
+
+
+def questions(notebooks: Iterable[Path]) -> dict[str, tuple[str, str]]:
+    """Return the words and the unit of every question that these notebooks ask, by name."""
+    found: dict[str, tuple[str, str]] = {}
+    for path in notebooks:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code" and "guess(" in (code := "".join(cell["source"])):
+                found.update(_asked(code))
+    return found
+
+
+def _asked(code: str) -> dict[str, tuple[str, str]]:
+    try:
+        calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    except SyntaxError:  # a cell with a magic
+        return {}
+    found = {}
+    for call in calls:
+        texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if isinstance(call.func, ast.Name) and call.func.id == "guess" and len(texts) == 2:
+            units = [option.value for option in call.keywords if option.arg == "unit"]
+            unit = str(units[0].value) if units and isinstance(units[0], ast.Constant) else ""
+            found[texts[0]] = (texts[1], unit)
+    return found
 
 
 def errors(guesses: Iterable[Guess]) -> list[float]:

@@ -40,6 +40,20 @@ def is_outdated(notebook: Path) -> bool:
     return notebook.name not in new and any((notebook.parent / name).exists() for name in new)
 
 
+def current(folder: Path) -> list[Path]:
+    """Return the labs in a folder without those that the course has renumbered since."""
+    return [path for path in notebooks(folder) if not is_outdated(path)]
+
+
+def named(name: str, folder: Path) -> Path | None:
+    """Return the lab in a folder whose number, slug or file is `name`; None where there is none."""
+    for path in current(folder):
+        number, slug = path.stem.split("_", 1)
+        if name in (slug, path.stem, path.name) or (name.isascii() and name.isdecimal() and int(name) == int(number)):
+            return path
+    return None
+
+
 def bring(folder: Path) -> list[Path]:
     """Copy the labs and their map into `folder`; what is there already is kept, whatever it is. The new files."""
     folder.mkdir(parents=True, exist_ok=True)

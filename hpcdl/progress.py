@@ -37,12 +37,12 @@ def progress(folder: Path | None = None) -> list[LabProgress]:
     """Every lab in `folder` (default: the labs of the current one); raises ProgressError where there are none."""
     folder = labs_in(folder)
     record = Record(file_in(folder))
-    return [_of_lab(path.stem, list(names), record) for path, names in _by_notebook(folder).items()]
+    return [_of_lab(path.stem, list(names), record) for path, names in by_notebook(folder).items()]
 
 
-def _by_notebook(folder: Path) -> dict[Path, dict[str, None]]:
-    """The exercises of each notebook by their names of today; one that has moved counts where its lab is now."""
-    found: dict[Path, dict[str, None]] = {path: {} for path in labs.notebooks(folder) if not labs.is_outdated(path)}
+def by_notebook(folder: Path) -> dict[Path, dict[str, None]]:
+    """Return the exercises of each notebook by their names of today; one that has moved counts where its lab is now."""
+    found: dict[Path, dict[str, None]] = {path: {} for path in labs.current(folder)}
     by_slug = {labs.slug_of(path): path for path in found}
     there = [(path, old, name) for path, old in exercises(folder) if path in found for name in now(old)]
     for path, old, name in sorted(there, key=lambda cell: cell[1] != cell[2]):  # what has moved comes last

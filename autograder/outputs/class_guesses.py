@@ -4,8 +4,6 @@ Students' guesses are in the files `.guesses.jsonl` next to their notebooks. The
 like. A question with fewer than `LEAST` answers is left out, since few answers are nearly names.
 """
 
-import ast
-import json
 import math
 import statistics
 from collections import Counter, defaultdict
@@ -74,7 +72,7 @@ def files(folder: Path) -> list[Path]:
 
 def collected(folder: Path, least: int = LEAST) -> list[Question]:
     """The questions that at least `least` students answered, in the order of the course."""
-    words = asked()
+    words = guesses.questions(labs.notebooks(labs.shipped()))
     found = {name: Question(name, text, unit) for name, (text, unit) in words.items()}
     for path in files(folder):
         for guess in guesses.Ledger(path).guesses.values():
@@ -89,32 +87,6 @@ def _add(question: Question, guess: guesses.Guess) -> None:
         question.answers.append(guess.guess)
     if guess.truth is not None:
         question.truths.append(guess.truth)
-
-
-def asked() -> dict[str, tuple[str, str]]:
-    """The words and the unit of every question that the labs ask, by name."""
-    found = {}
-    for path in labs.notebooks(labs.shipped()):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        for cell in cells:
-            if cell["cell_type"] == "code" and "guess(" in (code := "".join(cell["source"])):
-                found.update(_questions(code))
-    return found
-
-
-def _questions(code: str) -> dict[str, tuple[str, str]]:
-    try:
-        calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
-    except SyntaxError:  # a cell with a magic
-        return {}
-    found = {}
-    for call in calls:
-        texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-        if isinstance(call.func, ast.Name) and call.func.id == "guess" and len(texts) == 2:
-            units = [option.value for option in call.keywords if option.arg == "unit"]
-            unit = str(units[0].value) if units and isinstance(units[0], ast.Constant) else ""
-            found[texts[0]] = (texts[1], unit)
-    return found
 
 
 # ---------------------------------------------------------------------------------------------- pictures

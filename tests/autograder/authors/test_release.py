@@ -1,5 +1,7 @@
 """What students get holds the lab and no answer, and is the same each time."""
 
+import json
+
 import nbformat
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +22,7 @@ def test_a_lab_is_released_by_its_number(tmp_path):
     ended = run("--lab", "04", "--out", tmp_path / "bundle")
     assert ended.exit_code == 0, ended.output
     written = {path.name for path in (tmp_path / "bundle").iterdir()}
-    assert written == {"04_backprop.ipynb", "README.md", "AGENTS.md", "requirements.txt"}
+    assert written == {"04_backprop.ipynb", "README.md", "AGENTS.md", "TUTOR.md", "requirements.txt"}
     assert "04_backprop.ipynb" in (tmp_path / "bundle" / "README.md").read_text()
 
 
@@ -34,13 +36,26 @@ def test_the_bundle_is_the_same_each_time_and_holds_every_graded_lab(everything)
     assert len([name for name in everything if name.endswith(".ipynb")]) == len(GRADED)
 
 
+def strings(content) -> list[str]:
+    """Return all texts in JSON; a list of texts, as of a cell's lines, is one."""
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, dict):
+        return [text for value in content.values() for text in strings(value)]
+    if isinstance(content, list):
+        parts = [text for value in content for text in strings(value)]
+        return ["".join(parts)] if all(isinstance(value, str) for value in content) else parts
+    return []
+
+
 @pytest.mark.parametrize("slug", GRADED)
 def test_no_line_of_a_solution_is_in_it(slug, everything):
     name = f"{build.source_path(slug).stem}.ipynb"
+    texts = [everything["TUTOR.md"], *strings(json.loads(everything[name]))]
     cells = {c.metadata["hpcdl"]["exercise"]: c.source for c in nbformat.reads(everything[name], 4).cells if c.metadata}
     for exercise, text in build.marked(slug).items():
         solution = text.split(build.BEGIN)[1].split(build.END)[0].strip()
-        assert solution not in cells[f"{slug}.{exercise}"]
+        assert not [text for text in texts if solution in text], "no cell, metadata or output holds it"
         assert build.STUB in cells[f"{slug}.{exercise}"]
 
 

@@ -12,6 +12,7 @@ from autograder.grading import grades
 from autograder.outputs import class_guesses, stuck
 from autograder.outputs.load import ResultError
 from autograder.results import CheckResult, ExerciseResult, LabResult
+from hpcdl import guesses, labs
 
 from .conftest import EVIL
 
@@ -107,6 +108,6 @@ def test_guesses_of_an_empty_folder(tmp_path):
 
 
 def test_questions_of_labs_have_their_words():
-    found = class_guesses.asked()
+    found = guesses.questions(labs.notebooks(labs.shipped()))
     assert len(found) > 10
     assert all(text.endswith("?") or " " in text for text, _ in found.values())
