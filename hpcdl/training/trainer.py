@@ -97,7 +97,7 @@ class Trainer:
                 before_step(step)
                 if memory:
                     memory.reset_peak()
-                record = self.step(step, mine) | ({"peak_bytes": memory.peak.total} if memory else {})
+                record = self.step(step, mine) | ({"peak_bytes": memory.peak.total, "kinds": dict(memory.peak)} if memory else {})
                 losses.append(record["loss"])
                 report(record)
                 if checkpoint and (self.done % every == 0 or self.done == self.configuration.steps):

@@ -1,0 +1,112 @@
+"""One rank of any mesh alone in this process: it does a step, and what it would send is counted and dropped.
+
+The trainer runs as it stands, and only its communicator has no peers: so messages, bytes and memory are those of a real
+run, for a mesh of more ranks than this machine could hold. What the rank receives is a constant, so the loss means
+nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any
+
+import torch
+
+from hpcdl.comm import Background, Communicator, Request
+from hpcdl.training.hybrid.configuration import Configuration
+
+COUNTED = ("bytes_sent", "messages", "peak_bytes")  # of a rank in a step: equal in a dry, a simulated and a live run
+EVERY = 16  # ranks up to which each of them is tried, and more by the corners of the mesh
+
+
+RECEIVED = 2.0**-10  # each number: not 0, as a sum of samples is not, and small, as products of many layers grow
+
+
+class DryComm(Communicator):
+    """Rank `rank` of `size` without the others: what it sends goes nowhere, and what it receives is `RECEIVED`."""
+
+    silent = True
+
+    def __init__(self, rank: int, size: int, segment: int | None = None):
+        self.rank, self.size, self.segment = rank, size, segment
+
+    def clock(self) -> float:
+        return time.perf_counter()
+
+    def _background(self, channel: int) -> Background:
+        return _DryBackground(self)
+
+    def _isend(self, op, x, dest, tag):
+        return Request(self, op, "dest", x, dest, tag)
+
+    def _irecv(self, op, out, source, tag):
+        out.fill_(RECEIVED)
+        return Request(self, op, "source", out, source, tag)
+
+    def _wait(self, op, *requests):
+        """All are complete."""
+
+    def _wait_any(self, op, requests):
+        return 0
+
+    def _broadcast(self, x, root):
+        """Each rank has what it has."""
+
+    def _all_reduce(self, x):
+        """The others have nothing."""
+
+    def _barrier(self):
+        """Nobody else comes."""
+
+
+class _DryBackground(Background):
+    """Runs each call in a thread of its own, as machines do, and waits for it: memory is counted by thread."""
+
+    def __init__(self, comm: Communicator):
+        self._comm = comm
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        thread = threading.Thread(target=f, args=(self._comm,))
+        thread.start()
+        thread.join()
+
+    def wait(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+
+def dry_step(configuration: Configuration, rank: int, segment: int | None = None) -> dict[str, Any]:
+    """The record of a rank's second step, without the others; the first one learns which layers follow which."""
+    from hpcdl.training.trainer import Trainer
+
+    records: list[dict[str, Any]] = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    comm = DryComm(rank, configuration.ranks, segment)
+    try:
+        Trainer(comm, configuration.changed(steps=2)).train(records.append, measure=True)
+    finally:
+        torch.set_num_threads(threads)
+    return records[-1]
+
+
+def corners(configuration: Configuration) -> list[int]:
+    """All ranks of a small mesh; else the first, second and last along each axis: the others do what one of these does.
+
+    Shares of batch, layers and weights differ by one at most, and the first ranks have the larger ones.
+    """
+    data, pipeline, tensor, sequence = configuration.mesh
+    if configuration.ranks <= EVERY:
+        return list(range(configuration.ranks))
+    places = product(*(sorted({0, 1 % size, size - 1}) for size in (pipeline, data, sequence, tensor)))
+    return sorted(((stage * data + replica) * sequence + position) * tensor + part
+                  for stage, replica, position, part in places)
+
+
+def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """The most of any rank, by the names in `COUNTED`."""
+    records = list(records)
+    return {name: max(record[name] for record in records) for name in COUNTED}
