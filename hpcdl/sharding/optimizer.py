@@ -1,7 +1,8 @@
 """ZeRO's first two stages: every rank has all weights, and the optimizer's states of its own share alone."""
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     Psi bytes of weights 2 Psi (p-1)/p per rank, as an all-reduce would send, and some numbers to agree on N. Each
     element's states are on one rank. At `stage` 1 gradients stay until the step, so that several backward passes add
     up; at 2 they leave in buckets of up to `bucket_mb` (2^20 bytes) while backward goes on, and are freed: afterwards
-    this rank has its share of the sum alone. After a step there are no gradients: `zero_grad` is not needed.
+    this rank has its share of the sum alone. Several backward passes add up inside `adding`, where each pass sends. After a step there are no gradients: `zero_grad` is not needed.
 
     `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` gets with shards in
     place of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;
@@ -82,7 +83,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._samples, self._total = 1.0, float(comm.size)
         self._counted: float | None = None  # in this step
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
-        self._launched, self._reduced = 0, False
+        self._launched, self._reduced, self._adding = 0, False, False
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: hooks of a step
         weakref.finalize(self, _end, self._handles, self.background)
 
@@ -113,6 +114,27 @@ class ShardedOptimizer(torch.optim.Optimizer):
             )
         self._samples = self._counted = float(samples)
         self._versions = {param: param._version for param in self._shard}
+
+    @contextmanager
+    def adding(self) -> Iterator[None]:
+        """In it several backward passes add up, at stage 2 too: there a pass's gradients leave when the next one comes.
+
+        So no more than one whole gradient is held. Every rank does as many passes, which reach parameters in one order.
+        """
+        self._adding = True
+        try:
+            yield
+        finally:
+            self._adding = False
+
+    def _keep(self) -> None:
+        """Sum all gradients that are in over the ranks, and keep this rank's share of them."""
+        for bucket in self.buckets[self._launched :]:
+            self._launch(bucket)
+        self.background.wait()
+        for bucket in self.buckets:
+            bucket.keep()
+        self._launched = 0
 
     def reduce(self) -> None:
         """Make this rank's share of the mean gradient: what `clip` and `step` begin with, unless it is done already."""
@@ -275,6 +297,12 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 "a second backward came before step(), when the first one's gradients had been sent; call step() after "
                 "each, or add up several at stage=1"
             )
+        if self.stage == 2 and self._adding:
+            if bucket.has(i):  # this is the next pass's: what is in goes, this one's first gradient included
+                self._keep()
+            else:
+                bucket.put_in(i)
+            return
         bucket.put_in(i)
         while self.stage == 2 and self._launched < len(self.buckets) and self.buckets[self._launched].full:
             self._launch(self.buckets[self._launched])

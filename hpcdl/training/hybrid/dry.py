@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from hpcdl.comm import Background, Communicator, Request
+from hpcdl.comm import Background, Communicator, Request, simulate
 from hpcdl.training.hybrid.configuration import Configuration
 
 COUNTED = ("bytes_sent", "messages", "peak_bytes")  # of a rank in a step: equal in a dry, a simulated and a live run
 EVERY = 16  # ranks up to which each of them is tried, and more by the corners of the mesh
+SIMULATED = 8  # ranks up to which a dry run also simulates all together
 
 
 RECEIVED = 2.0**-10  # each number: not 0, as a sum of samples is not, and small, as products of many layers grow
@@ -102,11 +103,55 @@ def corners(configuration: Configuration) -> list[int]:
     if configuration.ranks <= EVERY:
         return list(range(configuration.ranks))
     places = product(*(sorted({0, 1 % size, size - 1}) for size in (pipeline, data, sequence, tensor)))
-    return sorted(((stage * data + replica) * sequence + position) * tensor + part
-                  for stage, replica, position, part in places)
+    return sorted(
+        ((stage * data + replica) * sequence + position) * tensor + part for stage, replica, position, part in places
+    )
 
 
 def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
     """The most of any rank, by the names in `COUNTED`."""
     records = list(records)
     return {name: max(record[name] for record in records) for name in COUNTED}
+
+
+def dry_run(configuration: Configuration) -> list[str]:
+    """What a rank sends and holds in a step: alone, and on up to `SIMULATED` ranks simulated, with the difference."""
+    ranks = corners(configuration)
+    alone = [dry_step(configuration, rank) for rank in ranks]
+    if configuration.ranks > SIMULATED:
+        tried = (
+            f"{len(ranks)} of {configuration.ranks} ranks, one after the other; {SIMULATED} can be simulated together"
+        )
+        return [f"dry run    {tried}", *truths({"dry": most(alone)})]
+    together = simulated_step(configuration)
+    said = f"each of {configuration.ranks} ranks alone, then all simulated: loss {together[0]['loss']:.4f}"
+    return [f"dry run    {said}", *truths({"dry": most(alone), "simulated": most(together)})]
+
+
+def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
+    """The records of the second step of all ranks, simulated."""
+    from hpcdl.training.trainer import Trainer
+
+    def rank(comm: Communicator) -> dict[str, Any]:
+        records: list[dict[str, Any]] = []
+        Trainer(comm, configuration.changed(steps=2)).train(records.append, measure=True)
+        return records[-1]
+
+    return simulate(rank, configuration.ranks).results
+
+
+def truths(found: dict[str, dict[str, int]]) -> list[str]:
+    """A table of the most that a rank sends and holds, each way of finding out a column; the last says what differs."""
+    names = list(found)
+    lines = [
+        f"{'a rank, at most':<16}" + "".join(f"{name:>14}" for name in names) + "    difference" * (len(names) > 1)
+    ]
+    for name in COUNTED:
+        values = [each[name] for each in found.values()]
+        apart = max(values) - min(values)
+        lines.append(
+            f"{name.replace('_', ' '):<16}"
+            + "".join(f"{value:>14,}" for value in values)
+            + (f"{apart:>14,}" if len(values) > 1 else "")
+        )
+    return lines
