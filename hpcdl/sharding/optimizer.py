@@ -42,7 +42,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
     Psi bytes of weights 2 Psi (p-1)/p per rank, as an all-reduce would send, and some numbers to agree on N. Each
     element's states are on one rank. At `stage` 1 gradients stay until the step, so that several backward passes add
     up; at 2 they leave in buckets of up to `bucket_mb` (2^20 bytes) while backward goes on, and are freed: afterwards
-    this rank has its share of the sum alone. Several backward passes add up inside `adding`, where each pass sends. After a step there are no gradients: `zero_grad` is not needed.
+    this rank has its share of the sum alone. Several backward passes add up in `adding()`, where each of them sends.
+    After a step there are no gradients: `zero_grad` is not needed.
 
     `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` gets with shards in
     place of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;

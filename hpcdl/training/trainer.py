@@ -33,10 +33,10 @@ from hpcdl.training.hybrid.gradients import Repeated, share_among
 from hpcdl.training.hybrid.metering import MeteredComm
 from hpcdl.training.hybrid.models import NOTHING, Batch, build
 from hpcdl.training.hybrid.precision import LOW, Scale, Wide, autocast, dtype_of
-from hpcdl.training.hybrid.seconds import UPDATE_BYTES
+from hpcdl.training.hybrid.seconds import pace_of
 from hpcdl.training.hybrid.timeline import Timeline, Untimed
 from hpcdl.training.hybrid.whole import WEIGHTS, Whole
-from hpcdl.training.hybrid.work import Speed, flops_of_chunks, machine_of
+from hpcdl.training.hybrid.work import Speed, machine_of, shares_of_chunks
 
 
 class Trainer:
@@ -88,12 +88,10 @@ class Trainer:
         self._sampler = ShardedSampler(samples, configuration.batch, mesh.replica, mesh.data.size, configuration.seed)
         self.states = checkpoints.states_of(configuration.optimizer)
         self.done = 0
-        held = sum(shard.piece.numel() for shard in self.whole.shards)
-        self._update_bytes = held * UPDATE_BYTES[configuration.optimizer]
         self.timeline: Untimed = Untimed()
         if machine or profile:
-            flops, whole = flops_of_chunks(configuration, mesh, self.parts), configuration.sharding == 3
-            self.timeline = Timeline(self.comm, flops, machine, configuration.precision, whole)
+            each, whole = shares_of_chunks(configuration, mesh, self.parts), configuration.sharding == 3
+            self.timeline = Timeline(self.comm, each, pace_of(configuration, machine), whole)
         self._layers = self.timeline.chunks(self._layers)
 
     # -- a step ------------------------------------------------------------------------------------------------------
@@ -141,7 +139,7 @@ class Trainer:
         with self.timeline.span("gradients"):
             self.replicas.reduce()
             loss, norm = self._agree(step, loss)
-        with self.timeline.span("optimizer", nbytes=self._update_bytes):
+        with self.timeline.span("optimizer"):
             scale = self.scale.update(self.replicas, norm)
         self.done = step + 1
         counts = {name: count - before[name] for name, count in counter.counts.items()}
@@ -191,7 +189,7 @@ class Trainer:
         for k, (x, y) in enumerate(microbatches):
             with self.timeline.span("forward", len(x), k):
                 loss = self._loss(self.replicas.modules[0](x), y) * (len(x) / total)
-            with self.timeline.span("backward", 2 * len(x), k):
+            with self.timeline.span("backward", len(x), k):
                 loss.backward()
             done += loss.item()
         return done

@@ -9,12 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import Background, Communicator, Request, simulate
 from hpcdl.training.hybrid.configuration import Configuration
+
+if TYPE_CHECKING:
+    from hpcdl.training.trainer import Trainer
 
 COUNTED = ("bytes_sent", "messages", "peak_bytes")  # of a rank in a step: equal in a dry, a simulated and a live run
 EVERY = 16  # ranks up to which each of them is tried, and more by the corners of the mesh
@@ -138,6 +142,25 @@ def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
         return records[-1]
 
     return simulate(rank, configuration.ranks).results
+
+
+def compared(trainer: "Trainer", record: dict[str, Any]) -> list[str]:
+    """A table of what this run's ranks sent and held in the step of `record`, and what a dry run says; all call it.
+
+    A step of another batch than the second one has, at the end of an epoch, is not compared: then there is no table.
+    """
+    configuration = trainer.configuration
+    numbers = torch.zeros(len(COUNTED), 2, configuration.ranks, dtype=torch.float64, device=trainer.comm.devices[0])
+    if record["samples"] == configuration.batch and record["step"] > 1:
+        alone = dry_step(configuration, trainer.comm.rank, trainer.comm.segment)
+        mine = [[each[name] for each in (alone, record)] for name in COUNTED]
+        numbers[:, :, trainer.comm.rank] = torch.tensor(mine)
+    naive_all_reduce(numbers, trainer.comm)
+    found = numbers.amax(2).long().tolist()
+    if not any(found[0]) and not any(found[-1]):
+        return []
+    dry, live = ({name: found[i][side] for i, name in enumerate(COUNTED)} for side in (0, 1))
+    return [f"step {record['step']} as it was predicted, and as it was:", *truths({"dry": dry, "run": live})]
 
 
 def truths(found: dict[str, dict[str, int]]) -> list[str]:

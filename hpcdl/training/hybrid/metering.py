@@ -29,10 +29,10 @@ class Meter:
         self.nbytes += x.nbytes
         self.messages += 1
 
-    def gone(self, start: float, x: torch.Tensor, peer: int) -> None:
+    def gone(self, start: float, end: float, x: torch.Tensor, peer: int) -> None:
         """A message that was given to send at `start` is complete."""
         if self.note:
-            self.note("message", start, self.clock(), peer=peer, nbytes=x.nbytes)
+            self.note("message", start, end, peer=peer, nbytes=x.nbytes)
 
 
 class _MeteredRequest(Request):
@@ -76,7 +76,7 @@ class MeteredComm(Wrapper):
 
     def _under_way(self, op, side, x, peer, tag, begin):
         request = _MeteredRequest(self, op, side, x, peer, tag)
-        request.start = self.meter.clock()
+        request.start = self.clock()
         request.inner = begin(op, x, peer, tag)
         return request
 
@@ -93,7 +93,7 @@ class MeteredComm(Wrapper):
 
     def _complete(self, request: _MeteredRequest) -> None:
         if request.side == "dest":
-            self.meter.gone(request.start, request.x, request.peer)
+            self.meter.gone(request.start, self.clock(), request.x, request.peer)
 
     def _sendrecv(self, x, dest, out, source, tag):
         self._exchange((x, dest), super()._sendrecv, x, dest, out, source, tag)
@@ -103,15 +103,15 @@ class MeteredComm(Wrapper):
 
     def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
         self.meter.sent(out)
-        start = self.meter.clock()
+        start = self.clock()
         self._exchange((x, dest), super()._sendrecv_add_back, x, dest, out, source, scratch, weight, tag)
-        self.meter.gone(start, out, source)
+        self.meter.gone(start, self.clock(), out, source)
 
     def _exchange(self, message: tuple[torch.Tensor, int], exchange: Callable, *arguments: Any) -> None:
         self.meter.sent(message[0])
-        start = self.meter.clock()
+        start = self.clock()
         self._timed(exchange, *arguments)
-        self.meter.gone(start, *message)
+        self.meter.gone(start, self.clock(), *message)
 
 
 class _MeteredBackground(WrappedBackground):

@@ -92,8 +92,10 @@ def _fastest(fits: list[tuple[Configuration, float]], machine: Machine) -> list[
     return sorted(found.values(), key=_rank)
 
 
-def _rank(proposal: Proposal) -> tuple[float, float, int]:
-    return proposal.step.seconds, proposal.memory, proposal.configuration.sharding
+def _rank(proposal: Proposal) -> tuple[float, int, float, int]:
+    """Faster first; of those as fast, to three figures, the simpler mesh, and less memory."""
+    axes = sum(size > 1 for size in proposal.configuration.mesh)
+    return float(f"{proposal.step.seconds:.3g}"), axes, proposal.memory, proposal.configuration.sharding
 
 
 def candidates(configuration: Configuration, ranks: int) -> Iterator[Configuration]:

@@ -1,4 +1,4 @@
-"""In which precision a trainer computes: float64, float32, or 16 bits by torch's autocast; in fp16 with a loss scale."""
+"""The precision of a trainer: float64, float32, or 16 bits by torch's autocast; in fp16 with a loss scale."""
 
 import math
 from collections.abc import Sequence

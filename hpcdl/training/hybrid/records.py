@@ -11,9 +11,7 @@ from hpcdl.files import write_whole
 
 
 @contextmanager
-def log(
-    folder: Path | None, rank: int, ranks: int, done: int, name: str = "rank"
-) -> Iterator[IO[str] | None]:
+def log(folder: Path | None, rank: int, ranks: int, done: int, name: str = "rank") -> Iterator[IO[str] | None]:
     """The file `rank-R.jsonl` in `folder`, or of another `name`, to which to add lines; None without a folder.
 
     Lines of steps after `done`, which a run that was killed has written and a restart does again, are removed, on other

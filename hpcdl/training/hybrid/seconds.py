@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from hpcdl.cost import training
 from hpcdl.cost.layout import Layout
@@ -86,3 +87,21 @@ def _chain(model: list[Layer], machine: Machine, layout: Layout, batch: int) -> 
         backward_seconds(model, rows, device) / layout.tensor + sent,
     )
     return training.predict(model, machine, layout, batch, measured=measured)
+
+
+class Pace(NamedTuple):
+    """Seconds that a machine takes: of a sample `forward` and `backward` through the whole model, and of an update."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    update: float = 0.0
+
+
+def pace_of(configuration: Configuration, machine: Machine | None) -> Pace:
+    """What `step_seconds` says of a rank's own work; nothing where no peak is known."""
+    if machine is None or configuration.precision not in machine.peaks:
+        return Pace()
+    data, pipeline, *_ = configuration.mesh
+    parts, m = step_seconds(configuration, machine).parts, configuration.microbatches
+    samples = m * -(-configuration.batch // (data * m)) / pipeline
+    return Pace(parts.forward / samples, parts.backward / samples, parts.optimizer)

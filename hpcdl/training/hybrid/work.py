@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcdl.cost.machines import MACHINES, Machine
+from hpcdl.cost.topology import Nodes
 from hpcdl.memory import saved
 from hpcdl.parallel import Mesh
 from hpcdl.parallel.shares import shares
@@ -63,14 +64,13 @@ def flops_of_sample(configuration: Configuration) -> int:
     return 3 * sum(layer.flops for layer in layers_of(configuration.model, configuration.size))
 
 
-def flops_of_chunks(configuration: Configuration, mesh: Mesh, parts: Sequence[tuple[int, int]]) -> list[float]:
-    """Operations of this rank's chunks for one sample forward."""
+def shares_of_chunks(configuration: Configuration, mesh: Mesh, parts: Sequence[tuple[int, int]]) -> list[float]:
+    """What each of this rank's chunks has of the model's operations, before layers are cut: 1 for all of them."""
     layers = layers_of(configuration.model, configuration.size)
     sizes = shares(len(layers), len(parts))
-    ends = accumulate(sizes)
+    ends, total = accumulate(sizes), sum(layer.flops for layer in layers)
     each = [sum(layer.flops for layer in layers[last - n : last]) for last, n in zip(ends, sizes, strict=True)]
-    cut = mesh.tensor.size * mesh.sequence.size
-    return [flops / cut for (stage, _), flops in zip(parts, each, strict=True) if stage == mesh.stage]
+    return [flops / total for (stage, _), flops in zip(parts, each, strict=True) if stage == mesh.stage]
 
 
 def machine_named(name: str) -> Machine:
@@ -88,6 +88,15 @@ def machine_of(device: str) -> Machine | None:
         return None
     name = torch.cuda.get_device_name(device)
     return next((MACHINES[known] for short, known in GPUS.items() if short in name), None)
+
+
+def links_of(machine: Machine) -> dict[str, Any]:
+    """Seconds per message and byte of a machine's network, as `hpcdl.comm.simulate` takes them."""
+    network = machine.usual().network
+    if isinstance(network, Nodes):
+        (alpha, beta), within = network.between, tuple(network.within)
+        return {"alpha": alpha, "beta": beta, "per_node": network.per_node, "within": within}
+    return {"alpha": network.link.alpha, "beta": network.link.beta}
 
 
 class Speed:
