@@ -239,6 +239,8 @@ def train_on(
                 speak(records.sentence(record))
 
         losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
+    if last and machine:
+        speak(predictions.difference(configuration, machine, last["seconds"]))
     if run.log is not None and last:
         for line in dry.compared(trainer, last):
             speak(line)

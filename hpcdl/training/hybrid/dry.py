@@ -7,6 +7,7 @@ nothing.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -66,21 +67,26 @@ class DryComm(Communicator):
 
 
 class _DryBackground(Background):
-    """Runs each call in a thread of its own, as machines do, and waits for it: memory is counted by thread."""
+    """Runs the calls when they are waited for, as late as can be, in a thread: memory is counted by thread."""
 
     def __init__(self, comm: Communicator):
         self._comm = comm
+        self._calls: deque[Callable[[Communicator], None]] = deque()
 
     def start(self, f: Callable[[Communicator], None]) -> None:
-        thread = threading.Thread(target=f, args=(self._comm,))
+        self._calls.append(f)
+
+    def wait(self) -> None:
+        thread = threading.Thread(target=self._run)
         thread.start()
         thread.join()
 
-    def wait(self) -> None:
-        """Nothing is under way."""
+    def _run(self) -> None:
+        while self._calls:
+            self._calls.popleft()(self._comm)
 
     def close(self) -> None:
-        """Nothing is under way."""
+        self._calls.clear()
 
 
 def dry_step(configuration: Configuration, rank: int, segment: int | None = None) -> dict[str, Any]:

@@ -130,3 +130,11 @@ def as_seconds(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
+
+
+def difference(configuration: Configuration, machine: Machine, seconds: float) -> str:
+    """The line about time after a run, whose last step took so many seconds."""
+    if configuration.precision not in machine.peaks:
+        return f"seconds    {as_seconds(seconds)} for the last step; no peak known, so nothing was predicted"
+    expected = step_seconds(configuration, machine).seconds
+    return f"seconds    {as_seconds(seconds)} for the last step, {seconds / expected - 1:+.1%} of the prediction"

@@ -1,6 +1,7 @@
 """How much a step computes, and how fast that is: operations and kept bytes of each layer, a machine's peak, MFU."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ class LayerWork(NamedTuple):
 
 @lru_cache(32)
 def layers_of(model: str, size: str) -> tuple[LayerWork, ...]:
-    """The layers of a model on one rank, counted by torch on tensors without values."""
+    """The layers of a model on one rank, counted by torch, one of each kind."""
     built = build(model, size)
     x = built.data[0][:1].to("meta")
     with torch.device("meta"):
@@ -53,8 +54,13 @@ def layers_of(model: str, size: str) -> tuple[LayerWork, ...]:
 def _counted(layer: torch.nn.Module, x: torch.Tensor) -> tuple[LayerWork, torch.Size]:
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter, saved(*layer.parameters()) as kept:
-        y = layer(x.float() if x.is_floating_point() else x)
+    x = x.float() if x.is_floating_point() else x
+    with FlopCounterMode(display=False) as counter:
+        y = layer(x)
+    # What is kept depends on the kernels of the device, so this is done on values.
+    values, inputs = deepcopy(layer).to_empty(device="cpu"), torch.zeros_like(x, device="cpu")
+    with saved(*values.parameters()) as kept:
+        values(inputs.requires_grad_(x.requires_grad))
     weights = sum(param.numel() for param in layer.parameters())
     return LayerWork(counter.get_total_flops(), kept.bytes, weights, x.numel(), y.numel()), y.shape
 
