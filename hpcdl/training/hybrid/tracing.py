@@ -1,7 +1,7 @@
 """`hpcdl trace`: one timeline of all ranks for Perfetto, from what a run with --profile wrote."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -26,7 +26,7 @@ class Span(NamedTuple):
     nbytes: int = 0
 
 
-def to_chrome(spans: dict[int, Iterable[Span]]) -> dict[str, Any]:
+def to_chrome(spans: Mapping[int, Iterable[Span]]) -> dict[str, Any]:
     """The timeline of all ranks for Perfetto: a process per rank, whose messages are on tracks of their own.
 
     Times are in microseconds. Work is nested in its step, and a wait in the work that waited.

@@ -1,6 +1,7 @@
 """The timeline of a run: its structure for Perfetto, and sums that agree with the run's own records."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
@@ -57,7 +58,7 @@ def check_structure(folder):
     for spans in read(folder).values():
         steps = [span for span in spans if span.name == STEP]
         work = sorted((span for span in spans if span.name in WORK), key=lambda span: (span.start, span.end))
-        assert all(before.end <= after.start for before, after in zip(work, work[1:], strict=False))
+        assert all(before.end <= after.start for before, after in pairwise(work))
         assert all(any(step.start <= span.start and span.end <= step.end for step in steps) for span in spans)
         for name, count in (("input", 1), ("forward", 2), ("backward", 2), ("gradients", 1), ("optimizer", 1)):
             assert sum(span.name == name for span in spans) == count * len(steps)
