@@ -1,8 +1,7 @@
 """ZeRO's first two stages: every rank has all weights, and the optimizer's states of its own share alone."""
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.sharding import whole_state
+from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
 from hpcdl.sharding.changes import require_same_changes, with_changes
@@ -28,7 +28,7 @@ Make = Callable[[list], torch.optim.Optimizer | Offloaded]
 UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
 
 
-class ShardedOptimizer(torch.optim.Optimizer):
+class ShardedOptimizer(Adding, torch.optim.Optimizer):
     """Steps of an elementwise optimizer on the mean gradient of all ranks, of which each rank does its share.
 
         optimizer = ShardedOptimizer(model.parameters(), comm, lambda shards: torch.optim.AdamW(shards, lr=1e-3))
@@ -42,8 +42,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     Psi bytes of weights 2 Psi (p-1)/p per rank, as an all-reduce would send, and some numbers to agree on N. Each
     element's states are on one rank. At `stage` 1 gradients stay until the step, so that several backward passes add
     up; at 2 they leave in buckets of up to `bucket_mb` (2^20 bytes) while backward goes on, and are freed: afterwards
-    this rank has its share of the sum alone. Several backward passes add up in `adding()`, where each of them sends.
-    After a step there are no gradients: `zero_grad` is not needed.
+    this rank has its share of the sum alone, to which more passes add in `adding()`. After a step there are none.
 
     `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` gets with shards in
     place of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;
@@ -84,7 +83,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._samples, self._total = 1.0, float(comm.size)
         self._counted: float | None = None  # in this step
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
-        self._launched, self._reduced, self._adding = 0, False, False
+        self._launched, self._reduced = 0, False
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: hooks of a step
         weakref.finalize(self, _end, self._handles, self.background)
 
@@ -115,27 +114,6 @@ class ShardedOptimizer(torch.optim.Optimizer):
             )
         self._samples = self._counted = float(samples)
         self._versions = {param: param._version for param in self._shard}
-
-    @contextmanager
-    def adding(self) -> Iterator[None]:
-        """In it several backward passes add up, at stage 2 too: there a pass's gradients leave when the next one comes.
-
-        So no more than one whole gradient is held. Every rank does as many passes, which reach parameters in one order.
-        """
-        self._adding = True
-        try:
-            yield
-        finally:
-            self._adding = False
-
-    def _keep(self) -> None:
-        """Sum all gradients that are in over the ranks, and keep this rank's share of them."""
-        for bucket in self.buckets[self._launched :]:
-            self._launch(bucket)
-        self.background.wait()
-        for bucket in self.buckets:
-            bucket.keep()
-        self._launched = 0
 
     def reduce(self) -> None:
         """Make this rank's share of the mean gradient: what `clip` and `step` begin with, unless it is done already."""
@@ -298,14 +276,9 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 "a second backward came before step(), when the first one's gradients had been sent; call step() after "
                 "each, or add up several at stage=1"
             )
-        if self.stage == 2 and self._adding:
-            if bucket.has(i):  # this is the next pass's: what is in goes, this one's first gradient included
-                self._keep()
-            else:
-                bucket.put_in(i)
-            return
-        bucket.put_in(i)
-        while self.stage == 2 and self._launched < len(self.buckets) and self.buckets[self._launched].full:
+        if not self.keeps(bucket, i):
+            bucket.put_in(i)
+        while self.sends_early and self._launched < len(self.buckets) and self.buckets[self._launched].full:
             self._launch(self.buckets[self._launched])
 
     def _listen(self, bucket: ShardBucket) -> None:
