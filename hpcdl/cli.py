@@ -13,7 +13,7 @@ import hpcdl
 from hpcdl import labs
 from hpcdl.commands import Commands, end, say, version_of
 from hpcdl.jupyter import LAB
-from hpcdl.training.hybrid import comparing
+from hpcdl.training.hybrid import comparing, tracing
 from hpcdl.training.hybrid.command import train
 
 app = typer.Typer(
@@ -300,6 +300,7 @@ def slides(
 
 app.command()(train)
 app.command("compare")(comparing.command)
+app.command()(tracing.trace)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
