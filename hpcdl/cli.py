@@ -20,7 +20,6 @@ app = typer.Typer(
     cls=Commands,
     help="hpcdl: high-performance deep learning, live in a notebook.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -150,13 +149,15 @@ def script(
 
     hpcdl cluster script --nodes 2 --each 4 --out job.sh -- --epochs 2 --checkpoint lenet.pt
     """
-    from hpcdl.cluster.script import sbatch
+    from hpcdl.cluster.script import sbatch, time_advice
     from hpcdl.files import write_whole
 
     try:
         text = sbatch(nodes, each, module, arguments or [], minutes, gpus, restarts)
     except ValueError as error:
         end(str(error))
+    if advice := time_advice(minutes):
+        typer.echo(advice, err=True)
     if out is None:
         typer.echo(text, nl=False)
         return
