@@ -1,5 +1,9 @@
 """Only what the graded functions need is taken from a notebook: their definitions, and what those use."""
 
+import sys
+
+import pytest
+
 from autograder.inside import magics, source
 
 
@@ -90,3 +94,19 @@ def test_a_line_ends_where_python_ends_it():
 def test_python_with_the_signs_of_magics_stays_as_it_is():
     code = "x = '50 %!?'  # really?\ny = 7 % (3\n% 2)\n"
     assert magics.plain_python(code) == code
+
+
+@pytest.mark.parametrize(
+    ("cells", "since"),
+    [
+        (("type Vector = list[float]", "C = 3", "def f(x: Vector) -> Vector:\n    return C * x"), (3, 12)),
+        (("K = 2", "def scale[T](x: T) -> T:\n    return K * x", "def f(x):\n    return scale(x)"), (3, 12)),
+        (("LEAST = 1", "class Box[T]:\n    n = LEAST", "def f(x):\n    return Box[int]().n"), (3, 12)),
+        (("NAME = 'a'", 'def f(x):\n    return f"{x} {f"{NAME}"}"'), (3, 12)),
+        (("D = int", "class Box[T = D]:\n    pass", "def f(x):\n    return Box()"), (3, 13)),
+    ],
+)
+def test_syntax_of_later_pythons(cells, since):
+    """All cells are needed where Python knows the syntax; elsewhere a note names the cell."""
+    code, notes = taken(*cells)
+    assert (code == list(cells), notes == []) == (sys.version_info >= since,) * 2
