@@ -17,7 +17,7 @@ def zygote():
 @pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_answers_get_what_they_deserve(slug, zygote):
-    assert wrong(slug, zygote, each=2) == {}
+    assert wrong(slug, zygote, each=4) == {}
     names = exercises.load(slug).exercises
     assert len(selfcheck.bank(slug)) >= min(7, 3 * len(names)), "a bank holds the mistakes that students make"
 

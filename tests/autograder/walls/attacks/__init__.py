@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 
 MEAN = "import torch\n\ndef mean(x):\n    return x.sum() / x.numel()\n"
+CLOSED = "which this exercise forbids"  # refused before it happens: the sentry hears it
 COUNT = "def count(n):\n    return list(range(n))\n"
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from . import mean
+from . import CLOSED, mean
 
 DENIED = "PermissionError"
 
@@ -24,9 +24,9 @@ ATTACKS = {
     "kill(-1)": mean("import os\nos.kill(-1, 9)", says=DENIED),
     "kill the zygote": mean("import os\nos.kill(os.getppid(), 9)", says=DENIED),
     "kill the group": mean("import os\nos.killpg(0, 9)", says=DENIED),
-    "ptrace": mean("import ctypes\nreturn ctypes.CDLL(None).ptrace(16, 1, 0, 0)", says="expected"),
-    "a mount": mean("import ctypes\nreturn ctypes.CDLL(None).mount(b'x', b'/tmp', b'tmpfs', 0, 0)", says="expected"),
-    "new namespaces": mean("import ctypes\nreturn ctypes.CDLL(None).unshare(0x10000000)", says="expected"),
+    "ptrace": mean("import ctypes\nreturn ctypes.CDLL(None).ptrace(16, 1, 0, 0)", says=CLOSED),
+    "a mount": mean("import ctypes\nreturn ctypes.CDLL(None).mount(b'x', b'/tmp', b'tmpfs', 0, 0)", says=CLOSED),
+    "new namespaces": mean("import ctypes\nreturn ctypes.CDLL(None).unshare(0x10000000)", says=CLOSED),
     "another user": mean("import os\nos.setuid(12345)", says="Your code raised"),
     "setuid helpers": mean("import subprocess\nsubprocess.run(['/bin/su', '-c', 'id'])", says=DENIED),
     "a compiler": mean("import os\nreturn os.system('cc --version')", says="expected"),

@@ -1,6 +1,6 @@
 """Code that goes after the grader instead of the exercise."""
 
-from . import COUNT, MEAN, cells, mean
+from . import CLOSED, COUNT, MEAN, cells, mean
 
 WRONG = "return x.sum()"
 POOL = "avg_pool2d(x[None, None], (1, len(x))).squeeze()"  # is the mean, and forbidden in this exercise
@@ -25,7 +25,7 @@ ATTACKS = {
     "SIGALRM ignored": mean(
         "import signal\nsignal.signal(14, signal.SIG_IGN)\nwhile True: pass", says="did not finish"
     ),
-    "a segmentation fault": mean("import ctypes\nctypes.string_at(0)", says="segmentation fault"),
+    "a segmentation fault": mean("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", says="segmentation fault"),
     "abort": mean("import os\nos.abort()", says="abort"),
     "atexit": mean("import atexit\natexit.register(print, 'passed')\nraise SystemExit", says="ended the program"),
     "a fake report on stdout": mean('print(\'{"passed": true, "score": 100}\')\nreturn 0'),
@@ -53,11 +53,11 @@ ATTACKS = {
     "the frames above": mean(
         "import sys\nf = sys._getframe()\nfound = []\nwhile f:\n    found += [v for k, v in f.f_locals.items() if k == 'expected']\n"
         "    f = f.f_back\nreturn found[0]",
-        says="IndexError",
+        says=CLOSED,
     ),
     "the garbage collector": mean(
         "import gc\nfor o in gc.get_objects():\n    if type(o).__name__ in ('Check', 'CheckResult'): return o.expected",
-        says="None",
+        says=CLOSED,
     ),
     "the grader's modules": mean("import autograder.checks as c\nc.close = lambda *a, **k: None\nreturn 0"),
     "the exercises' file": mean("import autograder.exercises as e\nreturn open(e.__file__).read()"),
