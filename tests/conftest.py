@@ -58,37 +58,6 @@ def need_fixture():
     return need
 
 
-class PressAt:
-    """Press Ctrl-C in the block, at the `number`-th place where Python looks for signals; count such places.
-
-    It looks where a function begins and where one of C's has returned. The handler is called with the frame that a
-    signal would find there.
-    """
-
-    def __init__(self, number: int = 0):
-        self.number, self.places = number, 0
-
-    def look(self, frame, event, arg):
-        if event not in ("call", "c_return"):
-            return
-        self.places += 1
-        if self.places == self.number:
-            sys.setprofile(None)
-            signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
-
-    def __enter__(self):
-        sys.setprofile(self.look)
-        return self
-
-    def __exit__(self, *_):
-        sys.setprofile(None)
-
-
-@pytest.fixture(scope="session")
-def press_at():
-    return PressAt
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_unsolved():
     """No test knows which exercises another one found wrong: cells that build on them would say so."""

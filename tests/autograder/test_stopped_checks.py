@@ -1,4 +1,4 @@
-"""A check that is stopped, at any moment, leaves the kernel as it was: the same check gives the same points."""
+"""A check or a simulation that is stopped, at any moment, leaves the kernel as it was."""
 
 import builtins
 import contextlib
@@ -12,10 +12,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from autograder import api
 from autograder.authors import build
 from autograder.inside import doors
+from hpcdl.comm import simulate
+from hpcdl.interrupt import whole_imports
 from hpcdl.points import Record
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +28,32 @@ RIGHT = "✓ {}: 10 / 10 points"
 @pytest.fixture(autouse=True)
 def fresh_kernel(monkeypatch):
     monkeypatch.setattr(api, "record", Record())
+
+
+class PressAt:
+    """Press Ctrl-C in the block, at the `number`-th place where Python looks for signals; count such places.
+
+    It looks where a function begins and where one of C's has returned. The handler is called with the frame that a
+    signal would find there.
+    """
+
+    def __init__(self, number: int = 0):
+        self.number, self.places = number, 0
+
+    def look(self, frame, event, arg):
+        if event not in ("call", "c_return"):
+            return
+        self.places += 1
+        if self.places == self.number:
+            sys.setprofile(None)
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
+
+    def __enter__(self):
+        sys.setprofile(self.look)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
 
 
 def notebook(slug: str, function: str) -> dict:
@@ -55,17 +84,17 @@ def surroundings() -> dict:
     }
 
 
-def stopped_anywhere(press_at, slug: str, function: str, moments: int) -> None:
+def stopped_anywhere(slug: str, function: str, moments: int) -> None:
     names, exercise = notebook(slug, function), f"{slug}.{function}"
     right = RIGHT.format(function)
     assert said(names, exercise).startswith(right)
-    with press_at() as counted:
+    with PressAt() as counted:
         said(names, exercise)
     before = surroundings()
     for place in random.Random(function).sample(range(1, counted.places - 20), moments):
         with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
             warnings.simplefilter("error")
-            with press_at(place):
+            with PressAt(place):
                 said(names, exercise)
             threading.Event().wait(5)
             pytest.fail(f"the press at place {place} of {counted.places} was lost")
@@ -75,14 +104,33 @@ def stopped_anywhere(press_at, slug: str, function: str, moments: int) -> None:
 
 @pytest.mark.labs  # ten seconds
 @pytest.mark.parametrize(("slug", "function"), [("gradient_descent", "mse_grad"), ("tensors", "pick")])
-def test_a_stopped_check_leaves_nothing(press_at, slug, function):
-    stopped_anywhere(press_at, slug, function, 40)
+def test_a_stopped_check_leaves_nothing(slug, function):
+    stopped_anywhere(slug, function, 40)
 
 
 @pytest.mark.long  # minutes
 @pytest.mark.parametrize(("slug", "function"), [("gradient_descent", "mse_grad"), ("tensors", "pick")])
-def test_a_check_stopped_at_500_moments_leaves_nothing(press_at, slug, function):
-    stopped_anywhere(press_at, slug, function, 500)
+def test_a_check_stopped_at_500_moments_leaves_nothing(slug, function):
+    stopped_anywhere(slug, function, 500)
+
+
+def test_a_stopped_simulation_leaves_no_thread():
+    """Stop it wherever its own thread looks for signals."""
+
+    def shift(comm):
+        x, y = torch.ones(1), torch.empty(1)
+        comm.sendrecv(x, dest=(comm.rank + 1) % comm.size, out=y, source=(comm.rank - 1) % comm.size)
+
+    simulate(shift, 3)
+    with PressAt() as counted:
+        simulate(shift, 3)
+    before = threading.active_count()
+    for place in range(1, counted.places - 2):
+        with pytest.raises(KeyboardInterrupt), whole_imports():  # noqa: PT012
+            with PressAt(place):
+                simulate(shift, 3)
+            threading.Event().wait(5)
+        assert threading.active_count() == before, f"stopped at place {place} of {counted.places}"
 
 
 FIRST_CHECKS = """

@@ -9,7 +9,6 @@ import threading
 import time
 
 import pytest
-import torch
 
 from hpcdl import lazy
 from hpcdl.comm import simulate
@@ -147,25 +146,6 @@ def test_ctrl_c_waits_for_a_simulated_rank(package, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         simulate(rank, 1)
     assert is_whole(package)
-
-
-def test_a_stopped_simulation_leaves_no_thread(press_at):
-    """Stop it wherever its own thread looks for signals."""
-
-    def shift(comm):
-        x, y = torch.ones(1), torch.empty(1)
-        comm.sendrecv(x, dest=(comm.rank + 1) % comm.size, out=y, source=(comm.rank - 1) % comm.size)
-
-    simulate(shift, 3)
-    with press_at() as counted:
-        simulate(shift, 3)
-    before = threading.active_count()
-    for place in range(1, counted.places - 2):
-        with pytest.raises(KeyboardInterrupt), whole_imports():  # noqa: PT012
-            with press_at(place):
-                simulate(shift, 3)
-            threading.Event().wait(5)
-        assert threading.active_count() == before, f"stopped at place {place} of {counted.places}"
 
 
 def test_an_import_that_never_ends_is_interrupted(tmp_path, monkeypatch):
