@@ -22,7 +22,6 @@ app = typer.Typer(
     cls=Commands,
     help="Checks and grades the labs of hpcdl.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(outputs.app, name="export")

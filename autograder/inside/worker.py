@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from autograder.boundary.limits import TimeUp, time_limit
 from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
+from hpcdl.lazy import whole
 
 from . import fingerprint, shell, source
 from .book import Book
@@ -91,6 +92,7 @@ class Worker(Peer):
             return Frame(["error", self.describe(error)])
 
     @contextlib.contextmanager
+    @whole
     def running(self, seconds: float | None):
         """The student's code runs in the block: for `seconds`, under the guard's eyes, and with nobody to ask."""
         with time_limit(seconds), self.guard.up(), nobody_there(self.namespace):

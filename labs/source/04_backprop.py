@@ -383,7 +383,7 @@ with when_solved():
     print(f"largest difference between the two: {(nudged - weight_grads[0]).abs().max():.1e}")
     print(f"one pass back: all {sum(W.numel() for W in weights)} weights in {one_pass * 1e3:.1f} ms")
     print(f"nudging: the {nudged.numel()} weights of the first layer alone in {all_nudges * 1e3:.0f} ms")
-    reveal("backprop.nudging", all_nudges / one_pass)
+    reveal("backprop.nudging", all_nudges / one_pass, measured=True)
 
 # %% [markdown]
 # ### Where the memory goes

@@ -1,6 +1,9 @@
 """Only what the graded functions need is taken from a notebook: their definitions, and what those use."""
 
 import json
+import sys
+
+import pytest
 
 from autograder.inside import magics, notebook, source
 
@@ -117,3 +120,19 @@ def test_a_run_of_answers_is_no_effect():
     """A helper that calls what is graded changes nothing by it: a training run stays behind."""
     code, _ = taken("seen = []", "def f(x): seen.append(x)", "def train(): f(1)", "train()")
     assert code == ["seen = []", "def f(x): seen.append(x)"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "since"),
+    [
+        (("type Vector = list[float]", "C = 3", "def f(x: Vector) -> Vector:\n    return C * x"), (3, 12)),
+        (("K = 2", "def scale[T](x: T) -> T:\n    return K * x", "def f(x):\n    return scale(x)"), (3, 12)),
+        (("LEAST = 1", "class Box[T]:\n    n = LEAST", "def f(x):\n    return Box[int]().n"), (3, 12)),
+        (("NAME = 'a'", 'def f(x):\n    return f"{x} {f"{NAME}"}"'), (3, 12)),
+        (("D = int", "class Box[T = D]:\n    pass", "def f(x):\n    return Box()"), (3, 13)),
+    ],
+)
+def test_syntax_of_later_pythons(cells, since):
+    """All cells are needed where Python knows the syntax; elsewhere a note names the cell."""
+    code, notes = taken(*cells)
+    assert (code == list(cells), notes == []) == (sys.version_info >= since,) * 2
