@@ -162,12 +162,12 @@ def names_the_coordinate(student, rng):
     x = uniform(0.5, 1.5, (4,), rng)
     x[lost] *= -1
 
-    def grad(x):
+    def wrong(x):
         factors = torch.ones_like(x)
         factors[turned], factors[lost], factors[far] = -1.0, 0.0, -3.0
         return factors * autograd(sphere, x)
 
-    _, worst = pair(student, sphere, grad, x, "three wrong coordinates")
+    _, worst = pair(student, sphere, wrong, x, "three wrong coordinates")
     why = "a = −m in this one, 0 and −3 m in two others: |a − m| in proportion to max(|a|, |m|) is 2, 1 and 4/3."
     checks.equal(tuple(worst), (turned,), name="worst_index", why=why)
 

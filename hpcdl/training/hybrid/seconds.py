@@ -44,9 +44,11 @@ def step_seconds(configuration: Configuration, machine: Machine) -> Prediction:
         dropout=False,
     )
     model = cost_model(configuration.model, configuration.size)
-    chain = isinstance(model, list) and (tensor > 1 or layout.zero == 3)
     try:
-        found = (_chain if chain else training.predict)(model, machine, layout, rows * data * m)  # type: ignore[operator]
+        if isinstance(model, list) and (tensor > 1 or layout.zero == 3):
+            found = _chain(model, machine, layout, rows * data * m)
+        else:
+            found = training.predict(model, machine, layout, rows * data * m)
     except ValueError as error:
         raise ConfigurationError(f"{machine.name} cannot run {configuration.mesh_text}: {error}") from None
     idle = bubble(configuration.schedule, pipeline, m)
