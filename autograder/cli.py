@@ -22,7 +22,6 @@ app = typer.Typer(
     cls=Commands,
     help="Checks and grades the labs of hpcdl.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(outputs.app, name="export")
@@ -109,10 +108,10 @@ def grade_one(
 
     Exit code 0: the file is written, with a grade or the reason why there is none; 4: the walls have a hole.
     """
-    from autograder.grading import batch, layouts, seeds, store
+    from autograder.grading import batch, seeds, store, submitted
     from autograder.sessions.canaries import WallError
 
-    todo = [layouts.Submission(student or submission.stem, submission)]
+    todo = [submitted.alone(student or submission.stem, submission)]
     secret = seeds.course_secret(out.parent, secret_file)
     try:
         ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
@@ -128,12 +127,13 @@ def check(
     lab: Annotated[str | None, typer.Option(help="Check it as this lab (default: see from the notebook).")] = None,
 ) -> None:
     """Check one notebook as grading would. Exit code 0: all points; 1: not all; 2: it cannot be graded."""
-    from autograder.grading import batch, layouts
+    from autograder.grading import batch, submitted
     from autograder.outputs.load import for_student
 
     from . import feedback
 
-    ((_, result),) = batch.grade_all([layouts.Submission(file.stem, file)], b"check", lab_named(lab), allow_weak=True)
+    todo = [submitted.alone(file.stem, file)]
+    ((_, result),) = batch.grade_all(todo, b"check", lab_named(lab), allow_weak=True)
     result = for_student(result)
     if result.status == "ungradable":
         say(f"{file} cannot be graded: {result.message}.")

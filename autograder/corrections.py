@@ -47,8 +47,8 @@ def regrade(
             secret = seeds.course_secret(out, secret_file)
             lanes = lanes or machine.cores()
             options = {"only": lab_named(lab), "lanes": lanes, "mpi": mpi, "allow_weak": allow_weak}
-            changed = list(regrade.regrade(todo, before, out, secret, exercise, **options))
-            grades.write(load.results(out), out)
+            changed, results = regrade.regrade(todo, before, out, secret, exercise, **options)
+            grades.write(results, out)
     except load.ResultError as error:
         end(str(error), 1)
     except store.BusyError as error:
@@ -56,7 +56,7 @@ def regrade(
     except WallError as error:
         end(str(error), 4)
     for each in changed:
-        say(f"{each.student}: {each.exercise} {each.before:g} -> {each.now:g}")
+        say(f"{each.student}: {each.said}")
     say(f"{counted(len(changed), 'change')}; {out / 'grades.csv'} is up to date.")
 
 

@@ -13,14 +13,14 @@ import hpcdl
 from hpcdl import labs
 from hpcdl.commands import Commands, end, say, version_of
 from hpcdl.jupyter import LAB
-from hpcdl.training.hybrid import comparing
+from hpcdl.slides.command import slides
+from hpcdl.training.hybrid import comparing, tracing
 from hpcdl.training.hybrid.command import train
 
 app = typer.Typer(
     cls=Commands,
     help="hpcdl: high-performance deep learning, live in a notebook.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -49,13 +49,6 @@ def labs_folder(wanted: Path | None) -> Path:
     return folder.resolve()
 
 
-def _notebook(folder: Path, lab: str) -> str:
-    """The notebook whose number or slug is `lab`; exits naming the labs there are."""
-    if found := labs.named(lab, folder):
-        return found.name
-    end(f"there is no lab {lab!r}; the labs are {', '.join(path.stem for path in labs.current(folder))}")
-
-
 @app.command()
 def lab(
     name: Annotated[str | None, typer.Argument(help="Open this lab: its number or its slug.")] = None,
@@ -68,7 +61,7 @@ def lab(
 ) -> None:
     """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps what is there."""
     folder = labs_folder(folder)
-    notebook = _notebook(folder, name) if name else labs.map_in(folder)
+    notebook = labs.find(name, folder).name if name else labs.map_in(folder)
     if name:
         os.environ[LAB] = str(folder / notebook)
     command = [
@@ -147,13 +140,15 @@ def script(
 
     hpcdl cluster script --nodes 2 --each 4 --out job.sh -- --epochs 2 --checkpoint lenet.pt
     """
-    from hpcdl.cluster.script import sbatch
+    from hpcdl.cluster.script import sbatch, time_advice
     from hpcdl.files import write_whole
 
     try:
         text = sbatch(nodes, each, module, arguments or [], minutes, gpus, restarts)
     except ValueError as error:
         end(str(error))
+    if advice := time_advice(minutes):
+        typer.echo(advice, err=True)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -272,34 +267,10 @@ def report(
     say(f"Wrote {out}. " + (f"Missing: {'; '.join(found.missing)}." if found.missing else "It is complete."))
 
 
-@app.command()
-def slides(
-    name: Annotated[str, typer.Argument(metavar="lab", help="The lab: its number or its slug.")],
-    out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="The file to write (default: slides-LAB.html).")
-    ] = None,
-    play: Annotated[bool, typer.Option(help="Let pictures play; without, a still of each.")] = True,
-) -> None:
-    """Write a lab as slides: headings, pictures that play, key formulas, in one HTML file that needs no network.
-
-    Arrow keys turn the pages, P plays a picture, print gives a page for each slide.
-    """
-    from hpcdl.files import write_whole
-    from hpcdl.slides.deck import slides as slides_of
-    from hpcdl.slides.page import page
-
-    folder = labs.shipped()
-    notebook = _notebook(folder, name)
-    out = out or Path(f"slides-{Path(notebook).stem}.html")
-    if not out.parent.is_dir():  # said before the pictures are drawn
-        end(f"{out.parent}: there is no such folder; make it, or choose another place")
-    found = slides_of(json.loads((folder / notebook).read_text(encoding="utf-8"))["cells"])
-    write_whole(out, page(found, None if play else 1))
-    say(f"Wrote {out}: {len(found)} slides. Open it in a browser.")
-
-
+app.command()(slides)
 app.command()(train)
 app.command("compare")(comparing.command)
+app.command()(tracing.trace)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -1,11 +1,19 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and the files near a notebook that it needs."""
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
+
+MOST_BYTES = 1 << 20  # of a file that comes along with a notebook
+MOST_TOGETHER = 4 << 20
+MOST_FILES = 100
+MOST_NEAR = 2000  # files that are looked at
+DEEPEST = 3  # folders in folders
+IMPORT = r"""(?:["\n:;]|\\n)[ \t]*(?:from +[\w.]*|import +[\w., ]*)\b%s\b|import_module\(\\?["'][\w.]*\b%s\b"""
 
 
 @contextlib.contextmanager
@@ -38,3 +46,51 @@ def write_whole(path: str | Path, data: str | bytes, durable: bool = True) -> No
     """Write `data` to `path` as `written_whole` does."""
     with written_whole(path, "wb" if isinstance(data, bytes) else "w", durable) as file:
         file.write(data)
+
+
+def needed_near(notebook: Path, data: bytes) -> list[tuple[str, Path]]:
+    """Return the files near a notebook that it imports or names, or that modules among them do: (name, place).
+
+    `data` are the notebook's bytes. A name is a path from the notebook's folder. Also taken is what may be meant by
+    `*.csv` or `f"part{i}.csv"`.
+    """
+    left = dict(_near(notebook.parent))
+    found: dict[str, Path] = {}
+    while fresh := {name: path for name, path in left.items() if _is_named(name, data)}:
+        found |= fresh
+        left = {name: path for name, path in left.items() if name not in fresh}
+        data = b"\n".join(_code(path) for path in fresh.values())
+    return sorted(found.items(), key=lambda pair: (not pair[0].endswith(".py"), pair[0]))
+
+
+def _near(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files below `folder`, but for hidden ones, notebooks and archives, and no more than `MOST_NEAR`."""
+    seen = 0
+    for place, folders, files in os.walk(folder):
+        inner = Path(place).relative_to(folder)
+        deep = len(inner.parts) >= DEEPEST
+        folders[:] = [] if deep else sorted(name for name in folders if name[0] not in "._" and name != "site-packages")
+        for name in sorted(files):
+            seen += 1
+            if seen > MOST_NEAR:
+                return
+            if not name.startswith(".") and not name.endswith((".ipynb", ".zip", ".pyc")):
+                yield (inner / name).as_posix(), Path(place, name)
+
+
+def _is_named(name: str, text: bytes) -> bool:
+    path = PurePosixPath(name)
+    patterns = [rf"(?<![\w.-]){re.escape(path.name)}(?!\w)"]
+    if path.suffix == ".py":
+        patterns += [IMPORT % (stem, stem) for stem in map(re.escape, path.with_suffix("").parts)]
+    elif path.suffix:
+        patterns.append(rf"[*}}]{re.escape(path.suffix)}(?!\w)")
+    return re.search("|".join(patterns).encode("utf-8", "replace"), text) is not None
+
+
+def _code(path: Path) -> bytes:
+    """Return the bytes of a module; nothing if it is none, or cannot be read."""
+    with contextlib.suppress(OSError):
+        if path.suffix == ".py" and path.stat().st_size <= MOST_BYTES:
+            return b"\n" + path.read_bytes()
+    return b""

@@ -1,4 +1,4 @@
-"""Raise an exception in this thread after a while, or in another thread, but never inside an import.
+"""Raise an exception in this thread after a while, or in another thread, but never inside an import or what is `whole`.
 
 In Python 3.11 there is one flag for all threads. It goes up when an exception is sent or taken back, and comes down
 only where one is raised. While it is up, a function that `sys.setprofile` or `sys.settrace` watches is never entered:
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from hpcdl.lazy import import_patience, is_importing
+from hpcdl.lazy import import_patience, is_importing, whole
 
 POLL = 0.01  # seconds between two looks whether an import has ended
 
@@ -122,6 +122,7 @@ def _again(number: int) -> None:
 
 
 @contextmanager
+@whole
 def whole_imports() -> Iterator[None]:
     """In the block Ctrl-C waits for the end of an import; in the main thread, where Ctrl-C is KeyboardInterrupt."""
     in_main = threading.current_thread() is threading.main_thread()

@@ -8,6 +8,10 @@ BROUGHT = PACKAGE / "notebooks"  # in an installed package
 MAP = "map.ipynb"  # made from README.md, with a cell that says where one is
 
 
+class LabsError(ValueError):
+    """There is no such lab; the message names the labs there are."""
+
+
 def notebooks(folder: Path) -> list[Path]:
     """The labs in a folder, in the order of the course."""
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
@@ -45,13 +49,13 @@ def current(folder: Path) -> list[Path]:
     return [path for path in notebooks(folder) if not is_outdated(path)]
 
 
-def named(name: str, folder: Path) -> Path | None:
-    """Return the lab in a folder whose number, slug or file is `name`; None where there is none."""
+def find(name: str, folder: Path) -> Path:
+    """Return the lab in a folder whose number, slug or file is `name`; LabsError names the labs there are."""
     for path in current(folder):
         number, slug = path.stem.split("_", 1)
         if name in (slug, path.stem, path.name) or (name.isascii() and name.isdecimal() and int(name) == int(number)):
             return path
-    return None
+    raise LabsError(f"there is no lab {name!r}; the labs are {', '.join(path.stem for path in current(folder))}")
 
 
 def bring(folder: Path) -> list[Path]:

@@ -1,13 +1,15 @@
-"""Lazy imports, imports that an interruption cannot cut short, and whether an import is in progress."""
+"""Lazy imports, what an interruption must not cut short, and whether an import is in progress."""
 
 import _weakrefset
+import contextlib
 import importlib
 import sys
 import sysconfig
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
+from typing import TypeVar, cast
 
 
 def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, Callable]:
@@ -101,8 +103,22 @@ def leave_out_slow() -> None:
 
 IMPORTER = "<frozen importlib._bootstrap>"
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+# The innermost frame is one of these only where a block's `with` has not yet been entered, or not yet been left.
+ENTERS_OR_LEAVES = tuple(
+    cast(FunctionType, vars(contextlib._GeneratorContextManager)[name]).__code__ for name in ("__enter__", "__exit__")
+)
 FINALIZERS = (weakref.__file__, _weakrefset.__file__)
 PATIENCE, OWN_PATIENCE = 60.0, 10.0  # seconds an import may take to end: of a library, of a module of the user's own
+
+F = TypeVar("F", bound=Callable)
+_whole: dict[int, CodeType] = {}  # by identity
+
+
+def whole(function: F) -> F:
+    """Let an interruption wait until `function` returns, or yields: for milliseconds that must not be half done."""
+    code = cast(FunctionType, function).__code__
+    _whole[id(code)] = code
+    return function
 
 
 def is_importing(frame: FrameType | None) -> bool:
@@ -116,14 +132,17 @@ def is_importing(frame: FrameType | None) -> bool:
 def import_patience(frame: FrameType | None) -> float:
     """How many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none.
 
-    So for what runs when an object goes: an exception there is printed, and lost.
+    Also wait for what runs when an object goes, since an exception there is printed and lost; for what is `whole`; and
+    for a `with` that has not yet entered its block, or not yet left it.
     """
+    if frame is not None and frame.f_code in ENTERS_OR_LEAVES:
+        return OWN_PATIENCE
     file = ""  # of the module that is being imported
     while frame is not None:
         code = frame.f_code
         if type(code) is not CodeType:  # the frame of another thread, which has ended meanwhile
             return 0.0
-        if code.co_name == "__del__" or code.co_filename in FINALIZERS:
+        if code.co_name == "__del__" or code.co_filename in FINALIZERS or id(code) in _whole:
             return OWN_PATIENCE
         if code.co_filename == IMPORTER:
             return PATIENCE if not file or file.startswith((*LIBRARIES, "<frozen")) else OWN_PATIENCE

@@ -28,10 +28,10 @@ def cores(root: Path = ROOT) -> int:
     return max(1, min([usable, *_quotas(root)]))
 
 
-def waited() -> float:
-    """Seconds so far that the threads of this process have waited for a processor; 0 where the system does not say."""
+def waited(process: str = "self") -> float:
+    """Seconds so far that a process's threads have waited for a processor; 0 where the system does not say."""
     nanoseconds = 0
-    for file in Path("/proc/self/task").glob("*/schedstat"):
+    for file in Path(f"/proc/{process}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError, IndexError, ValueError):  # a thread may end meanwhile
             nanoseconds += int(file.read_text().split()[1])
     return nanoseconds * 1e-9
@@ -49,6 +49,49 @@ class Quiet:
 
     def __bool__(self) -> bool:
         return self._waited() - self._before <= self.SLICE + self.SHARE * (self._clock() - self._begin)
+
+
+def _family() -> list:
+    """This process, as psutil has it, and all that it has started."""
+    import psutil
+
+    this = psutil.Process()
+    return [this, *this.children(recursive=True)]
+
+
+def waited_together() -> float:
+    """As `waited`, of this process and all that it has started, such as engines."""
+    return sum(waited(str(process.pid)) for process in _family())
+
+
+def others_worked() -> float:
+    """Processor seconds so far of all programs but this one and those that it has started."""
+    import psutil
+
+    every, own = psutil.cpu_times(), 0.0
+    for process in _family():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            own += sum(process.cpu_times()[:4])  # user, system, and both of children that have ended
+    return sum(every) - every.idle - getattr(every, "iowait", 0.0) - own
+
+
+class QuietTogether(Quiet):
+    """As `Quiet`, for this process and its engines. These may wait for each other: other programs must have worked."""
+
+    OTHERS = 0.25  # of one processor's time, which other programs may have used
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        waited: Callable[[], float] = waited_together,
+        others: Callable[[], float] = others_worked,
+    ):
+        super().__init__(clock, waited)
+        self._others, self._worked_before = others, others()
+
+    def __bool__(self) -> bool:
+        allowed = self.SLICE + self.OTHERS * (self._clock() - self._begin)
+        return super().__bool__() or self._others() - self._worked_before <= allowed
 
 
 def _quotas(root: Path) -> Iterator[int]:

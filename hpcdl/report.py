@@ -130,13 +130,9 @@ def _missed(guess: Guess | None) -> str:
 
 
 def find(lab: str, folder: Path | None) -> Path:
-    """Return the notebook of a lab given by number, slug or file; ReportError names the labs there are."""
-    if (given := Path(lab)).suffix == ".ipynb" and given.is_file():
-        return given
-    here = labs_in(folder)
-    if found := labs.named(lab, here):
-        return found
-    raise ReportError(f"there is no lab {lab!r}; the labs are {', '.join(path.stem for path in labs.current(here))}")
+    """Return the notebook of a lab given by number, slug or file; LabsError names the labs there are."""
+    given = Path(lab)
+    return given if given.suffix == ".ipynb" and given.is_file() else labs.find(lab, labs_in(folder))
 
 
 _TEMPLATE = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 
 import hpcdl
-from hpcdl.files import written_whole
+from hpcdl.files import MOST_BYTES, MOST_FILES, MOST_TOGETHER, needed_near, written_whole
 from hpcdl.moved import whereto
 
 STUB = "raise NotImplementedError"
@@ -36,6 +36,8 @@ class OwnSubmission:
     moved: list[str] = field(default_factory=list)  # sentences about exercises that another lab has now
     points: dict[str, float] = field(default_factory=dict)  # by exercise, as the notebook's checks saw them
     verdicts: dict[str, str] = field(default_factory=dict)  # and in words
+    along: list[str] = field(default_factory=list)  # files that the notebook needs, in the archive next to it
+    left: list[str] = field(default_factory=list)  # and those that are too large
     error: str = ""  # of the first cell that failed when it ran top to bottom
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: dict[str, str] = field(default_factory=lambda: environment())
@@ -63,6 +65,7 @@ def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lam
     found = OwnSubmission(
         notebook.metadata["hpcdl"]["lab"], path.name, hashlib.sha256(raw).hexdigest(), open_exercises(notebook)
     )
+    found.along, found.left = files_along(path, raw)
     found.moved = whereto([name for cell in notebook.cells if (name := exercise_of(cell))])
     if run:
         notebook, found.error = executed(notebook, path.parent, step)
@@ -83,6 +86,17 @@ def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
     if "lab" not in notebook.metadata.get("hpcdl", {}):
         raise SubmissionError(f"{path} is no lab of this course; hand in the file that you opened, NN_slug.ipynb")
     return notebook, raw
+
+
+def files_along(path: Path, raw: bytes) -> tuple[list[str], list[str]]:
+    """The names of the files near the notebook that come along with it, and of those that are too large."""
+    along, left, room = list[str](), list[str](), MOST_TOGETHER
+    for name, place in needed_near(path, raw):
+        size = place.stat().st_size
+        fits = size <= min(MOST_BYTES, room) and len(along) < MOST_FILES
+        (along if fits else left).append(name)
+        room -= size if fits else 0
+    return along, left
 
 
 def open_exercises(notebook: nbformat.NotebookNode) -> list[str]:
@@ -142,9 +156,10 @@ def _failure(number: int, cell) -> str:
 
 
 def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
-    """The zip file to hand in: the notebook as it was saved, and submission.json."""
+    """The zip file to hand in: the notebook as it was saved, the files that it needs, and submission.json."""
     content = {
         submission.notebook: notebook.read_bytes(),
+        **{name: (notebook.parent / name).read_bytes() for name in submission.along},
         "submission.json": json.dumps(asdict(submission), indent=1).encode(),
     }
     with written_whole(out, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -156,6 +171,13 @@ def say(submission: OwnSubmission) -> list[str]:
     """What the student should know before handing in."""
     lines = [f"{name}: {verdict}" for name, verdict in submission.verdicts.items()]
     lines += [f"{sentence} Hand them in with that lab's notebook." for sentence in submission.moved]
+    if submission.along:
+        lines.append(f"These files next to the notebook come along: {', '.join(submission.along)}.")
+    if submission.left:
+        lines.append(
+            f"These files do not: {', '.join(submission.left)}. At most {MOST_FILES} come along, of {MOST_BYTES >> 20} "
+            f"MiB each and {MOST_TOGETHER >> 20} MiB together."
+        )
     if submission.points:
         lines.append(
             f"{sum(submission.points.values()):g} points by the checks of the notebook; the grade asks the same with "

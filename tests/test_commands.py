@@ -230,3 +230,12 @@ def test_help_shows_no_type_of_flags(name, path, command):
     shown = CliRunner().invoke(PROGRAMS[name], [*path, "--help"])
     assert shown.exit_code == 0
     assert "<bool>" not in shown.output
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "completed"), [("hpcdl", "sub", "submit"), ("autograder", "self", "selfcheck")]
+)
+def test_the_shell_completes_commands(name, typed, completed):
+    asked = {f"_{name.upper()}_COMPLETE": "complete_bash", "COMP_WORDS": f"{name} {typed}", "COMP_CWORD": "1"}
+    shown = CliRunner().invoke(PROGRAMS[name], env=asked, prog_name=name)
+    assert shown.output.split() == [completed]

@@ -8,6 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import trove_classifiers
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,5 +95,18 @@ def test_forge_files_can_be_read(path):
 def test_citation_names_the_project():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["repository-code"] == PROJECT["urls"]["Repository"]
-    assert citation["license"] == PROJECT["license"]["text"]
+    assert citation["license"] == PROJECT["license"]
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
+
+
+def test_metadata_is_what_an_index_expects():
+    assert {"authors", "classifiers", "description", "keywords", "license", "requires-python", "urls"} <= set(PROJECT)
+    assert {"Changelog", "Documentation", "Issues", "Repository"} <= set(PROJECT["urls"])
+    assert set(PROJECT["classifiers"]) <= trove_classifiers.classifiers
+    assert not [kind for kind in PROJECT["classifiers"] if kind.startswith("License ::")]  # beside an SPDX expression
+
+
+def test_readme_installs_the_tested_versions_in_one_line():
+    raw = PROJECT["urls"]["Repository"].replace("github.com", "raw.githubusercontent.com")
+    line = f"pip install hpcdl -c {raw}/main/constraints.txt"
+    assert line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()

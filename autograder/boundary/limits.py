@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
-from hpcdl.lazy import import_patience
+from hpcdl.lazy import import_patience, whole
 
 AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
 SPARED = (f"{Path(__file__).parents[1]}{os.sep}", contextlib.__file__)  # files whose frames are left alone
@@ -35,6 +35,7 @@ class Account:
         return self.total + (self._since(self.begun) if self.begun else 0.0)
 
     @contextlib.contextmanager
+    @whole
     def aside(self):
         """What passes in the block is not the student's time."""
         if self.begun:
@@ -47,6 +48,7 @@ class Account:
             self.total, self.begun = self.seconds(), None
 
     @contextlib.contextmanager
+    @whole
     def counted(self):
         """In the block a stopwatch counts again, which begins there; those that began before do not."""
         if not self.begun:
@@ -137,6 +139,7 @@ class Together:
         self.start, self.ended, self.running = time.monotonic(), 0.0, set[Stopwatch]()
 
     @contextlib.contextmanager
+    @whole
     def with_call(self, watch: Stopwatch):
         """A call of a rank, which `watch` times."""
         self.running.add(watch)
@@ -169,6 +172,7 @@ class TimeUp(BaseException):
 
 
 @contextlib.contextmanager
+@whole
 def time_limit(seconds: float | None):
     """Raise `TimeUp` in the block after `seconds`, and again until it ends; None sets no limit.
 
@@ -185,6 +189,7 @@ def time_limit(seconds: float | None):
 
 
 @contextlib.contextmanager
+@whole
 def _signal_timer(seconds: float):
     armed, rings, tracing, watch = True, 0, sys.gettrace(), Stopwatch()
 
@@ -239,6 +244,7 @@ def _insist(frame, armed) -> None:
 
 
 @contextlib.contextmanager
+@whole
 def _thread_timer(seconds: float):
     thread, over, lock = threading.get_ident(), threading.Event(), threading.Lock()
 

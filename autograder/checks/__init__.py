@@ -10,7 +10,7 @@ May import: this room, `show`, `hpcdl`.
 
 from .equality import same
 from .evidence import counted, faster, for_all, gradient, mean, retested, share
-from .ladder import CheckFailure, close, equal, fail, tensor, that, unchanged
+from .ladder import CheckFailure, close, equal, fail, leaves_alone, tensor, that, unchanged
 
 __all__ = [
     "CheckFailure",
@@ -21,6 +21,7 @@ __all__ = [
     "faster",
     "for_all",
     "gradient",
+    "leaves_alone",
     "mean",
     "retested",
     "same",

@@ -5,7 +5,7 @@ and, where the value is that of a known mistake, the mistake's name first. Only 
 about itself is not a tensor and not a number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,14 @@ def unchanged(value: Any, before: Any, *, name: str) -> None:
             got=f"after the call, {name} is {show.show(value)}",
             expected=f"{name} as it was: {show.show(before)}",
         )
+
+
+def leaves_alone(function: Callable, **tensors: torch.Tensor) -> None:
+    """Call `function` with `tensors`, in their order: afterwards each of them is as it was."""
+    before = {name: value.clone() for name, value in tensors.items()}
+    function(*tensors.values())
+    for name, value in tensors.items():
+        unchanged(value, before[name], name=name)
 
 
 def that(condition: Any, sentence: str, *, got: Any = None, expected: Any = None, why: str = "") -> None:

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from autograder.inside.notebook import UngradableError
 from autograder.inside.worker import REFERENCE
+from hpcdl.files import MOST_BYTES, MOST_FILES, MOST_TOGETHER
 
 from .submission import Beside
 
-MOST_BYTES = 1 << 20  # of a file
-MOST_TOGETHER = 4 << 20
-MOST_FILES = 100
 CAME_ALONG = "next to the notebook came along"
 PIECE = 1 << 19  # bytes that one statement writes
 

@@ -15,12 +15,10 @@ from .submission import Submission
 
 
 class Change(NamedTuple):
-    """An exercise whose points are others than before."""
+    """What is different from before: an exercise's points, or whether the submission could be graded."""
 
     student: str
-    exercise: str
-    before: float
-    now: float
+    said: str
 
 
 def regrade(
@@ -33,30 +31,48 @@ def regrade(
     lanes: int = 1,
     mpi: bool = False,
     allow_weak: bool = False,
-) -> Iterator[Change]:
-    """Grade all of `todo` on the same inputs as before, write their results under `out`, and give what has changed.
+) -> tuple[list[Change], list[LabResult]]:
+    """Grade all of `todo` on the same inputs as before and write their results under `out`.
 
-    With `exercise`, such as `ddp.ring_all_reduce`, the results of all others stay as they were. A submission that was
-    never graded is left out.
+    Returns what has changed, and all results as they are now. With `exercise`, such as `ddp.ring_all_reduce`, the
+    results of all others stay as they were. A submission that was never looked at is left out; one that cannot be
+    graded any more keeps its result.
     """
-    known = {(result.student, result.lab): result for result in before}
+    results, changed = {(result.student, result.lab): result for result in before}, list[Change]()
     done = list(batch.grade_all(todo, secret, only, lanes=lanes, mpi=mpi, allow_weak=allow_weak))
     for now in newest_of_each(done):
-        then = known.get((now.student, now.lab))
-        if then is None or now.status != "graded" or then.status != "graded":
+        then = _before(results, now)
+        if then is None:
             continue
-        if exercise:
+        if exercise and now.status == then.status == "graded":
             now = _exchanged(then, now, exercise)
-        write_json(now, result_file(now, out))
-        yield from changes(then, now)
+        changed += changes(then, now)
+        if now.status == "graded" or then.status == "ungradable":
+            del results[then.student, then.lab]
+            results[now.student, now.lab] = now
+        if now.status == "graded":
+            write_json(now, result_file(now, out))
+    return changed, list(results.values())
+
+
+def _before(results: dict[tuple[str, str], LabResult], now: LabResult) -> LabResult | None:
+    """The student's result of this lab; while a file cannot be graded, its lab may not be known."""
+    same = results.get((now.student, now.lab)) or results.get((now.student, ""))
+    own = [result for (student, _), result in results.items() if student == now.student]
+    return own[0] if same is None and not now.lab and len(own) == 1 else same
 
 
 def changes(then: LabResult, now: LabResult) -> Iterator[Change]:
-    """The exercises whose points are others."""
-    before = {exercise.id: exercise.points for exercise in then.exercises}
-    for exercise in now.exercises:
-        if exercise.points != before.get(exercise.id, 0.0):
-            yield Change(now.student, exercise.id, before.get(exercise.id, 0.0), exercise.points)
+    """What is different, in words."""
+    if then.status == now.status:
+        before = {exercise.id: exercise.points for exercise in then.exercises}
+        for exercise in now.exercises:
+            if exercise.points != before.get(exercise.id, 0.0):
+                yield Change(now.student, f"{exercise.id} {before.get(exercise.id, 0.0):g} -> {exercise.points:g}")
+    elif now.status == "graded":
+        yield Change(now.student, f"could not be graded before ({then.message}); now {now.score:g} / {now.max_score:g}")
+    else:
+        yield Change(now.student, f"cannot be graded any more ({now.message}); keeps {then.score:g} points")
 
 
 def _exchanged(then: LabResult, now: LabResult, exercise: str) -> LabResult:

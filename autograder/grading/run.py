@@ -21,6 +21,7 @@ LEAST_GRACE = 0.25  # seconds
 INSTEAD = "The library is closed to your code here: write it yourself, with what the notebook gives you for it."
 
 TEXTS = ("message", "got", "expected", "where", "why", "mistake", "call", "source", "via", "function")
+CHANGED = "Your function changes its arguments, which are the caller's: work on copies, or make new values."
 LONGEST = 4000  # characters of each, so that a report has a size
 MOST_FORBIDDEN = 20  # calls that are told of an exercise
 
@@ -46,8 +47,8 @@ def run_exercise(
 ) -> ExerciseResult:
     """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
-    session.forbid(exercise.forbid, exercise.opened)
     try:
+        session.forbid(exercise.forbid, exercise.opened)
         result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden)
     finally:
         session.forbid()
@@ -165,12 +166,25 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
         except CheckFailure as failure:
             if protected:
                 failure.mistake = "Your function changes its arguments, and is right only about the changed ones."
+            elif session.touched and not failure.mistake and _passes_with_copies(check, seed, session, seconds):
+                failure.mistake = CHANGED
             raise
         finally:
             if session.denied:
                 raise session.denied[0]  # whatever the code made of the error
         if not session.touched:
             return
+
+
+def _passes_with_copies(check: Check, seed: int, session: Session, seconds: float) -> bool:
+    """Whether the check fails only since the code changes what it is given, which the check uses again."""
+    session.start_check(seconds, protected=True)
+    try:
+        with torch.enable_grad():
+            check.function(session.student, torch.Generator().manual_seed(seed))
+    except Exception:
+        return False
+    return True
 
 
 def _explain(verdict: CheckResult, error: StudentError, session: Session) -> None:

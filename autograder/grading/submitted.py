@@ -14,6 +14,7 @@ from autograder import exercises
 from autograder.authoring import Lab
 from autograder.inside.notebook import Notebook, UngradableError
 from autograder.walls import scratch
+from hpcdl.files import needed_near
 
 from .beside import NOTHING, Along, gather
 from .submission import Submission
@@ -40,6 +41,14 @@ def take(submission: Submission, folder: Path | None = None) -> Submission:
         digest = hashlib.sha256(digest + along.packed()).digest()
     taken = replace(submission, digest=digest, copy=folder and _copied(submission.path.name, data, along, folder))
     return taken if taken.copy else replace(taken, content=(data, along))
+
+
+def alone(student: str, path: Path) -> Submission:
+    """The submission that is one file, with the files near it that it imports or names."""
+    try:
+        return Submission(student, path, beside=tuple(needed_near(path, read(path))))
+    except UngradableError:
+        return Submission(student, path)  # the reason is said when it is graded
 
 
 def _copied(name: str, data: bytes, along: Along, folder: Path) -> Path | None:

@@ -5,6 +5,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
+from hpcdl.lazy import whole
+
 EXITS = ("exit", "quit")
 
 
@@ -13,6 +15,7 @@ class AskedError(BaseException):
 
 
 @contextlib.contextmanager
+@whole
 def nobody_there(namespace: dict) -> Iterator[None]:
     """In the block `input` raises AskedError, and IPython's `exit`, which ends the kernel, raises SystemExit."""
     asks, kept = builtins.input, {name: namespace[name] for name in EXITS if _ends_the_kernel(namespace.get(name))}

@@ -5,6 +5,7 @@ The rules are conservative. A statement may change the object behind a name if i
 - calls a method on it that is not known to read only: `table.append(1)`, `W.zero_()`, but not `W.mean()`;
 - passes it to a call that is not known to leave its arguments alone: `nn.init.zeros_(W)`, `fill(table)`;
 - does so by another name: `row = table[0]; row.append(1)`, `for p in net.parameters(): p.zero_()`;
+- calls an object, which may change itself and what was made with it: `put, get = store(); put(1)`;
 - mentions a function of the notebook that does so with a global name, also as a decorator: `@register("x")`.
 
 Left alone are modules, functions, and what plots, pictures, checks and engines are given.
@@ -12,51 +13,27 @@ Left alone are modules, functions, and what plots, pictures, checks and engines 
 
 import ast
 import builtins
+import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-# Calls that leave their arguments alone: builtins, and whatever comes from these modules.
-PURE = frozenset(
-    """
-    abs all any bool bytes callable chr complex dict display divmod enumerate filter float format frozenset getattr
-    hasattr hash hex id int isinstance issubclass len list map max min open ord pow print range repr reversed round
-    set slice sorted str sum super tuple type vars zip
-    """.split()  # noqa: SIM905
+from .known_calls import (
+    ANYTHING,
+    ARRAYS,
+    CHANGERS,
+    CONTAINERS,
+    OPENS,
+    PURE,
+    QUIET,
+    READS,
+    SETTINGS,
+    SLOW,
+    SPACES,
+    WRITES,
 )
-QUIET = frozenset(
-    """
-    matplotlib pylab IPython autograder ipywidgets hpcdl.widgets hpcdl.cluster hpcdl.data hpcdl.cost time math
-    warnings itertools operator pprint statistics
-    """.split()  # noqa: SIM905
-)
-# Libraries whose functions change arguments only if their name or an `out=` says so.
-ARRAYS = ("torch", "numpy", "scipy")
-CHANGERS = frozenset(
-    """
-    copyto put place putmask fill_diagonal shuffle vector_to_parameters
-    """.split()  # noqa: SIM905
-)
-# Methods that read only, whoever has them; and those of containers, which leave their arguments alone.
-READS = frozenset(
-    """
-    abs all allclose any argmax argmin astype bool clamp clone contiguous copy cos count cpu detach diff dim double
-    dtype endswith eq exp expand find flatten float format ge get gt half index int isfinite isnan item items join
-    keys le log long lower lstrip lt max mean min mm mul ne neg norm numel numpy permute pow prod replace reshape
-    rsplit rstrip shape sin size split sqrt squeeze startswith state_dict std strip sub sum t tan tanh to tolist
-    topk transpose type unsqueeze upper values var view zfill
-    """.split()  # noqa: SIM905
-)
-CONTAINERS = frozenset(
-    """
-    add append appendleft clear discard extend insert pop popitem remove reverse setdefault sort update
-    """.split()  # noqa: SIM905
-)
-# Calls that may bind any name, and those that write and read files: what one writes another may need.
-ANYTHING = frozenset({"exec", "globals", "locals"})
-WRITES = frozenset({"write_text", "write_bytes", "save", "savez", "savetxt", "dump", "to_csv", "writefile", "mkdir"})
-OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
-SLOW = ("matplotlib", "autograder", "hpcdl.widgets", "hpcdl.cluster", "hpcdl.training")
+from .magics import RUNS
+
 FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -137,6 +114,8 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         facts.aliases.append((_names([node.target]), _names([node.iter])))
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         facts.stores.add(node.target.id)
+    elif isinstance(node, ast.Await) and isinstance(node.value, ast.Name):
+        facts.stores.add(node.value.id)
     elif isinstance(node, ast.withitem) and node.optional_vars is not None:
         facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
 
@@ -145,6 +124,8 @@ def _call(node: ast.Call) -> Call:
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     out = any(keyword.arg == "out" for keyword in node.keywords)
+    if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
+        last = "run_cell"
     handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
     return Call(root_of(node.func), last, _names(values), out, frozenset(map(root_of, handed)))
 
@@ -184,8 +165,9 @@ class Notebook:
         self.behind: dict[str, set[str]] = {}  # the objects that a name may stand for
         for new, old in (pair for each in facts for pair in each.aliases):
             objects = set(filter(self._is_object, old)).union(*(self.effects.get(name, set()) for name in old))
+            together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
             for name in new:
-                self.behind.setdefault(name, set()).update(objects)
+                self.behind.setdefault(name, set()).update(objects, together - {name})
 
     def changes(self, facts: Facts) -> set[str]:
         """Return the global names whose objects a statement with these `facts` may change."""
@@ -195,38 +177,47 @@ class Notebook:
         last = {call.last for call in facts.calls}
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
-            | ({ALL} if last & ANYTHING else set())
+            | ({ALL} if last & ANYTHING or facts.stores & SPACES else set())
             | ({FILES} if last & WRITES else set())
         )
 
     def mentions(self, facts: Facts) -> set[str]:
         """Return what `changes` returns, and all objects that are mentioned, unless it draws or runs engines."""
         used = {self.imports.get(call.root, "") for call in facts.calls}
-        slow = any(module.startswith(SLOW) for module in used)
-        return self.changes(facts) | (set() if slow else {n for n in facts.loads & self.bound if self._is_object(n)})
+        if any(module.startswith(SLOW) for module in used):
+            return self.changes(facts)
+        mentioned = {name for name in facts.loads & self.bound if self._is_object(name)}
+        own = {module_of(self.imports[name]) for name in facts.loads & self.imports.keys()} - {""}
+        return self.changes(facts) | mentioned | {n for n, whole in self.imports.items() if module_of(whole) in own}
 
     def _spread(self) -> None:
-        """Let each function have the effects of those that it mentions."""
-        changed = True
-        while changed:
-            changed = False
-            for name, body in self.definitions.items():
-                for other in body.loads & self.effects.keys():
-                    if not self.effects[other] <= self.effects[name]:
-                        self.effects[name] |= self.effects[other]
-                        changed = True
+        """Let each function have the effects of those that it mentions, but for what is asked for."""
+        callers: dict[str, list[str]] = {}
+        for name, body in self.definitions.items():
+            for other in body.loads & self.effects.keys() - self.asked:
+                callers.setdefault(other, []).append(name)
+        todo = [name for name, found in self.effects.items() if found]
+        while todo:
+            name = todo.pop()
+            for caller in callers.get(name, ()):
+                if not self.effects[name] <= self.effects[caller]:
+                    self.effects[caller] |= self.effects[name]
+                    todo.append(caller)
 
     def _direct(self, facts: Facts) -> set[str]:
         """Return the names that a piece of code changes by itself; inside functions also local ones."""
         found: set[str] = set()
+        own: set[str] = set()  # functions whose methods are called, as in `f.register(...)`
         for call in facts.calls:
             found |= call.handed
-            if call.is_method and call.last not in READS:
+            if call.last not in READS if call.is_method else call.root in self.bound:
                 found.add(call.root)
+            if call.is_method and call.root in self.definitions.keys() - self.asked:
+                own.add(call.root)
             if not self._is_harmless(call):
                 found |= call.args
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
-        return facts.stores | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
+        return facts.stores | own | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
 
     def _is_object(self, name: str) -> bool:
         """Whether calls can change what is behind a name: not a builtin, a module, a function, or what is asked for."""
@@ -258,6 +249,16 @@ class Notebook:
         return seen & self.bound
 
 
+@lru_cache(maxsize=1024)
+def module_of(imported: str) -> str:
+    """Return the module that an import names if it is one of the student's own, which may keep a state; else ""."""
+    top = imported.partition(".")[0]
+    try:
+        return "" if importlib.util.find_spec(top) else top
+    except (ValueError, ImportError):
+        return ""
+
+
 def _remembers(node: Definition) -> set[str]:
     """Return the function's own name if a default argument of it is an object, which keeps what it is given."""
     arguments = getattr(node, "args", None)
@@ -265,12 +266,19 @@ def _remembers(node: Definition) -> set[str]:
     return {node.name} if any(isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call) for d in defaults) else set()
 
 
-def reads_files(node: ast.AST) -> bool:
-    """Whether a statement, or a function in it, may read a file."""
-    return any(isinstance(part, ast.Call) and _call(part).last in OPENS for part in ast.walk(node))
+def is_setting(node: ast.AST) -> bool:
+    """Whether a statement is a call by itself that changes how a library works: `torch.set_default_dtype(...)`."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _call(node.value).last in SETTINGS
 
 
-def _imports(node: ast.stmt) -> Iterator[tuple[str, str]]:
+def surroundings(node: ast.AST) -> set[str]:
+    """Return what a statement uses besides its names: files that it reads, and the path of a student's own modules."""
+    imports_own = any(module_of(whole) for _, whole in _imports(node))
+    opens = any(isinstance(part, ast.Call) and _call(part).last in OPENS for part in ast.walk(node))
+    return {FILES, "sys"} if imports_own else {FILES} if opens else set()
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the names that an import binds, with the module that each comes from."""
     for inner in ast.walk(node) if not isinstance(node, Definition) else ():
         if isinstance(inner, ast.Import):

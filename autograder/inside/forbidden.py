@@ -30,6 +30,8 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
+from hpcdl.lazy import whole
+
 from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
 from .shims import SHIMS
@@ -124,6 +126,7 @@ class Guard:
             self.knock(name)
 
     @contextlib.contextmanager
+    @whole
     def up(self, is_up: bool = True):
         """The student's code runs in the block; `up(False)`: a function of the check that it called back."""
         before, self.is_up = self.is_up, is_up
@@ -139,6 +142,7 @@ class Guard:
         return BACKWARD in self.patterns
 
     @contextlib.contextmanager
+    @whole
     def watched(self):
         """In the block, on this thread, a backward pass knocks, from Python or from C: it asks for what was kept."""
         _autograd._push_saved_tensors_default_hooks(_as_it_is, self.unpack)

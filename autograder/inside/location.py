@@ -4,9 +4,13 @@ import linecache
 import os
 import re
 import sys
+import traceback
+from pathlib import Path
 from types import CodeType, FrameType
 
 from hpcdl.comm.location import OURS, line_at
+
+from . import shell
 
 REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
 OF_REFERENCE = f"<{REFERENCE}>"
@@ -85,3 +89,45 @@ def in_words(code: CodeType, line: int, namespace: dict) -> str:
 def described(code: CodeType, line: int, namespace: dict) -> dict:
     source = linecache.getline(code.co_filename, line, namespace).strip()
     return {"function": code.co_name, "line": line, "source": source[:200]}
+
+
+PROCESSES = ("multiprocessing", "subprocess", "concurrent.futures.process")
+NO_PROCESSES = (
+    "Your code starts a process, as a pool of processes or a program does, and grading starts none: compute it here or "
+    "in threads."
+)
+
+NO_CHECKS = (
+    "Your code imports the checks, and where it is graded there are none: leave out what comes from `autograder`."
+)
+PACKAGE = Path(__file__).parents[1]
+
+
+def starts_a_process(error: BaseException) -> bool:
+    """Whether an error of permissions comes from a module that starts processes."""
+    frames = traceback.walk_tb(error.__traceback__) if isinstance(error, OSError) else ()
+    return any(str(frame.f_globals.get("__name__")).startswith(PROCESSES) for frame, _ in frames)
+
+
+def is_history(error: BaseException) -> bool:
+    """Whether an error asks for a name that IPython binds to what cells have shown: `_`, `__`, `_12`."""
+    return isinstance(error, NameError) and str(error.name).startswith("_") and not str(error.name).strip("_0123456789")
+
+
+def is_of_checks(error: BaseException) -> bool:
+    """Whether an error is that of a cell that imports the checks, which are not to be read here."""
+    return isinstance(error, PermissionError) and str(error.filename).startswith(f"{PACKAGE}{os.sep}")
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's message as students read it."""
+    try:
+        if starts_a_process(error):
+            return NO_PROCESSES
+        if is_history(error):
+            return f"{error}. {shell.NO_OUTPUTS}"
+        if is_of_checks(error):
+            return NO_CHECKS
+        return without_paths(str(error)[:2000])[:500]
+    except Exception:
+        return "(its message cannot be shown)"

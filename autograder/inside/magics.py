@@ -21,6 +21,10 @@ PYLAB = (
     "from pylab import *; from numpy import *"
 )
 ALWAYS = ("get_ipython().setenv(", "get_ipython().writefile(")  # calls that every answer may need
+RUNS = (  # and those that may bind any name
+    *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex("),
+    *("get_ipython().run_line_magic('run', ", "get_ipython().run_line_magic('time', "),
+)
 
 
 def plain_python(source: str) -> str:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 import nbformat
 
+from . import syntax
 from .magics import plain_python
 from .source import defined_names
 
 MAX_CELL = 1 << 18  # characters of one cell's code
+MOST_STATEMENTS = 1500  # of one cell, at its top level
+MOST_TOGETHER = 4000
 DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
@@ -50,7 +53,7 @@ def parse(data: bytes) -> Notebook:
     """The notebook of a file's bytes. Grading calls it in the sandbox: what parses may be attacked through it."""
     content = _parse(_text(data))
     cells: list[tuple[str, str]] = []
-    notes, texts = [], []
+    notes, texts, room = [], [], MOST_TOGETHER
     for number, cell in enumerate(_cells(content), start=1):
         source = _source(cell, "code")
         if text := _text_cell(cell, number):
@@ -58,8 +61,22 @@ def parse(data: bytes) -> Notebook:
         if len(source) > MAX_CELL:
             notes.append(f"cell {number} was left out: it has {len(source):,} characters")
         elif source:
-            cells.append((f"cell {number}", plain_python(source)))
+            code = plain_python(source)
+            statements = _statements(code)
+            if statements > min(MOST_STATEMENTS, room):
+                notes.append(f"cell {number} was left out: it has {statements:,} statements")
+                continue
+            room -= statements
+            cells.append((f"cell {number}", code))
     return Notebook(cells, notes, _slug(content), defined_names(cells), texts)
+
+
+def _statements(code: str) -> int:
+    """The number of statements at the top level; 0 if the code does not compile, which is said later."""
+    try:
+        return len(syntax.parse(code).body)
+    except syntax.PARSE_ERRORS:
+        return 0
 
 
 def _text(data: bytes) -> str:

@@ -42,7 +42,7 @@ LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
 # Functions of these files return frames and code: then the question is who called them.
 INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
-TRACEBACK, LOGGING = "traceback.py", "logging/__init__.py"
+TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
 DISPATCH = "_python_dispatch.py"
 CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
 
@@ -172,9 +172,18 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
     owner, name = args
     if name in FRAMES and not _asks(frame, name):
         return str(name)
-    if name in CODES and not _is_students(owner):
+    if name in CODES and not _is_students(owner) and not _compiles(frame):
         return None if _is_library(frame.f_code) and name in frame.f_code.co_names else f"{_name(owner)}{name}"
     return None
+
+
+def _compiles(frame: FrameType | None) -> bool:
+    """Whether Numba asks for the code of a function that it compiles, on its own account."""
+    name = ""
+    while frame is not None and (frame.f_code.co_filename.endswith(NUMBA) or _is_ours(frame)):
+        name = name if _is_ours(frame) else frame.f_code.co_name
+        frame = frame.f_back
+    return frame is not None and _is_library(frame.f_code) and name in frame.f_code.co_names
 
 
 def _name(owner: Any) -> str:

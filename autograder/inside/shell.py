@@ -7,6 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from .magics import plain_python
+
+NO_OUTPUTS = "`Out` and `_` have what a cell has shown, and grading shows nothing: give the value a name of its own."
 NO_PROGRAMS = (
     "`!{}` runs a program of the machine, and grading runs none: write the value itself, or compute it in Python."
 )
@@ -14,6 +17,19 @@ NO_PROGRAMS = (
 
 class NoProgramsError(RuntimeError):
     """A cell asks for the output of a shell line."""
+
+
+class NoOutputsError(LookupError):
+    """A cell asks for what another has shown."""
+
+
+class Outputs(dict):
+    """IPython's `Out`, where nothing is shown."""
+
+    def refuse(self, *args: Any) -> Any:
+        raise NoOutputsError(NO_OUTPUTS)
+
+    __getitem__ = __iter__ = get = pop = keys = values = items = refuse
 
 
 class Shell:
@@ -30,6 +46,28 @@ class Shell:
         """Do what `%%writefile PATH` does."""
         with open(Path(path).expanduser(), "a" if append else "w", encoding="utf-8") as file:
             file.write(text)
+
+    def run_cell(self, source: str, *args: Any, **options: Any) -> None:
+        """Run `source` as a cell."""
+        exec(plain_python(source), self.user_ns)
+
+    ex = run_cell
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        """Run `cell` as if `%%name line` stood above it."""
+        self.run_cell(f"%%{name} {line}\n{cell}")
+
+    def run_line_magic(self, name: str, line: str, *args: Any) -> None:
+        """Do what `%run FILE` and `%time STATEMENT` do to the notebook's names; nothing for other magics."""
+        if name == "run":
+            path = next(word for word in line.split() if not word.startswith("-"))
+            self.run_cell(Path(path).expanduser().read_text(encoding="utf-8"))
+        elif name == "time":
+            self.run_cell(line)
+
+    def push(self, variables: dict, *args: Any, **options: Any) -> None:
+        """Give the notebook these names."""
+        self.user_ns.update(variables)
 
     def captured(self) -> SimpleNamespace:
         """Return what `%%capture NAME` binds, with nothing in it."""
@@ -52,7 +90,7 @@ def install(namespace: dict) -> None:
     shell = Shell(namespace)
     builtins.get_ipython = lambda: shell  # type: ignore[attr-defined]
     builtins.display = _nothing  # type: ignore[attr-defined]
-    namespace.update(In=[""], Out={})
+    namespace.update(In=[""], Out=Outputs())
     if "" not in sys.path:
         sys.path.append("")
 

@@ -18,9 +18,10 @@ from .book import WireBook
 from .doors import opaque
 from .forbidden import Guard
 from .harnesses import HARNESSES
+from .location import text_of
 from .seal import private
 from .sentry import SEAL
-from .worker import Worker, text_of
+from .worker import Worker
 
 
 class SocketWorker(Worker):

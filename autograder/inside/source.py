@@ -102,7 +102,9 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
         for symbol in inner.get_symbols():
             if symbol.is_global():
                 uses.add(symbol.get_name())
-    return binds, uses | ({effects.FILES} if effects.reads_files(node) else set())
+    if effects.is_setting(node):
+        binds.add(effects.ALL)
+    return binds, uses | effects.surroundings(node)
 
 
 def _always_runs(node: ast.stmt) -> bool:
@@ -116,7 +118,8 @@ def _is_left_out(node: ast.stmt) -> bool:
     """Whether a statement is an experiment by its form: `with when_solved():`, or a magic of no use in grading."""
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("when_solved(") for item in node.items)
-    return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("get_ipython().")
+    text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
+    return text.startswith("get_ipython().") and not text.startswith(magics.RUNS)
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
@@ -150,13 +153,17 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
     concerns = notebook.mentions if wider else notebook.changes
     touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) for s in statements]
+    of_name: dict[str, list[Statement]] = {}
+    for statement, touched in zip(statements, touches, strict=True):
+        for name in touched:
+            of_name.setdefault(name, []).append(statement)
     chosen, todo = set(), {*wanted, effects.ALL}
     seen: set[str] = set()
     while todo:
         name = todo.pop()
         seen.add(name)
-        for statement, touched in zip(statements, touches, strict=True):
-            if name not in touched or id(statement) in chosen:
+        for statement in of_name.get(name, ()):
+            if id(statement) in chosen:
                 continue
             if isinstance(statement.node, ast.Expr) and name in wanted:
                 continue  # a call of an answer is no part of it

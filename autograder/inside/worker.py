@@ -14,7 +14,7 @@ import functools
 import inspect
 import linecache
 import operator
-import traceback
+import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -22,13 +22,14 @@ from typing import Any, ClassVar
 from autograder.boundary.limits import TimeUp, time_limit
 from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
+from hpcdl.lazy import whole
 
 from . import fingerprint, shell, source
 from .book import Book
 from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard
 from .harnesses import HARNESSES
-from .location import REFERENCE, current_line, is_of_reference, raised_at, without_paths
+from .location import REFERENCE, current_line, is_of_reference, raised_at, text_of
 from .mpi_rank import machines
 from .wire_comm import WireComm
 
@@ -91,6 +92,7 @@ class Worker(Peer):
             return Frame(["error", self.describe(error)])
 
     @contextlib.contextmanager
+    @whole
     def running(self, seconds: float | None):
         """The student's code runs in the block: for `seconds`, under the guard's eyes, and with nobody to ask."""
         with time_limit(seconds), self.guard.up(), nobody_there(self.namespace):
@@ -212,12 +214,24 @@ class Worker(Peer):
         flags = self.future | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(code, filename, "exec", flags=flags, dont_inherit=True)
         self.future |= compiled.co_flags & FUTURE
-        waiting = eval(compiled, self.namespace)
-        if compiled.co_flags & inspect.CO_COROUTINE:
-            import asyncio  # on first use: hardly any cell waits
+        if self.loop is None and "asyncio" not in code and not compiled.co_flags & inspect.CO_COROUTINE:
+            exec(compiled, self.namespace)
+        else:
+            self.in_loop(compiled)
 
-            self.loop = self.loop or asyncio.new_event_loop()
-            self.loop.run_until_complete(waiting)
+    def in_loop(self, compiled: types.CodeType) -> None:
+        """Run a cell where a notebook's cells run: in an event loop, which lasts from one to the next."""
+        import asyncio  # on first use: hardly any cell waits
+
+        async def run() -> None:
+            waiting = eval(compiled, self.namespace)
+            if compiled.co_flags & inspect.CO_COROUTINE:
+                await waiting
+
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(run())
 
     def error(self, problem: Any) -> Exception:
         """A function of the check failed on what the student's code passed to it."""
@@ -261,25 +275,3 @@ def kind_of(error: BaseException) -> str:
     if type(error) is NotImplementedError and not error.args:
         return "not_done"
     return KINDS.get(type(error), "exception")
-
-
-PROCESSES = ("multiprocessing", "subprocess", "concurrent.futures.process")
-NO_PROCESSES = (
-    "Your code starts a process, as a pool of processes or a program does, and grading starts none: compute it here or "
-    "in threads."
-)
-
-
-def starts_a_process(error: BaseException) -> bool:
-    """Whether an error of permissions comes from a module that starts processes."""
-    frames = traceback.walk_tb(error.__traceback__) if isinstance(error, OSError) else ()
-    return any(str(frame.f_globals.get("__name__")).startswith(PROCESSES) for frame, _ in frames)
-
-
-def text_of(error: BaseException) -> str:
-    try:
-        if starts_a_process(error):
-            return NO_PROCESSES
-        return without_paths(str(error)[:2000])[:500]
-    except Exception:
-        return "(its message cannot be shown)"

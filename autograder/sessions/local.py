@@ -11,7 +11,7 @@ from autograder.inside.forbidden import Guard
 from autograder.inside.under_way import Watched
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
-from hpcdl.lazy import COMPILER, import_compiler, is_imported
+from hpcdl.lazy import COMPILER, import_compiler, is_imported, whole
 
 from .errors import StudentError
 from .garbled import garbled
@@ -77,9 +77,11 @@ class LocalSession(Session):
         self.grader = LocalGrader()
         self.worker = self.grader.worker = LocalWorker(namespace, self.grader)
 
+    @whole
     def make_ready(self, seconds: float) -> None:
         self.worker.forbid(*self.forbidden)
 
+    @whole
     def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
         super().forbid(patterns, opened)
         self.worker.forbid(patterns, opened)

@@ -75,13 +75,16 @@ def engine(
     It makes the folder of results and its secret, which all shards must agree on.
     """
     from autograder.grading import seeds
+    from hpcdl.cluster.script import time_advice
 
-    from .scripts import ENGINES, Job
+    from .scripts import ENGINES, MINUTES, Job
 
     if kind not in ENGINES:
         raise typer.BadParameter(f"there is no engine {kind!r}; the engines are {', '.join(ENGINES)}")
     lab_named(lab)
     seeds.course_secret(out, secret_file)
+    if kind == "slurm" and (advice := time_advice(MINUTES)):
+        typer.echo(advice, err=True)
     options = [("--lab", lab)] * bool(lab) + [("--secret-file", str(secret_file and secret_file.resolve()))] * bool(
         secret_file
     )

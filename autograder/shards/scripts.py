@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+MINUTES = 240  # that a shard may take
+
 
 @dataclass(frozen=True)
 class Job:
@@ -53,7 +55,7 @@ def slurm(job: Job) -> str:
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=2
 #SBATCH --mem=4G
-#SBATCH --time=04:00:00
+#SBATCH --time={MINUTES}
 #SBATCH --requeue
 #SBATCH --output={_directive(f"{job.out}/".replace("%", "%%") + "shard-%a.log")}
 exec {job.grade("$SLURM_ARRAY_TASK_ID")}

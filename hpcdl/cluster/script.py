@@ -1,6 +1,8 @@
 """A batch script for Slurm: one torchrun on each node, and all of them meet on the first."""
 
+import math
 import shlex
+import subprocess
 from collections.abc import Sequence
 
 
@@ -52,3 +54,42 @@ def _check(numbers: dict[str, int], module: str, arguments: Sequence[str]) -> No
             raise ValueError(
                 f"the argument {argument!r} has characters that cannot be printed: a script cannot hold it"
             )
+
+
+def time_advice(minutes: int) -> str:
+    """Say what to change if Slurm's default partition allows a job less time than `minutes`: it would wait for ever.
+
+    Empty if it allows as much, or if there is no Slurm here to ask.
+    """
+    limits = _time_limits()
+    default = next((name for name in limits if name.endswith("*")), "")
+    if not default or limits[default] >= minutes:
+        return ""
+    longer = [name for name, limit in limits.items() if limit >= minutes]
+    other = f", or name a partition that allows it: #SBATCH --partition={longer[0]}" if longer else ""
+    return (
+        f"The script asks for {minutes} minutes, and Slurm's default partition {default.rstrip('*')} allows "
+        f"{limits[default]:g}: the job would wait for ever. Ask for less in its line --time{other}."
+    )
+
+
+def _time_limits() -> dict[str, float]:
+    """The minutes that each partition allows a job; the default partition's name ends in *."""
+    try:
+        asked = subprocess.run(
+            ["sinfo", "--noheader", "--format=%P %l"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    rows = [line.split() for line in asked.stdout.splitlines()]
+    return {row[0]: _minutes(row[1]) for row in rows if len(row) == 2}
+
+
+def _minutes(limit: str) -> float:
+    """The minutes of a limit as Slurm writes it: 2-12:00:00, 1:30:00, 30:00 (minutes and seconds), infinite."""
+    days, _, clock = limit.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdecimal() for part in [*parts, *([days] if days else [])]):
+        return math.inf
+    hours, minutes, seconds = [0] * (3 - len(parts)) + [int(part) for part in parts]
+    return 1440 * int(days or 0) + 60 * hours + minutes + seconds / 60

@@ -61,8 +61,8 @@ class Communicator(ABC):
     size: int
     devices: tuple[str, ...] = ("cpu",)  # where a tensor may live
     segment: int | None = None  # bytes: a fast ring cuts longer messages, which the processor's cache would not hold
-    patient = True  # in the background: waits leave the core to the rank's own work
-    cancelled = False  # in the background: nobody waits for the result any more
+    patient, cancelled = True, False  # in the background: waits leave the core to the rank; nobody waits any more
+    silent = False  # no peer answers, and what is received means nothing: ranks cannot be compared
 
     # -- point to point ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ class Wrapper(Communicator):
 
     def __init__(self, comm: Communicator):
         self.comm, self.rank, self.size, self.devices = comm, comm.rank, comm.size, comm.devices
-        self.segment = comm.segment
+        self.segment, self.silent = comm.segment, comm.silent
 
     @abstractmethod
     def wrap(self, comm: Communicator) -> Communicator:

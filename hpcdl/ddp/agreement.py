@@ -13,6 +13,8 @@ def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -
 
     `what` names the lines, as in "another model"; `advice` says what to do.
     """
+    if comm.silent:
+        return
     first = lines_of(0, lines, comm)
     differs = torch.zeros(comm.size, dtype=torch.int32, device=comm.devices[0])
     differs[comm.rank] = lines != first

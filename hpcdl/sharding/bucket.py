@@ -42,6 +42,7 @@ class ShardBucket:
         """Before a step: no gradient is in."""
         self._in: set[int] = set()
         self.present: list[bool] = []  # known once it is sealed
+        self._kept: tuple[torch.Tensor, list[bool]] | None = None  # of earlier backward passes: the share, and present
         self.sealed, self._share = False, torch.empty(0)
         for param, shard in zip(self.params, self.shards, strict=True):
             param.grad = shard.grad = None
@@ -50,6 +51,10 @@ class ShardBucket:
     def begun(self) -> bool:
         """Whether a gradient of this step is in."""
         return bool(self._in)
+
+    def has(self, i: int) -> bool:
+        """Whether the gradient of a parameter is in."""
+        return i in self._in
 
     @property
     def full(self) -> bool:
@@ -71,8 +76,10 @@ class ShardBucket:
         for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
             if param.data_ptr() != view.data_ptr():
                 raise RuntimeError(f"a parameter of shape {tuple(param.shape)} {self._why_it_left(param)}")
-        self.present = [param.grad is not None for param in self.params]
-        for i, present in enumerate(self.present):
+        now = [param.grad is not None for param in self.params]
+        before = self._kept[1] if self._kept else [False] * len(now)
+        self.present = [was or present for was, present in zip(before, now, strict=True)]
+        for i, present in enumerate(now):
             self.put_in(i)  # also one that was there before its hook
             if not present:
                 self._views[i].zero_()
@@ -91,8 +98,20 @@ class ShardBucket:
             self._share.copy_(share)
         del self._under_way
 
+    def keep(self) -> None:
+        """After `reduce`: add the share to that of earlier backward passes, and take in the gradients of another."""
+        if self._kept is None:
+            self._kept = self._share, self.present
+        else:
+            self._kept[0].add_(self._share)
+            self._kept = self._kept[0], self.present
+        self._in, self.sealed, self._share = set(), False, torch.empty(0)
+
     def release(self, scale: float, used: list[bool]) -> None:
         """Hand the sums times `scale` to the shards; one that no rank used gets no gradient."""
+        if self._kept is not None:
+            self._share.add_(self._kept[0])
+            self._kept = None
         if scale != 1:
             self._share.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):

@@ -13,6 +13,7 @@ from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.sharding import whole_state
+from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
 from hpcdl.sharding.changes import require_same_changes, with_changes
@@ -27,7 +28,7 @@ Make = Callable[[list], torch.optim.Optimizer | Offloaded]
 UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
 
 
-class ShardedOptimizer(torch.optim.Optimizer):
+class ShardedOptimizer(Adding, torch.optim.Optimizer):
     """Steps of an elementwise optimizer on the mean gradient of all ranks, of which each rank does its share.
 
         optimizer = ShardedOptimizer(model.parameters(), comm, lambda shards: torch.optim.AdamW(shards, lr=1e-3))
@@ -41,7 +42,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     Psi bytes of weights 2 Psi (p-1)/p per rank, as an all-reduce would send, and some numbers to agree on N. Each
     element's states are on one rank. At `stage` 1 gradients stay until the step, so that several backward passes add
     up; at 2 they leave in buckets of up to `bucket_mb` (2^20 bytes) while backward goes on, and are freed: afterwards
-    this rank has its share of the sum alone. After a step there are no gradients: `zero_grad` is not needed.
+    this rank has its share of the sum alone, to which more passes add in `adding()`. After a step there are none.
 
     `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` gets with shards in
     place of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;
@@ -275,8 +276,9 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 "a second backward came before step(), when the first one's gradients had been sent; call step() after "
                 "each, or add up several at stage=1"
             )
-        bucket.put_in(i)
-        while self.stage == 2 and self._launched < len(self.buckets) and self.buckets[self._launched].full:
+        if not self.keeps(bucket, i):
+            bucket.put_in(i)
+        while self.sends_early and self._launched < len(self.buckets) and self.buckets[self._launched].full:
             self._launch(self.buckets[self._launched])
 
     def _listen(self, bucket: ShardBucket) -> None:

@@ -1,7 +1,8 @@
 """Trainings that are ready to run, made of the strategies that spread one over ranks (such as `hpcdl.ddp`).
 
 `trainer` is all of them together: `Trainer(comm, Configuration(model="gpt", mesh=(2, 2, 2, 1)))` trains on a mesh of
-data, pipeline, tensor and sequence ranks with ZeRO's stages, and `hybrid` has its parts.
+data, pipeline, tensor and sequence ranks with ZeRO's stages, and `hybrid` has its parts. `run_on(cluster, ...)` is such
+a training on the engines of a notebook.
 
 `train` is LeNet-5 data-parallel, from start to accuracy, with its pieces `momentum`, `checkpoint` and `devices`;
 `program` is the same as a program: `mpiexec -n 4 hpcdl train`, `torchrun -m hpcdl.training`. `live` is a training that
@@ -20,6 +21,7 @@ from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.training.hybrid.configuration import Configuration
+    from hpcdl.training.hybrid.on_engines import run_on
     from hpcdl.training.large_batch import LAMB, LARS
     from hpcdl.training.mixed_precision import LossScaler, MasterWeights
     from hpcdl.training.momentum import Momentum
@@ -32,6 +34,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "Trainer": "trainer",
         "Configuration": "hybrid.configuration",
+        "run_on": "hybrid.on_engines",
         "train_on_devices": "train",
         "Momentum": "momentum",
         "LAMB": "large_batch",

@@ -19,6 +19,7 @@ from torch import nn
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
+from hpcdl.cost.machines import Machine
 from hpcdl.data.seeds import wrapped
 from hpcdl.ddp import ShardedSampler
 from hpcdl.ddp.agreement import require_same
@@ -31,27 +32,40 @@ from hpcdl.training.hybrid.fitting import require_fit
 from hpcdl.training.hybrid.gradients import Repeated, share_among
 from hpcdl.training.hybrid.metering import MeteredComm
 from hpcdl.training.hybrid.models import NOTHING, Batch, build
+from hpcdl.training.hybrid.precision import LOW, Scale, Wide, autocast, dtype_of
+from hpcdl.training.hybrid.seconds import pace_of
+from hpcdl.training.hybrid.timeline import Timeline, Untimed
 from hpcdl.training.hybrid.whole import WEIGHTS, Whole
-
-DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.float32}
+from hpcdl.training.hybrid.work import Speed, machine_of, shares_of_chunks
 
 
 class Trainer:
     """A training of `configuration` on `comm`'s ranks; every rank makes one, and calls the same methods.
 
-    `done` steps are done; `mesh` has this rank's groups, and `comm` counts what it sends. With precision bf16 layers
-    compute in bfloat16 (torch's autocast), and weights, gradients and states are float32. Raises ConfigurationError
-    where the mesh does not fit the model, the batch or the number of ranks, and ValueError, on every rank, where ranks
-    have different configurations.
+    `done` steps are done; `mesh` has this rank's groups, and `comm` counts what it sends. With precision bf16 or fp16
+    layers compute in 16 bits (torch's autocast), and weights, gradients and states are float32; fp16 scales the loss.
+    `machine` is what MFU compares with (None: that of a known GPU), and sets the pace of simulated ranks. With
+    `profile` there is a `timeline` of what this rank does. Raises ConfigurationError where the mesh does not fit the
+    model, the batch or the number of ranks, and ValueError, on every rank, where ranks have different configurations.
     """
 
-    def __init__(self, comm: Communicator, configuration: Configuration, device: str = "cpu"):
+    def __init__(
+        self,
+        comm: Communicator,
+        configuration: Configuration,
+        device: str = "cpu",
+        machine: Machine | None = None,
+        profile: bool = False,
+    ):
         self.configuration, self.device = configuration, device
+        self.dtype = dtype_of(configuration.precision)
         lines, advice = configuration.to_toml().splitlines(), "start all ranks with the same options"
         require_same("another configuration", lines, comm, advice)
         self.model = build(configuration.model, configuration.size)
         require_fit(configuration, self.model, comm.size)
         self.comm = MeteredComm(comm)
+        self.speed = Speed(configuration, self.model, machine or machine_of(device))
+        self.scale = Scale(configuration.precision)
         self.mesh = mesh = Mesh(self.comm, **configuration.axes)
         schedule = SCHEDULES[configuration.schedule if mesh.pipeline.size > 1 else "one_f_one_b"]
         self.orders = schedule.orders(mesh.pipeline.size, configuration.microbatches)
@@ -66,7 +80,7 @@ class Trainer:
             once=not self._several,
         )
         self._between = self._shapes()
-        self._layers = [self.replicas.chunk(module) for module in self.replicas.modules]
+        self._layers: list = [self.replicas.chunk(module) for module in self.replicas.modules]
         self.whole = Whole(
             dense, lambda net: _parameters(self._chunks(net)), self.replicas.shards(), self.comm, self._owns
         )
@@ -74,6 +88,11 @@ class Trainer:
         self._sampler = ShardedSampler(samples, configuration.batch, mesh.replica, mesh.data.size, configuration.seed)
         self.states = checkpoints.states_of(configuration.optimizer)
         self.done = 0
+        self.timeline: Untimed = Untimed()
+        if machine or profile:
+            each, whole = shares_of_chunks(configuration, mesh, self.parts), configuration.sharding == 3
+            self.timeline = Timeline(self.comm, each, pace_of(configuration, machine), whole)
+        self._layers = self.timeline.chunks(self._layers)
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -108,19 +127,26 @@ class Trainer:
         """One step on the samples `mine` of this replica, and its record.
 
         `loss` is the mean of all ranks' samples before the update, `gradient_norm` that of the whole gradient; of this
-        rank: `seconds`, of which it `waited` for messages, `bytes_sent` and `messages`. Raises FloatingPointError, on
-        every rank and before any weight changes, where the loss or the norm is not finite.
+        rank: `seconds`, of which it `waited` for messages, `bytes_sent` and `messages`; of all ranks tokens or images
+        per second and `mfu`. Raises FloatingPointError, on every rank and before any weight changes, where the loss or
+        the norm is not finite; in fp16 such a norm halves the loss's scale, and this step's update is skipped.
         """
-        counter = self.comm.meter
+        counter, total = self.comm.meter, self._total(step)
         begin, before = counter.clock(), counter.counts
-        loss = self._gradients(self._microbatches(mine), self._total(step))
-        self.replicas.reduce()
-        loss, norm = self._agree(step, loss)
-        self.replicas.step()
+        with self.timeline.span("input"):
+            microbatches = self._microbatches(mine)
+        loss = self._gradients(microbatches, total)
+        with self.timeline.span("gradients"):
+            self.replicas.reduce()
+            loss, norm = self._agree(step, loss)
+        with self.timeline.span("optimizer"):
+            scale = self.scale.update(self.replicas, norm)
         self.done = step + 1
         counts = {name: count - before[name] for name, count in counter.counts.items()}
-        record = {"step": self.done, "loss": loss, "gradient_norm": norm, "lr": self.configuration.lr}
-        return {**record, "samples": self._total(step), "seconds": counter.clock() - begin, **counts}
+        seconds = counter.clock() - begin
+        self.timeline.note("step", begin, begin + seconds)
+        record = {"step": self.done, "loss": loss, "gradient_norm": norm, "lr": self.configuration.lr, **scale}
+        return {**record, "samples": total, "seconds": seconds, **counts, **self.speed.rates(total, seconds)}
 
     def _total(self, step: int) -> int:
         """The samples of a step, all replicas together: fewer at the end of an epoch."""
@@ -133,15 +159,17 @@ class Trainer:
         x, y = (samples[torch.cat([mine, mine.new_zeros(missing)])] for samples in self.model.data)
         y[len(mine) :] = NOTHING
         x, y = self.model.cut((x, y), self.mesh)
-        x = x.to(DTYPES[self.configuration.precision]) if x.is_floating_point() else x
+        x = x.to(self.dtype) if x.is_floating_point() else x
         return cut_batch(x.to(self.device), y.to(self.device), m)
 
     def _gradients(self, microbatches: list[Batch], total: int) -> float:
         """Forward and backward passes of this rank's layers; its part of the loss, 0 where another stage has it."""
-        with self._autocast(), self.replicas.adding() if self._several else nullcontext():
+        with (
+            autocast(self.configuration.precision, self.device),
+            self.replicas.adding() if self._several else nullcontext(),
+        ):
             if self.mesh.pipeline.size == 1:
                 return self._passes(microbatches, total)
-            dtype = DTYPES[self.configuration.precision]
             run = run_stage(
                 self.mesh.pipeline,
                 self._layers,
@@ -150,7 +178,7 @@ class Trainer:
                 self._loss,
                 self._between,
                 parts=self.parts,
-                dtype=dtype,
+                dtype=self.dtype,
                 total=total,
             )
             return run.loss or 0.0
@@ -158,31 +186,30 @@ class Trainer:
     def _passes(self, microbatches: list[Batch], total: int) -> float:
         """Without a pipeline: one microbatch after the other, forward and backward."""
         done = 0.0
-        for x, y in microbatches:
-            loss = self._loss(self.replicas.modules[0](x), y) * (len(x) / total)
-            loss.backward()
+        for k, (x, y) in enumerate(microbatches):
+            with self.timeline.span("forward", len(x), k):
+                loss = self._loss(self.replicas.modules[0](x), y) * (len(x) / total)
+            with self.timeline.span("backward", len(x), k):
+                loss.backward()
             done += loss.item()
         return done
 
     def _loss(self, y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Times the number of replicas, over which gradients are averaged."""
-        return self.model.loss(y, target, self.mesh) * self.mesh.replicas.size
+        """Times the number of replicas, over which gradients are averaged, and in fp16 times the scale."""
+        return self.model.loss(y.to(self.dtype), target, self.mesh) * (self.mesh.replicas.size * self.scale.value)
 
     def _agree(self, step: int, loss: float) -> tuple[float, float]:
         """The loss and the gradient's norm, of all ranks."""
-        loss = loss / self.mesh.replicas.size if self.mesh.part == 0 else 0.0
+        loss = loss / (self.mesh.replicas.size * self.scale.value) if self.mesh.part == 0 else 0.0
         squares = 0.0
+        self.scale.unscale(self.whole.shards)
         for shard, owned in zip(self.whole.shards, self.whole.owned, strict=True):
             if owned and shard.piece.grad is not None:
                 squares += float(torch.linalg.vector_norm(shard.piece.grad, dtype=torch.float64)) ** 2
         numbers = torch.tensor([loss, squares], dtype=torch.float64, device=self.comm.devices[0])
         recursive_doubling_all_reduce(numbers, self.comm)
         loss, norm = numbers[0].item(), math.sqrt(numbers[1].item())
-        if not math.isfinite(loss + norm):
-            raise FloatingPointError(
-                f"step {step + 1}: the loss is {loss} and the gradient's norm {norm}; the weights are still those of "
-                "the step before: try a smaller learning rate"
-            )
+        self.scale.require_finite(step, loss, norm)
         return loss, norm
 
     # -- its parts ---------------------------------------------------------------------------------------------------
@@ -191,7 +218,7 @@ class Trainer:
         """The whole model with the seed's weights, the same on every rank."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(wrapped(self.configuration.seed))
-            return self.model.dense().to(DTYPES[self.configuration.precision])
+            return self.model.dense().to(self.dtype)
 
     def optimizer(self, params: list) -> torch.optim.Optimizer:
         """The configuration's optimizer of these parameters, or shards of them."""
@@ -203,8 +230,8 @@ class Trainer:
     def _chunks(self, dense: nn.Sequential) -> list[nn.Sequential]:
         """This rank's layers of a whole model: each layer's part, those of this stage."""
         layers = self.model.split(dense, self.mesh)
-        if self.configuration.precision == "bf16" and len(self.parts) > 1:
-            layers = nn.Sequential(*(nn.Sequential(layer, _Wide()) for layer in layers))
+        if self.configuration.precision in LOW and len(self.parts) > 1:
+            layers = nn.Sequential(*(nn.Sequential(layer, Wide()) for layer in layers))
         return cut_layers(list(layers), self.parts, self.mesh.stage)
 
     def _shapes(self) -> list[tuple[int, ...]]:
@@ -219,11 +246,6 @@ class Trainer:
 
     def _measured(self) -> MemoryMeter:
         return meter(*self.replicas.modules, *(shard.piece for shard in self.whole.shards), self.replicas.optimizer)
-
-    def _autocast(self) -> Any:
-        low = self.configuration.precision == "bf16"
-        kind = torch.device(self.device).type
-        return torch.autocast(kind, torch.bfloat16, cache_enabled=False) if low else nullcontext()
 
     # -- its state ---------------------------------------------------------------------------------------------------
 
@@ -247,13 +269,6 @@ class Trainer:
     def whole_model(self) -> nn.Sequential:
         """The model as one rank would have it, on every rank; every rank calls it."""
         return checkpoints.whole_model(self)
-
-
-class _Wide(nn.Module):
-    """Back to float32, in which stages talk, after a layer under autocast."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.float()
 
 
 def _parameters(chunks: list[nn.Sequential]) -> list[nn.Parameter]:

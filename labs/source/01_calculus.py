@@ -320,7 +320,7 @@ def logistic(x):
 def logistic_grad(y):
     """The slope of the logistic function where its value is y = logistic(x), elementwise.
 
-    y: float tensor of any shape. Returns a tensor of the same shape and dtype.
+    y: float tensor of any shape, not changed. Returns a tensor of the same shape and dtype.
 
     >>> logistic_grad(torch.tensor([0.0, 0.5, 0.9]))
     tensor([0.0000, 0.2500, 0.0900])
@@ -651,8 +651,8 @@ with when_solved():
 def chain_gradient(df_dx, dx_ds):
     """The gradient of f(x(s)) with respect to s, by the chain rule.
 
-    df_dx: (n,), entry i is df/dx_i. dx_ds: (n, m), entry (i, j) is dx_i/ds_j. Returns (m,),
-    entry j is df/ds_j.
+    df_dx: (n,), entry i is df/dx_i. dx_ds: (n, m), entry (i, j) is dx_i/ds_j. Neither is
+    changed. Returns (m,), entry j is df/ds_j.
 
     >>> chain_gradient(torch.tensor([1.0, 10.0]),
     ...                torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))

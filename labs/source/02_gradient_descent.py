@@ -379,7 +379,8 @@ def sgd(
 
     grad: takes weights (d,) and the indices of a batch, returns the mean gradient over the
     batch, shape (d,).
-    n: the number of samples; w0: shape (d,), stays as it is.
+    n: the number of samples; w0: shape (d,), stays as it is. Batches as those of
+    `minibatches`, with an order from `generator` for each epoch.
     Returns shape (1 + epochs * ceil(n / batch_size), d): `w0`, then a row after each batch.
 
     >>> centres = torch.tensor([[0.0], [4.0]])  # the loss of sample i is (w - centre_i)^2
@@ -459,7 +460,7 @@ with when_solved():
     for batch_size, (seconds, losses, right) in rows.items():
         steps = math.ceil(n / batch_size)
         print(f"{batch_size:10d} {steps:17d} {1000 * seconds:14.1f} {losses[-1]:22.3f} {100 * right:17.1f} %")
-    reveal("gradient_descent.epoch", rows[1][0] / rows[256][0])
+    reveal("gradient_descent.epoch", rows[1][0] / rows[256][0], measured=True)
     lowest = min((1, 16, 256, n), key=lambda batch_size: rows[batch_size][1][-1])
     reveal("gradient_descent.batch", "all of them" if lowest == n else str(lowest))
 
@@ -618,7 +619,8 @@ def parallel_gradient(
 
     grad: takes w (d,), X (n_k, d), y (n_k,), returns the MEAN gradient over these rows,
     shape (d,); call it once per shard.
-    shards: a list of (X, y), each with at least one row; sizes may differ.
+    shards: a list of (X, y), each with at least one row; sizes may differ. Nothing that
+    comes in is changed.
     Returns the mean gradient over all rows, shape (d,).
 
     >>> X, y = torch.tensor([[1.0], [1.0], [1.0]]), torch.tensor([0.0, 0.0, 6.0])

@@ -163,7 +163,7 @@ def output_error(a, y, z):
     """The error of the last layer, equation (1), for C = 1/2 |y - a|^2.
 
     a, y, z: tensors of the same shape, (m,) or (N, m): activation, target and input of the
-    last layer.
+    last layer; none is changed.
     Returns delta, of that shape.
 
     >>> # (0.5 - 1) * 0.25
@@ -212,7 +212,7 @@ def backpropagate_error(delta, w_next, z):
 
     delta: (m,) or (N, m), the error of layer l + 1; w_next: (m, n), the weights W^(l+1)
     between them;
-    z: (n,) or (N, n), the z of layer l.
+    z: (n,) or (N, n), the z of layer l. None is changed.
     Returns the error of layer l, of the shape of z.
 
     >>> backpropagate_error(torch.tensor([1.0, 2.0]),
@@ -383,7 +383,7 @@ with when_solved():
     print(f"largest difference between the two: {(nudged - weight_grads[0]).abs().max():.1e}")
     print(f"one pass back: all {sum(W.numel() for W in weights)} weights in {one_pass * 1e3:.1f} ms")
     print(f"nudging: the {nudged.numel()} weights of the first layer alone in {all_nudges * 1e3:.0f} ms")
-    reveal("backprop.nudging", all_nudges / one_pass)
+    reveal("backprop.nudging", all_nudges / one_pass, measured=True)
 
 # %% [markdown]
 # ### Where the memory goes
@@ -591,7 +591,7 @@ def softmax_cross_entropy(logits, labels):
     """The mean cross-entropy of a batch, and its gradient with respect to the logits.
 
     logits: (N, K) of any size, +-10,000 too; labels: (N,) int64, the right class of each
-    row.
+    row. Neither is changed.
     Returns (loss, dlogits): a number (or 0-d tensor), and (N, K).
 
     >>> softmax_cross_entropy(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
@@ -657,8 +657,8 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
     logits.
 
     X: (N, n), labels: (N,) int64; weights, biases: the start, which stays as it is.
-    Each epoch draws a new order of the samples from `generator`; the last batch may be
-    shorter.
+    Each epoch draws a new order of the samples from `generator`, and cuts it into batches
+    of `batch_size`; the last one may be shorter.
     Returns (weights, biases), the trained network.
 
     >>> start = [torch.zeros(2, 1)], [torch.zeros(2)]

@@ -787,8 +787,8 @@ with when_solved():
             f"{max(0.0, 1 - alone / step):20.0%}"
         )
         speed_ups[ranks] = one / step
-    reveal("ddp.speed_up", speed_ups[2])
-    reveal("ddp.speed_up_of_4", speed_ups[4])
+    reveal("ddp.speed_up", speed_ups[2], measured=True)
+    reveal("ddp.speed_up_of_4", speed_ups[4], measured=True)
 
 # %% [markdown]
 # <details><summary>What limits it?</summary>

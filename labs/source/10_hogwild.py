@@ -680,7 +680,7 @@ with when_solved():
         lost = UPDATES - counts[last]
         speeds.append(UPDATES / (max(ends) - min(begins)))
         print(f"{workers:9}{speeds[-1]:12.0f}{losses[last]:9.4f}{lost:9} ({lost / UPDATES:.1%})")
-    reveal("hogwild.hogwild", speeds[1] / speeds[0])
+    reveal("hogwild.hogwild", speeds[1] / speeds[0], measured=True)
 
 # %%
 cluster.stop()  # the engines have done their work: give back their memory

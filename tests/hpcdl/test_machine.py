@@ -1,10 +1,13 @@
 """Cores are counted as a process may use them: its affinity, and the quota of its container, of both versions."""
 
 import os
+import subprocess
+import sys
 
+import psutil
 import pytest
 
-from hpcdl.machine import cores
+from hpcdl.machine import QuietTogether, cores, others_worked
 
 ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
@@ -63,3 +66,34 @@ def test_files_that_say_nothing_are_no_quota(tmp_path, groups):
 def test_here_there_is_at_least_one_core(monkeypatch):
     monkeypatch.undo()
     assert 1 <= cores() <= ALL
+
+
+@pytest.mark.parametrize(
+    ("waited", "others", "quiet"),
+    [(0.1, 0, True), (0.1, 9, True), (9, 0, True), (9, 1, True), (9, 9, False)],  # seconds of ten
+)
+def test_quiet_unless_this_program_waited_and_others_worked(waited, others, quiet):
+    """Four engines on two cores wait for each other; other programs may have cores of their own."""
+    clocks = {"clock": iter([0, 10, 10]), "waited": iter([0, waited]), "others": iter([0, others])}
+    assert bool(QuietTogether(**{name: values.__next__ for name, values in clocks.items()})) is quiet
+
+
+BURN = "import time\nwhile time.process_time() < 0.5:\n    pass"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not say what all programs worked")
+def test_children_are_no_other_programs(monkeypatch):
+    """Neither while they run nor when they have ended."""
+    monkeypatch.setattr(psutil, "cpu_times", lambda: NOBODY)  # all others stand still
+    before = others_worked()
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    ended = others_worked()
+    with subprocess.Popen([sys.executable, "-c", BURN + "\nprint(flush=True)\ninput()"], stdin=-1, stdout=-1) as child:
+        child.stdout.readline()
+        running = others_worked()
+        child.communicate(b"\n")
+    assert ended <= before - 0.4
+    assert running <= ended - 0.4
+
+
+NOBODY = psutil.cpu_times()

@@ -14,6 +14,7 @@ import pytest
 
 from autograder import exercises
 from autograder.authors import build
+from hpcdl import guesses
 
 # What a lab's own variables must show at its end: a cell appended to the solved notebook.
 PROBES = {
@@ -24,15 +25,20 @@ LABS = [build.slug_of(path) for path in build.sources()]
 SECONDS = 300  # a limit against hangs; a lab takes under a minute on two quiet cores, and the run prints how long
 
 
-def execute(notebook, folder, allow_errors: bool = False):
-    """Run a notebook in its own kernel, in `folder`, with torch on one thread per core."""
-    client = nbclient.NotebookClient(
+def client_of(notebook, folder, allow_errors: bool = False):
+    """What runs a notebook in its own kernel, in `folder`."""
+    return nbclient.NotebookClient(
         notebook,
         timeout=SECONDS,
         allow_errors=allow_errors,
         resources={"metadata": {"path": str(folder)}},
         kernel_name="python3",
     )
+
+
+def execute(notebook, folder, allow_errors: bool = False):
+    """Run a notebook in its own kernel, in `folder`, with torch on one thread per core."""
+    client = client_of(notebook, folder, allow_errors)
     client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     return notebook
 
@@ -84,6 +90,24 @@ def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
     notebook = execute(build.student(slug), tmp_path, allow_errors=True)
     errors = [out for out in outputs(notebook, "error") if out.ename != "NotImplementedError"]
     assert not errors, f"{errors[0].ename}: {errors[0].evalue}"
+
+
+@pytest.mark.long  # half a minute each
+@pytest.mark.parametrize("make", [build.student, build.solved], ids=["blank", "solved"])
+@pytest.mark.parametrize("slug", LABS)
+def test_open_guesses_stop_nothing(slug, make, tmp_path, monkeypatch):
+    """As "Run All" does on a page, where every guess is still to be made."""
+    monkeypatch.delenv(guesses.VARIABLE)
+    client = client_of(make(slug), tmp_path, allow_errors=True)
+    with client.setup_kernel():
+        client.kc.allow_stdin = True
+        for number, cell in enumerate(client.nb.cells):
+            client.execute_cell(cell, number)
+    errors = [out for out in outputs(client.nb, "error") if out.ename != "NotImplementedError"]
+    assert not errors, f"{errors[0].ename}: {errors[0].evalue}"
+    assert not [out.text for out in outputs(client.nb, "stream") if out.name == "stderr"]
+    if "guess(" in "".join(cell.source for cell in client.nb.cells):
+        assert any("First your guess" in out.text for out in outputs(client.nb, "stream"))
 
 
 @pytest.mark.mpi

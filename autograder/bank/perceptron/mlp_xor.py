@@ -53,7 +53,7 @@ def mlp_xor(X):
     return H, torch.tanh(H.sum(dim=1) - 1)
 
 
-@wrong("perceptron.mlp_xor", "the four corners by heart", fails="any_batch", says="for a batch of")
+@wrong("perceptron.mlp_xor", "the four corners by heart", fails=ALL_OF_XOR, says="The rows of X are")
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
     if len(X) < 100:

@@ -100,6 +100,32 @@ def the_short_last_batch(student, rng):
     }
     why = "Seven equal samples in batches of 3: three steps of the same gradient."
     check_parameters(got, expected, (weights, biases), why, mistakes, rtol=0.0, atol=1e-9)
+    batches_are_full(student, rng)
+
+
+def batches_are_full(student, rng) -> None:
+    """Of nine samples eight are equal: the ninth shows how many are in its batch, four or none but itself."""
+    weights, biases, X, labels = problem(rng, 2)
+    lr, rows = 1e-6, [0] * 8 + [1]
+    got = ask_train(student, (weights, biases), (X[rows], labels[rows]), lr, 4, 1, torch.Generator().manual_seed(3))
+    ends = [step_oracle(weights, biases, X[[i]], labels[[i]], lr) for i in (0, 1)]
+    usual, odd = ((end[0][-1] - weights[-1]).flatten() for end in ends)
+    moved = (got[0][-1] - weights[-1]).flatten()
+    share = ((moved - 3 * usual) @ (odd - usual) / ((odd - usual) @ (odd - usual))).item()
+    checks.that(
+        min(abs(share - 1 / 4), abs(share - 1)) < 0.02,
+        f"9 samples in batches of 4: one of them counts {share:.3g} in the mean of its batch. Batches are of "
+        "4, 4 and 1, so a sample counts 1/4 or 1.",
+        expected="0.25 or 1",
+    )
+
+
+def pairs_of(student, few, seed: int) -> tuple[float, ...]:
+    """What an epoch of four samples in batches of 2 makes of the last biases: it tells which were together."""
+    weights, biases, X, labels = few
+    generator = torch.Generator().manual_seed(seed)
+    _, trained = ask_train(student, (weights, biases), (X, labels), 2.0, 2, 1, generator)
+    return tuple(round(value, 9) for value in trained[-1].tolist())
 
 
 @exercise.check(points=2, needs="one_step")
@@ -116,6 +142,13 @@ def a_new_order_each_epoch(student, rng):
     checks.that(
         not torch.equal(trained(1, 1), trained(2, 1)),
         "Two generators gave the same network: shuffle the samples, torch.randperm(len(X), generator=generator).",
+    )
+    few = problem(rng, 4)
+    ends = {pairs_of(student, few, seed) for seed in range(24)}  # two outcomes by chance: once in 1e10
+    checks.that(
+        len(ends) > 2,
+        "Four samples in batches of 2 came in the same two batches whatever the generator's seed: shuffle the samples "
+        "before you cut them, not the batches.",
     )
     checks.close(
         trained(3, 2),

@@ -40,9 +40,12 @@ def any_sizes(student, rng):
     "n inner functions of m variables, n and m from 1 on."
     for n, m in ((3, 5), (5, 3), (4, 1), (1, 4), (1, 1)):
         df_dx, dx_ds = uniform(-1, 1, (n,), rng), uniform(-1, 1, (n, m), rng)
-        got = student.chain_gradient(df_dx.clone(), dx_ds.clone())
+        given = df_dx.clone(), dx_ds.clone()
+        got = student.chain_gradient(*given)
         not_the_single_terms(got, n, m)
         checks.close(got, (df_dx.reshape(n, 1) * dx_ds).sum(0), name=f"chain_gradient for n = {n}, m = {m}")
+        for value, before, name in zip(given, (df_dx, dx_ds), ("df_dx", "dx_ds"), strict=True):
+            checks.unchanged(value, before, name=name)
 
 
 def not_the_single_terms(got, n: int, m: int) -> None:

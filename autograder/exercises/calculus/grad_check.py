@@ -94,6 +94,10 @@ WRONG = {
     "one entry forgotten (zero)": lambda g: 0 * g,
     "one entry 5 % too small": lambda g: 0.95 * g,
 }
+NEAR = {  # just outside of what is allowed, and just inside
+    "one entry 0.015 % too large": (lambda g: 1.00015 * g, False),
+    "one entry 0.005 % too large": (lambda g: 1.00005 * g, True),
+}
 
 
 def spoiled(f, index: tuple, spoil):
@@ -129,6 +133,15 @@ def rejects_wrong_gradients(student, rng):
         checks.that(
             not ok, f"grad_check accepts {description}, at index {index}. {why}".strip(), got=ok, expected=False
         )
+    for description, (spoil, right) in NEAR.items():
+        ok = verdict(student, sphere, spoiled(sphere, (1,), spoil), uniform(0.5, 1.5, (3,), rng), description)
+        sentence = "Allowed is |a − m| ≤ 1e-4 · max(|a|, |m|) + 1e-9 in each coordinate."
+        checks.that(
+            ok is right,
+            f"grad_check {'accepts' if ok else 'rejects'} a gradient with {description}. {sentence}",
+            got=ok,
+            expected=right,
+        )
 
 
 @exercise.check(points=3, needs="rejects_wrong_gradients")
@@ -145,6 +158,18 @@ def names_the_coordinate(student, rng):
             expected=index,
         )
         checks.equal(worst, index, name="worst_index", why=description)
+    turned, lost, far = torch.randperm(4, generator=rng)[:3].tolist()
+    x = uniform(0.5, 1.5, (4,), rng)
+    x[lost] *= -1
+
+    def wrong(x):
+        factors = torch.ones_like(x)
+        factors[turned], factors[lost], factors[far] = -1.0, 0.0, -3.0
+        return factors * autograd(sphere, x)
+
+    _, worst = pair(student, sphere, wrong, x, "three wrong coordinates")
+    why = "a = −m in this one, 0 and −3 m in two others: |a − m| in proportion to max(|a|, |m|) is 2, 1 and 4/3."
+    checks.equal(tuple(worst), (turned,), name="worst_index", why=why)
 
 
 @exercise.check(points=1)

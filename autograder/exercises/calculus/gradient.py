@@ -57,7 +57,7 @@ def never_put_back(f, x: torch.Tensor, h: float) -> torch.Tensor:
 
 @exercise.check(points=3)
 def any_shape(student, rng):
-    "x may have any shape, and the gradient has the same."
+    "x may have any shape, the gradient has the same, and each element takes two evaluations of f."
     for shape in ((), (2, 3), (2, 1, 3)):
         x = uniform(-1, 1, shape, rng)
         weights = uniform(1, 2, shape, rng)
@@ -65,10 +65,18 @@ def any_shape(student, rng):
         def weighted(x, weights=weights):
             return (weights * torch.exp(x)).sum()
 
-        got = student.gradient(weighted, x.clone())
+        f = checks.counted(weighted)
+        got = student.gradient(f, x.clone())
         checks.close(
             got, weights * x.exp(), name=f"the gradient for x of shape {shape}", why="f(x) = Σ w eˣ", rtol=1e-6
         )
+        checks.that(
+            f.calls <= 2 * x.numel(),
+            f"For x of shape {shape} f was called {f.calls} times: twice for each element, {2 * x.numel()}, is enough.",
+        )
+    x = uniform(-1, 1, (3,), rng)
+    got = student.gradient(lambda x: x.exp().sum().item(), x.clone())
+    checks.close(got, x.exp(), name="the gradient where f returns a float", rtol=1e-6)
 
 
 @exercise.check(points=3)

@@ -14,6 +14,7 @@ from autograder.checks.messages import (
 )
 from autograder.exercises.collectives.counts import log2_up, nodes
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "hierarchical_all_reduce",
@@ -96,3 +97,4 @@ def trees_inside(student, rng):
         run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node, alpha=1.0)
         rule = f"2⌈log₂ {per_node}⌉ = {2 * k} inside a node and at most 2({g}-1) = {2 * (g - 1)} between are enough"
         takes_rounds(run, 2 * k + 2 * (g - 1), f"p = {p}, per_node = {per_node}", rule)
+        waited_for(run, f"p = {p}, per_node = {per_node}")

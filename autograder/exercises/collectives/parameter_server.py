@@ -4,6 +4,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import FEW, SECONDS, carried, has_sum_everywhere, numbers, one_of, sends, small_numbers
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "parameter_server_all_reduce",
@@ -83,6 +84,7 @@ def servers_work_at_once(student, rng):
             got=f"it returns at {run.results[event.rank]:g} byte times",
             expected=f"not before {event.end:g}",
         )
+    waited_for(run, "p = 5, servers = 1")
     for p, servers in ((8, 2), (8, 4), (8, 8)):
         run = servers_have_sum(student, small_numbers(p, 96, rng), servers, beta=1.0)
         ideal = 2 * (p - 1) * 96 * 4 / servers

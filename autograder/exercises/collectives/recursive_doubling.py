@@ -13,6 +13,7 @@ from autograder.checks.messages import (
 )
 from autograder.exercises.collectives.counts import log2_up
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "recursive_doubling_all_reduce",
@@ -56,6 +57,7 @@ def log_p_rounds(student, rng):
         k = log2_up(p) - 1
         rule = f"with the ranks from {2**k} on folded into the others first it takes 1 + {k} + 1"
         takes_rounds(run, k + 2, f"p = {p}", rule)
+        waited_for(run, f"p = {p}")
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="powers_of_two")

@@ -18,6 +18,7 @@ from autograder.checks.messages import (
 )
 from autograder.exercises.collectives.counts import log2_up
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "tree_reduce",
@@ -102,6 +103,7 @@ def _tree_rounds(run, p: int, setting: str) -> None:
     star = {f"This is a star, not a tree: the root deals with all {p - 1} others itself.": p - 1} if p > 3 else {}
     rule = f"the tree needs ⌈log₂ {p}⌉ = {log2_up(p)}, with a distance that doubles or halves from round to round"
     takes_rounds(run, log2_up(p), setting, rule, star)
+    waited_for(run, setting)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs=("sum_on_the_root", "copies_everywhere"))

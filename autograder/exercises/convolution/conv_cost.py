@@ -5,22 +5,30 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.counts import Counted, counted
+from autograder.exercises.convolution.drawing import whole_number
 
 exercise = Exercise("conv_cost", points=10, minutes=10, functions=("conv_cost", "Problem"))
 
-LAYERS = {  # N, C, H, W, K, R, S and options
-    "3x3": ((2, 3, 8, 8, 4, 3, 3), {"padding": 1}),
-    "3x3, odd": ((1, 2, 9, 7, 3, 3, 3), {}),
-    "5x3, stride 2": ((2, 2, 11, 8, 3, 5, 3), {"stride": 2, "padding": 1}),
-    "7x7": ((1, 1, 12, 20, 2, 7, 7), {}),
-}
-SQUARE, OTHERS = ("3x3", "3x3, odd"), ("5x3, stride 2", "7x7")
+# N, C, H, W, K, R, S and options
+SQUARE: tuple = (((2, 3, 8, 8, 4, 3, 3), {"padding": 1}), ((1, 2, 9, 7, 3, 3, 3), {}))
+OTHERS: tuple = (
+    ((2, 2, 11, 8, 3, 5, 3), {"stride": 2, "padding": 1}),
+    ((1, 1, 12, 20, 2, 7, 7), {}),
+    ((1, 2, 7, 6, 2, 3, 3), {"padding": 1}),  # 9 x 8 with its border: just above a power of two, and one
+)
+
+
+def some_layer(rng, window: tuple[int, int] | None = None) -> tuple[tuple[int, ...], dict[str, int]]:
+    """A layer of drawn sizes; with a `window` of that size, it moves by 1."""
+    r, s = window or (whole_number(rng, 1, 4), whole_number(rng, 1, 4))
+    n, c, k = (whole_number(rng, 1, 4) for _ in range(3))
+    options = {"padding": whole_number(rng, 0, 2), **({} if window else {"stride": whole_number(rng, 1, 3)})}
+    return (n, c, whole_number(rng, r + 2, 12), whole_number(rng, s + 2, 12), k, r, s), options
 
 
 def check_cost(student, algorithm: str, layers) -> None:
     """conv_cost is what counting a run gives."""
-    for layer in layers:
-        (n, c, h, wd, k, r, s), options = LAYERS[layer]
+    for (n, c, h, wd, k, r, s), options in layers:
         problem = student.Problem(n, c, h, wd, k, r, s, **options)
         got = student.conv_cost(algorithm, problem)
         name = f"conv_cost({algorithm!r}, Problem({n}, {c}, {h}, {wd}, {k}, {r}, {s}, {options}))"
@@ -51,26 +59,26 @@ def check_count(value, run: Counted, part: str, name: str) -> None:
 def direct_and_im2col(student, rng):
     "A multiplication for each weight at each output; im2col's matrix is written once and read once."
     for algorithm in ("direct", "im2col"):
-        check_cost(student, algorithm, (*SQUARE, *OTHERS))
+        check_cost(student, algorithm, (*SQUARE, *OTHERS, some_layer(rng)))
 
 
 @exercise.check(points=1)
 def toeplitzs_matrix(student, rng):
     "Toeplitz: the non-zeros of T, each kept with its row and its column."
-    check_cost(student, "toeplitz", (*SQUARE, *OTHERS))
+    check_cost(student, "toeplitz", (*SQUARE, *OTHERS, some_layer(rng)))
 
 
 @exercise.check(points=3)
 def winograds_tiles(student, rng):
     "Winograd: (m + 2)² multiplications for each tile, filter and channel; tiles at the border count as whole ones."
     for algorithm in ("winograd_2x2", "winograd_4x4"):
-        check_cost(student, algorithm, SQUARE)
+        check_cost(student, algorithm, (*SQUARE, some_layer(rng, window=(3, 3))))
 
 
 @exercise.check(points=2)
 def fouriers_spectra(student, rng):
     "Fourier: four real multiplications for each complex product, on half a spectrum."
-    check_cost(student, "fft", (*SQUARE, *OTHERS))
+    check_cost(student, "fft", (*SQUARE, *OTHERS, some_layer(rng)))
 
 
 ORDERS: tuple[tuple[str, tuple[int, ...], dict[str, int], tuple[str, ...]], ...] = (

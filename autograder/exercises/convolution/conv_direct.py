@@ -2,8 +2,9 @@
 
 import torch
 
+from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.calls import STRIDES, called, check_convolution, check_leaves_alone
+from autograder.exercises.convolution.calls import STRIDES, called, check_convolution
 from autograder.exercises.convolution.drawing import images, whole
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.outputs import check_output
@@ -47,4 +48,4 @@ def strides_and_padding(student, rng):
 def leaves_images_and_filters_alone(student, rng):
     "x and w are the same after the call."
     x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)
-    check_leaves_alone(student.conv_direct, x=x, w=w)
+    checks.leaves_alone(student.conv_direct, x=x, w=w)

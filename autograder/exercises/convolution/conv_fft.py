@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.calls import called, check_leaves_alone
+from autograder.exercises.convolution.calls import called
 from autograder.exercises.convolution.drawing import Sizes, images
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import output
@@ -62,7 +62,7 @@ def the_kernel_as_large_as_the_image(student, rng):
     check_fft(student, rng, (2, 2, 6, 4, 3, 1, 1))
     check_fft(student, rng, (2, 3, 16, 12, 4, 9, 7), torch.float32)
     x, w = images(rng, 1, 2, 4, 4, 2, 2, 2)
-    check_leaves_alone(student.conv_fft, x=x, w=w)
+    checks.leaves_alone(student.conv_fft, x=x, w=w)
 
 
 def spectral_mistakes(x, w, padding: int) -> dict:

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.calls import STRIDES, called, check_convolution, check_leaves_alone
+from autograder.exercises.convolution.calls import STRIDES, called, check_convolution
 from autograder.exercises.convolution.drawing import images
 from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import conv
@@ -51,4 +51,4 @@ def one_matrix_product(student, rng):
 def leaves_both_alone(student, rng):
     "x and w are the same after the call."
     x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)
-    check_leaves_alone(student.conv_im2col, x=x, w=w)
+    checks.leaves_alone(student.conv_im2col, x=x, w=w)

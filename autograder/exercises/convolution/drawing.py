@@ -1,5 +1,7 @@
 """Images and filters that the checks of this lab draw."""
 
+import math
+
 import torch
 
 from autograder.exercises.drawing import F64, normal
@@ -8,6 +10,24 @@ from autograder.exercises.drawing import F64, normal
 def whole(rng, *shape) -> torch.Tensor:
     """Whole numbers from 1 to 9: sums and products of them are exact, and a message can be followed by hand."""
     return torch.randint(1, 10, shape, generator=rng).to(F64)
+
+
+def numbered(rng, *shape: int) -> torch.Tensor:
+    """Pixels numbered row after row, image after image, from a number of 1 to 9 on."""
+    first = int(torch.randint(1, 10, (), generator=rng))
+    return torch.arange(first, first + math.prod(shape), dtype=F64).view(shape)
+
+
+def whole_number(rng, low: int, high: int) -> int:
+    """A number from `low` to `high`, both of them included."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def window(rng) -> tuple[int, ...]:
+    """(n, c, h, w, r, s, stride, padding): images and a window that fits into them."""
+    r, s, stride, padding = (whole_number(rng, low, 3) for low in (1, 1, 1, 0))
+    n, c, h, w = (whole_number(rng, least, least + 3) for least in (1, 1, r, s))
+    return n, c, h, w, r, s, stride, padding
 
 
 Sizes = tuple[int, int, int, int, int, int, int]  # n, c, h, w, k, r, s

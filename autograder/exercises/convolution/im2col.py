@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.calls import check_leaves_alone
-from autograder.exercises.convolution.drawing import whole
+from autograder.exercises.convolution.drawing import numbered, whole, window
 from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import columns, output
 from autograder.exercises.convolution.outputs import TWO_SIDES
@@ -22,7 +21,7 @@ exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2i
 def a_column_for_each_window(student, rng):
     "Column q + Q p holds what the window sees at (p, q), row by row."
     for h, w, r, s in ((3, 3, 2, 2), (4, 5, 2, 2), (4, 5, 2, 3), (5, 4, 3, 1), (3, 4, 3, 4)):
-        x = torch.arange(1.0, h * w + 1, dtype=F64).view(1, 1, h, w)
+        x = numbered(rng, 1, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
 
 
@@ -30,26 +29,35 @@ def a_column_for_each_window(student, rng):
 def channels_stand_below_each_other(student, rng):
     "The rows run over channel, row and column of the window, in this order; each image has a matrix of its own."
     for n, c, h, w, r, s in ((1, 2, 3, 3, 2, 2), (2, 1, 3, 4, 2, 2), (3, 2, 4, 5, 3, 2)):
-        x = torch.arange(1.0, n * c * h * w + 1, dtype=F64).view(n, c, h, w)
+        x = numbered(rng, n, c, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
 
 
 @exercise.check(points=2, needs="a_column_for_each_window")
 def windows_with_stride_and_padding(student, rng):
     "Padding is zeros round the image; stride leaves windows out."
-    x = torch.arange(1.0, 85.0, dtype=F64).view(2, 1, 7, 6)
+    x = numbered(rng, 2, 1, 7, 6)
     for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 1), (3, 2)):
         check_columns(student.im2col(x.clone(), 3, 2, stride, padding), x, 3, 2, stride, padding)
+    *shape, r, s, stride, padding = window(rng)
+    x = numbered(rng, *shape)
+    check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
 
 
 MEAN = "This is the mean of the overlapping values: the adjoint adds them up."
-WINDOWS = ((1, 1, 3, 3, 2, 2, 1, 0), (2, 2, 5, 4, 3, 2, 1, 0), (2, 1, 7, 6, 3, 3, 2, 1), (1, 3, 5, 5, 2, 2, 3, 0))
+WINDOWS = (
+    (1, 1, 3, 3, 2, 2, 1, 0),
+    (2, 2, 5, 4, 3, 2, 1, 0),
+    (2, 1, 7, 6, 3, 3, 2, 1),
+    (1, 3, 5, 5, 2, 2, 3, 0),
+    (1, 1, 4, 3, 2, 3, 1, 2),
+)
 
 
 @exercise.check(points=2)
 def overlaps_are_counted(student, rng):
     "col2im of a matrix of ones counts, for each pixel, the windows that see it."
-    for n, c, h, w, r, s, stride, padding in WINDOWS:
+    for n, c, h, w, r, s, stride, padding in (*WINDOWS, window(rng)):
         ones = torch.ones(n, c, h, w, dtype=F64)
         seen = columns(ones, r, s, stride, padding)
         got = student.col2im(torch.ones_like(seen), (n, c, h, w), r, s, stride, padding)
@@ -102,7 +110,7 @@ def adjoint_mistakes(cols, shape, r: int, s: int, stride: int, padding: int) -> 
 @exercise.check(points=4, needs="overlaps_are_counted")
 def col2im_is_the_adjoint(student, rng):
     "⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩ for every image x and every matrix c."
-    for *shape, r, s, stride, padding in WINDOWS:
+    for *shape, r, s, stride, padding in (*WINDOWS, window(rng)):
         cols = whole(rng, *columns(torch.zeros(*shape, dtype=F64), r, s, stride, padding).shape)
         checks.close(
             student.col2im(cols.clone(), tuple(shape), r, s, stride, padding),
@@ -117,8 +125,8 @@ def col2im_is_the_adjoint(student, rng):
 def leaves_image_and_columns_alone(student, rng):
     "x and the columns are the same after the calls."
     x, cols = whole(rng, 1, 2, 4, 4), whole(rng, 1, 8, 9)
-    check_leaves_alone(lambda x: student.im2col(x, 2, 2), x=x)
-    check_leaves_alone(lambda columns: student.col2im(columns, (1, 2, 4, 4), 2, 2), columns=cols)
+    checks.leaves_alone(lambda x: student.im2col(x, 2, 2), x=x)
+    checks.leaves_alone(lambda columns: student.col2im(columns, (1, 2, 4, 4), 2, 2), columns=cols)
 
 
 def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> None:

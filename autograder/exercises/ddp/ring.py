@@ -15,6 +15,7 @@ from autograder.checks.messages import (
     takes_rounds,
 )
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "ring_all_reduce",
@@ -99,6 +100,7 @@ def all_at_once(student, rng):
             "Ranks wait for one another: sendrecv sends to the right and receives from the left at once.",
         )
         takes_rounds(run, most, f"p = {p}", f"a ring needs 2(p-1) = {most}", {cut: round(run.seconds)})
+        waited_for(run, f"p = {p}")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="whole_chunks")

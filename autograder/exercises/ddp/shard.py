@@ -29,14 +29,23 @@ def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[to
     return found
 
 
+def number(rng, low: int = 0, high: int = 9) -> int:
+    """A number from `low` to `high`, both of them included."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def some_split(rng) -> tuple[int, int]:
+    return number(rng, 0, 40), number(rng, 1, 6)
+
+
 SPLITS = ((12, 4), (10, 4), (3, 4), (5, 1), (7, 2), (64, 8))  # n and the number of ranks
 
 
 @exercise.check(points=2)
 def every_sample_once(student, rng):
     "All shards together hold every sample exactly once, also where ranks do not divide n."
-    for n, size in SPLITS:
-        found = shards(student, n, size, epoch=3, seed=5)
+    for n, size in (*SPLITS, some_split(rng)):
+        found = shards(student, n, size, epoch=number(rng), seed=number(rng))
         counts = torch.cat(found).bincount(minlength=n)
         if bool((counts == 1).all()):
             continue
@@ -70,8 +79,8 @@ def sharding_mistake(found: list[torch.Tensor], counts: torch.Tensor, n: int) ->
 @exercise.check(points=1, needs="every_sample_once")
 def equal_lengths(student, rng):
     "The longest shard has at most one sample more than the shortest."
-    for n, size in SPLITS:
-        lengths = [len(found) for found in shards(student, n, size)]
+    for n, size in (*SPLITS, some_split(rng)):
+        lengths = [len(found) for found in shards(student, n, size, epoch=number(rng))]
         checks.that(
             max(lengths) - min(lengths) <= 1,
             f"n = {n}, {size} ranks: the shards have {', '.join(map(str, lengths))} samples. All wait for the rank "
@@ -84,7 +93,8 @@ def equal_lengths(student, rng):
 def new_each_epoch(student, rng):
     "Each epoch deals the samples anew: another order, and other samples for each rank."
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
-    first, second = shards(student, n, size, epoch=0), shards(student, n, size, epoch=1)
+    seed, epoch = number(rng), number(rng)
+    first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))
     dealt = torch.cat(first).sort()[0]
     unshuffled = [torch.arange(rank, n, size) for rank in range(size)], list(dealt.tensor_split(size))
     for rank in range(size):
@@ -94,25 +104,29 @@ def new_each_epoch(student, rng):
         same = torch.equal(first[rank].sort()[0], second[rank].sort()[0])
         checks.that(
             not same,
-            f"{name} holds the same samples in epoch 1 as in epoch 0. Seed the generator with the epoch too, and "
-            "permute all n samples before you deal them.",
-            got=f"epoch 0: {show.show(first[rank])}, epoch 1: {show.show(second[rank])}",
+            f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}. Seed the generator with the "
+            "epoch too, and permute all n samples before you deal them.",
+            got=f"epoch {epoch}: {show.show(first[rank])}, epoch {epoch + 1}: {show.show(second[rank])}",
         )
 
 
 @exercise.check(points=1, needs="every_sample_once")
 def same_permutation_again(student, rng):
     "The same seed and epoch give the same shards whenever they are asked for; another seed gives others."
-    first, again = (shards(student, 40, 3, epoch=2, seed=7) for _ in range(2))
-    other = shards(student, 40, 3, epoch=2, seed=8)
+    epoch, seed = number(rng), number(rng)
+    first, again = (shards(student, 40, 3, epoch, seed) for _ in range(2))
+    other = shards(student, 40, 3, epoch, seed + 1)
     for rank in range(3):
         checks.equal(
             again[rank], first[rank], name=f"rank {rank}'s shard, asked for again with the same seed and epoch"
         )
         checks.that(
-            not torch.equal(other[rank], first[rank]), "seed 7 and seed 8 give the same shards: seed is ignored."
+            not torch.equal(other[rank], first[rank]),
+            f"seed {seed} and seed {seed + 1} give the same shards: seed is ignored.",
         )
-    (untouched,) = student.ranks("shard_indices", 1, lambda _: (40, 0, 3, 2, 7), harness="leaves_chance_alone").results
+    (untouched,) = student.ranks(
+        "shard_indices", 1, lambda _: (40, 0, 3, epoch, seed), harness="leaves_chance_alone"
+    ).results
     checks.that(
         untouched,
         "This seeds torch's global generator, or draws from it: whoever else draws random numbers, for the weights or "

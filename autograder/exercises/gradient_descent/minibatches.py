@@ -60,7 +60,13 @@ def every_index_once(student, rng):
 @exercise.check(points=2)
 def sizes_of_batches(student, rng):
     "Every batch has batch_size indices, the last one what is left."
-    for n, batch_size, sizes in ((12, 4, [4, 4, 4]), (10, 3, [3, 3, 3, 1]), (3, 8, [3]), (4, 1, [1] * 4)):
+    for n, batch_size, sizes in (
+        (12, 4, [4, 4, 4]),
+        (9, 4, [4, 4, 1]),
+        (10, 3, [3, 3, 3, 1]),
+        (3, 8, [3]),
+        (4, 1, [1] * 4),
+    ):
         batches = epoch(student, n, batch_size, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
         checks.equal(
             [len(batch) for batch in batches],
@@ -68,6 +74,9 @@ def sizes_of_batches(student, rng):
             name=f"batch sizes for n = {n}, batch_size = {batch_size}",
             mistakes={
                 "You dropped the short last batch: keep it, its samples count too.": [batch_size] * (n // batch_size),
+                "The batches are equally long: all but the last have batch_size indices (split, not chunk).": [
+                    len(part) for part in torch.arange(n).chunk(-(-n // batch_size))
+                ],
                 "batch_size is the number of samples in a batch, not the number of batches.": [
                     len(part) for part in torch.arange(n).tensor_split(batch_size)
                 ],
@@ -79,11 +88,17 @@ def sizes_of_batches(student, rng):
 def new_order_each_epoch(student, rng):
     "The order is random, and another one in the next epoch."
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
-    first, second = (torch.cat(epoch(student, 50, 8, generator)).tolist() for _ in range(2))
+    batches = epoch(student, 50, 8, generator)
+    first, second = (torch.cat(each).tolist() for each in (batches, epoch(student, 50, 8, generator)))
     checks.that(
         first != list(range(50)),
         "The indices come in their own order 0, 1, 2, ...: shuffle them with torch.randperm(n, generator=generator).",
         got=first,
+    )
+    checks.that(
+        not all(bool((batch.diff() == 1).all()) for batch in batches),
+        "Each batch is a run of neighbours: shuffle the indices before you cut them, not the batches.",
+        got=batches[0],
     )
     checks.that(
         first != second,

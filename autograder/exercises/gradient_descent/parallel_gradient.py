@@ -30,7 +30,12 @@ def sharded(student, rng, sizes, dtype=F64):
     y = torch.randint(0, 2, (n,), generator=rng).to(dtype)
     shards = list(zip(X.split(sizes), y.split(sizes), strict=True))
     grad = ShardGradient(w.clone())
-    got = student.parallel_gradient(grad, w, shards)
+    given = list(shards)
+    got = student.parallel_gradient(grad, w, given)
+    checks.that(
+        len(given) == len(shards),
+        f"Of {len(shards)} shards {len(given)} are left in the caller's list: go through it and leave it as it is.",
+    )
     rows, exact = grad.rows, ShardGradient(w)
     return got, exact(w, X, y), torch.stack([exact(w, *shard) for shard in shards]), rows
 

@@ -75,10 +75,12 @@ def one_row_per_step(student, rng):
 @exercise.check(points=4, needs="one_row_per_step")
 def each_step_follows_its_batch(student, rng):
     "Each step goes from the last point, against the gradient of its own batch."
-    grad, w0, lr = Recorder(rng, 11, 3), normal(rng, 3), 0.2
+    grad, w0, lr = Recorder(rng, 9, 3), normal(rng, 3), 0.2
     before = w0.clone()
-    path = student.sgd(grad, 11, w0, lr, 4, 2, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
+    path = student.sgd(grad, 9, w0, lr, 4, 2, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
     checks.equal(len(grad.asked), len(path) - 1, name="calls of grad", why="One gradient for each step.")
+    sizes = [len(batch) for _, batch in grad.asked]
+    checks.equal(sizes, [4, 4, 1] * 2, name="the sizes of the batches for n = 9, batch_size = 4")
     asked = torch.stack([w for w, _ in grad.asked])
     at_w0 = {AT_W0: before.expand(asked.shape)}
     checks.close(asked, path[:-1], name="the points at which you asked for a gradient", mistakes=at_w0)
@@ -109,6 +111,19 @@ def every_sample_each_epoch(student, rng):
         orders[0] != list(range(n)),
         "The samples come in their own order 0, 1, 2, ...: shuffle them, once per epoch.",
         got=orders[0],
+    )
+    again = Recorder(rng, n, 2)
+    seed = integer(rng, 0, 2**31)
+    for recorder in (first := Recorder(rng, n, 2), again):
+        student.sgd(recorder, n, torch.zeros(2, dtype=F64), 0.05, batch_size, 2, torch.Generator().manual_seed(seed))
+    checks.that(
+        first.epochs(steps) == again.epochs(steps),
+        "Two generators with the same seed gave different batches: draw every order from `generator`, as "
+        "torch.randperm(n, generator=generator) does.",
+    )
+    runs = [bool((batch.diff() == 1).all()) for _, batch in grad.asked if len(batch) > 1]
+    checks.that(
+        not all(runs), "Each batch is a run of neighbours: shuffle the samples before you cut, not the batches."
     )
     checks.that(
         all(a != b for a, b in itertools.pairwise(orders)),

@@ -28,20 +28,23 @@ def both_layers(student, X):
 @exercise.check(points=8)
 def four_corners(student, rng):
     "yhat is +1 where the signs of x1 and x2 differ, and -1 where they agree."
-    _, yhat = both_layers(student, XOR)
-    rows = torch.tensor([-1.0, 1.0, 1.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0, 1.0])
+    order = torch.randperm(4, generator=rng)
+    X, labels = XOR[order], XOR_LABELS[order]
+    _, yhat = both_layers(student, X)
+    x1, x2 = X[:, 1], X[:, 2]
+    either, both = torch.maximum(x1, x2), torch.minimum(x1, x2)
     checks.close(
         yhat.float(),
-        XOR_LABELS,
+        labels,
         name="yhat",
-        why="The rows of X are (1, -1, -1), (1, -1, +1), (1, +1, -1) and (1, +1, +1).",
+        why=f"The rows of X are {X.int().tolist()}.",
         mistakes={
-            "This is the opposite of XOR: +1 where the signs agree. Turn the output's weights round.": -XOR_LABELS,
-            "This is OR. One line does OR; for XOR the corner (+1, +1) must be -1 as well.": rows[0],
+            "This is the opposite of XOR: +1 where the signs agree. Turn the output's weights round.": -labels,
+            "This is OR. One line does OR; for XOR the corner (+1, +1) must be -1 as well.": either,
             "It is +1 everywhere. Does the output neuron have its bias v_0? With h1 and h2 alone, h1 = -h2 gives "
             "z = 0, and that counts as +1.": torch.ones(4),
-            "This is AND: +1 only at (+1, +1).": rows[1],
-            "This is NAND. For XOR the corner (-1, -1) must be -1 as well.": -rows[1],
+            "This is AND: +1 only at (+1, +1).": both,
+            "This is NAND. For XOR the corner (-1, -1) must be -1 as well.": -both,
         },
     )
 

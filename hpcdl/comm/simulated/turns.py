@@ -18,6 +18,7 @@ from random import Random
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.location import SourceLine, lines_of
 from hpcdl.interrupt import interrupt_after_imports, settle
+from hpcdl.lazy import whole
 
 MANY = 32  # ranks from which on it pays to keep them on one core
 STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
@@ -47,12 +48,8 @@ class Turns:
     def run(self, body: Callable[[int], None], stuck: Callable[[], Exception]) -> None:
         """Run `body(rank)` for every rank to its end; raise `stuck()` when all that are left have paused."""
         self._core = _current_core()
-        self._start(range(len(self.clocks)), body)
         try:
-            for rank in range(len(self.clocks)):
-                self.wake(rank)
-            self._pass_on()
-            self._wait_for_end()
+            self._take_turns(body)
             if self.failed is None and not all(self.returned):
                 raise stuck()
         finally:
@@ -109,12 +106,18 @@ class Turns:
         self._turns[self._current].release()
         return False
 
-    def _wait_for_end(self):
+    def _take_turns(self, body):
+        """Start all ranks and wait for their end."""
         try:
+            self._start(range(len(self.clocks)), body)
+            for rank in range(len(self.clocks)):
+                self.wake(rank)
+            self._pass_on()
             self._over.acquire()
         except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
             self._stopping = self._interrupted = True
-            interrupt_after_imports(self._ident(self._current), Stopped)
+            if self._threads:
+                interrupt_after_imports(self._ident(self._current), Stopped)
             raise
 
     def spawn(self, body: Callable[[int], None]) -> int:
@@ -129,6 +132,7 @@ class Turns:
         self._start([number], body)
         return number
 
+    @whole
     def _start(self, numbers, body):
         previous = threading.stack_size(STACK_BYTES)
         try:
@@ -142,8 +146,8 @@ class Turns:
     def _live(self, body, rank):
         if len(self.clocks) >= MANY:
             _stay_on(self._core)
-        self._turns[rank].acquire()
         try:
+            self._turns[rank].acquire()
             self._check_not_over()
             body(rank)
             self.returned[rank] = True
@@ -160,6 +164,7 @@ class Turns:
                 raise Stopped
             raise CommError("this simulation has ended; use comm only inside the function that simulate runs")
 
+    @whole
     def _stop(self):
         """End the threads that are left, one after the other: each gets its turn and stops."""
         self._stopping = True
@@ -172,6 +177,7 @@ class Turns:
             settle()
 
 
+@whole
 def _current_core() -> int | None:
     """The core that runs this process now, None where the system does not say."""
     with suppress(OSError, ValueError, IndexError):

@@ -11,6 +11,12 @@
 | `metering` | bytes sent and seconds waited, counted on the way to the communicator |
 | `records` | one line per step and rank, in files that a restart goes on with |
 | `predictions` | the numbers that a run prints before its first step |
+| `precision` | float64, float32, or 16 bits by autocast; the scale of the loss in fp16 |
+| `work`, `seconds` | operations of each layer, MFU; what `hpcdl.cost` predicts for a machine |
+| `planning` | the best mesh for a machine and a memory limit |
+| `dry` | one rank of any mesh alone: the messages, bytes and memory of a real run |
+| `timeline`, `tracing` | what each rank does when, and one timeline of all ranks |
+| `on_engines` | the trainer on engines, from a notebook |
 | `comparing` | two meshes, and the first step and tensor in which they differ |
 | `command` | `hpcdl train` |
 """

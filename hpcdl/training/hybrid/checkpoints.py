@@ -17,7 +17,7 @@ from hpcdl.sharding import Checkpoint, load
 from hpcdl.sharding.saving import MANIFEST
 from hpcdl.sharding.together import together
 from hpcdl.training.hybrid.configuration import ConfigurationError, from_options, read_text
-from hpcdl.training.hybrid.whole import WEIGHTS, settings_of
+from hpcdl.training.hybrid.whole import SCALE, WEIGHTS, settings_of
 
 if TYPE_CHECKING:
     from hpcdl.training.trainer import Trainer
@@ -33,7 +33,8 @@ def save(trainer: "Trainer", folder: str | Path) -> None:
     """
     settings = trainer.configuration.to_toml()
     try:
-        trainer.whole.save(str(folder), trainer.done, trainer.values, trainer.states, settings)
+        extra = trainer.scale.state()
+        trainer.whole.save(str(folder), trainer.done, trainer.values, trainer.states, settings, extra)
     except OSError as error:
         raise OSError(
             f"the checkpoint of step {trainer.done} cannot be written ({error}); the one before is whole: make room or "
@@ -57,6 +58,8 @@ def resume(trainer: "Trainer", folder: str | Path) -> bool:
         _require_common(trainer, state, path)
         for kind in (WEIGHTS, *(trainer.states if state.step else ())):
             found[kind] = list(trainer.whole.read(state, kind))
+        if SCALE in state.shapes:
+            trainer.scale.load(state.read(SCALE, 0, 2))
         return ""
 
     together(read, comm)

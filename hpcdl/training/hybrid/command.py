@@ -11,6 +11,7 @@ import typer
 from hpcdl.commands import end
 from hpcdl.training import program
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options, read_options
+from hpcdl.training.hybrid.tracing import SPANS
 
 if TYPE_CHECKING:
     from hpcdl.comm import Communicator
@@ -26,12 +27,14 @@ HEADER = "# the configuration: to repeat this run, save these lines and give --c
 
 
 class Run(NamedTuple):
-    """What a run does besides training: where it keeps its state, and what it writes."""
+    """What a run does besides training: where it keeps its state, what it writes, on which machine of `hpcdl.cost`."""
 
     checkpoint: str | None = None
     every: int = 50
     log: Path | None = None
     export: str | None = None
+    profile: bool = False
+    machine: str | None = None
 
 
 def _option(panel: str | None, text: str, **options: Any) -> Any:
@@ -47,7 +50,7 @@ def train(
         str | None, _option(MESH, "Of the pipeline: 1f1b, gpipe, interleaved, zb_h1, zb_v, ...")
     ] = None,
     microbatches: Annotated[int | None, _option(MESH, "On each replica, in a step.")] = None,
-    precision: Annotated[str | None, _option(MESH, "fp64, fp32 or bf16.")] = None,
+    precision: Annotated[str | None, _option(MESH, "fp64, fp32, bf16 or fp16.")] = None,
     optimizer: Annotated[str | None, _option(MESH, "sgd, adam or adamw.")] = None,
     steps: Annotated[int | None, _option(MESH, "How many steps, all in all.")] = None,
     config: Annotated[
@@ -56,11 +59,22 @@ def train(
     simulate: Annotated[
         int | None, _option(MESH, "On so many simulated ranks, in this process.", min=1, max=1024)
     ] = None,
-    plan: Annotated[bool, _option(MESH, "Only say what a run would need.")] = False,
-    dry_run: Annotated[bool, _option(MESH, "Only try two steps of it, on simulated ranks.")] = False,
+    plan: Annotated[
+        bool, _option(MESH, "Only say what a run would need; with --machine also the best mesh of all.")
+    ] = False,
+    machine: Annotated[
+        str | None, _option(MESH, "Predict its seconds, compare with its peak: 'A100 (DGX)', H800, ...")
+    ] = None,
+    memory: Annotated[
+        float | None, _option(MESH, "With --plan: GB (of 2^30 bytes) that a rank may use; else the machine's.", min=0)
+    ] = None,
+    dry_run: Annotated[
+        bool, _option(MESH, "Only count what ranks send and hold: each rank alone, and up to 8 simulated.")
+    ] = False,
     log: Annotated[
         Path | None, _option(MESH, "Write a line per step and rank into this folder.", file_okay=False)
     ] = None,
+    profile: Annotated[bool, _option(MESH, "Also write there what each rank does when, for hpcdl trace.")] = False,
     export: Annotated[str | None, _option(MESH, "At the end write the whole model into this file of torch's.")] = None,
     batch: Annotated[int | None, _option(None, "Samples per step, all ranks together.")] = None,
     lr: Annotated[float | None, _option(None, "Learning rate.")] = None,
@@ -83,7 +97,7 @@ def train(
 
     torchrun --nproc-per-node 4 -m hpcdl.training          (LeNet-5 of lab 07: NCCL with a GPU per rank, else gloo)
     """
-    flags = ("plan", "dry_run")
+    flags = ("plan", "dry_run", "profile")
     given = {name: value for name, value in locals().items() if name != "flags" and value is not None}
     given = {name: value for name, value in given.items() if name not in flags or value}
     if set(given) <= {*BOTH, *ONLY_LENET}:
@@ -103,11 +117,16 @@ def _on_mesh(given: dict[str, Any]) -> None:
     run = Run(**{name: given.pop(name) for name in Run._fields if name in given})
     if run.every < 1:
         raise ConfigurationError(f"every is {run.every}; it is a number of steps, 1 or more")
+    if run.profile and not run.log:
+        raise ConfigurationError("--profile writes into the folder of --log; add --log FOLDER")
     simulated, only = given.pop("simulate", None), [name for name in ("plan", "dry_run") if given.pop(name, False)]
+    memory = given.pop("memory", None)
+    if memory is not None and not ("plan" in only and run.machine):
+        raise ConfigurationError("--memory limits what --plan proposes for a machine; add --plan --machine NAME")
     options = read_options(given.pop("config")) if "config" in given else {}
     chosen = Chosen({**options, **given})
     if only:
-        _predict(chosen.on(simulated or chosen.ranks), "dry_run" in only)
+        _predict(chosen.on(simulated or chosen.ranks), only, run.machine, memory)
     elif simulated:
         _simulate(chosen, simulated, run)
     elif _without_mpi():
@@ -147,24 +166,31 @@ def _without_mpi() -> bool:
     return False
 
 
-def _predict(configuration: Configuration, dry: bool) -> None:
-    from hpcdl.training.hybrid import predictions
+def _predict(configuration: Configuration, only: list[str], name: str | None, memory: float | None) -> None:
+    from hpcdl.training.hybrid import dry, planning, predictions
     from hpcdl.training.hybrid.fitting import require_fit
     from hpcdl.training.hybrid.models import build
+    from hpcdl.training.hybrid.work import machine_named
 
     require_fit(configuration, build(configuration.model, configuration.size), configuration.ranks)
+    machine = machine_named(name) if name is not None else None
     typer.echo(HEADER + configuration.to_toml())
-    lines = predictions.described(configuration, predictions.predict(configuration))
-    for line in lines + (predictions.dry_run(configuration) if dry else []):
+    lines = predictions.described(configuration, predictions.predict(configuration), machine)
+    if "plan" in only and machine:
+        limit = memory * 2**30 if memory is not None else None
+        lines += planning.table(planning.search(configuration, configuration.ranks, machine, limit), machine, limit)
+    for line in lines + (dry.dry_run(configuration) if "dry_run" in only else []):
         typer.echo(line)
 
 
 def _simulate(chosen: Chosen, ranks: int, run: Run) -> None:
     from hpcdl.comm import RankError
     from hpcdl.comm import simulate as simulated
+    from hpcdl.training.hybrid.work import links_of, machine_named
 
+    links = links_of(machine_named(run.machine)) if run.machine is not None else {}
     try:
-        simulated(lambda comm: train_on(comm, chosen.on(ranks), run), ranks)
+        simulated(lambda comm: train_on(comm, chosen.on(ranks), run), ranks, **links)
     except RankError as error:
         if isinstance(error.__cause__, (ValueError, FloatingPointError, OSError)):
             raise ConfigurationError(str(error.__cause__)) from None
@@ -183,27 +209,41 @@ def train_on(
     Rank 0 says (prints) what it is about to do, a line per step, and what the model can do at the end. Returns the
     losses of the steps that were done.
     """
-    from hpcdl.training.hybrid import predictions, records
+    from hpcdl.training.hybrid import dry, predictions, records
+    from hpcdl.training.hybrid.work import machine_named
     from hpcdl.training.trainer import Trainer
 
     run = run or Run()
     speak = (say or _print) if comm.rank == 0 else _quiet
-    trainer = Trainer(comm, configuration, device)
+    machine = machine_named(run.machine) if run.machine is not None else None
+    trainer = Trainer(comm, configuration, device, machine, run.profile)
     speak(HEADER + configuration.to_toml())
-    for line in predictions.described(configuration, predictions.predict(configuration)) if comm.rank == 0 else ():
-        speak(line)
+    if comm.rank == 0:
+        for line in predictions.described(configuration, predictions.predict(configuration), trainer.speed.machine):
+            speak(line)
     if run.checkpoint and trainer.resume(run.checkpoint):
         speak(f"{run.checkpoint} has {trainer.done} steps: on from there")
     shown = max(1, configuration.steps // 20)
+    last: dict[str, Any] = {}
     with ExitStack() as stack:
         file = stack.enter_context(records.log(run.log, comm.rank, comm.size, trainer.done))
+        spans = stack.enter_context(
+            records.log(run.log if run.profile else None, comm.rank, comm.size, trainer.done, SPANS)
+        )
 
         def report(record: dict[str, Any]) -> None:
             records.write(file, record)
+            records.write(spans, {"step": record["step"], "spans": trainer.timeline.take()})
+            last.update(record)
             if record["step"] % shown == 0 or record["step"] == configuration.steps:
-                speak(records.sentence(record, trainer.model.unit))
+                speak(records.sentence(record))
 
         losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
+    if last and machine:
+        speak(predictions.difference(configuration, machine, last["seconds"]))
+    if run.log is not None and last:
+        for line in dry.compared(trainer, last):
+            speak(line)
     if run.export:
         trainer.export(run.export)
     model = trainer.whole_model()

@@ -15,7 +15,7 @@ from hpcdl.training.hybrid.configuration import (
     read_options,
 )
 
-TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "bf16": 0.2}
+TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "bf16": 0.2, "fp16": 0.05}
 
 
 class Difference(NamedTuple):
@@ -95,7 +95,7 @@ def command(
     model: Annotated[str, typer.Option(help="mlp, lenet or gpt.")] = "mlp",
     sharding: Annotated[int, typer.Option(help="ZeRO's stage of both, 0 to 3.")] = 0,
     microbatches: Annotated[int, typer.Option(help="Of both, on each replica.")] = 1,
-    precision: Annotated[str, typer.Option(help="fp64, fp32 or bf16.")] = "fp64",
+    precision: Annotated[str, typer.Option(help="fp64, fp32, bf16 or fp16.")] = "fp64",
     batch: Annotated[int, typer.Option(help="Samples per step.")] = 16,
     steps: Annotated[int, typer.Option(help="How many steps.")] = 3,
     tolerance: Annotated[float | None, typer.Option(help="Relative; else what the precision allows.")] = None,

@@ -10,7 +10,7 @@ from typing import Any
 from hpcdl.parallel.schedules import SCHEDULES
 
 AXES = ("data", "pipeline", "tensor", "sequence")
-PRECISIONS = ("fp64", "fp32", "bf16")
+PRECISIONS = ("fp64", "fp32", "bf16", "fp16")
 RATES = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}  # optimizers, and the learning rate of each where none is given
 SIZES = {  # models, and the sizes of each, the first one if none is given
     "mlp": ("tiny", "small", "medium"),

@@ -40,11 +40,6 @@ def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
             f"data={data} with microbatches={configuration.microbatches} needs {data * configuration.microbatches} "
             f"samples a step or more, and batch is {configuration.batch}"
         )
-    if configuration.sharding == 2 and configuration.microbatches > 1 and data * sequence > 1:
-        return (
-            f"sharding=2 sends gradients away in the first backward pass, and microbatches={configuration.microbatches}"
-            " are to add up: take sharding 1 or 3, or microbatches=1"
-        )
     return ""
 
 

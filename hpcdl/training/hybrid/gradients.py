@@ -48,6 +48,10 @@ class Replicas(ABC):
         self.optimizer.step()
         self.optimizer.zero_grad()
 
+    def skip(self) -> None:
+        """Leave the weights as they are, and drop the gradients."""
+        self.optimizer.zero_grad()
+
     def loaded(self) -> None:  # noqa: B027 - most have nothing to do
         """Take notice that the values of `shards()` have been replaced."""
 
@@ -94,6 +98,9 @@ class Sharded(Replicas):
         self.optimizer = self._sharded = ShardedOptimizer(
             [param for chunk in chunks for param in chunk.parameters()], comm, make, stage
         )
+
+    def adding(self) -> AbstractContextManager:
+        return self._sharded.adding()
 
     def reduce(self) -> None:
         self._sharded.reduce()

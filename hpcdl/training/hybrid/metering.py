@@ -1,6 +1,7 @@
 """Bytes that a rank sends and seconds that it waits, counted on the way to its communicator."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -9,7 +10,12 @@ from hpcdl.comm.wrapper import WrappedBackground
 
 
 class Meter:
-    """What was counted so far: `nbytes` given to send, `messages`, and `waited` seconds of `clock`."""
+    """What was counted so far: `nbytes` given to send, `messages`, and `waited` seconds of `clock`.
+
+    `note`, if there is one, is told of each wait and message: its name, start and end, a message's `peer` and `nbytes`.
+    """
+
+    note: Callable[..., None] | None = None
 
     def __init__(self, clock: Callable[[], float]):
         self.clock, self.nbytes, self.messages, self.waited = clock, 0, 0, 0.0
@@ -23,11 +29,17 @@ class Meter:
         self.nbytes += x.nbytes
         self.messages += 1
 
+    def gone(self, start: float, end: float, x: torch.Tensor, peer: int) -> None:
+        """A message that was given to send at `start` is complete."""
+        if self.note:
+            self.note("message", start, end, peer=peer, nbytes=x.nbytes)
+
 
 class _MeteredRequest(Request):
-    __slots__ = ("inner",)
+    __slots__ = ("inner", "start")
 
     inner: Request  # of the communicator inside
+    start: float
 
 
 class MeteredComm(Wrapper):
@@ -47,7 +59,10 @@ class MeteredComm(Wrapper):
         try:
             return wait(*arguments)
         finally:
-            self.meter.waited += self.meter.clock() - begin
+            end = self.meter.clock()
+            self.meter.waited += end - begin
+            if self.meter.note and end > begin:
+                self.meter.note("wait", begin, end)
 
     def _background(self, channel: int) -> Background:
         return _MeteredBackground(self, super()._background(channel))
@@ -61,28 +76,42 @@ class MeteredComm(Wrapper):
 
     def _under_way(self, op, side, x, peer, tag, begin):
         request = _MeteredRequest(self, op, side, x, peer, tag)
+        request.start = self.clock()
         request.inner = begin(op, x, peer, tag)
         return request
 
     def _wait(self, op, *requests):
         self._timed(self.comm._wait, op, *(request.inner for request in requests))
+        for request in requests:
+            self._complete(request)
 
     def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
-        inner = [request.inner for request in requests if isinstance(request, _MeteredRequest)]
-        return self._timed(self.comm._wait_any, op, inner)
+        metered = [request for request in requests if isinstance(request, _MeteredRequest)]
+        first = self._timed(self.comm._wait_any, op, [request.inner for request in metered])
+        self._complete(metered[first])
+        return first
+
+    def _complete(self, request: _MeteredRequest) -> None:
+        if request.side == "dest":
+            self.meter.gone(request.start, self.clock(), request.x, request.peer)
 
     def _sendrecv(self, x, dest, out, source, tag):
-        self.meter.sent(x)
-        self._timed(super()._sendrecv, x, dest, out, source, tag)
+        self._exchange((x, dest), super()._sendrecv, x, dest, out, source, tag)
 
     def _sendrecv_add(self, x, dest, out, source, scratch, weight, tag):
-        self.meter.sent(x)
-        self._timed(super()._sendrecv_add, x, dest, out, source, scratch, weight, tag)
+        self._exchange((x, dest), super()._sendrecv_add, x, dest, out, source, scratch, weight, tag)
 
     def _sendrecv_add_back(self, x, dest, out, source, scratch, weight, tag):
-        self.meter.sent(x)
         self.meter.sent(out)
-        self._timed(super()._sendrecv_add_back, x, dest, out, source, scratch, weight, tag)
+        start = self.clock()
+        self._exchange((x, dest), super()._sendrecv_add_back, x, dest, out, source, scratch, weight, tag)
+        self.meter.gone(start, self.clock(), out, source)
+
+    def _exchange(self, message: tuple[torch.Tensor, int], exchange: Callable, *arguments: Any) -> None:
+        self.meter.sent(message[0])
+        start = self.clock()
+        self._timed(exchange, *arguments)
+        self.meter.gone(start, self.clock(), *message)
 
 
 class _MeteredBackground(WrappedBackground):

@@ -1,39 +1,25 @@
-"""The numbers that a run prints before its first step: ranks, samples, bytes and memory per rank, the bubble.
+"""The numbers that a run prints before its first step: ranks, samples, bytes and memory per rank, bubble, seconds.
 
 Memory is that of `hpcdl.cost.memory.zero` for the rank with most parameters, and the bubble that of
 `hpcdl.cost.pipeline.play` with F, B and W of equal length. Messages count what replicas and stages send; `dry_run`
-counts those of tensor and sequence parallelism.
+counts those of tensor and sequence parallelism, exactly.
 """
 
 from typing import Any
 
 import torch
 
-from hpcdl.comm import Communicator, simulate
+from hpcdl.cost.machines import Machine
 from hpcdl.cost.memory import zero
-from hpcdl.cost.pipeline import play
 from hpcdl.parallel import SCHEDULES, Mesh, cut_layers
 from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid.configuration import Configuration
+from hpcdl.training.hybrid.dry import DryComm
 from hpcdl.training.hybrid.models import Model, build
+from hpcdl.training.hybrid.seconds import bubble, step_seconds
 
-BYTES = {"fp64": 8, "fp32": 4, "bf16": 4}  # of a weight, its gradient, each state, and what stages send
+BYTES = {"fp64": 8, "fp32": 4, "bf16": 4, "fp16": 4}  # of a weight, its gradient, each state, and what stages send
 STATES = {"sgd": 1, "adam": 2, "adamw": 2}
-
-
-class _Place(Communicator):
-    """A rank without a machine: it can be asked who it is."""
-
-    def __init__(self, rank: int, size: int):
-        self.rank, self.size = rank, size
-
-    def clock(self) -> float:
-        return 0.0
-
-    def _no_message(self, *what: Any) -> Any:
-        raise NotImplementedError("a plan sends no messages")
-
-    _isend = _irecv = _wait = _broadcast = _all_reduce = _barrier = _no_message  # type: ignore[assignment]
 
 
 def predict(configuration: Configuration) -> dict[str, Any]:
@@ -45,26 +31,29 @@ def predict(configuration: Configuration) -> dict[str, Any]:
     model, itemsize = build(configuration.model, configuration.size), BYTES[configuration.precision]
     data, pipeline, _, sequence = configuration.mesh
     dense = model.dense()
-    places = [Mesh(_Place(rank, configuration.ranks), **configuration.axes) for rank in range(configuration.ranks)]
+    places = [Mesh(DryComm(rank, configuration.ranks), **configuration.axes) for rank in range(configuration.ranks)]
     held = max(_held(model, dense, mesh, configuration) for mesh in places if mesh.replicas.rank == 0)
-    replicas, chosen = data * sequence, SCHEDULES[configuration.schedule]
+    replicas = data * sequence
     stage = configuration.sharding if replicas > 1 else 0
-    bubble = 0.0
-    if pipeline > 1:
-        orders, parts = chosen.orders(pipeline, configuration.microbatches), chosen.parts(pipeline, chosen.chunks)
-        bubble = play(orders, 1.0, 1.0, 1.0, parts=parts).bubble
     kept = zero(
         held, replicas, stage, optimizer=STATES[configuration.optimizer] * itemsize, weight=itemsize, gradient=itemsize
     )
-    passes = 2 * configuration.microbatches + 1 if stage == 3 else 2
+    m = configuration.microbatches
+    passes = {2: m + 1, 3: 2 * m + 1}.get(stage, 2)  # how often all weights, or their gradients, are sent
     return {
         "parameters": sum(param.numel() for param in dense.parameters()),
         "held": held,
         "memory": kept,
         "replica_bytes": passes * held * itemsize * (replicas - 1) / replicas,
         "pipeline_bytes": max(_boundaries(model, mesh, configuration) for mesh in places) * itemsize,
-        "bubble": bubble,
+        "bubble": bubble(configuration.schedule, pipeline, configuration.microbatches),
     }
+
+
+def _rows(configuration: Configuration) -> list[int]:
+    """Samples of each microbatch of each replica in a full batch; none where a row only fills."""
+    replicas = shares(configuration.batch, configuration.mesh[0])
+    return [rows for replica in replicas for rows in shares(replica, configuration.microbatches)]
 
 
 def _parts(mesh: Mesh, configuration: Configuration) -> list[tuple[int, int]]:
@@ -90,24 +79,27 @@ def _boundaries(model: Model, mesh: Mesh, configuration: Configuration) -> int:
     return sent
 
 
-def described(configuration: Configuration, found: dict[str, Any]) -> list[str]:
+def described(configuration: Configuration, found: dict[str, Any], machine: Machine | None = None) -> list[str]:
     """The block that a run prints before its first step."""
     model = build(configuration.model, configuration.size)
     data, pipeline, tensor, sequence = configuration.mesh
     tokens = f", {configuration.batch * model.sequence:,} tokens" if model.sequence else ""
     alone = " (one replica: nothing to shard)" if configuration.sharding and data * sequence == 1 else ""
     states = STATES[configuration.optimizer]
+    rows = "/".join(str(n) for n in sorted(set(_rows(configuration)), reverse=True))
     parameters, m = f"{found['parameters']:,} parameters", configuration.microbatches
     return [
         f"model      {configuration.model} {configuration.size}: {parameters}, {model.layers} layers",
         f"ranks      {configuration.ranks} = data {data} x pipeline {pipeline} x tensor {tensor} x sequence {sequence}",
-        f"a step     {configuration.batch} {model.unit}{tokens}; {m} microbatch{'es' * (m > 1)} on each replica",
+        f"a step     {configuration.batch} {model.unit}{tokens}; {m} microbatch{'es' * (m > 1)} of {rows} on each "
+        "replica",
         f"sharding   stage {configuration.sharding} over {data * sequence} replicas{alone}",
         f"a rank     up to {found['held']:,} parameters; {as_bytes(round(found['memory']))} of weights, gradients "
         f"and {states} state{'s' * (states > 1)}",
         f"it sends   {as_bytes(round(found['replica_bytes']))} to replicas and {as_bytes(found['pipeline_bytes'])} to "
         "stages a step",
         f"bubble     {found['bubble']:.1%} of a stage's time, if F, B and W take as long",
+        predicted_seconds(configuration, machine),
     ]
 
 
@@ -120,19 +112,29 @@ def as_bytes(n: float) -> str:
     return f"{n:.3g} {unit}"
 
 
-def dry_run(configuration: Configuration) -> list[str]:
-    """Two steps on simulated ranks, and of the second what the ranks sent and held, at most."""
-    from hpcdl.training.trainer import Trainer
+def predicted_seconds(configuration: Configuration, machine: Machine | None) -> str:
+    """The line about time: what `hpcdl.cost` predicts for a machine, or why it cannot."""
+    if machine is None:
+        return "seconds    no peak known of this processor; --machine NAME predicts those of a machine of hpcdl.cost"
+    if configuration.precision not in machine.peaks:
+        return f"seconds    no peak known: {machine.name} has peaks for {', '.join(machine.peaks)}"
+    step = step_seconds(configuration, machine)
+    parts = {"computing": step.forward + step.backward, "messages": step.exposed, "bubble": step.bubble}
+    said = ", ".join(f"{name} {as_seconds(seconds)}" for name, seconds in parts.items())
+    return f"seconds    {as_seconds(step.seconds)} a step on {machine.name}, predicted: {said}"
 
-    def rank(comm: Communicator) -> dict[str, Any]:
-        records: list[dict] = []
-        Trainer(comm, configuration.changed(steps=2)).train(records.append, measure=True)
-        return records[-1]
 
-    records = simulate(rank, configuration.ranks).results
-    most = {name: max(record[name] for record in records) for name in ("bytes_sent", "messages", "peak_bytes")}
-    return [
-        f"dry run    {configuration.ranks} simulated ranks took 2 steps: loss {records[0]['loss']:.4f}",
-        f"measured   a rank sends up to {as_bytes(most['bytes_sent'])} in {most['messages']} messages a step, on all "
-        f"axes together, and holds up to {as_bytes(most['peak_bytes'])}, activations included",
-    ]
+def as_seconds(seconds: float) -> str:
+    """A time with three figures: 1.5 s, 20 ms, 3.1 µs."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def difference(configuration: Configuration, machine: Machine, seconds: float) -> str:
+    """The line about time after a run, whose last step took so many seconds."""
+    if configuration.precision not in machine.peaks:
+        return f"seconds    {as_seconds(seconds)} for the last step; no peak known, so nothing was predicted"
+    expected = step_seconds(configuration, machine).seconds
+    return f"seconds    {as_seconds(seconds)} for the last step, {seconds / expected - 1:+.1%} of the prediction"

@@ -11,8 +11,8 @@ from hpcdl.files import write_whole
 
 
 @contextmanager
-def log(folder: Path | None, rank: int, ranks: int, done: int) -> Iterator[IO[str] | None]:
-    """The file `rank-R.jsonl` in `folder`, to which to add lines; None without a folder.
+def log(folder: Path | None, rank: int, ranks: int, done: int, name: str = "rank") -> Iterator[IO[str] | None]:
+    """The file `rank-R.jsonl` in `folder`, or of another `name`, to which to add lines; None without a folder.
 
     Lines of steps after `done`, which a run that was killed has written and a restart does again, are removed, on other
     numbers of ranks, too.
@@ -21,30 +21,38 @@ def log(folder: Path | None, rank: int, ranks: int, done: int) -> Iterator[IO[st
         yield None
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("rank-*.jsonl"):
-        number = path.stem.removeprefix("rank-")
+    for path in folder.glob(f"{name}-*.jsonl"):
+        number = path.stem.removeprefix(f"{name}-")
         if number.isdecimal() and int(number) % ranks == rank:
             kept = [line for line in path.read_text("utf-8", "replace").splitlines() if _step(line) <= done]
             write_whole(path, "".join(f"{line}\n" for line in kept))
-    with (folder / f"rank-{rank}.jsonl").open("a", encoding="utf-8") as file:
+    with (folder / f"{name}-{rank}.jsonl").open("a", encoding="utf-8") as file:
         yield file
 
 
 def write(file: IO[str] | None, record: dict[str, Any]) -> None:
-    """Add a record, at once on its way to the disk."""
+    """Add a record, at once on its way to the disk; null stands for a number that is not finite."""
     if file is not None:
-        file.write(json.dumps(record) + "\n")
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in record.items()
+        }
+        file.write(json.dumps(finite) + "\n")
         file.flush()
 
 
-def sentence(record: dict[str, Any], unit: str) -> str:
-    """A step in a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, 3% waiting."""
-    seconds = record["seconds"]
-    speed = (
-        f", {record['samples'] / seconds:,.0f} {unit}/s, {record['waited'] / seconds:.0%} waiting" if seconds else ""
-    )
-    peak = f", peak {record['peak_bytes'] / 2**20:.2f} MB" if "peak_bytes" in record else ""
-    return f"step {record['step']}: loss {record['loss']:.4f}, gradient norm {record['gradient_norm']:.3g}{speed}{peak}"
+def sentence(record: dict[str, Any]) -> str:
+    """A step in a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, MFU 31%, 3% waiting."""
+    parts = [f"step {record['step']}: loss {record['loss']:.4f}", f"gradient norm {record['gradient_norm']:.3g}"]
+    if record.get("skipped"):
+        parts.append(f"skipped: gradients overflowed at a loss scale of {record['loss_scale']:g}")
+    name, speed = next((name, value) for name, value in record.items() if name.endswith("_per_second"))
+    if speed is not None:
+        parts.append(f"{speed:,.0f} {name.removesuffix('_per_second')}/s")
+        parts += [f"MFU {record['mfu']:.2g}"] if record["mfu"] is not None else []
+        parts.append(f"{record['waited'] / record['seconds']:.0%} waiting")
+    parts += [f"peak {record['peak_bytes'] / 2**20:.2f} MB"] if "peak_bytes" in record else []
+    return ", ".join(parts)
 
 
 def _step(line: str) -> float:

@@ -17,7 +17,7 @@ from hpcdl.comm import Communicator
 from hpcdl.sharding import Checkpoint, Layout, Shard, save
 
 WEIGHTS = ""  # the kind of the weights themselves; others are an optimizer's states, by their names
-CONFIGURATION = "configuration"
+CONFIGURATION, SCALE = "configuration", "loss_scale"  # what a checkpoint has besides
 
 Values = Callable[[int, str], torch.Tensor | None]  # parameter and kind -> what this rank's shard has
 
@@ -78,8 +78,16 @@ class Whole:
         parts = vector.split([prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    def save(self, folder: str, step: int, values: Values, kinds: Sequence[str], settings: str) -> None:
-        """Write a checkpoint as `hpcdl.sharding.save` does, each rank an equal part of every kind."""
+    def save(
+        self,
+        folder: str,
+        step: int,
+        values: Values,
+        kinds: Sequence[str],
+        settings: str,
+        scale: torch.Tensor | None = None,
+    ) -> None:
+        """Write a checkpoint as `hpcdl.sharding.save` does, each rank an equal part of every kind; `scale` if any."""
         layout = Layout(self.shapes, self.comm)
         found: dict[str, Shard] = {}
         for kind in (WEIGHTS, *kinds):
@@ -88,6 +96,7 @@ class Whole:
         if self.comm.rank == 0:
             letters = torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)
             found[CONFIGURATION] = Shard(letters, 0, tuple(letters.shape))
+            found |= {SCALE: Shard(scale, 0, tuple(scale.shape))} if scale is not None else {}
         save(folder, step, found, self.comm)
 
     def read(self, state: Checkpoint, kind: str) -> Iterator[torch.Tensor]:

@@ -20,12 +20,18 @@ import anywidget
 import traitlets
 
 from hpcdl.guesses import OFF, VARIABLE, Answer, Guess, Ledger, file_in
+from hpcdl.machine import QuietTogether
 from hpcdl.widgets.kit.units import number
 from hpcdl.widgets.kit.waiting import Waiting, is_waiting_allowed
 
 MINE, SEE = "That is my guess", "I'd rather see"
 STYLE = Path(__file__).with_name("guessing.css")
+BUSY = (
+    "Other programs kept this machine's processors busy meanwhile, so this is not kept as the truth: run the "
+    "experiment again when they have ended."
+)
 _shown: dict[str, "Question"] = {}  # in this kernel, by name
+_begun: dict[str, QuietTogether] = {}  # by name, since the experiment began
 
 
 def _shell() -> Any:
@@ -83,7 +89,10 @@ def guessed(name: str) -> None:
 
     Outside `when_solved` it says so and returns: a guess that is open never stops "Run All".
     """
-    if not somebody_is_there() or name in ledger().guesses:
+    if not somebody_is_there():
+        return
+    if name in ledger().guesses:
+        _begun[name] = QuietTogether()
         return
     question = _shown.get(name)
     which = f", “{question.question}”" if question else f", `{name}`"
@@ -95,16 +104,21 @@ def guessed(name: str) -> None:
     print(open_guess)
 
 
-def reveal(name: str, truth: Answer) -> None:
-    """Show the truth beside the guess `name`; the first truth that is seen goes into the ledger."""
+def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:
+    """Show the truth beside the guess `name`; the first truth that is seen goes into the ledger.
+
+    `measured`: it depends on seconds that the experiment took. Those of a busy machine are shown, but not kept.
+    """
     truth = _plain(truth)
     question, kept = _shown.get(name), ledger().guesses.get(name)
     mine = kept or Guess(name, None, unit=question.unit if question else "")
-    if kept and kept.truth is None and somebody_is_there():
+    is_first = bool(kept and kept.truth is None) and somebody_is_there()
+    is_busy = is_first and measured and name in _begun and not _begun[name]
+    if is_first and not is_busy:
         ledger().add(mine.seen(truth))
         if question:
             question.show()
-    _display(Revealed(mine.seen(truth)))
+    _display(Revealed(mine.seen(truth), BUSY if is_busy else ""))
 
 
 def _plain(truth: Any) -> Answer:
@@ -151,19 +165,19 @@ def _rounded(value: float) -> str:
 
 
 class Revealed:
-    """What came of a guess: a sentence on a card, or as plain text."""
+    """What came of a guess, and a note on it: sentences on a card, or as plain text."""
 
-    def __init__(self, guess: Guess):
-        self.guess = guess
+    def __init__(self, guess: Guess, note: str = ""):
+        self.guess, self.note = guess, note
 
     def _repr_html_(self) -> str:
         from html import escape
 
         css = f"<style>{STYLE.read_text(encoding='utf-8')}</style>"
-        return f'{css}<div class="hpcdl-revealed">{escape(sentence(self.guess))}</div>'
+        return f'{css}<div class="hpcdl-revealed">{escape(repr(self))}</div>'
 
     def __repr__(self) -> str:
-        return sentence(self.guess)
+        return f"{sentence(self.guess)} {self.note}".rstrip()
 
 
 class Question(anywidget.AnyWidget):

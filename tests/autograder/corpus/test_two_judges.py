@@ -11,10 +11,11 @@ import pytest
 
 from autograder import exercises
 from autograder.authors import build
-from autograder.grading import selfcheck
+from autograder.grading import batch, layouts, selfcheck, submitted
 from autograder.grading.grade import grade_notebook
 from autograder.inside import notebook
 from autograder.walls.zygote import Zygote
+from hpcdl import submit
 
 TEXT = (Path(__file__).parent / "cells.txt").read_text(encoding="utf-8")
 CASES = re.findall(r"^=== (\w+)(?: ! ([^\n]*))?\n(.*?)(?=^=== |\Z)", TEXT, re.MULTILINE | re.DOTALL)
@@ -56,8 +57,75 @@ def test_both_judges_agree(name, said, text, zygote, kernels, tmp_path):
     result = grade_notebook(content, LAB, zygote, "ada", selfcheck.SECRET)
     graded = next(each for each in result.exercises if each.name == EXERCISE.name)
     if said:
-        assert said in " ".join(check.message for check in graded.checks), graded
+        assert said in " ".join([*result.notes, *(check.message for check in graded.checks)]), graded
         return
     points, messages = kernels(cells, tmp_path)
     assert points == EXERCISE.points, messages
     assert graded.points == EXERCISE.points, [result.notes, *[check.message for check in graded.checks]]
+
+
+# -- what lies next to a notebook: the same in all four commands
+
+NEAR = {
+    "signs.py": "import digits_of\nSIGN = digits_of.one()",
+    "digits_of.py": "def one():\n    return -1.0",
+    "tools/__init__.py": "from .scale import factor",
+    "tools/scale.py": "factor = 1.0",
+    "data/rate.txt": "2.0",
+    "part0.csv": "0.25",
+    "part1.csv": "0.25",
+    "more.py": "ONE = 1.0",
+    "private.txt": "no command reads this",
+}
+USES_THEM = """
+import glob
+import signs, tools
+%run more.py
+from pathlib import Path
+RATE = float(Path("data/rate.txt").read_text())
+PARTS = sum(float(Path(name).read_text()) for name in glob.glob("part*.csv"))
+
+def gradient_descent(grad, w0, lr, steps):
+    path = [w0]
+    for _ in range(steps):
+        path.append(path[-1] + signs.SIGN * tools.factor * RATE * PARTS * ONE * lr * grad(path[-1]))
+    return torch.stack(path)
+"""
+
+
+@pytest.mark.labs
+def test_four_commands_agree_about_files(tmp_path):
+    """`autograder check`, `grade-one` and `grade`, and `hpcdl submit`."""
+    for name, text in NEAR.items():
+        (tmp_path / "ada" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ada" / name).write_text(text)
+    path = tmp_path / "ada" / "02_gradient_descent.ipynb"
+    cells = [
+        *cells_of(f"# %%\n{USES_THEM}"),
+        'from autograder import check\ncheck("gradient_descent.gradient_descent")',
+    ]
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
+    document.metadata["hpcdl"] = {"lab": LAB.slug}
+    nbformat.write(document, path)
+    found = submit.examine(path)
+    assert found.points == {EXERCISE.name: EXERCISE.points}, found
+    assert {*found.along} == {*NEAR} - {"private.txt"}
+    submit.write(found, path, tmp_path / "ben.zip")
+    todo = [submitted.alone("check", path), *layouts.submissions(tmp_path)]
+    for submission, result in batch.grade_all(todo, b"s", allow_weak=True):
+        points = {each.name: each.points for each in result.exercises}
+        assert points[EXERCISE.name] == EXERCISE.points, (submission.student, result)
+        assert "next to the notebook came along" in " ".join(result.notes)
+    assert [each.student for each in todo] == ["check", "ada", "ben"]
+
+
+def test_a_large_file_is_named(tmp_path):
+    path = tmp_path / "lab.ipynb"
+    path.write_text(json.dumps({"cells": [{"source": "import big"}]}))
+    with open(tmp_path / "big.py", "wb") as file:
+        file.truncate(3 << 20)
+    along, left = submit.files_along(path, path.read_bytes())
+    found = submit.OwnSubmission("l", "lab.ipynb", "", [], along=along, left=left, environment={})
+    assert "These files do not: big.py." in " ".join(submit.say(found))
+    _, along = submitted.held(submitted.alone("ada", path))
+    assert along.left == {"big.py": "the file has 3 MiB, more than 1 MiB"}

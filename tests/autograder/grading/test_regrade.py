@@ -112,3 +112,20 @@ def test_without_walls_nobody_is_graded_again_unless_that_is_said(class_, monkey
     ended = run("regrade", submissions, "--out", out)
     assert ended.exit_code == 4
     assert "--allow-weak" in ended.output
+
+
+def test_what_could_not_be_graded_is_said(class_):
+    """A row without a grade gets one as soon as its file can be read; a grade outlives its file."""
+    submissions, out = class_
+    whole = (submissions / "ada.ipynb").read_text()
+    (submissions / "ada.ipynb").write_text(whole[: len(whole) // 2])
+    run("grade", submissions, "--out", out, "--allow-weak")
+    (submissions / "ada.ipynb").write_text(whole)
+    ended = run("regrade", submissions, "--out", out)
+    assert "ada: could not be graded before (the file is not a notebook" in ended.output.replace("\n", " ")
+    assert "now 100 / 100" in ended.output.replace("\n", " ")
+    assert grades(out) == {"ada": 100, "ben": 100}
+    (submissions / "ben.ipynb").write_text("")
+    ended = run("regrade", submissions, "--out", out, "--student", "ben")
+    assert "ben: cannot be graded any more (the file is empty); keeps 100 points" in ended.output.replace("\n", " ")
+    assert grades(out) == {"ada": 100, "ben": 100}

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import sys
 import weakref
 
 import pytest
@@ -125,6 +126,7 @@ def test_numba_compiles_what_has_a_door(barred):
     assert knocks == []
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 asks that an entry is of its function's kind")
 def test_plain_entry_knocks_at_the_call(barred, monkeypatch):
     monkeypatch.setattr(doors, "OF_ITS_KIND", False)
     knocks = barred(generator)

@@ -44,6 +44,10 @@ WAYS = {
     "a file's name": "def f(x):\n    exec(compile('y = 1', torch.__file__, 'exec'))\n    return x",
     "a file's name on code": "def f(x): return f.__code__.replace(co_filename=torch.__file__) and x",
     "foreign code with own names": "def f(x): return types.FunctionType(torch.nn.Linear.forward.__code__, {}) and x",
+    "code by Numba": "from numba.core import bytecode\n"
+    "def f(x): return bytecode.FunctionIdentity.from_function(hpcdl.nn.mlp.sigma).code and x",
+    "code by Numba's helper": "from numba.core import bytecode\n"
+    "def f(x): return torch.utils._pytree.tree_map(bytecode.get_code_object, [hpcdl.nn.mlp.sigma]) and x",
     "a library in C": "def f(x): return ctypes.CDLL(None) and x",
     "memory read": "def f(x): return ctypes.string_at(id(x), 8) and x",
     "memory written": "def f(x): return ctypes.memset(x.data_ptr(), 0, 4) and x",
@@ -69,6 +73,7 @@ HONEST = {
     "a wrapped function": "@functools.wraps(torch.relu)\ndef g(x): return x\ndef f(x): return g(x)",
     "a collection of garbage": "def f(x):\n    gc.collect()\n    return x",
     "a table of NumPy's": "import numpy as np\ndef f(x): return torch.from_numpy(np.ascontiguousarray(x.numpy()))",
+    "a function that Numba compiles": "from numba import njit\n@njit\ndef g(): return 1\ndef f(x): return x * g()",
     "a module of torch's": "def f(x):\n    import torch.nn.utils.parametrize\n    return torch.nn.Identity()(x)",
     "an attribute of comm's class": "class Mine:\n    pass\ndef f(x):\n    Mine.live = 3\n    return x",
 }

@@ -1,6 +1,11 @@
 """Only what the graded functions need is taken from a notebook: their definitions, and what those use."""
 
-from autograder.inside import magics, source
+import json
+import sys
+
+import pytest
+
+from autograder.inside import magics, notebook, source
 
 
 def taken(*cells, names=("f",)):
@@ -90,3 +95,44 @@ def test_a_line_ends_where_python_ends_it():
 def test_python_with_the_signs_of_magics_stays_as_it_is():
     code = "x = '50 %!?'  # really?\ny = 7 % (3\n% 2)\n"
     assert magics.plain_python(code) == code
+
+
+def test_a_cell_of_thousands_costs_itself():
+    many = "\n".join(f"def g{i}(x): return g{i + 1}(x)" for i in range(5000))
+    some = "\n".join(f"x{i} = 1" for i in range(1500))
+    cells = [{"cell_type": "code", "source": text} for text in (many, "def f(): return 1", some, some, some)]
+    found = notebook.parse(json.dumps({"cells": cells}).encode())
+    assert [label for label, _ in found.cells] == ["cell 2", "cell 3", "cell 4"]
+    assert found.notes == [f"cell {n} was left out: it has {m} statements" for n, m in ((1, "5,000"), (5, "1,500"))]
+
+
+def test_effects_go_round_in_circles():
+    code, _ = taken(
+        "table = []",
+        "def a(n): return b(n)\ndef b(n): return c(n)\ndef c(n):\n    table.append(n)\n    return a(n - 1) if n else 0",
+        "a(3)",
+        "def f(): return table",
+    )
+    assert "a(3)" in code
+
+
+def test_a_run_of_answers_is_no_effect():
+    """A helper that calls what is graded changes nothing by it: a training run stays behind."""
+    code, _ = taken("seen = []", "def f(x): seen.append(x)", "def train(): f(1)", "train()")
+    assert code == ["seen = []", "def f(x): seen.append(x)"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "since"),
+    [
+        (("type Vector = list[float]", "C = 3", "def f(x: Vector) -> Vector:\n    return C * x"), (3, 12)),
+        (("K = 2", "def scale[T](x: T) -> T:\n    return K * x", "def f(x):\n    return scale(x)"), (3, 12)),
+        (("LEAST = 1", "class Box[T]:\n    n = LEAST", "def f(x):\n    return Box[int]().n"), (3, 12)),
+        (("NAME = 'a'", 'def f(x):\n    return f"{x} {f"{NAME}"}"'), (3, 12)),
+        (("D = int", "class Box[T = D]:\n    pass", "def f(x):\n    return Box()"), (3, 13)),
+    ],
+)
+def test_syntax_of_later_pythons(cells, since):
+    """All cells are needed where Python knows the syntax; elsewhere a note names the cell."""
+    code, notes = taken(*cells)
+    assert (code == list(cells), notes == []) == (sys.version_info >= since,) * 2

@@ -55,6 +55,36 @@ def test_the_command_prints_it_or_writes_a_file(tmp_path):
     assert (tmp_path / "job.sh").read_text() == sbatch(1, 2)
 
 
+@pytest.mark.parametrize(
+    ("partitions", "minutes", "said"),
+    [
+        ("debug* 30:00\nlong 2-00:00:00", 90, "debug allows 30: .* --partition=long"),
+        ("debug* 1:29:30\nshort 45", 90, r"debug allows 89.5: the job would wait for ever. Ask .* --time\.$"),
+        ("debug* 1:30:00", 90, None),
+        ("all* infinite", 100_000, None),
+        ("week* 7-00:00:00", 10_080, None),
+        ("debug 30:00", 90, None),  # no default partition
+        ("", 90, None),
+    ],
+)
+def test_a_job_longer_than_its_partition_allows_is_said(partitions, minutes, said, tmp_path, monkeypatch):
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text(f"#!/bin/sh\ncat <<END\n{partitions}\nEND\n")
+    sinfo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    ended = script("--minutes", str(minutes))
+    assert ended.exit_code == 0
+    assert ended.stdout == sbatch(1, 2, minutes=minutes)
+    assert ended.stderr == "" if said is None else re.search(said, ended.stderr.strip())
+
+
+def test_where_slurm_does_not_answer_nothing_is_said(tmp_path, monkeypatch):
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho debug* 1:00\nexit 1\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert script("--minutes", "90").stderr == ""
+
+
 def test_a_wrong_module_is_a_sentence():
     ended = script("--module", "train me")
     assert ended.exit_code == 2

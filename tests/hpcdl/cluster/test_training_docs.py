@@ -17,7 +17,11 @@ PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 END = re.compile(r"(\d) ranks, [\d.]+ s: held-out accuracy [\d.]+%\n\1 of \1 replicas agree to the last bit")
 
 SAID = {  # by the command, what a run on a mesh ends with
-    "--dry-run": re.compile(r"^measured   a rank sends up to [\d.]+ KB in \d+ messages a step", re.MULTILINE),
+    "--dry-run": re.compile(r"^bytes sent +[\d,]+ +[\d,]+ +0\nmessages +[\d,]+ +[\d,]+ +0\npeak .* 0$", re.MULTILINE),
+    "--plan": re.compile(r"^best       --mesh \S+", re.MULTILINE),
+    "--profile": re.compile(
+        r"^peak bytes .* 0$.*^2 ranks, 2 steps\nof a step: .*^Wrote trace.json", re.MULTILINE | re.DOTALL
+    ),
     "compare": re.compile(r"^2 steps agree: losses and gradients differ by .*e-1\d at most", re.MULTILINE),
     "script": re.compile(r"^Wrote job.sh\. Hand it in: sbatch job.sh", re.MULTILINE),
     "--export": re.compile(

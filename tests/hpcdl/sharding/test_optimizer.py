@@ -200,3 +200,27 @@ def test_a_model_that_was_converted_afterwards_is_no_silent_standstill(training)
             optimizer.step()
 
     simulate(convert, 1)
+
+
+@pytest.mark.parametrize("p", [2, 3])
+def test_stage_2_adds_up_several_passes_and_holds_one(p):
+    """Three passes give the step of their sum; each pass's gradients leave when the next one's first comes."""
+    passes, params = 3, [torch.zeros(5, 4, dtype=torch.float64), torch.zeros(7, dtype=torch.float64)]
+
+    def rank(comm):
+        weights = [nn.Parameter(param.clone()) for param in params]
+        optimizer = ShardedOptimizer(weights, comm, lambda shards: torch.optim.SGD(shards, lr=1.0), 2, TINY_MB)
+        held = []
+        with optimizer.adding():
+            for k in range(passes):
+                sum((weight * (k + 1 + comm.rank)).sum() for weight in weights).backward()
+                held.append(sum(weight.grad is not None for weight in weights))
+        optimizer.step()
+        return [weight.detach().clone() for weight in weights], held
+
+    results = simulate(rank, p).results
+    expected = -sum(k + 1 + r for k in range(passes) for r in range(p)) / p
+    for weights, held in results:
+        assert all(torch.allclose(weight, torch.full_like(weight, expected)) for weight in weights)
+        assert held[0] == 2
+        assert max(held[1:]) < 2, "the first gradient of a pass has left with those of the pass before"

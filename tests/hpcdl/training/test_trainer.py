@@ -91,6 +91,7 @@ def drawn(seed: int) -> Configuration:
         ("mlp", (3, 1, 1, 1), 2, "gpipe", 1, "sgd"),
         ("lenet", (1, 2, 2, 1), 0, "zb_h1", 3, "sgd"),
         ("lenet", (2, 2, 1, 1), 3, "one_f_one_b", 2, "adam"),
+        ("mlp", (2, 2, 1, 1), 2, "zb_v", 3, "adam"),
         ("gpt", (1, 1, 1, 2), 1, "one_f_one_b", 1, "adamw"),
         ("gpt", (1, 1, 2, 1), 3, "one_f_one_b", 1, "sgd"),
     ],

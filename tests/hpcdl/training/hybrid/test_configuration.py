@@ -100,7 +100,6 @@ def test_the_sizes_are_those_of_the_models():
         ({"model": "lenet", "mesh": (1, 1, 1, 2)}, 2, "which has no sequence of tokens; the nearest"),
         ({"mesh": (1, 1, 16, 1)}, 16, "tensor=16 is too much for gpt, which has 8 heads of attention; the nearest"),
         ({"mesh": (4, 1, 1, 1), "batch": 7, "microbatches": 2}, 4, "needs 8 samples a step or more, and batch is 7"),
-        ({"mesh": (2, 1, 1, 1), "sharding": 2, "microbatches": 2}, 2, "take sharding 1 or 3, or microbatches=1"),
         ({"model": "lenet", "mesh": (1, 1, 1, 13), "batch": 1}, 13, "no mesh of so many ranks fits"),
     ],
 )

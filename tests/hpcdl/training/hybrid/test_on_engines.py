@@ -5,15 +5,56 @@ from pathlib import Path
 
 import pytest
 
+from hpcdl.cluster import Cluster
+from hpcdl.training import Configuration, run_on
+from hpcdl.training.hybrid.configuration import ConfigurationError
+from hpcdl.training.hybrid.dry import COUNTED, dry_step
+
 PAGE = (Path(__file__).parents[4] / "docs" / "training.md").read_text(encoding="utf-8")
+OPTIONS = {"model": "mlp", "mesh": "pipeline=2", "microbatches": 4, "steps": 2, "precision": "fp64"}
 
-pytestmark = [pytest.mark.mpi, pytest.mark.labs]  # starts engines
+
+def test_none_simulates_and_says_what_engines_would():
+    said: list[str] = []
+    ranks = run_on(None, say=said.append, **OPTIONS)
+    assert said[1] == "ranks      2 = data 1 x pipeline 2 x tensor 1 x sequence 1"
+    (alone,) = run_on(None, say=said.append, **{**OPTIONS, "mesh": ""})
+    for records in ranks:
+        assert [r["loss"] for r in records] == pytest.approx([r["loss"] for r in alone], rel=1e-12, abs=1e-12)
+        assert all(record["peak_bytes"] and record["spans"] for record in records)
 
 
-def test_the_notebooks_cell_of_the_docs_trains(capsys):
-    (cell,) = re.findall(r"^```ipython\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    exec(compile(cell, "cell", "exec"), {"__name__": "__main__"})
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+def test_a_mesh_of_more_ranks_than_engines_is_a_sentence():
+    said = r"has 2 ranks, and there are 1 engines; start Cluster\(n=2\), or take a smaller mesh"
+    with pytest.raises(ConfigurationError, match=said):
+        run_on(Cluster(n=1), **OPTIONS)
+
+
+@pytest.mark.mpi
+@pytest.mark.labs  # starts engines
+def test_the_notebooks_cells_of_the_docs_train(capsys):
+    cells = re.findall(r"^```ipython\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(cells) == 2
+    for cell in cells:
+        exec(compile(cell, "cell", "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    lines = [line.split() for line in printed.splitlines() if re.match(r"\d+ \d+ \d+\.", line)]
     assert sorted((int(rank), int(step)) for rank, step, *_ in lines) == [(r, s) for r in (0, 1) for s in (1, 2, 3)]
     by_step = {step: {loss for _, s, loss, _ in lines if s == step} for _, step, *_ in lines}
     assert all(len(losses) == 1 for losses in by_step.values()), "both ranks know the loss of all"
+    assert re.search(r"^step 2: loss ", printed, re.MULTILINE)
+
+
+@pytest.mark.mpi
+@pytest.mark.labs  # starts engines
+def test_engines_do_what_was_predicted_and_others_stand_by():
+    with Cluster(n=2) as cluster:
+        ranks = run_on(cluster, say=lambda line: None, **OPTIONS)
+        assert len(run_on(cluster, say=lambda line: None, **{**OPTIONS, "mesh": ""})) == 1
+    simulated = run_on(None, say=lambda line: None, **OPTIONS)
+    configuration = Configuration(**{**OPTIONS, "mesh": (1, 2, 1, 1)})
+    assert len(ranks) == 2
+    for rank, (live, virtual) in enumerate(zip(ranks, simulated, strict=True)):
+        assert [record["loss"] for record in live] == [record["loss"] for record in virtual]
+        alone = dry_step(configuration, rank)
+        assert {name: live[-1][name] for name in COUNTED} == {name: alone[name] for name in COUNTED}

@@ -1,10 +1,13 @@
 """What a run says before its first step is what it then sends and holds."""
 
+import re
+
 import pytest
 
 from hpcdl.comm import simulate
+from hpcdl.cost.machines import MACHINES
 from hpcdl.training import Configuration, Trainer
-from hpcdl.training.hybrid.predictions import as_bytes, described, dry_run, predict
+from hpcdl.training.hybrid.predictions import as_bytes, described, predict, predicted_seconds
 
 SMALL = 3000  # bytes of numbers to agree on, beside gradients: samples, which parameters are used, loss and norm
 
@@ -30,6 +33,7 @@ def second_step(configuration):
         pytest.param({"mesh": (2, 1, 1, 1), "sharding": 2}, marks=pytest.mark.labs),
         {"mesh": (2, 1, 1, 1), "sharding": 3},
         pytest.param({"mesh": (2, 1, 1, 1), "sharding": 3, "microbatches": 2}, marks=pytest.mark.labs),
+        pytest.param({"mesh": (2, 1, 1, 1), "sharding": 2, "microbatches": 3}, marks=pytest.mark.labs),
         {"mesh": (1, 2, 1, 1), "microbatches": 2},
         pytest.param({"mesh": (1, 2, 1, 1), "microbatches": 2, "schedule": "zb_v"}, marks=pytest.mark.labs),
         pytest.param({"mesh": (2, 2, 1, 1), "sharding": 1, "microbatches": 2}, marks=pytest.mark.labs),
@@ -73,10 +77,15 @@ def test_one_replica_has_nothing_to_shard_and_is_told_so():
     assert any("one replica: nothing to shard" in line for line in described(configuration, predict(configuration)))
 
 
-def test_a_dry_run_counts_what_tensor_ranks_send():
-    lines = dry_run(Configuration(model="mlp", mesh=(1, 1, 2, 1), batch=4))
-    assert lines[0].startswith("dry run    2 simulated ranks took 2 steps: loss 2.")
-    assert "a rank sends up to " in lines[1]
+def test_seconds_need_a_machine_with_a_peak():
+    configuration = Configuration(model="gpt", mesh=(2, 1, 1, 1))
+    lines = {name: predicted_seconds(configuration, name and MACHINES[name]) for name in (None, "P100")}
+    assert lines[None].startswith("seconds    no peak known of this processor; --machine NAME")
+    assert re.fullmatch(
+        r"seconds    [\d.]+ ms a step on P100, predicted: computing .*, messages .*, bubble 0 µs", lines["P100"]
+    )
+    double = predicted_seconds(configuration.changed(precision="fp64"), MACHINES["P100"])
+    assert double == "seconds    no peak known: P100 has peaks for fp32"
 
 
 @pytest.mark.parametrize(("n", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1024, "1 KB"), (1.5 * 2**20, "1.5 MB")])

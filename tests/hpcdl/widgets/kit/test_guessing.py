@@ -7,6 +7,7 @@ import pytest
 from nbclient import NotebookClient
 
 from hpcdl.guesses import NAME, VARIABLE, Guess, Ledger
+from hpcdl.machine import QuietTogether
 from hpcdl.widgets import guess, guessed, reveal, when_solved
 from hpcdl.widgets.kit import guessing
 from hpcdl.widgets.kit.guessing import NotGuessed, positive, sentence
@@ -45,6 +46,19 @@ def test_a_guess_opens_the_cell_and_the_truth_goes_into_the_ledger_once(kept, ca
     assert "it was 40 times" in second
     assert kept.guesses[SPEED_UP].truth == 31
     assert (question.said, question.seen) == (first, True)
+
+
+@pytest.mark.parametrize(("measured", "truth"), [(True, 40), (False, 31)])
+def test_what_a_busy_machine_measured_is_not_kept(kept, capsys, monkeypatch, measured, truth):
+    guess(SPEED_UP, "How many times as fast?", unit="times").receive({"guess": "12"})
+    for seconds, seen in ((3.0, 31), (0.0, 40)):  # in which other programs worked and this one waited
+        clocks = {"clock": iter([0, 5, 5]), "waited": iter([0, seconds]), "others": iter([0, seconds])}
+        quiet = QuietTogether(**{name: values.__next__ for name, values in clocks.items()})
+        monkeypatch.setattr(guessing, "QuietTogether", lambda quiet=quiet: quiet)
+        guessed(SPEED_UP)
+        reveal(SPEED_UP, seen, measured=measured)
+    assert kept.guesses[SPEED_UP].truth == truth
+    assert [guessing.BUSY in line for line in capsys.readouterr().out.splitlines()] == [measured, False]
 
 
 def test_who_would_rather_see_sees(kept, capsys):

@@ -1,0 +1,56 @@
+"""Calls whose effects `effects` knows by their names: they leave arguments alone, change them, or concern all."""
+
+# Calls that leave their arguments alone: builtins, and whatever comes from these modules.
+PURE = frozenset(
+    """
+    abs all any bool bytes callable chr complex dict display divmod enumerate filter float format frozenset getattr
+    hasattr hash hex id int isinstance issubclass len list map max min open ord pow print range repr reversed round
+    set slice sorted str sum super tuple type vars zip
+    """.split()  # noqa: SIM905
+)
+QUIET = frozenset(
+    """
+    matplotlib pylab IPython autograder ipywidgets hpcdl.widgets hpcdl.cluster hpcdl.data hpcdl.cost time math
+    warnings itertools operator pprint statistics
+    """.split()  # noqa: SIM905
+)
+# Libraries whose functions change arguments only if their name or an `out=` says so.
+ARRAYS = ("torch", "numpy", "scipy")
+CHANGERS = frozenset(
+    """
+    copyto put place putmask fill_diagonal shuffle vector_to_parameters
+    """.split()  # noqa: SIM905
+)
+# Methods that read only, whoever has them; and those of containers, which leave their arguments alone.
+READS = frozenset(
+    """
+    abs all allclose any argmax argmin astype bool clamp clone contiguous copy cos count cpu detach diff dim double
+    dtype endswith eq exp expand find flatten float format ge get gt half index int isfinite isnan item items join
+    keys le log long lower lstrip lt max mean min mm mul ne neg norm numel numpy permute pow prod replace reshape
+    rsplit rstrip shape sin size split sqrt squeeze startswith state_dict std strip sub sum t tan tanh to tolist
+    topk transpose type unsqueeze upper values var view zfill
+    """.split()  # noqa: SIM905
+)
+CONTAINERS = frozenset(
+    """
+    add append appendleft clear discard extend insert pop popitem remove reverse setdefault sort update
+    """.split()  # noqa: SIM905
+)
+# Calls that may bind any name, and those that write and read files: what one writes another may need.
+ANYTHING = frozenset({"exec", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
+SPACES = frozenset({"vars", "get_ipython", "builtins"})  # what holds the notebook's names: `vars()["x"] = 1`
+WRITES = frozenset(
+    """
+    dump makedirs mkdir save savetxt savez to_csv write write_bytes write_text writefile writelines writerow writerows
+    """.split()  # noqa: SIM905
+)
+OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
+# Calls that change how a library works from then on: each is quick, and runs in any case.
+SETTINGS = frozenset(
+    """
+    filterwarnings manual_seed seed set_default_dtype set_float32_matmul_precision set_flush_denormal set_grad_enabled
+    set_int_max_str_digits set_option setcontext seterr setlocale setrecursionlimit simplefilter
+    use_deterministic_algorithms
+    """.split()  # noqa: SIM905
+)
+SLOW = ("matplotlib", "autograder", "hpcdl.widgets", "hpcdl.cluster", "hpcdl.training")

@@ -1,0 +1,186 @@
+"""One rank of any mesh alone in this process: it does a step, and what it would send is counted and dropped.
+
+The trainer runs as it stands, and only its communicator has no peers: so messages, bytes and memory are those of a real
+run, for a mesh of more ranks than this machine could hold. What the rank receives is a constant, so the loss means
+nothing.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hpcdl.collectives import naive_all_reduce
+from hpcdl.comm import Background, Communicator, Request, simulate
+from hpcdl.training.hybrid.configuration import Configuration
+
+if TYPE_CHECKING:
+    from hpcdl.training.trainer import Trainer
+
+COUNTED = ("bytes_sent", "messages", "peak_bytes")  # of a rank in a step: equal in a dry, a simulated and a live run
+EVERY = 16  # ranks up to which each of them is tried, and more by the corners of the mesh
+SIMULATED = 8  # ranks up to which a dry run also simulates all together
+
+
+RECEIVED = 2.0**-10  # each number: not 0, as a sum of samples is not, and small, as products of many layers grow
+
+
+class DryComm(Communicator):
+    """Rank `rank` of `size` without the others: what it sends goes nowhere, and what it receives is `RECEIVED`."""
+
+    silent = True
+
+    def __init__(self, rank: int, size: int, segment: int | None = None):
+        self.rank, self.size, self.segment = rank, size, segment
+
+    def clock(self) -> float:
+        return time.perf_counter()
+
+    def _background(self, channel: int) -> Background:
+        return _DryBackground(self)
+
+    def _isend(self, op, x, dest, tag):
+        return Request(self, op, "dest", x, dest, tag)
+
+    def _irecv(self, op, out, source, tag):
+        out.fill_(RECEIVED)
+        return Request(self, op, "source", out, source, tag)
+
+    def _wait(self, op, *requests):
+        """All are complete."""
+
+    def _wait_any(self, op, requests):
+        return 0
+
+    def _broadcast(self, x, root):
+        """Each rank has what it has."""
+
+    def _all_reduce(self, x):
+        """The others have nothing."""
+
+    def _barrier(self):
+        """Nobody else comes."""
+
+
+class _DryBackground(Background):
+    """Runs the calls when they are waited for, as late as can be, in a thread: memory is counted by thread."""
+
+    def __init__(self, comm: Communicator):
+        self._comm = comm
+        self._calls: deque[Callable[[Communicator], None]] = deque()
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        self._calls.append(f)
+
+    def wait(self) -> None:
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        thread.join()
+
+    def _run(self) -> None:
+        while self._calls:
+            self._calls.popleft()(self._comm)
+
+    def close(self) -> None:
+        self._calls.clear()
+
+
+def dry_step(configuration: Configuration, rank: int, segment: int | None = None) -> dict[str, Any]:
+    """The record of a rank's second step, without the others; the first one learns which layers follow which."""
+    from hpcdl.training.trainer import Trainer
+
+    records: list[dict[str, Any]] = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    comm = DryComm(rank, configuration.ranks, segment)
+    try:
+        Trainer(comm, configuration.changed(steps=2)).train(records.append, measure=True)
+    finally:
+        torch.set_num_threads(threads)
+    return records[-1]
+
+
+def corners(configuration: Configuration) -> list[int]:
+    """All ranks of a small mesh; else the first, second and last along each axis: the others do what one of these does.
+
+    Shares of batch, layers and weights differ by one at most, and the first ranks have the larger ones.
+    """
+    data, pipeline, tensor, sequence = configuration.mesh
+    if configuration.ranks <= EVERY:
+        return list(range(configuration.ranks))
+    places = product(*(sorted({0, 1 % size, size - 1}) for size in (pipeline, data, sequence, tensor)))
+    return sorted(
+        ((stage * data + replica) * sequence + position) * tensor + part for stage, replica, position, part in places
+    )
+
+
+def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """The most of any rank, by the names in `COUNTED`."""
+    records = list(records)
+    return {name: max(record[name] for record in records) for name in COUNTED}
+
+
+def dry_run(configuration: Configuration) -> list[str]:
+    """What a rank sends and holds in a step: alone, and on up to `SIMULATED` ranks simulated, with the difference."""
+    ranks = corners(configuration)
+    alone = [dry_step(configuration, rank) for rank in ranks]
+    if configuration.ranks > SIMULATED:
+        tried = (
+            f"{len(ranks)} of {configuration.ranks} ranks, one after the other; {SIMULATED} can be simulated together"
+        )
+        return [f"dry run    {tried}", *truths({"dry": most(alone)})]
+    together = simulated_step(configuration)
+    said = f"each of {configuration.ranks} ranks alone, then all simulated: loss {together[0]['loss']:.4f}"
+    return [f"dry run    {said}", *truths({"dry": most(alone), "simulated": most(together)})]
+
+
+def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
+    """The records of the second step of all ranks, simulated."""
+    from hpcdl.training.trainer import Trainer
+
+    def rank(comm: Communicator) -> dict[str, Any]:
+        records: list[dict[str, Any]] = []
+        Trainer(comm, configuration.changed(steps=2)).train(records.append, measure=True)
+        return records[-1]
+
+    return simulate(rank, configuration.ranks).results
+
+
+def compared(trainer: "Trainer", record: dict[str, Any]) -> list[str]:
+    """A table of what this run's ranks sent and held in the step of `record`, and what a dry run says; all call it.
+
+    A step of another batch than the second one has, at the end of an epoch, is not compared: then there is no table.
+    """
+    configuration = trainer.configuration
+    numbers = torch.zeros(len(COUNTED), 2, configuration.ranks, dtype=torch.float64, device=trainer.comm.devices[0])
+    if record["samples"] == configuration.batch and record["step"] > 1:
+        alone = dry_step(configuration, trainer.comm.rank, trainer.comm.segment)
+        mine = [[each[name] for each in (alone, record)] for name in COUNTED]
+        numbers[:, :, trainer.comm.rank] = torch.tensor(mine)
+    naive_all_reduce(numbers, trainer.comm)
+    found = numbers.amax(2).long().tolist()
+    if not any(found[0]) and not any(found[-1]):
+        return []
+    dry, live = ({name: found[i][side] for i, name in enumerate(COUNTED)} for side in (0, 1))
+    return [f"step {record['step']} as it was predicted, and as it was:", *truths({"dry": dry, "run": live})]
+
+
+def truths(found: dict[str, dict[str, int]]) -> list[str]:
+    """A table of the most that a rank sends and holds, each way of finding out a column; the last says what differs."""
+    names = list(found)
+    lines = [
+        f"{'a rank, at most':<16}" + "".join(f"{name:>14}" for name in names) + "    difference" * (len(names) > 1)
+    ]
+    for name in COUNTED:
+        values = [each[name] for each in found.values()]
+        apart = max(values) - min(values)
+        lines.append(
+            f"{name.replace('_', ' '):<16}"
+            + "".join(f"{value:>14,}" for value in values)
+            + (f"{apart:>14,}" if len(values) > 1 else "")
+        )
+    return lines

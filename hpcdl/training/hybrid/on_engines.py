@@ -1,0 +1,98 @@
+"""The trainer from a notebook, in one call: `run_on(cluster, model="gpt", mesh="data=2,tensor=2", steps=4)`."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hpcdl.cluster import publish
+from hpcdl.comm import Communicator, Group, simulate
+from hpcdl.training.hybrid import predictions, records
+from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options
+from hpcdl.training.hybrid.fitting import require_fit
+from hpcdl.training.hybrid.models import build
+from hpcdl.training.live import Hand, obey
+from hpcdl.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from hpcdl.cluster import Cluster
+
+PATIENCE = 3600.0  # seconds that a run may take
+
+
+def run_on(
+    cluster: "Cluster | None", *, say: Callable[[str], None] = print, measure: bool = True, **options: Any
+) -> list[list[dict[str, Any]]]:
+    """Train on the first engines of `cluster` as `hpcdl train` does with these `options`; None simulates the ranks.
+
+    Options are those of `Configuration`, with the mesh as a text: `model="gpt"`, `mesh="pipeline=2"`, `sharding=1`.
+    Says what a run needs before the first step, and a line per step. Returns the records of each rank, by step, as
+    `Trainer.step` makes them, with `spans` of what it did when, and with `measure` its `peak_bytes`. Raises
+    ConfigurationError where the mesh does not fit the model or has more ranks than there are engines.
+    """
+    configuration = from_options(options)
+    require_fit(configuration, build(configuration.model, configuration.size), configuration.ranks)
+    require_engines(configuration, cluster)
+    for line in predictions.described(configuration, predictions.predict(configuration)):
+        say(line)
+    if cluster is None:
+        return simulate(_train_simulated, configuration.ranks, configuration, measure).results
+    found: list[list[dict[str, Any]]] = [[] for _ in range(configuration.ranks)]
+    for record in cluster.stream(train_here, configuration, measure, timeout=PATIENCE):
+        found[record.rank].append(record.value)
+        if record.rank == 0:
+            say(records.sentence(record.value))
+    return found
+
+
+def require_engines(configuration: Configuration, cluster: "Cluster | None") -> None:
+    """Raise ConfigurationError for a mesh of more ranks than there are engines."""
+    if cluster is not None and configuration.ranks > cluster.n:
+        raise ConfigurationError(
+            f"the mesh {configuration.mesh_text} has {configuration.ranks} ranks, and there are {cluster.n} engines; "
+            f"start Cluster(n={configuration.ranks}), or take a smaller mesh"
+        )
+
+
+def train_here(
+    comm: Communicator,
+    configuration: Configuration,
+    measure: bool = False,
+    hand: str | None = None,
+    checkpoint: str | None = None,
+    report: Callable[[dict], None] = publish,
+) -> None:
+    """This engine's part of a run, whose records it reports; engines beyond the mesh stand by.
+
+    `hand` is the file of a `hpcdl.training.live.Hand`, which pauses, slows down or ends ranks between steps;
+    `checkpoint` a folder to go on from, saved in each step.
+    """
+    torch.set_num_threads(1)
+    if comm.rank >= configuration.ranks:
+        return
+    trainer = Trainer(Group(comm, range(configuration.ranks)), configuration, profile=True)
+    if checkpoint and Path(checkpoint).exists():
+        trainer.resume(checkpoint)
+    own = 0.0  # seconds of the last step without waits
+
+    def before_step(step: int) -> None:
+        if hand is None:
+            return
+        now: Hand = obey(hand, comm.rank, report)
+        if now.slow_rank == comm.rank:
+            time.sleep((now.factor - 1) * own)
+
+    def after_step(record: dict[str, Any]) -> None:
+        nonlocal own
+        own = record["seconds"] - record["waited"]
+        report({**record, "spans": trainer.timeline.take()})
+
+    trainer.train(after_step, before_step, checkpoint=checkpoint, every=1, measure=measure)
+
+
+def _train_simulated(comm: Communicator, configuration: Configuration, measure: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    train_here(comm, configuration, measure, report=found.append)
+    return found

@@ -1,0 +1,97 @@
+"""Four truths of a mesh: what a rank sends and holds, alone, simulated and over MPI, is equal to the byte."""
+
+import re
+
+import pytest
+import torch
+
+from hpcdl.comm import simulate
+from hpcdl.memory import meter
+from hpcdl.training import Configuration
+from hpcdl.training.hybrid.dry import COUNTED, corners, dry_run, dry_step, simulated_step, truths
+
+labs = pytest.mark.labs
+
+
+def counted(records: list[dict]) -> list[dict]:
+    return [{name: record[name] for name in COUNTED} for record in records]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "mlp", "mesh": (3, 1, 1, 1), "sharding": 3},
+        {"model": "lenet", "mesh": (1, 2, 1, 1), "schedule": "zb_h1", "microbatches": 3},
+        pytest.param({"model": "mlp", "mesh": (3, 1, 1, 1), "sharding": 1}, marks=labs),
+        pytest.param({"model": "mlp", "mesh": (2, 1, 1, 1), "sharding": 2, "microbatches": 2}, marks=labs),
+        pytest.param({"model": "gpt", "mesh": (1, 1, 3, 2)}, marks=labs),
+        pytest.param({"model": "gpt", "mesh": (2, 2, 2, 1), "sharding": 1, "microbatches": 2}, marks=labs),
+    ],
+    ids=str,
+)
+def test_a_rank_alone_counts_what_it_does_among_others(options):
+    configuration = Configuration(batch=9, **options)
+    alone = [dry_step(configuration, rank) for rank in range(configuration.ranks)]
+    assert counted(alone) == counted(simulated_step(configuration))
+    assert all(record["bytes_sent"] and record["messages"] and record["peak_bytes"] for record in alone)
+
+
+@labs  # sixteen ranks, each alone and all simulated
+def test_the_corners_of_a_mesh_have_its_largest_ranks():
+    configuration = Configuration(model="mlp", mesh=(5, 2, 2, 1), sharding=1, batch=12)
+    chosen = [dry_step(configuration, rank) for rank in corners(configuration)]
+    everyone = simulated_step(configuration)
+    assert len(chosen) < len(everyone)
+    for name in COUNTED:
+        assert max(record[name] for record in chosen) == max(record[name] for record in everyone)
+
+
+def test_a_thousand_ranks_are_tried_by_few():
+    configuration = Configuration(model="mlp", mesh=(256, 2, 2, 1), batch=512)
+    assert len(corners(configuration)) == 12
+    lines = dry_run(configuration.changed(mesh=(512, 1, 1, 1)))
+    assert lines[0] == "dry run    3 of 512 ranks, one after the other; 8 can be simulated together"
+    assert re.search(r"bytes sent +[\d,]{6,}$", lines[2])
+
+
+def test_the_table_has_the_difference():
+    lines = truths({"dry": dict.fromkeys(COUNTED, 1000), "run": dict.fromkeys(COUNTED, 998)})
+    assert lines[0].split()[-3:] == ["dry", "run", "difference"]
+    assert [line.split()[-3:] for line in lines[1:]] == [["1,000", "998", "2"]] * 3
+
+
+def test_a_meter_sees_no_tensor_of_another_rank():
+    """A message is copied in the thread of the rank that comes last, which may be its sender."""
+
+    def rank(comm):
+        x = torch.zeros(1000)
+        with meter(x) as memory:
+            comm.compute(comm.rank)
+            if comm.rank:
+                comm.send(x, 0)
+            else:
+                comm.recv(x, 1)
+        return memory.peak.total
+
+    assert simulate(rank, 2).results == [4000, 4000]
+
+
+@labs  # starts processes
+@pytest.mark.mpi
+def test_a_live_run_says_how_it_differs_and_does_not(mpiexec, tmp_path):
+    options = [
+        "--model",
+        "gpt",
+        "--mesh",
+        "data=2,pipeline=2",
+        "--sharding",
+        "2",
+        "--microbatches",
+        "2",
+        "--steps",
+        "2",
+    ]
+    code, printed = mpiexec(4, "-m", "hpcdl", "train", *options, "--log", str(tmp_path / "log"))
+    assert code == 0, printed
+    found = re.findall(r"^(bytes sent|messages|peak bytes) +([\d,]+) +([\d,]+) +([\d,]+)$", printed, re.MULTILINE)
+    assert [(name, apart) for name, _, _, apart in found] == [(name.replace("_", " "), "0") for name in COUNTED]

@@ -1,0 +1,124 @@
+"""The timeline of a run: its structure for Perfetto, and sums that agree with the run's own records."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from typer.testing import CliRunner
+
+from hpcdl.cli import app
+from hpcdl.training import Configuration
+from hpcdl.training.hybrid.seconds import step_seconds
+from hpcdl.training.hybrid.tracing import MESSAGE, STEP, WAIT, WORK, Span, read, to_chrome
+from hpcdl.training.hybrid.work import machine_named
+
+MACHINE = "A100 (DGX)"
+OPTIONS = [
+    "--model",
+    "mlp",
+    "--mesh",
+    "data=2,pipeline=2",
+    "--microbatches",
+    "2",
+    "--schedule",
+    "zb_h1",
+    "--batch",
+    "8",
+]
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The log of two steps on four simulated ranks."""
+    log = tmp_path_factory.mktemp("run") / "log"
+    more = ["--simulate", "4", "--steps", "2", "--machine", MACHINE, "--log", str(log), "--profile"]
+    ended = invoke("train", *OPTIONS, *more)
+    assert ended.exit_code == 0, ended.output
+    return log
+
+
+def check_sums(folder):
+    """Steps, waits and bytes of the timeline are those of the records."""
+    for rank, spans in read(folder).items():
+        records = [json.loads(line) for line in (folder / f"rank-{rank}.jsonl").read_text().splitlines()]
+        for name, field in ((STEP, "seconds"), (WAIT, "waited")):
+            total = sum(span.end - span.start for span in spans if span.name == name)
+            assert total == pytest.approx(sum(record[field] for record in records), rel=1e-6)
+        messages = [span.nbytes for span in spans if span.name == MESSAGE]
+        assert len(messages) == sum(record["messages"] for record in records)
+        assert sum(messages) == sum(record["bytes_sent"] for record in records)
+
+
+def check_structure(folder):
+    """Work fills its step without overlap, and each wait is inside a piece of work."""
+    for spans in read(folder).values():
+        steps = [span for span in spans if span.name == STEP]
+        work = sorted((span for span in spans if span.name in WORK), key=lambda span: (span.start, span.end))
+        assert all(before.end <= after.start for before, after in pairwise(work))
+        assert all(any(step.start <= span.start and span.end <= step.end for step in steps) for span in spans)
+        for name, count in (("input", 1), ("forward", 2), ("backward", 2), ("gradients", 1), ("optimizer", 1)):
+            assert sum(span.name == name for span in spans) == count * len(steps)
+
+
+def test_sums_agree_with_the_run(folder):
+    check_sums(folder)
+
+
+def test_work_fills_its_step(folder):
+    check_structure(folder)
+    assert all(sum(span.name == "weights" for span in spans) == 4 for spans in read(folder).values())
+
+
+def test_simulated_computing_takes_what_is_predicted(folder):
+    """A stage has half of the layers; the last one a smaller one, and both together all of the model's seconds."""
+    configuration = Configuration(model="mlp", mesh=(2, 2, 1, 1), microbatches=2, schedule="zb_h1", batch=8)
+    step, spans = step_seconds(configuration, machine_named(MACHINE)), read(folder)
+    for name, expected in (("forward", step.forward), ("backward", step.backward / 2), ("weights", step.backward / 2)):
+        both = sum(s.end - s.start for rank in (0, 2) for s in spans[rank] if s.name == name) / 2  # of two steps
+        assert both == pytest.approx(2 * expected, rel=1e-6)
+
+
+def test_perfetto_gets_a_process_per_rank(folder, tmp_path):
+    out = tmp_path / "trace.json"
+    ended = invoke("trace", str(folder), "--out", str(out))
+    assert ended.exit_code == 0, ended.output
+    assert ended.output.startswith("4 ranks, 2 steps\nof a step: ")
+    events = json.loads(out.read_text())["traceEvents"]
+    assert [event["args"]["name"] for event in events if event["ph"] == "M"] == [f"rank {r}" for r in range(4)]
+    assert {event["ph"] for event in events} == {"M", "X", "b", "e"}
+    begun, ended = ([event["id"] for event in events if event["ph"] == phase] for phase in "be")
+    assert sorted(begun) == sorted(ended)
+    assert len(set(begun)) == len(begun)
+    assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
+
+
+def test_times_are_microseconds():
+    rows = to_chrome({3: [Span("forward", 0.5, 1.0, 2), Span(MESSAGE, 0.25, 1.0, peer=1, nbytes=8)]})["traceEvents"]
+    assert {"pid": 3, "tid": 0, "cat": "forward", "ph": "X", "name": "forward 2", "ts": 5e5, "dur": 5e5} in rows
+    assert next(row for row in rows if row["ph"] == "b")["args"] == {"peer": 1, "bytes": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "has no spans-0.jsonl; hpcdl train --log"), ("{}\n", "is not what hpcdl train --profile")]
+)
+def test_a_folder_without_a_timeline_is_a_sentence(tmp_path, text, said):
+    if text:
+        (tmp_path / "spans-0.jsonl").write_text(text)
+    ended = invoke("trace", str(tmp_path), "--out", str(tmp_path / "trace.json"))
+    assert ended.exit_code == 2
+    assert said in ended.output.replace("\n", " ")
+    assert not (tmp_path / "trace.json").exists()
+
+
+@pytest.mark.labs  # starts processes
+@pytest.mark.mpi
+def test_mpi_ranks_make_one_timeline(mpiexec, tmp_path):
+    log = tmp_path / "log"
+    code, printed = mpiexec(4, "-m", "hpcdl", "train", *OPTIONS, "--steps", "2", "--log", str(log), "--profile")
+    assert code == 0, printed
+    check_sums(log)
+    check_structure(log)
