@@ -23,6 +23,7 @@ LEVELS = [
         "hpcdl.submit",
         "hpcdl.reset",
         "hpcdl.progress",
+        "hpcdl.report",
         "hpcdl.__main__",
     },
     {"hpcdl.training"},

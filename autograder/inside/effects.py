@@ -15,9 +15,9 @@ import ast
 import builtins
 import importlib.util
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 
+from .facts import Call, Definition, Facts, call_of, facts_of_body, root_of
 from .known_calls import (
     ANYTHING,
     ARRAYS,
@@ -32,113 +32,8 @@ from .known_calls import (
     SPACES,
     WRITES,
 )
-from .magics import RUNS
 
 FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call: `root.….last(args)`; `root` is empty if what is called has no name."""
-
-    root: str
-    last: str
-    args: frozenset[str]
-    out: bool
-    handed: frozenset[str] = frozenset()  # objects whose changing methods are arguments: `map(table.append, x)`
-
-    @property
-    def is_method(self) -> bool:
-        return self.last != self.root
-
-
-@dataclass
-class Facts:
-    """What a piece of code does with names, whoever they are."""
-
-    stores: set[str] = field(default_factory=set)  # roots of `a[i] = …`, `a.b = …`, `del a[i]`
-    calls: list[Call] = field(default_factory=list)
-    loads: set[str] = field(default_factory=set)
-    aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # new names, of which objects
-    outside: set[str] = field(default_factory=set)  # declared `global`
-    own: set[str] = field(default_factory=set)  # parameters and names that are assigned
-
-
-def facts_of(node: ast.AST) -> Facts:
-    """Return what runs when the statement `node` runs: of a definition its decorators, defaults and class body."""
-    facts = Facts()
-    for part in _executed(node):
-        _gather(part, facts)
-    return facts
-
-
-@lru_cache(maxsize=1024)
-def facts_of_body(node: Definition) -> Facts:
-    """Return what runs when the function is called, or when any method of the class is."""
-    facts = Facts()
-    for part in ast.walk(node):
-        _gather(part, facts)
-        if isinstance(part, ast.arg):
-            facts.own.add(part.arg)
-    return facts
-
-
-def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield `node` and what stands in it, but for the bodies of functions."""
-    yield node
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        inner: Iterable[ast.AST] = [*node.decorator_list, node.args]
-    else:
-        inner = ast.iter_child_nodes(node)
-    for child in inner:
-        yield from _executed(child)
-
-
-def _gather(node: ast.AST, facts: Facts) -> None:
-    """Add what one node says."""
-    if isinstance(node, ast.Name):
-        (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
-    elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
-        facts.stores |= {root_of(node)} - {""}
-    elif isinstance(node, ast.Global):
-        facts.outside |= set(node.names)
-    elif isinstance(node, ast.Call):
-        facts.calls.append(_call(node))
-    elif isinstance(node, Definition):
-        bare = [d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)]
-        facts.calls += [Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False) for d in bare]
-    elif isinstance(node, ast.Assign):
-        facts.aliases.append((_names(node.targets), _names([node.value])))
-    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-        facts.aliases.append((_names([node.target]), _names([node.iter])))
-    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        facts.stores.add(node.target.id)
-    elif isinstance(node, ast.Await) and isinstance(node.value, ast.Name):
-        facts.stores.add(node.value.id)
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
-
-
-def _call(node: ast.Call) -> Call:
-    values = [*node.args, *(keyword.value for keyword in node.keywords)]
-    last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    out = any(keyword.arg == "out" for keyword in node.keywords)
-    if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
-        last = "run_cell"
-    handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
-    return Call(root_of(node.func), last, _names(values), out, frozenset(map(root_of, handed)))
-
-
-def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    return frozenset(inner.id for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name))
-
-
-def root_of(node: ast.AST) -> str:
-    """Return the name at the front of `a.b[c].d`, also of `a.b().c`; empty if it begins with something else."""
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 class Notebook:
@@ -153,7 +48,12 @@ class Notebook:
         self.imports = {name: module for node in nodes for name, module in _imports(node)}
         self.definitions = {node.name: facts_of_body(node) for node in nodes if isinstance(node, Definition)}
         self.bound = bound.union(*(body.outside for body in self.definitions.values()))
-        self.classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+        self.classes = {node.name for node in classes}
+        shared = {node.name for node in classes if _is_shared(node)}
+        for each in classes:  # a base comes before what inherits from it
+            shared |= {each.name} if shared & {root_of(base) for base in each.bases} else set()
+        self.plain = self.classes - shared  # to make an object of these changes nothing else
         self.taking: set[str] = set()  # functions that may change what they are given
         for _ in range(3):  # by way of each other
             self.taking = {name for name, body in self.definitions.items() if self._direct(body) & body.own}
@@ -210,10 +110,10 @@ class Notebook:
         own: set[str] = set()  # functions whose methods are called, as in `f.register(...)`
         for call in facts.calls:
             found |= call.handed
-            if call.last not in READS if call.is_method else call.root in self.bound:
+            if call.last not in READS if call.is_method else call.root in self.bound - self.plain:
                 found.add(call.root)
-            if call.is_method and call.root in self.definitions.keys() - self.asked:
-                own.add(call.root)
+            if call.of in self.definitions.keys() - self.asked:
+                own.add(call.of)
             if not self._is_harmless(call):
                 found |= call.args
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
@@ -259,6 +159,17 @@ def module_of(imported: str) -> str:
         return ""
 
 
+def _is_shared(node: ast.ClassDef) -> bool:
+    """Whether objects of the class may change something of the class's own: a table, a count, a registry."""
+    if node.decorator_list or node.keywords:
+        return True
+    tables = [part for part in node.body if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign) and part.value]
+    body = facts_of_body(node)
+    touched = body.stores | {call.root for call in body.calls if call.is_method and call.last not in READS}
+    is_own = bool(touched & {node.name, "cls", "type", "__class__"})
+    return is_own or any(not isinstance(part.value, ast.Constant) for part in tables)
+
+
 def _remembers(node: Definition) -> set[str]:
     """Return the function's own name if a default argument of it is an object, which keeps what it is given."""
     arguments = getattr(node, "args", None)
@@ -268,13 +179,13 @@ def _remembers(node: Definition) -> set[str]:
 
 def is_setting(node: ast.AST) -> bool:
     """Whether a statement is a call by itself that changes how a library works: `torch.set_default_dtype(...)`."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _call(node.value).last in SETTINGS
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and call_of(node.value).last in SETTINGS
 
 
 def surroundings(node: ast.AST) -> set[str]:
     """Return what a statement uses besides its names: files that it reads, and the path of a student's own modules."""
     imports_own = any(module_of(whole) for _, whole in _imports(node))
-    opens = any(isinstance(part, ast.Call) and _call(part).last in OPENS for part in ast.walk(node))
+    opens = any(isinstance(part, ast.Call) and call_of(part).last in OPENS for part in ast.walk(node))
     return {FILES, "sys"} if imports_own else {FILES} if opens else set()
 
 

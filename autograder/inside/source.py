@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from . import effects, magics
+from .facts import Facts, facts_of
 from .syntax import PARSE_ERRORS, lines_of, parse
 
 
@@ -25,7 +26,7 @@ class Statement:
     node: ast.stmt
     binds: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
-    facts: effects.Facts = field(default_factory=effects.Facts)
+    facts: Facts = field(default_factory=Facts)
 
     def code(self, sources: dict[str, str]) -> str:
         """The statement alone, on the line numbers of its cell."""
@@ -87,7 +88,7 @@ def _statements(label: str, source: str) -> list[Statement]:
         end = node.end_lineno or node.lineno
         shared = after == end or (found and found[-1].end == start)  # as in `a = 1; b = 2`
         text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
-        found.append(Statement(label, start, end, node, *_names(node, text), effects.facts_of(node)))
+        found.append(Statement(label, start, end, node, *_names(node, text), facts_of(node)))
     return found
 
 

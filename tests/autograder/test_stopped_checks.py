@@ -46,7 +46,8 @@ class PressAt:
         self.places += 1
         if self.places == self.number:
             sys.setprofile(None)
-            signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
+            handler = signal.getsignal(signal.SIGINT)
+            (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
     def __enter__(self):
         sys.setprofile(self.look)

@@ -12,6 +12,13 @@ def test_the_files_are_up_to_date(slug):
     assert allowed.path(slug).read_text(encoding="utf-8") == made, "run `make labs`"
 
 
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_no_answer_needs_engines(slug):
+    """What grading runs of a lab beside its answers draws nothing and starts no engine."""
+    names = {name for found in allowed.allowed(exercises.load(slug), build.code(slug)).values() for name in found}
+    assert not [name for name in names if name.startswith(("hpcdl.cluster", "hpcdl.widgets"))]
+
+
 def test_names_are_found_behind_aliases_modules_and_attributes():
     program = """
 import hpcdl.nn.mlp as layers

@@ -136,3 +136,22 @@ def test_syntax_of_later_pythons(cells, since):
     """All cells are needed where Python knows the syntax; elsewhere a note names the cell."""
     code, notes = taken(*cells)
     assert (code == list(cells), notes == []) == (sys.version_info >= since,) * 2
+
+
+def test_objects_of_a_plain_class_change_nothing_else():
+    code, _ = taken("class Box:\n    def __init__(self, x): self.x = x", "boxes = [Box(1)]", "def f(x): return Box(x)")
+    assert len(code) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["count = 0\n    def __init__(self): Box.count += 1", "made = []\n    def __init__(self): self.made.append(1)"],
+)
+def test_objects_of_a_class_with_a_table_change_it(body):
+    code, _ = taken(f"class Box:\n    {body}", "class Small(Box): pass", "Small()", "def f(x): return Small")
+    assert len(code) == 4
+
+
+def test_a_method_of_a_result_is_not_one_of_the_function():
+    code, _ = taken("def part(w): return w[1:]", "w = [1, 2]", "part(w).sort()", "def f(x): return part(x)")
+    assert len(code) == 2

@@ -1,0 +1,118 @@
+"""What a piece of code does with names, whoever they are: calls, stores, and other names for the same object."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from .known_calls import CONTAINERS
+from .magics import RUNS
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call: `root.….last(args)`; `root` is empty if what is called has no name."""
+
+    root: str
+    last: str
+    args: frozenset[str]
+    out: bool
+    of: str = ""  # the name whose method it is, in `f.last(...)`: not in `f().last(...)`
+    handed: frozenset[str] = frozenset()  # objects whose changing methods are arguments: `map(table.append, x)`
+
+    @property
+    def is_method(self) -> bool:
+        return self.last != self.root
+
+
+@dataclass
+class Facts:
+    """What a piece of code does with names, whoever they are."""
+
+    stores: set[str] = field(default_factory=set)  # roots of `a[i] = …`, `a.b = …`, `del a[i]`
+    calls: list[Call] = field(default_factory=list)
+    loads: set[str] = field(default_factory=set)
+    aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # new names, of which objects
+    outside: set[str] = field(default_factory=set)  # declared `global`
+    own: set[str] = field(default_factory=set)  # parameters and names that are assigned
+
+
+def facts_of(node: ast.AST) -> Facts:
+    """Return what runs when the statement `node` runs: of a definition its decorators, defaults and class body."""
+    facts = Facts()
+    for part in _executed(node):
+        _gather(part, facts)
+    return facts
+
+
+@lru_cache(maxsize=1024)
+def facts_of_body(node: Definition) -> Facts:
+    """Return what runs when the function is called, or when any method of the class is."""
+    facts = Facts()
+    for part in ast.walk(node):
+        _gather(part, facts)
+        if isinstance(part, ast.arg):
+            facts.own.add(part.arg)
+    return facts
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield `node` and what stands in it, but for the bodies of functions."""
+    yield node
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        inner: Iterable[ast.AST] = [*node.decorator_list, node.args]
+    else:
+        inner = ast.iter_child_nodes(node)
+    for child in inner:
+        yield from _executed(child)
+
+
+def _gather(node: ast.AST, facts: Facts) -> None:
+    """Add what one node says."""
+    if isinstance(node, ast.Name):
+        (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
+    elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        facts.stores |= {root_of(node)} - {""}
+    elif isinstance(node, ast.Global):
+        facts.outside |= set(node.names)
+    elif isinstance(node, ast.Call):
+        facts.calls.append(call_of(node))
+    elif isinstance(node, Definition):
+        bare = [d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)]
+        facts.calls += [Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False) for d in bare]
+    elif isinstance(node, ast.Assign):
+        facts.aliases.append((_names(node.targets), _names([node.value])))
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        facts.aliases.append((_names([node.target]), _names([node.iter])))
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        facts.stores.add(node.target.id)
+    elif isinstance(node, ast.Await) and isinstance(node.value, ast.Name):
+        facts.stores.add(node.value.id)
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
+
+
+def call_of(node: ast.Call) -> Call:
+    """Return what a call calls, with what."""
+    values = [*node.args, *(keyword.value for keyword in node.keywords)]
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    out = any(keyword.arg == "out" for keyword in node.keywords)
+    if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
+        last = "run_cell"
+    handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
+    owner = getattr(node.func, "value", None)
+    of = owner.id if isinstance(owner, ast.Name) else ""
+    return Call(root_of(node.func), last, _names(values), out, of, frozenset(map(root_of, handed)))
+
+
+def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    return frozenset(inner.id for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name))
+
+
+def root_of(node: ast.AST) -> str:
+    """Return the name at the front of `a.b[c].d`, also of `a.b().c`; empty if it begins with something else."""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
