@@ -851,7 +851,7 @@ with when_solved():
     rows[-1].set(xlabel="seconds")
     rows[-1].autoscale(axis="x")
     plt.show()
-    reveal("model_parallel.schedule", min(took, key=took.get))
+    reveal("model_parallel.schedule", min(took, key=took.get), measured=True)
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>

@@ -685,7 +685,7 @@ with when_solved():
         print(f"{name}: {f'{version} is here' if version else f'not here. {optional.advice(name)}'}")
     if optional.found("Ray"):
         print(row("LeNet-5", "Ray", trainings.fit, trainings.fit(trainings.LENET)))
-    reveal("frameworks.start", started)
+    reveal("frameworks.start", started, measured=True)
 
 # %% [markdown]
 # And yours, Horovod's interface, on simulated ranks: what it sends and what comes of it.
