@@ -71,6 +71,7 @@ def test_there_are_twenty_operators():
     assert len(OPERATORS) >= 20
 
 
+@pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_equivalents_are_mutants(slug):
     """No reason outlives the mutant that it is about."""

@@ -162,6 +162,7 @@ def spread(slug: str) -> list[tuple[WrongAnswer, set[str]]]:
     return found
 
 
+@pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_what_a_wrong_answer_breaks_beside_its_own_exercise_says_that_it_uses_it(slug):
     lab = exercises.load(slug)

@@ -94,6 +94,7 @@ def test_a_copy_of_the_library_is_found_with_its_place():
     assert like.share > 0.9
 
 
+@pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_the_labs_own_solution_is_found_under_other_names(slug):
     lab = exercises.load(slug)
