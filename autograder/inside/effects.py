@@ -107,12 +107,12 @@ class Notebook:
     def _direct(self, facts: Facts) -> set[str]:
         """Return the names that a piece of code changes by itself; inside functions also local ones."""
         found: set[str] = set()
-        own: set[str] = set()  # functions whose methods are called, as in `f.register(...)`
+        own: set[str] = set()  # functions and a student's own modules, as in `f.register(...)`
         for call in facts.calls:
             found |= call.handed
             if call.last not in READS if call.is_method else call.root in self.bound - self.plain:
                 found.add(call.root)
-            if call.of in self.definitions.keys() - self.asked:
+            if call.of in self.definitions.keys() - self.asked or module_of(self.imports.get(call.of, "sys")):
                 own.add(call.of)
             if not self._is_harmless(call):
                 found |= call.args

@@ -80,8 +80,9 @@ def _gather(node: ast.AST, facts: Facts) -> None:
     elif isinstance(node, ast.Call):
         facts.calls.append(call_of(node))
     elif isinstance(node, Definition):
-        bare = [d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)]
-        facts.calls += [Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False) for d in bare]
+        for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
+            of = root_of(d) if isinstance(d, ast.Attribute) else ""
+            facts.calls.append(Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False, of))
     elif isinstance(node, ast.Assign):
         facts.aliases.append((_names(node.targets), _names([node.value])))
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):

@@ -103,6 +103,8 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
         for symbol in inner.get_symbols():
             if symbol.is_global():
                 uses.add(symbol.get_name())
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):  # `:=` leaves comprehensions
+        binds |= {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
     if effects.is_setting(node):
         binds.add(effects.ALL)
     return binds, uses | effects.surroundings(node)

@@ -15,6 +15,7 @@ def wrong_and_right(rng: torch.Generator):
     w = samples(1, 3, rng).squeeze(0) + 1 / 64
     for y in (1.0, -1.0):
         X = samples(60, 3, rng)
+        X = torch.cat([X, -y * w[None]])  # one at least on the other side
         yield w, X[oracle.predict(w, X) == -y][0], y
 
 

@@ -3,6 +3,7 @@
 import doctest
 
 import pytest
+import torch
 
 from autograder import exercises
 from autograder.exercises.model_parallel import pipelines, published
@@ -21,7 +22,7 @@ EXAMPLES = ("share", "volume", "one_weird_trick", "gpipe", "one_f_one_b", "inter
 
 @pytest.fixture(scope="module")
 def reference() -> dict:
-    names: dict = {"__name__": "reference", "simulate": simulate}
+    names: dict = {"__name__": "reference", "simulate": simulate, "torch": torch}
     for _, code in statements(LAB.slug, LAB.functions):
         exec(code, names)
     return names
