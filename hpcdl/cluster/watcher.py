@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from hpcdl.comm.location import lines_of
+from hpcdl.comm.location import SourceLine, lines_of
 from hpcdl.files import write_whole
 from hpcdl.lazy import is_importing
 
@@ -73,7 +73,7 @@ class Watcher:
         def recorded_exit(status):
             # Nothing else could say later at which line the process ended itself. A forked one has no box of its own.
             if self._run is not None and os.getpid() == process:
-                self._write(sys._getframe(1), f"os._exit({status})")
+                self._write(*_seen(sys._getframe(1)), f"os._exit({status})")
             exit_process(status)
 
         os._exit = recorded_exit
@@ -108,14 +108,13 @@ class Watcher:
             if run is None:
                 continue
             with contextlib.suppress(Exception):  # a frame may end while it is read, a disk may be full
-                self._write(sys._current_frames().get(main))
+                self._write(*_seen(sys._current_frames().get(main)))
             if time.monotonic() > self.deadline or cancel_flag(self.directory, run).exists():
                 signal.pthread_kill(main, SIGNAL)  # a real signal: it also ends a sleep
                 time.sleep(4 * PERIOD)
 
-    def _write(self, frame: FrameType | None, end: str | None = None) -> None:
-        importing = is_importing(frame)
-        state = json.dumps({"stack": lines_of(frame), "waiting": self.waiting(), "end": end, "importing": importing})
+    def _write(self, stack: list[SourceLine], importing: bool, end: str | None = None) -> None:
+        state = json.dumps({"stack": stack, "waiting": self.waiting(), "end": end, "importing": importing})
         with self._writing:
             if state == self._last or self._ended:  # nothing is written over how it ended
                 return
@@ -125,6 +124,14 @@ class Watcher:
     def waiting(self) -> dict | None:
         """What the communicator waits for: how it reads, and for which ranks; None when it does not wait."""
         return self.comm.situation() if self.comm is not None else None
+
+
+def _seen(frame: FrameType | None) -> tuple[list[SourceLine], bool]:
+    """Return the stack that ends in `frame`, and whether it imports, without keeping the frame.
+
+    A frame that is held while a file is written keeps the tensors of a function that has returned meanwhile.
+    """
+    return lines_of(frame), is_importing(frame)
 
 
 def read(directory: Path, name: str) -> dict:

@@ -46,7 +46,7 @@ def test_the_notebooks_cells_of_the_docs_train(capsys):
 
 
 @pytest.mark.mpi
-@pytest.mark.long  # a peak over MPI depends on which message comes first
+@pytest.mark.labs  # starts engines
 def test_engines_do_what_was_predicted_and_others_stand_by():
     with Cluster(n=2) as cluster:
         ranks = run_on(cluster, say=lambda line: None, **OPTIONS)
@@ -57,6 +57,4 @@ def test_engines_do_what_was_predicted_and_others_stand_by():
     for rank, (live, virtual) in enumerate(zip(ranks, simulated, strict=True)):
         assert [record["loss"] for record in live] == [record["loss"] for record in virtual]
         alone = dry_step(configuration, rank)
-        sent = [name for name in COUNTED if name != "peak_bytes"]
-        assert {name: live[-1][name] for name in sent} == {name: alone[name] for name in sent}
-        assert live[-1]["peak_bytes"] == pytest.approx(alone["peak_bytes"], rel=0.25), "MPI holds a message or two"
+        assert {name: live[-1][name] for name in COUNTED} == {name: alone[name] for name in COUNTED}
