@@ -1,7 +1,7 @@
 """Answers to exercises of lab `ddp` whose verdict was wrong once: see `test_verdicts`."""
 
 
-# %% ring_all_reduce: never waits for sends -> all_at_once or any_p_and_n
+# %% ring_all_reduce: never waits for sends -> all_at_once
 def ring_all_reduce(x, comm):
     p, r = comm.size, comm.rank
     parts = list(x.view(-1).tensor_split(p))
