@@ -11,8 +11,14 @@ from hpcdl.cluster import Cluster, ClusterError, current
 from hpcdl.widgets.pictures import training_dashboard
 
 def engines():  # each engine is started by a shell, which holds no Python
-    family = psutil.Process().children(recursive=True)
-    return sum("hpcdl.cluster.engine" in (words := p.cmdline()) and "python" in words[0] for p in family)"""
+    return sum(is_engine(process) for process in psutil.Process().children(recursive=True))
+
+def is_engine(process):
+    try:
+        words = process.cmdline()
+    except psutil.Error:  # it has ended just now
+        return False
+    return "hpcdl.cluster.engine" in words and "python" in words[0]"""
 START = "cluster = Cluster(n=2).start()"
 BOARD = "board = training_dashboard.Dashboard(cluster)\nboard"
 WAIT = """def both_wait(comm):
