@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -149,13 +150,23 @@ def _require_own_launcher(library: str) -> None:
     sys.exit(1)
 
 
-@contextmanager
-def _mpi():
+def load_mpi() -> ModuleType:
+    """Import `mpi4py.MPI`, which starts nothing yet, and ends at exit what is started.
+
+    Everybody who trains imports it here: mpi4py decides at its first import whether it ends MPI, and a launcher kills
+    all ranks when one of them leaves without.
+    """
     import mpi4py
 
     mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     from mpi4py import MPI
 
+    return MPI
+
+
+@contextmanager
+def _mpi():
+    MPI = load_mpi()
     _require_own_launcher(MPI.Get_library_version())
     if not MPI.Is_initialized():
         MPI.Init_thread()

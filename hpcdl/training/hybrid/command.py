@@ -157,11 +157,8 @@ def _without_mpi() -> bool:
     if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun's
         return False
     try:
-        import mpi4py
-
-        mpi4py.rc.initialize = False  # not before `program.ranks` has looked at who started it
-        from mpi4py import MPI  # noqa: F401 - whether it loads its library
-    except (ImportError, RuntimeError):
+        program.load_mpi()
+    except (ImportError, RuntimeError):  # RuntimeError: mpi4py finds no library
         return True
     return False
 

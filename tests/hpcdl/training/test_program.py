@@ -56,6 +56,35 @@ def test_hpcdl_train_runs_under_mpiexec(mpiexec, weights):
     assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
 
 
+LATE = """
+import atexit
+import sys
+import time
+
+from hpcdl.cli import app
+from hpcdl.training.program import LAUNCHERS, os
+
+if any(os.environ.get(rank) == "1" for _, rank in LAUNCHERS.values()):
+    atexit.register(print, "rank 1 came to its end")
+    atexit.register(time.sleep, 2)
+app(["train", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.labs  # starts processes
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    "options",
+    [["--epochs", "1"], ["--model", "mlp", "--mesh", "data=2", "--batch", "8", "--steps", "1"]],
+    ids=["LeNet", "mesh"],
+)
+def test_no_rank_is_killed_that_leaves_after_the_others(mpiexec, options):
+    """A launcher takes a rank that leaves without an end of MPI for one that died."""
+    code, printed = mpiexec(2, "-c", LATE, *options)
+    assert code == 0, printed
+    assert "rank 1 came to its end" in printed
+
+
 @pytest.mark.labs  # one run under mpiexec is in the first tier
 def test_the_module_runs_under_torchrun_to_the_same_bits(weights):
     code, printed = torchrun("-m", "hpcdl.training", "--epochs", "1")
