@@ -104,7 +104,7 @@ def _fresh_comm(clean: bool) -> "MPIComm":
     from hpcdl.comm.mpi import MPIComm
 
     if _previous is not None and clean:
-        _previous.Free()
+        MPIComm(_previous).free()
     _previous = None
     duplicate, request = MPI.COMM_WORLD.Idup()
     MPIComm(MPI.COMM_WORLD).finish(request, "start of the run")

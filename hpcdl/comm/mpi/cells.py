@@ -89,14 +89,19 @@ def channels_of(mpi: MPI.Comm) -> Channels:
     return _kept(mpi).channels
 
 
+def farewell_of(mpi: MPI.Comm) -> int:
+    """The tag of the last message on `mpi`, which no other message has."""
+    return _kept(mpi).farewell
+
+
 class _Kept:
     """What this rank keeps for one MPI communicator."""
 
     def __init__(self, mpi: MPI.Comm):
+        largest = _largest_tag(mpi)
+        most = min(MOST, largest // (TAGS + 1) // 2 * 2 - 2)  # tags above are the cells' own, and the farewell
         self.cells: dict[int | None, Cells] = {}  # by channel
-        self.channels = Channels(
-            min(MOST, _largest_tag(mpi) // (TAGS + 1) // 2 * 2 - 2)
-        )  # tags above are the cells' own
+        self.channels, self.farewell = Channels(most), largest - most - 1
 
 
 def _kept(mpi: MPI.Comm) -> _Kept:

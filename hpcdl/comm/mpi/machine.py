@@ -12,7 +12,7 @@ import hpcdl.comm.mpi.shared as shared
 from hpcdl.comm.background import ThreadedBackground
 from hpcdl.comm.base import Background
 from hpcdl.comm.errors import CommError
-from hpcdl.comm.mpi.cells import LONGEST
+from hpcdl.comm.mpi.cells import LONGEST, farewell_of
 from hpcdl.comm.mpi.message import Message, as_bytes, under_way
 from hpcdl.comm.mpi.one_memory import one_memory
 from hpcdl.comm.mpi.point_to_point import PointToPoint
@@ -51,6 +51,28 @@ class MPIComm(PointToPoint):
 
     def lends(self, x: torch.Tensor) -> bool:
         return shared.owner(x) is not None
+
+    def free(self) -> None:
+        """Free the MPI communicator, on every rank, and drop what was sent there and never received.
+
+        MPI gives the context of a communicator that was freed to the next one, which would receive such messages.
+        Messages of a rank arrive in order, so that none is left before its farewell.
+        """
+        farewell, others = farewell_of(self.mpi), [rank for rank in range(self.size) if rank != self.rank]
+        sent = [self.mpi.Isend([None, 0, MPI.BYTE], rank, farewell) for rank in others]
+        for rank in others:
+            while self._drop(rank) != farewell:
+                pass
+        for request in sent:
+            self.finish(request, "free")
+        self.mpi.Free()
+
+    def _drop(self, source: int) -> int:
+        """Receive the next message from `source`, whatever it is; its tag."""
+        status = MPI.Status()
+        self._poll(lambda: self.mpi.Iprobe(source, MPI.ANY_TAG, status), ("free",))
+        self.mpi.Recv(bytearray(status.Get_count(MPI.BYTE)), source, status.Get_tag())
+        return status.Get_tag()
 
     def _background(self, channel: int) -> Background:
         # Of one background and its rank only one calls MPI at a time, unless the rank itself communicates meanwhile.

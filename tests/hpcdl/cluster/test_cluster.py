@@ -52,6 +52,33 @@ def test_ranks_talk_through_the_communicator_they_receive(cluster):
     assert all(torch.equal(x, expected) for x in cluster.run(ring))
 
 
+def test_no_run_receives_what_an_earlier_one_left(cluster):
+    """MPI gives the context of a communicator that was freed to the next one."""
+
+    def leave(comm, numel):
+        comm.isend(torch.zeros(numel), (comm.rank + 1) % comm.size, 3)
+
+    def receive_late(comm):
+        """The invitation to send by way of memory comes when nothing is to be sent any more."""
+        sent = comm.isend(torch.zeros(10_000), (comm.rank + 1) % comm.size, 3)
+        comm.barrier()
+        comm.recv(torch.empty(10_000), (comm.rank - 1) % comm.size, 3)
+        sent.wait()
+
+    def use(comm, number, numel):
+        x = torch.full((numel,), float(number))
+        sent, got = comm.isend(x, (comm.rank + 1) % comm.size, 3), torch.empty_like(x)
+        comm.recv(got, (comm.rank - 1) % comm.size, 3)
+        sent.wait()
+        return got.unique().tolist()
+
+    for number, numel in enumerate((4, 10_000, 4, 300_000, 4), start=1):
+        cluster.run(leave, numel)
+        assert cluster.run(use, number, numel) == [[number]] * N
+        cluster.run(receive_late)
+        assert cluster.run(use, number, 10_000) == [[number]] * N
+
+
 def test_engines_stand_in_the_notebooks_folder_and_find_its_modules(cluster, tmp_path, monkeypatch):
     (tmp_path / "helper_beside_the_notebook.py").write_text("answer = 42\n")
     monkeypatch.chdir(tmp_path)
