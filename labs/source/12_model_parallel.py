@@ -732,6 +732,7 @@ from hpcdl.cluster import Cluster, ClusterError
 from hpcdl.cost.pipeline import play
 from hpcdl.data.text import Characters, corpus, windows
 from hpcdl.nn.stage import Stage
+from hpcdl.training import run_on
 
 LENGTH, WIDTH, ROWS, M = 64, 64, 4, 8  # characters of a piece, numbers of each, pieces in a microbatch, microbatches
 
@@ -906,6 +907,29 @@ with when_solved():
     except ClusterError as error:
         print(error)
 print(cluster.run(lambda comm: f"stage {comm.rank} is there"))
+
+# %% [markdown]
+# ## Live: both cuts, by the trainer
+#
+# `run_on` is the library's trainer on your engines: it cuts a model along any mesh of data, pipeline, tensor and sequence ranks. Here it trains the same small transformer
+# twice, first cut through its matrices, then between its layers, with ZB-H1. Compare the losses, and what a rank sends in a step.
+
+# %%
+guess(
+    "model_parallel.cuts",
+    "How many times as many bytes does a rank send if the matrices are cut?",
+    unit="times",
+)
+
+# %%
+with when_solved():
+    guessed("model_parallel.cuts")
+    sent, options = {}, {"model": "gpt", "microbatches": 4, "schedule": "zb_h1", "steps": 4}
+    for mesh in ("tensor=2", "pipeline=2"):
+        first, _ = run_on(cluster, mesh=mesh, say=lambda line: None, **options)
+        last, sent[mesh] = first[-1], first[-1]["bytes_sent"]
+        print(f"{mesh:12}loss {last['loss']:.5f}, {sent[mesh] / 1024:7,.0f} KB in {last['messages']:3} messages a step")
+    reveal("model_parallel.cuts", sent["tensor=2"] / sent["pipeline=2"])
 
 # %%
 cluster.stop()  # the engines have done their work: give back their memory

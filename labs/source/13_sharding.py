@@ -836,6 +836,7 @@ from hpcdl.cost.memory import zero
 from hpcdl.ddp import DistributedDataParallel
 from hpcdl.memory import meter
 from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
+from hpcdl.training import run_on
 
 WIDE, DEEP, ROWS = 512, 4, 16
 WAYS = ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3")
@@ -998,9 +999,6 @@ if resumed:
     axes.legend(loc="lower left")
     plt.show()
 
-# %%
-cluster.stop()  # the engines have done their work: give back their memory
-
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
@@ -1008,6 +1006,33 @@ cluster.stop()  # the engines have done their work: give back their memory
 # step 5, and does steps 5 to 9 once more, with the same losses to the last digits. The momentum and the variance of what were four shares are three now; and the
 # number of steps came along, so that Adam's correction goes on where it was.
 # </details>
+#
+# ## Live: every stage, by the trainer
+#
+# `run_on` is the library's trainer on your engines. It trains a network of nine layers on three ranks, with each stage of ZeRO. Compare what a rank holds at its peak,
+# what it sends in a step, and the losses.
+
+# %%
+guess(
+    "sharding.peak",
+    "Three ranks: how many times less does a rank hold at its peak with ZeRO-3 than without ZeRO?",
+    unit="times",
+)
+
+# %%
+with when_solved():
+    guessed("sharding.peak")
+    peaks = []
+    for stage in range(4):
+        options = {"model": "mlp", "size": "small", "mesh": "data=3", "sharding": stage, "steps": 4}
+        last = run_on(cluster, say=lambda line: None, **options)[0][-1]
+        peaks.append(last["peak_bytes"])
+        held, sent = last["peak_bytes"] / 1024, last["bytes_sent"] / 1024
+        print(f"ZeRO-{stage}: holds {held:6,.0f} KB at its peak, sends {sent:6,.0f} KB a step, loss {last['loss']:.5f}")
+    reveal("sharding.peak", peaks[0] / peaks[3])
+
+# %%
+cluster.stop()  # the engines have done their work: give back their memory
 
 # %% [markdown]
 # ## For those who want more

@@ -39,11 +39,12 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from autograder import check
+from hpcdl.cluster import Cluster
 from hpcdl.cluster.script import sbatch
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import simulate
 from hpcdl.nn.decoder import Decoder
-from hpcdl.training import optional
+from hpcdl.training import optional, run_on
 from hpcdl.training import six_tools as trainings
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import six_tools
@@ -716,6 +717,20 @@ with when_solved():
 # - The peak is mostly torch itself. What is held of the *model* you have counted in lab {{number sharding}}.
 # - Yours sends what DDP sends, to the byte: a ring is a ring.
 # </details>
+#
+# ## Live: a seventh tool
+#
+# `run_on` is the library's trainer on live engines, two here. It trains LeNet-5 in float64, with the batch cut. Before the first step it predicts what a rank sends, which
+# you can compare with the rows of the table; afterwards we count what rank 0 really sent.
+
+# %%
+with Cluster(n=2) as cluster:
+    ranks = run_on(cluster, model="lenet", mesh="data=2", precision="fp64", steps=5)
+sent, gradients = ranks[0][-1]["bytes_sent"], 8 * sum(p.numel() for p in trainings.LENET.network().parameters())
+print(f"rank 0 sent {sent:,} bytes in the last step: {gradients:,} for the gradients, and {sent - gradients:,} more")
+
+# %% [markdown]
+# The few bytes more are numbers on which the ranks agree: how many samples each has, which weights took part, the loss, and the gradient's norm.
 
 # %% [markdown]
 # ## From the notebook to the cluster

@@ -18,6 +18,8 @@
 # are $x$ $(N, C, H, W)$, filters $w$ $(K, C, R, S)$, as in lab 05; $p$ is the number of ranks.
 
 # %%
+import inspect
+
 import torch
 from torch import Tensor
 
@@ -26,8 +28,9 @@ from autograder.api import record
 from hpcdl.cluster import Cluster
 from hpcdl.comm import simulate
 from hpcdl.data.digits import digits
+from hpcdl.training import run_on, trainer
 from hpcdl.training.own_stack import BRICKS, bring, lending, logits, mine, serial, tally, witnessed
-from hpcdl.widgets import guess, guessed, reveal, style
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import own_stack
 
 torch.set_num_threads(1)
@@ -698,6 +701,24 @@ reveal("own_stack.equal", equal)
 # Your stack has a hundred lines; PyTorch has millions. What are they for? Speed on many kinds of processors (your convolution reads the image nine
 # times), hundreds of operators with their gradients, memory that is freed as soon as a gradient has passed, overlap of messages and computing,
 # failures, formats, and errors that explain themselves. None of it changes what you have written here: it is the same training.
+#
+# ## Live: the library's stack
+#
+# Between the two is `hpcdl.training.trainer`, one file that composes what the labs have built. On your four engines it now trains two replicas, each a pipeline of two
+# stages, with ZeRO-2; then the same on one engine alone, in float64. Look at the difference of their losses.
+
+# %%
+guess("own_stack.trainer", "How many lines has the file of the library's trainer?", unit="lines")
+
+# %%
+with when_solved():
+    guessed("own_stack.trainer")
+    options = {"model": "mlp", "precision": "fp64", "sharding": 2, "microbatches": 2, "steps": 5}
+    meshed, *_ = run_on(cluster, mesh="data=2,pipeline=2", **options)
+    (alone,) = run_on(cluster, mesh="data=1", say=lambda line: None, **options)
+    far = max(abs(a["loss"] - b["loss"]) for a, b in zip(meshed, alone, strict=True))
+    print(f"the losses of four engines differ from those of one by {far:.0e} at most")
+    reveal("own_stack.trainer", len(inspect.getsource(trainer).splitlines()))
 
 # %% [markdown]
 # ## For those who want more
