@@ -23,13 +23,19 @@ PATIENCE = 3600.0  # seconds that a run may take
 
 
 def run_on(
-    cluster: "Cluster | None", *, say: Callable[[str], None] = print, measure: bool = True, **options: Any
+    cluster: "Cluster | None",
+    *,
+    say: Callable[[str], None] = print,
+    measure: bool = True,
+    checkpoint: str | None = None,
+    **options: Any,
 ) -> list[list[dict[str, Any]]]:
     """Train on the first engines of `cluster` as `hpcdl train` does with these `options`; None simulates the ranks.
 
     Options are those of `Configuration`, with the mesh as a text: `model="gpt"`, `mesh="pipeline=2"`, `sharding=1`.
     Says what a run needs before the first step, and a line per step. Returns the records of each rank, by step, as
-    `Trainer.step` makes them, with `spans` of what it did when, and with `measure` its `peak_bytes`. Raises
+    `Trainer.step` makes them, with `spans` of what it did when, and with `measure` its `peak_bytes`. With `checkpoint`,
+    a folder, each step is saved, and a run goes on from there, on any mesh, such as after a rank died. Raises
     ConfigurationError where the mesh does not fit the model or has more ranks than there are engines.
     """
     configuration = from_options(options)
@@ -38,9 +44,9 @@ def run_on(
     for line in predictions.described(configuration, predictions.predict(configuration)):
         say(line)
     if cluster is None:
-        return simulate(_train_simulated, configuration.ranks, configuration, measure).results
+        return simulate(_train_simulated, configuration.ranks, configuration, measure, checkpoint).results
     found: list[list[dict[str, Any]]] = [[] for _ in range(configuration.ranks)]
-    for record in cluster.stream(train_here, configuration, measure, timeout=PATIENCE):
+    for record in cluster.stream(train_here, configuration, measure, None, checkpoint, timeout=PATIENCE):
         found[record.rank].append(record.value)
         if record.rank == 0:
             say(records.sentence(record.value))
@@ -63,17 +69,20 @@ def train_here(
     hand: str | None = None,
     checkpoint: str | None = None,
     report: Callable[[dict], None] = publish,
+    every: int = 1,
+    log: str | None = None,
 ) -> None:
     """This engine's part of a run, whose records it reports; engines beyond the mesh stand by.
 
     `hand` is the file of a `hpcdl.training.live.Hand`, which pauses, slows down or ends ranks between steps;
-    `checkpoint` a folder to go on from, saved in each step.
+    `checkpoint` a folder to go on from, saved every `every` steps; `log` a folder for a line per step and rank, as of
+    `hpcdl train --log`.
     """
     torch.set_num_threads(1)
     if comm.rank >= configuration.ranks:
         return
     trainer = Trainer(Group(comm, range(configuration.ranks)), configuration, profile=True)
-    if checkpoint and Path(checkpoint).exists():
+    if checkpoint:
         trainer.resume(checkpoint)
     own = 0.0  # seconds of the last step without waits
 
@@ -87,12 +96,16 @@ def train_here(
     def after_step(record: dict[str, Any]) -> None:
         nonlocal own
         own = record["seconds"] - record["waited"]
+        records.write(file, record)
         report({**record, "spans": trainer.timeline.take()})
 
-    trainer.train(after_step, before_step, checkpoint=checkpoint, every=1, measure=measure)
+    with records.log(Path(log) if log else None, comm.rank, configuration.ranks, trainer.done) as file:
+        trainer.train(after_step, before_step, checkpoint=checkpoint, every=every, measure=measure)
 
 
-def _train_simulated(comm: Communicator, configuration: Configuration, measure: bool) -> list[dict[str, Any]]:
+def _train_simulated(
+    comm: Communicator, configuration: Configuration, measure: bool, checkpoint: str | None
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    train_here(comm, configuration, measure, report=found.append)
+    train_here(comm, configuration, measure, checkpoint=checkpoint, report=found.append)
     return found

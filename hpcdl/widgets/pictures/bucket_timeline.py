@@ -23,6 +23,7 @@ GIGABITS = [1, 10, 25, 50, 100, 200]
 COLORS = {
     "forward": style.SKY,
     "backward": style.BLUE,
+    "weights": style.PURPLE,
     "wait": style.CONTOUR,
     "update": style.GREEN,
     "message": style.ORANGE,
@@ -149,7 +150,7 @@ def draw_traced(state: dict, axes: Axes, wrap: Callable) -> str:
 
 def draw_bars(axes: Axes, bars: list[Bar], ranks: int, unit: float, label: str, end: float) -> None:
     """A lane per rank: computing above, messages below. `unit` and `label` are those of the time axis."""
-    computing = [bar for bar in bars if bar.kind in ("forward", "backward", "update")]
+    computing = [bar for bar in bars if bar.kind not in ("wait", "message")]
     others = [bar for bar in bars if bar not in computing and bar.end > bar.start]
     _boxes(axes, [(bar, bar.rank - 0.38, bar.rank - 0.02) for bar in computing], unit, end)
     _boxes(axes, [(bar, bar.rank + 0.02, bar.rank + 0.34) for bar in others if bar.kind == "message"], unit, end)

@@ -13,6 +13,7 @@ from hpcdl.widgets.pictures.bucket_timeline import Bar, draw_bars
 if TYPE_CHECKING:
     from hpcdl.cluster import Record
 
+DASHBOARD = [["loss", "accuracy", "rate"], ["timeline"] * 3]  # the axes of the dashboard
 SMOOTH = 0.9  # weight of the past in a curve: the loss of a few images jumps from step to step
 MARKERS = ("o", "s", "^", "D")
 COLORS = (BLUE, ORANGE, GREEN, PURPLE)

@@ -2,24 +2,24 @@
 
 import threading
 from functools import partial
+from typing import Any
 
 import ipywidgets as widgets
 
 from hpcdl.cluster import ClusterError, current
 from hpcdl.cluster.cluster import Cluster
-from hpcdl.collectives import ALL_REDUCE
 from hpcdl.training import scaling
-from hpcdl.training.live import Hand, Settings, train_live
-from hpcdl.widgets.kit.controls import checkbox, choice, slider, stops
+from hpcdl.training.live import Hand
+from hpcdl.widgets.kit.controls import slider
 from hpcdl.widgets.kit.live import LiveFigure
 from hpcdl.widgets.kit.names import Names
 from hpcdl.widgets.kit.picture import Picture
 from hpcdl.widgets.kit.style import Alarm
-from hpcdl.widgets.pictures import training, training_scaling
+from hpcdl.widgets.pictures import training_scaling
+from hpcdl.widgets.pictures.training_programs import OnMesh, Replicas
 
 SECONDS = 0.4  # between two pictures
 HAND = ("slow_rank", "factor")  # the controls that act on a run that is under way
-PATIENCE = 3600.0  # seconds that a training may take, pauses included
 BUSY = "The engines are busy with a cell: this begins when it is done. Stop gives up waiting."
 
 
@@ -30,16 +30,18 @@ class GivenUpError(Exception):
 class Dashboard:
     """Buttons and sliders around a training on `cluster`; make it the last line of a cell.
 
-    `start`, `pause`, `stop`, `kill` and `scale` are the buttons; `wait` returns when nothing runs any more. Where the
-    cluster was stopped it goes over to the notebook's newest one, and starts engines where there are none.
+    It trains LeNet-5 on replicas; with `options` of `run_on`, such as `model="gpt", mesh="pipeline=2"`, it trains any
+    model on a mesh, and `log` is a folder for the ranks' records. `start`, `pause`, `stop`, `kill`, `scale` and
+    `resume` are the buttons; `wait` returns when nothing runs any more. Where the cluster was stopped it goes over to
+    the notebook's newest one, and starts engines where there are none.
     """
 
-    def __init__(self, cluster: "Cluster"):
+    def __init__(self, cluster: "Cluster", *, log: str | None = None, **options: Any):
         self.cluster, self.hand = cluster, Hand()
+        self.program: OnMesh | Replicas = OnMesh(cluster, options, log) if options else Replicas()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        layout = [["loss", "accuracy", "rate"], ["timeline"] * 3]
-        self.picture = LiveFigure(training.draw, (9.6, 6.4), layout, seconds=SECONDS)
+        self.picture = LiveFigure(self.program.draw, (9.6, 6.4), self.program.layout, seconds=SECONDS)
         image, size = self.picture.image, (9.6, 4.4)
         self._scaling = Picture(training_scaling.draw, size, [["speed", "efficiency"]], image=image)
         self.controls = self._make_controls()
@@ -51,17 +53,12 @@ class Dashboard:
             self._row(hand),
         ]
         self.view = widgets.VBox([image, *rows, Names(), self.picture.theme])
-        self.picture.wait("Press start: LeNet-5 learns to read digits on the engines.")
+        self.picture.wait(self.program.ready)
         self._show_what_is_possible()
 
     def _make_controls(self) -> dict:
         n = self.cluster.n
-        controls = {
-            "ranks": slider("ranks", n, 1, n),
-            "batch": stops("batch, images", [16, 32, 64, 128, 256, 512], 64),
-            "bucket_mb": stops("bucket, MB", [0.01, 0.03, 0.1, 0.2, 1.0], 1.0),
-            "all_reduce": choice("all-reduce", list(ALL_REDUCE), "ring"),
-            "overlap": checkbox("overlap", True),
+        controls = self.program.controls(n) | {
             "slow_rank": slider("a rank:", 0, 0, max(1, n - 1)),
             "factor": slider("slower by", 1.0, 1.0, 8.0, 0.5, ".1f"),
         }
@@ -77,9 +74,11 @@ class Dashboard:
             "kill": ("✕ kill that rank", self.kill),
             "strong": ("strong scaling", partial(self.scale, weak=False)),
             "weak": ("weak scaling", partial(self.scale, weak=True)),
+            "resume": ("↻ go on from the checkpoint", self.resume),
         }
         buttons = {}
-        for name, (label, action) in actions.items():
+        for name in self.program.buttons:
+            label, action = actions[name]
             buttons[name] = widgets.Button(description=label, layout={"width": "max-content"})
             buttons[name].on_click(lambda _, action=action: action())
         return buttons
@@ -96,14 +95,17 @@ class Dashboard:
         return self._thread is not None and self._thread.is_alive()
 
     @property
-    def settings(self) -> Settings:
+    def values(self) -> dict[str, Any]:
         """What the controls say."""
-        values = {name: control.value for name, control in self.controls.items()}
-        return Settings(**{name: values[name] for name in Settings._fields if name in values})
+        return {name: control.value for name, control in self.controls.items()}
 
     def start(self) -> None:
         """Train, from the beginning."""
         self._begin(self._train)
+
+    def resume(self) -> None:
+        """Train on from the last checkpoint, perhaps on another mesh."""
+        self._begin(partial(self._train, again=True))
 
     def scale(self, weak: bool) -> None:
         """Measure 1, 2, ... ranks beside the cost model's prediction."""
@@ -157,7 +159,9 @@ class Dashboard:
         if self.cluster.stopped:
             self.cluster = current() or self.cluster.again()
             n = self.cluster.n
-            self.controls["ranks"].max, self.controls["slow_rank"].max = n, max(1, n - 1)
+            self.controls["slow_rank"].max = max(1, n - 1)
+            if "ranks" in self.controls:
+                self.controls["ranks"].max = n
         return self.cluster
 
     def _while_busy(self) -> None:
@@ -167,19 +171,22 @@ class Dashboard:
         if self.picture.caption != BUSY:
             self.picture.wait(BUSY)
 
-    def _train(self) -> None:
-        state = training.fresh(self.settings.epochs)
-        run = self.cluster.stream(train_live, self.settings, self._path, timeout=PATIENCE, meanwhile=self._while_busy)
+    def _train(self, again: bool = False) -> None:
+        program, values = self.program, self.values
+        state = program.fresh(values)
+        if again:
+            state |= {name: self.picture.state[name] for name in program.kept if name in self.picture.state}
+        run = program.stream(self.cluster, values, self._path, self._while_busy, again)
         try:
             for record in run:
                 if self._stopping.is_set():
-                    state["said"] = "Stopped. " + training.sentence(state, state["ranks"])
+                    state["said"] = "Stopped. " + program.sentence(state)
                     break
                 if "paused" in record.value:
-                    state["said"] = "Paused. Press go on. " + training.sentence(state, state["ranks"])
+                    state["said"] = "Paused. Press go on. " + program.sentence(state)
                 else:
                     state["said"] = ""
-                    training.append(state, record)
+                    program.append(state, record)
                 self.picture.update(state)
         except ClusterError as error:
             state["said"] = Alarm(short(error) + " Press start to begin anew." * self.cluster.stopped)
@@ -188,9 +195,11 @@ class Dashboard:
         self.picture.finish()
 
     def _scale(self, weak: bool) -> None:
+        assert isinstance(self.program, Replicas)  # the others have no button for it
+        settings = self.program.settings(self.values)
         state: dict = {"points": [], "weak": weak}
         self._scaling.render(state)
-        for point in scaling.measure(self.cluster, self.settings, weak, self._path):
+        for point in scaling.measure(self.cluster, settings, weak, self._path):
             state["points"].append(point)
             self._scaling.render(state)
             if self._stopping.is_set():

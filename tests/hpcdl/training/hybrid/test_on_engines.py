@@ -58,3 +58,16 @@ def test_engines_do_what_was_predicted_and_others_stand_by():
         assert [record["loss"] for record in live] == [record["loss"] for record in virtual]
         alone = dry_step(configuration, rank)
         assert {name: live[-1][name] for name in COUNTED} == {name: alone[name] for name in COUNTED}
+
+
+def test_a_run_goes_on_from_the_checkpoint_on_another_mesh(tmp_path):
+    """One call after the other, as in a notebook after a rank died."""
+
+    def run(mesh, steps, checkpoint=str(tmp_path / "state")):
+        options = {**OPTIONS, "mesh": mesh, "steps": steps}
+        return run_on(None, say=lambda line: None, measure=False, checkpoint=checkpoint, **options)[0]
+
+    records = run("pipeline=2", 2) + run("tensor=2", 4)
+    assert [record["step"] for record in records] == [1, 2, 3, 4]
+    alone = [record["loss"] for record in run("", 4, None)]
+    assert [record["loss"] for record in records] == pytest.approx(alone, rel=1e-12)
