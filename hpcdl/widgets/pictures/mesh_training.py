@@ -117,9 +117,9 @@ def _timeline(axes: Axes, last: dict[int, dict[str, Any]], ranks: int) -> None:
     found = bars(last)
     draw_bars(axes, found, ranks, 1e3, "ms", _rounded(max((bar.end for bar in found), default=0.01)))
     axes.set_title("The last step")
-    place = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 10}
     for rank, record in last.items():
-        axes.text(1.0, rank + 0.42, f"waits {waiting(record):.0%}", **place)
+        said, place = f"waits {waiting(record):.0%}", axes.get_yaxis_transform()
+        axes.text(1.0, rank + 0.42, said, transform=place, ha="right", va="center", fontsize=10)
 
 
 def _rounded(seconds: float) -> float:
