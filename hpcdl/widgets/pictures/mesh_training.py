@@ -46,9 +46,9 @@ def draw(state: dict[str, Any], axes: dict[str, Axes]) -> str:
     last, unit = state["last"], _unit(state)
     _curve(axes["loss"], state, "loss", BLUE, "Loss")
     _curve(axes["rate"], state, f"{unit}_per_second", GREEN, f"{unit.capitalize()}/s")
-    axes["rate"].set_ylim(bottom=0)
-    _bars(axes["sent"], last, "bytes_sent", 2**10, "Sent a step, KB")
-    _bars(axes["held"], last, "peak_bytes", 2**20, "Held at most, MB")
+    axes["rate"].set_ylim(0, 1.1 * max((record[f"{unit}_per_second"] for record in state["steps"]), default=1.0))
+    _bars(axes["sent"], last, "bytes_sent", 2**10, "Sent, KB a step")
+    _bars(axes["held"], last, "peak_bytes", 2**20, "Held, MB")
     _timeline(axes["timeline"], last, state["configuration"].ranks)
     return state["said"] or sentence(state)
 
@@ -60,7 +60,7 @@ def sentence(state: dict[str, Any]) -> str:
         return "No rank has reported yet."
     now, shares = last[0], {rank: waiting(record) for rank, record in last.items()}
     longest = max(shares, key=shares.__getitem__)
-    waits = f"; rank {longest} waits longest, {shares[longest]:.0%} of the step" if len(last) > 1 else ""
+    waits = f"; rank {longest} waits longest, {shares[longest]:.0%}" if len(last) > 1 else ""
     return (
         f"Step {now['step']} of {configuration.steps} on {mesh_of(configuration)}: loss {now['loss']:.3f}, "
         f"{now[f'{unit}_per_second']:,.0f} {unit}/s{waits}."
@@ -95,9 +95,9 @@ def _unit(state: dict[str, Any]) -> str:
 
 
 def _curve(axes: Axes, state: dict[str, Any], name: str, color: str, title: str) -> None:
-    steps = state["steps"]
-    axes.plot([record["step"] for record in steps], [record[name] for record in steps], color=color)
-    axes.set(xlabel="step", title=title, xlim=(0, max(1, state["configuration"].steps)))
+    steps = [record["step"] for record in state["steps"]]
+    axes.plot(steps, [record[name] for record in state["steps"]], color=color)
+    axes.set(xlabel="step", title=title, xlim=(0, _length(max(steps, default=1), state["configuration"].steps)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.3g}" if value < 1000 else f"{value:,.0f}")
 
 
@@ -115,11 +115,16 @@ def _bars(axes: Axes, last: dict[int, dict[str, Any]], name: str, unit: int, tit
 
 def _timeline(axes: Axes, last: dict[int, dict[str, Any]], ranks: int) -> None:
     found = bars(last)
-    draw_bars(axes, found, ranks, 1e3, "ms", _rounded(max((bar.end for bar in found), default=0.01)))
+    draw_bars(axes, found, ranks, 1e3, "ms", _rounded(max([1e-3, *(bar.end for bar in found)])))
     axes.set_title("The last step")
     for rank, record in last.items():
         said, place = f"waits {waiting(record):.0%}", axes.get_yaxis_transform()
-        axes.text(1.0, rank + 0.42, said, transform=place, ha="right", va="center", fontsize=10)
+        axes.text(1.0, rank + 0.34, said, transform=place, ha="right", va="center", fontsize=10)
+
+
+def _length(done: int, steps: int) -> int:
+    """Where the axis of steps ends: it doubles from 10 on, up to all steps."""
+    return max(1, min(steps, 10 * 2 ** max(0, math.ceil(math.log2(done / 10)))))
 
 
 def _rounded(seconds: float) -> float:
