@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config, items):
         if each and slug_of(item) not in each.args:
             item.add_marker(each.kwargs.get("others", "labs"))
             alone = config.getoption("--lab")
-            if item.get_closest_marker("without_page") and chromium() or not alone and not has_its_turn(each, item):
+            if (item.get_closest_marker("without_page") and chromium()) or (not alone and not has_its_turn(each, item)):
                 item.add_marker("long")
     if lab := config.getoption("--lab"):
         _, slug = lab_of(lab)
