@@ -14,7 +14,7 @@ from typing import Any
 from hpcdl.cluster.cluster import Cluster
 from hpcdl.collectives import ALL_REDUCE
 from hpcdl.parallel import SCHEDULES
-from hpcdl.training.hybrid.configuration import Configuration, from_options, parse_mesh
+from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options, parse_mesh
 from hpcdl.training.hybrid.fitting import meshes, misfit, require_fit
 from hpcdl.training.hybrid.models import build
 from hpcdl.training.hybrid.on_engines import require_engines, train_here
@@ -106,6 +106,8 @@ class OnMesh:
         configuration, checkpoint = self.configuration(values), cluster.directory / "checkpoint"
         require_fit(configuration, self.model, configuration.ranks)
         require_engines(configuration, cluster)
+        if again and not checkpoint.exists():
+            raise ConfigurationError(f"there is no checkpoint: press start, which saves one every {EVERY} steps")
         if not again:
             shutil.rmtree(checkpoint, ignore_errors=True)
         live = partial(train_here, hand=hand, checkpoint=str(checkpoint), every=EVERY, log=self.log)

@@ -1,6 +1,7 @@
 """The dashboard of the trainer: it shows what the ranks' records say, and goes on from a checkpoint on another mesh."""
 
 import json
+import shutil
 import time
 
 import pytest
@@ -77,6 +78,10 @@ def cluster():
 @pytest.mark.labs  # starts engines
 def test_it_shows_what_the_ranks_wrote(cluster, tmp_path):
     board = Dashboard(cluster, log=str(tmp_path), steps=4, **OPTIONS)
+    shutil.rmtree(cluster.directory / "checkpoint", ignore_errors=True)
+    board.resume()
+    board.wait(60)
+    assert board.picture.caption == "there is no checkpoint: press start, which saves one every 5 steps."
     board.start()
     board.wait(60)
     written = {}
