@@ -43,7 +43,7 @@ class Disk:
                 for x in tensors:
                     _all(file.write, _bytes_of(x.detach().cpu()))
         except OSError as error:
-            error.filename = str(path)  # a full disk does not say where it is
+            error.filename = str(path)  # the error of a full disk names no file
             raise
 
     def read(self, number: int, out: Sequence[torch.Tensor]) -> None:
