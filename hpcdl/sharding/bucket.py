@@ -42,9 +42,7 @@ class ShardBucket:
         """Empty the bucket before a step."""
         self._in: set[int] = set()
         self.present: list[bool] = []  # known once it is sealed
-        self._kept: tuple[torch.Tensor, list[bool]] | None = (
-            None  # from earlier backward passes: the shard, and `present`
-        )
+        self._kept: tuple[torch.Tensor, list[bool]] | None = None  # of earlier passes: shard, `present`
         self.sealed, self._share = False, torch.empty(0)
         for param, shard in zip(self.params, self.shards, strict=True):
             param.grad = shard.grad = None

@@ -76,7 +76,7 @@ def train(
     settings |= {
         "bucket_mb": bucket_mb,
         "all_reduce": all_reduce,
-    }  # they set the order of the sums, and so the last bit
+    }  # they decide the last bit of sums
     images = load(data, device)
     require_same("other data", contents(images), comm, "give every rank the same files")
     require_same(

@@ -23,7 +23,7 @@ BYTES = {
     "fp32": 4,
     "bf16": 4,
     "fp16": 4,
-}  # of a weight, its gradient, each state, and a number sent between stages
+}  # of a weight, gradient, state or sent number
 STATES = {"sgd": 1, "adam": 2, "adamw": 2}
 
 
