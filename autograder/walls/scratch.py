@@ -1,7 +1,7 @@
-"""Folders for as long as something is graded. What a grader that was killed has left behind, the next one removes.
+"""Temporary folders during grading. The next grader removes what a killed grader has left behind.
 
-A folder is held by a lock that the system lets go of when the process ends, however it does: no process id can be
-mistaken for another's, across containers that share a folder for temporary files, too.
+A folder is held by a lock that the system releases when the process ends in any way: unlike process ids, locks cannot
+be confused, even across containers that share a temporary folder.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from .sandbox import SPARE_UIDS
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is held there, and nothing removed
-    fcntl = None  # type: ignore[assignment]  # a module elsewhere
+except ImportError:  # Windows: no locks, and nothing is removed
+    fcntl = None  # type: ignore[assignment]  # a module on other systems
 
 PREFIX = "hpcdl-grade-"
 AGE = 60.0  # seconds that a folder is left alone: its maker may be about to take the lock

@@ -96,7 +96,7 @@ class Watcher:
             self._on.clear()
 
     def _interrupt(self, _signal, frame):
-        # A rank that imports is asked again soon; one that goes on importing is ended by the notebook's side.
+        # A rank that imports is asked again soon; if it keeps importing, the notebook's side ends it.
         if self._run is not None and not is_importing(frame):
             raise Interrupted
 
@@ -118,26 +118,26 @@ class Watcher:
     def _write(self, stack: list[SourceLine], importing: bool, end: str | None = None) -> None:
         state = json.dumps({"stack": stack, "waiting": self.waiting(), "end": end, "importing": importing})
         with self._writing:
-            if state == self._last or self._ended:  # nothing is written over how it ended
+            if state == self._last or self._ended:  # never overwrite how it ended
                 return
             self._last, self._ended = state, end is not None
             write_whole(self._box, state, durable=False)
 
     def waiting(self) -> dict | None:
-        """What the communicator waits for: how it reads, and for which ranks; None when it does not wait."""
+        """Return the communicator's current wait, as text and ranks; None if it does not wait."""
         return self.comm.situation() if self.comm is not None else None
 
 
 def _seen(frame: FrameType | None) -> tuple[list[SourceLine], bool]:
     """Return the stack that ends in `frame`, and whether it imports, without keeping the frame.
 
-    A frame that is held while a file is written keeps the tensors of a function that has returned meanwhile.
+    Holding a frame while writing a file would keep the tensors of a function that has returned meanwhile.
     """
     return lines_of(frame), is_importing(frame)
 
 
 def read(directory: Path, name: str) -> dict:
-    """The black box of process `name`, with its crash report; empty where there is none."""
+    """Return the black box of process `name`, with its crash report; empty if there is none."""
     box = {}
     with contextlib.suppress(OSError, json.JSONDecodeError):
         box = json.loads(black_box(directory, name).read_text())

@@ -59,7 +59,7 @@ class Nodes(NamedTuple):
         return self.between.alpha + nbytes * self.between.beta * max(1.0, self.cards / senders)
 
     def reaching(self, share: float) -> "Nodes":
-        """The same with links that reach only `share` of their bytes per second."""
+        """Return this network with links that reach only `share` of their bytes per second."""
         return self._replace(within=self.within.reaching(share), between=self.between.reaching(share))
 
 
@@ -92,7 +92,7 @@ class Torus(NamedTuple):
         return self.link.alpha + nbytes * self.link.beta
 
     def reaching(self, share: float) -> "Torus":
-        """The same with links that reach only `share` of their bytes per second."""
+        """Return this network with links that reach only `share` of their bytes per second."""
         return self._replace(link=self.link.reaching(share))
 
 
@@ -138,7 +138,7 @@ class ParameterServers(NamedTuple):
         return self.link.alpha + nbytes * self.link.beta
 
     def reaching(self, share: float) -> "ParameterServers":
-        """The same with links that reach only `share` of their bytes per second."""
+        """Return this network with links that reach only `share` of their bytes per second."""
         return self._replace(link=self.link.reaching(share))
 
 

@@ -66,7 +66,7 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     `clean` says whether every rank of the previous run returned, so that its communicator can be freed.
     """
     global _started, _published
-    assert _watcher is not None  # `main` has made it
+    assert _watcher is not None  # created by `main`
     outcome: dict[str, Any] = {"end": "raised", "value": None}
     _enter(directory, path)
     try:
@@ -115,7 +115,7 @@ def _fresh_comm(clean: bool) -> "MPIComm":
 
 def follow(comm: "MPIComm") -> None:
     """Let the watcher report the waits of `comm`."""
-    assert _watcher is not None  # `main` has made it
+    assert _watcher is not None  # created by `main`
     _watcher.comm = comm
 
 
