@@ -74,8 +74,7 @@ def _strays(entries: list[Path]) -> list[Path]:
 
 
 def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
-    """Return the entries of nbgrader's `submitted`, or of the top folder of a class's zip file, or the entries
-    themselves."""
+    """Return the entries of nbgrader's `submitted`, of a zip file's top folder, or the entries themselves."""
     names = {entry.name for entry in entries}
     course = "submitted" in names and (names & COURSE_FILES or names == {"submitted"})
     if course and os.path.isdir(below := entries[0].with_name("submitted")):
@@ -132,9 +131,7 @@ def _submission(student: str, path: Path, others: list[Path], is_top: bool) -> S
     # Next to a top-level file are other students' files: the student's own have the same mark.
     near = others if is_top else [other for other in others if other.is_relative_to(path.parent)]
     beside = [(own_name(o.name) if is_top else o.relative_to(path.parent).as_posix(), o) for o in near]
-    beside.sort(
-        key=lambda pair: (pair[0].count("/"), not pair[0].endswith(".py"), pair[0])
-    )  # only the first come along
+    beside.sort(key=lambda pair: (pair[0].count("/"), not pair[0].endswith(".py"), pair[0]))  # the first come along
     return Submission(student, path, beside=tuple(beside))
 
 

@@ -120,11 +120,9 @@ class Communicator(ABC):
         return self._irecv("irecv", out, self._check("irecv", "out", out, "source", source, tag), tag)
 
     def wait_any(self, requests: Sequence[Request]) -> int:
-        """Wait until one of `requests` is complete, and return its index. Requests that were waited for before do not
-        count.
+        """Wait until one of `requests` is complete; return its index. Requests already waited for do not count.
 
-        So a server may replace the completed request by a new one, and wait again. Raises ValueError if no request is
-        left.
+        So a server may replace the completed request and wait again. Raises ValueError if no request is left.
         """
         waiting = [i for i, request in enumerate(requests) if not request.done]
         if not waiting:
@@ -158,8 +156,7 @@ class Communicator(ABC):
         if weight == 1:
             out += x
         elif out.dtype in (torch.float16, torch.bfloat16):
-            # torch rounds these once inside its vectors and twice at their ends, so the bits would depend on where x is
-            # cut.
+            # torch rounds these once inside its vectors and twice at their ends: the bits would depend on the cut.
             out.copy_(torch.add(x.float(), out.float(), alpha=weight))
         else:
             torch.add(x, out, alpha=weight, out=out)
