@@ -34,7 +34,7 @@ def main(
         typer.Option("--version", callback=version_of("autograder"), is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Checks and grades the labs of hpcdl."""
+    """Check and grade the labs of hpcdl."""
 
 
 console = Console(highlight=False)
