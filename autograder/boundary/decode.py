@@ -26,9 +26,7 @@ class Decoder:
         self.numbered = list(known)
         self.original: dict[int, tuple] = {}  # number of an object -> its content when read, to detect changes
         self.nodes = self.bytes_read = 0
-        self.weights: dict[
-            int, tuple[int, int]
-        ] = {}  # number of an object -> its parts and bytes, including shared ones
+        self.weights: dict[int, tuple[int, int]] = {}  # number of an object -> parts, bytes
 
     def read(self, node: Any, depth: int = 0):
         """Return the value of `node`."""

@@ -62,7 +62,5 @@ def _rule(rules, action, name: str, *args) -> None:
     try:
         rules.add_rule(action, name, *args)
     except (ValueError, OSError, RuntimeError) as error:
-        if (
-            pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0
-        ):  # this processor has the call, so it must be refused
+        if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0:  # this processor has the call: refuse it
             raise OSError(f"seccomp: no rule for {name}") from error
