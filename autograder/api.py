@@ -176,7 +176,7 @@ def _remember(result: ExerciseResult, code: str) -> str:
 
 
 def _show(shown: Feedback | NotChecked, progress: Any = None) -> None:
-    """Display the feedback, in place of `progress`'s line if there is one."""
+    """Display the feedback instead of `progress`'s line, if there is one."""
     if _shell() is None:
         print(repr(shown))
         return

@@ -4,10 +4,11 @@
 `w (K, C / groups, R, S)`, `bias (K,)`, `y (N, K, P, Q)`: the arguments of torch's `conv2d`, on its devices,
 differentiable any number of times. `ALGORITHMS[name]` is the same with its algorithm fixed,
 `ALGORITHMS[name].plain(x, w, problem)` the algorithm as in the book, and `ALGORITHMS[name].devices` its fast forms:
-"cpu", in Numba, and "cuda", in Triton. A `Problem` is the shape of a convolution, for all of them. `prepare(w)`, in
-place of `w`, keeps the filter transforms for further calls.
+"cpu", in Numba, and "cuda", in Triton. A `Problem` is the shape of a convolution, for all of them. `prepare(w)`,
+instead of `w`, keeps the filter transforms for further calls.
 
-Wrong arguments, and problems that an algorithm cannot do, raise ValueError; what is no tensor raises TypeError.
+Wrong arguments, and problems that an algorithm cannot do, raise ValueError; anything that is not a tensor raises
+TypeError.
 """
 
 import time
@@ -37,7 +38,7 @@ def conv2d(
     `bias (K,)` is added to every pixel. `stride`, `padding` and `dilation` are one number, or a pair (rows, columns);
     `padding` may be "valid" (none) and, for stride 1, "same" (so much that y has the size of x).
     Raises ValueError for wrong shapes, types and options, and for a problem that the algorithm cannot do; TypeError for
-    what is no tensor.
+    anything that is not a tensor.
     """
     if algorithm not in ("auto", *ALGORITHMS):
         raise ValueError(f'algorithm is {algorithm!r}; it must be "auto" or one of {", ".join(ALGORITHMS)}')

@@ -95,7 +95,7 @@ class Algorithm:
     def interpreted(self) -> "Algorithm":
         """The same by its kernels for GPUs, on the CPU: slowly, in Triton's interpreter.
 
-        Raises ValueError where there are none, or where Triton compiles them: set TRITON_INTERPRET=1 before anything
+        Raises ValueError if there are no kernels, or if Triton compiles them: set TRITON_INTERPRET=1 before anything
         imports Triton.
         """
         if "cuda" not in self.devices:

@@ -4,7 +4,7 @@
 
 The work of each candidate, in multiplications, additions and numbers moved, follows from the shape of the problem; the
 rates are fitted to a few seconds of measurements (`hpcdl.conv.calibration`). Candidates are the algorithms of the
-registry, but for Toeplitz, and torch's own convolution in both memory formats.
+registry, except Toeplitz, and torch's own convolution in both memory formats.
 """
 
 from math import log2

@@ -1,7 +1,7 @@
 """Files from the net: checksummed, resumed where they broke off, kept in one cache folder, never half there.
 
 A file is first `name.part`, and gets its name in one step when its size and SHA-256 are right. So a file under its own
-name is always whole, and a download that was cut off goes on where it stopped. A lock beside it keeps several
+name is always whole, and an interrupted download resumes where it stopped. A lock next to it keeps several
 processes (the ranks of a cluster) from fetching the same file at the same time.
 """
 
@@ -98,7 +98,8 @@ def _receive(url: str, file: RemoteFile, part: Path) -> None:
 
 
 def _continues(response, have: int, file: RemoteFile) -> bool:
-    """Whether the answer goes on at byte `have` (else it starts at 0); OSError when it cannot be this file."""
+    """Whether the answer continues at byte `have` (otherwise it starts at 0); raise OSError if it cannot be this
+    file."""
     resumed = response.status == 206
     offered = response.headers.get("Content-Range" if resumed else "Content-Length", "")
     right = (f"bytes {have}-{file.size - 1}/{file.size}",) if resumed else (str(file.size), "")

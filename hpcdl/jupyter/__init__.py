@@ -43,5 +43,5 @@ async def _start_kernel(app: Any, lab: Path) -> None:
     try:
         path = lab.relative_to(app.root_dir).as_posix()
         await app.session_manager.create_session(path=path, name=lab.name, type="notebook")
-    except Exception as error:  # whatever it is, the page meets it again and shows it
+    except Exception as error:  # the page meets any error again and shows it
         app.log.info("The kernel of %s does not start ahead: %s", lab, error)

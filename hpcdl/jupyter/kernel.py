@@ -26,7 +26,7 @@ def load_ipython_extension(shell: Any) -> None:
     wait_for_imports(shell)
     lab = os.environ.get(LAB)
     if lab and lab == os.environ.get("JPY_SESSION_NAME"):  # the notebook that this kernel is for
-        with suppress(Exception):  # its first cell will say it, to somebody who can read it
+        with suppress(Exception):  # its first cell will say it to the user
             import_ahead(first_cell(Path(lab)))
 
 

@@ -4,7 +4,7 @@
     loader = Loader(Shards("digits"), batch=64, rank=comm.rank, size=comm.size, workers=2)
     for batch in loader:                    # one epoch; batch["x"] and batch["y"] are tensors of this rank's share
         ...
-    state = loader.state_dict()             # in the middle of an epoch, too; goes on with any number of ranks
+    state = loader.state_dict()             # in the middle of an epoch, too; resumes on any number of ranks
 
 - `shard`: one file of samples, with checksums; `folder`: many of them, and any sample by its number;
 - `order`: which samples come when, and a position in that order;

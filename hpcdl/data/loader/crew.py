@@ -56,7 +56,7 @@ class Crew:
         notes[WORKER], notes[SHARD], notes[DROPPED] = -1, -1, False
         notes[NOTES : NOTES + len(indices)] = indices
         self.busy[number] = slot, len(indices)
-        with contextlib.suppress(BrokenPipeError):  # nobody is left: `wait` says why
+        with contextlib.suppress(BrokenPipeError):  # no worker is left: `wait` says why
             os.write(self.tasks, TASK.pack(number, slot, len(indices)))
 
     def wait(self, number: int, patience: float) -> float:
@@ -73,7 +73,7 @@ class Crew:
         return self.done.pop(number)
 
     def drop(self) -> None:
-        """Nobody wants what was started and is not done: workers answer without work."""
+        """Cancel unfinished work: workers answer without work."""
         for slot, _ in self.busy.values():
             self._notes(slot)[DROPPED] = True
 
@@ -89,7 +89,7 @@ class Crew:
         for thread in self.threads:
             if thread is not threading.current_thread():  # which may be the one that collects garbage
                 thread.join(GRACE)
-        # A thread that a decoder holds for ever has its pipes still: they must not come to be others.
+        # A thread blocked in a decoder still uses its pipes: their descriptors must not be reused.
         if not any(thread.is_alive() for thread in self.threads):
             for descriptor in [*self.replies, *self.ours]:
                 os.close(descriptor)

@@ -47,7 +47,7 @@ def shares(n: int, batch: int, rank: int, size: int, seed: int, start: Position)
 class Schedule:
     """The shares of one rank from a position on, and the state that a checkpoint keeps.
 
-    Raises ValueError for no samples, a batch below 1, or a rank that is none of `size`.
+    Raises ValueError for no samples, a batch below 1, or a rank outside `size`.
     """
 
     def __init__(self, n: int, batch: int, rank: int, size: int, seed: int):
@@ -76,7 +76,7 @@ class Schedule:
         return {"samples": self.n, "seed": self.seed, "epoch": self.position.epoch, "seen": self.position.seen}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from there. Raises ValueError where the state is of other data."""
+        """Continue from there. Raises ValueError if the state is of other data."""
         if state["samples"] != self.n or not 0 <= state["seen"] < self.n or state["epoch"] < 0:
             raise ValueError(f"the state is {state}, and there are {self.n} samples here; it is of other data")
         self.seed, self.position = state["seed"], Position(state["epoch"], state["seen"])

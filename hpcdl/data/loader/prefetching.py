@@ -106,7 +106,7 @@ class Loader:
         return self.schedule.state_dict()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from there; what was loaded ahead is dropped. Raises ValueError where the state is of other data."""
+        """Continue from there; prefetched batches are dropped. Raises ValueError where the state is of other data."""
         self.schedule.load_state_dict(state)
         self._crew.drop()
         while self._pending:

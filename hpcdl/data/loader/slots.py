@@ -15,7 +15,7 @@ import torch
 
 from hpcdl.data.loader.shard import ALIGN, Field
 
-# What a slot's first numbers say: who fills it, from which shard, and whether nobody wants it any more; then samples.
+# What a slot's first numbers say: who fills it, from which shard, and whether it is no longer needed; then samples.
 WORKER, SHARD, DROPPED, NOTES = 0, 1, 2, 3
 LENT = 2  # batches that a training holds at a time: the last one while it asks for the next
 

@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
 
 def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:
-    """Fill slots until the pipe `tasks` ends; an error in one is told, and the worker goes on."""
+    """Fill slots until the pipe `tasks` ends; an error in one is reported, and the worker continues."""
     # Messages of this length are read and written whole: a pipe's reader takes all of one or nothing of it.
     while len(task := os.read(tasks, TASK.size)) == TASK.size:
         number, slot, count = TASK.unpack(task)

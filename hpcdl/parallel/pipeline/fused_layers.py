@@ -20,7 +20,7 @@ from hpcdl.parallel.pipeline.values import Value
 
 
 class FusedLayers(Layers):
-    """As `Layers`, with the same gradients but for the order in which a product's terms are added.
+    """`Layers` with the same gradients, except for the order in which a product's terms are added.
 
     The weights and biases of linear layers get their gradients in place. Nothing is fused under autocast, nor where a
     weight or a bias has hooks.
@@ -37,7 +37,7 @@ class FusedLayers(Layers):
             return super().backward_input(k, dy)
 
     def wanted(self, params: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
-        """Those to whose gradients the backward pass that goes on is to add."""
+        """Parameters whose gradients the current backward pass accumulates."""
         free = [param for param in params if param is not None and param.requires_grad]
         return [param for param in free if self._wanted is None or id(param) in self._wanted]
 

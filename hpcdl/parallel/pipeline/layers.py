@@ -87,7 +87,7 @@ class Layers:
         self._inputs: dict[int, tuple[Value, Before]] = {}  # to recompute from
         self._changing: Sequence[Buffer] | None = None  # what forward passes change
         self._waiting: dict[int, tuple[Passed, Value, list[torch.Tensor | None]]] = {}  # for W
-        self._calls: Calls | None = None  # of the forward pass that goes on
+        self._calls: Calls | None = None  # of the current forward pass
         self._known = Known()
         self._own = owned(module)
         for layer in self._own:

@@ -11,7 +11,7 @@ MAGIC = re.compile(r"^\s*[%!?].*$", re.MULTILINE)
 def bring(name: str, folder: Path | None = None) -> None:
     """Print the text of a function of yours from the lab's notebook in this folder: `bring("ddp.ring_all_reduce")`.
 
-    Of several definitions it takes the last. If there is no notebook, or the function is still open, it says so.
+    Of several definitions it takes the last. Without a notebook, or if the function is still open, it says so.
     """
     slug, _, function = name.partition(".")
     found = sorted((folder or Path.cwd()).glob(f"[0-9][0-9]_{slug}.ipynb"))

@@ -42,15 +42,15 @@ def _shell() -> Any:
 
 @cache
 def ledger() -> Ledger:
-    """The student's, next to the notebook, where its kernel starts; in memory where this is no notebook."""
+    """The student's, next to the notebook, where its kernel starts; in memory outside a notebook."""
     return Ledger(file_in(Path.cwd()) if _shell() else None)
 
 
 def somebody_is_there() -> bool:
     """Whether whoever runs this cell can answer.
 
-    A page can, which offers to answer `input()` too; `hpcdl submit`, nbconvert and a script cannot, and nobody does
-    where $HPCDL_GUESSES is "off".
+    A page can, which offers to answer `input()` too; `hpcdl submit`, nbconvert and scripts cannot, and nothing asks if
+    $HPCDL_GUESSES is "off".
     """
     kernel = getattr(_shell(), "kernel", None)
     return os.environ.get(VARIABLE) != OFF and bool(getattr(kernel, "_allow_stdin", False))
@@ -189,7 +189,7 @@ class Question(anywidget.AnyWidget):
     unit = traitlets.Unicode().tag(sync=True)
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)  # instead of the form; empty: the form
-    seen = traitlets.Bool().tag(sync=True)  # the truth is known: nothing to change any more
+    seen = traitlets.Bool().tag(sync=True)  # the truth is known: too late to change
     problem = traitlets.Unicode().tag(sync=True)
 
     def __init__(
