@@ -112,10 +112,11 @@ class Notebook:
             found |= call.handed
             if call.last not in READS if call.is_method else call.root in self.bound - self.plain:
                 found.add(call.root)
-            if call.of in self.definitions.keys() - self.asked or module_of(self.imports.get(call.of, "sys")):
+            if call.of in self.definitions.keys() - self.asked or self._is_own_module(call.of):
                 own.add(call.of)
             if not self._is_harmless(call):
                 found |= call.args
+                own |= set(filter(self._is_own_module, call.args))  # `importlib.reload(tools)`
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
         return facts.stores | own | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
 
@@ -124,6 +125,9 @@ class Notebook:
         if name in self.imports or name in self.asked or (name in self.definitions and name not in self.classes):
             return False
         return name in self.bound or not hasattr(builtins, name)
+
+    def _is_own_module(self, name: str) -> bool:
+        return bool(module_of(self.imports.get(name, "sys")))
 
     def _is_harmless(self, call: Call) -> bool:
         """Whether a call does not change its arguments."""
