@@ -1,8 +1,8 @@
-"""`Layers` whose matrix products add to the gradient themselves: the fast form of W.
+"""`Layers` with matrix products that add directly to the gradient: the fast form of W.
 
-autograd makes the gradient of a weight for each microbatch, a tensor as large as the weight, and then adds it: with few
-rows most of the time goes to memory. One product can do both, weight.grad <- weight.grad + dy^T x, and touches the
-gradient alone (Megatron-LM's "gradient accumulation fusion").
+autograd computes a weight's gradient for each microbatch, a tensor as large as the weight, and then adds it: with few
+rows, memory traffic takes most of the time. One product can do both, weight.grad <- weight.grad + dy^T x, and touches
+only the gradient (Megatron-LM's "gradient accumulation fusion").
 """
 
 import contextlib

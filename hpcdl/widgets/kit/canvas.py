@@ -57,7 +57,7 @@ class Canvas:
         self._frame, self._boxes = {}, {}
 
     def lay_out(self) -> None:
-        """Find room for the labels, once: it costs as much as drawing, and axes should not jump about.
+        """Find room for the labels once: it costs as much as drawing, and axes should not move.
 
         Room for axes as high as can be: those with an aspect are lower in some pictures and higher in others.
         """
@@ -97,7 +97,7 @@ class Canvas:
         """Redraw the frames of the `changed` axes, or of all axes if frames may overlap."""
         renderer, every = self.canvas.get_renderer(), self.figure.axes
         if len(changed) == len(every):
-            self._boxes = {}  # to find them takes time, and is of use for the next picture only if some axes stay
+            self._boxes = {}  # finding them takes time, and helps the next picture only if some axes stay
             return self.canvas.draw()
         if not self._boxes:
             self.canvas.draw()
