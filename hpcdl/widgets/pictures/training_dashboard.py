@@ -32,8 +32,8 @@ class Dashboard:
 
     It trains LeNet-5 on replicas; with `options` of `run_on`, such as `model="gpt", mesh="pipeline=2"`, it trains any
     model on a mesh, and `log` is a folder for the ranks' records. `start`, `pause`, `stop`, `kill`, `scale` and
-    `resume` are the buttons; `wait` returns when nothing runs any more. Where the cluster was stopped it goes over to
-    the notebook's newest one, and starts engines where there are none.
+    `resume` are the buttons; `wait` returns when nothing is running. If the cluster was stopped, it switches to the
+    notebook's newest one, and starts engines if there are none.
     """
 
     def __init__(self, cluster: "Cluster", *, log: str | None = None, **options: Any):
@@ -112,7 +112,7 @@ class Dashboard:
         self._begin(partial(self._scale, weak))
 
     def pause(self) -> None:
-        """Hold all ranks before their next step, or let them go on."""
+        """Hold all ranks before their next step, or let them continue."""
         self._hold(paused=not self.hand.paused)
         self.buttons["pause"].description = "▶ go on" if self.hand.paused else "‖ pause"
 
@@ -147,7 +147,7 @@ class Dashboard:
             work()
         except GivenUpError:
             self.picture.wait("Stopped before it began: the engines are busy with a cell.")
-        except Exception as error:  # nobody would see it: this is no cell's thread
+        except Exception as error:  # no one would see it: this is not a cell's thread
             self.picture.wait(Alarm(short(error)))
         finally:
             self.hand = self.hand._replace(paused=False, kill=None)

@@ -71,6 +71,6 @@ def move(control, chance: random.Random) -> bool:
 
 
 def label(control) -> str:
-    """What stands beside a control; of a slider with buttons, beside the slider."""
+    """The text beside a control; of a slider with buttons, beside the slider."""
     bar = next((part for part in getattr(control, "children", ()) if hasattr(part, "readout")), control)
     return getattr(bar, "description", "") or getattr(bar, "help", "")
