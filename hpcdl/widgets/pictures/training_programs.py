@@ -1,8 +1,8 @@
 """What the dashboard can train: LeNet-5 on replicas as in lab 07, or a model of the trainer on a mesh.
 
 A program has its picture (`draw` on axes of `layout`, the `sentence` below it), its controls and `buttons`. `fresh`
-makes the state of the picture, of which a run that goes on takes over what is `kept`, and `append` adds a record.
-`stream` begins a run on the cluster's engines, which obeys the file `hand`; with `again` it goes on from the
+makes the state of the picture, of which a resumed run takes over what is `kept`, and `append` adds a record.
+`stream` begins a run on the cluster's engines, which obeys the file `hand`; with `again` it continues from the
 checkpoint. `meanwhile` is called while the engines work for another run.
 """
 
@@ -61,7 +61,7 @@ class Replicas:
 class OnMesh:
     """The trainer with `options` as those of `run_on`; its controls choose among the meshes that fit.
 
-    Every `EVERY` steps it saves a checkpoint, from which any other mesh goes on. With `log`, a folder, ranks write
+    Every `EVERY` steps it saves a checkpoint, from which any other mesh continues. With `log`, a folder, ranks write
     their records there as `hpcdl train --log` does. Raises ConfigurationError if the options do not fit the model or
     the engines.
     """

@@ -59,7 +59,7 @@ def test_no_run_receives_what_an_earlier_one_left(cluster):
         comm.isend(torch.zeros(numel), (comm.rank + 1) % comm.size, 3)
 
     def receive_late(comm):
-        """The invitation to send by way of memory comes when nothing is to be sent any more."""
+        """The invitation to send by way of memory comes when nothing is left to send."""
         sent = comm.isend(torch.zeros(10_000), (comm.rank + 1) % comm.size, 3)
         comm.barrier()
         comm.recv(torch.empty(10_000), (comm.rank - 1) % comm.size, 3)
