@@ -1,4 +1,4 @@
-"""The dashboard of the trainer: it shows what the ranks' records say, and continues from a checkpoint on another mesh."""
+"""The dashboard of the trainer: it shows what the ranks record, and continues from a checkpoint on another mesh."""
 
 import json
 import shutil
