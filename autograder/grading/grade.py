@@ -25,6 +25,8 @@ from .seeds import seeds
 from .submission import Submission
 from .submitted import contents, held, lab_of
 
+NO_SHELL = "Grading runs no shell commands: write files from Python, or hand them in next to the notebook"
+
 
 def grade(
     submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None, mpi: bool = False
@@ -125,4 +127,5 @@ def grade_session(
 
 
 def _said(error) -> str:
-    return f"{error.type}: {error.text}" if error.type else error.text
+    said = f"{error.type}: {error.text}" if error.type else error.text
+    return f"{said}. {NO_SHELL}" if error.type == "FileNotFoundError" else said

@@ -30,6 +30,7 @@ from .known_calls import (
     SETTINGS,
     SLOW,
     SPACES,
+    WRITERS,
     WRITES,
 )
 
@@ -78,15 +79,20 @@ class Notebook:
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
             | ({ALL} if last & ANYTHING or facts.stores & SPACES else set())
-            | ({FILES} if last & WRITES else set())
+            | ({FILES} if last & WRITES or self._opens_to_write(facts) else set())
         )
+
+    def _opens_to_write(self, facts: Facts) -> bool:
+        modules = {self.imports.get(call.root, "").partition(".")[0] for call in facts.calls}
+        return bool(modules & set(WRITERS)) or any(call.is_opened_to_write for call in facts.calls)
 
     def mentions(self, facts: Facts) -> set[str]:
         """Return the result of `changes` and all mentioned objects, unless the statement draws or runs engines."""
         used = {self.imports.get(call.root, "") for call in facts.calls}
         if any(module.startswith(SLOW) for module in used):
             return self.changes(facts)
-        mentioned = {name for name in facts.loads & self.bound if self._is_object(name)}
+        loads = facts.loads.union(*(self.definitions[name].loads for name in facts.loads & self.definitions.keys()))
+        mentioned = {name for name in loads & self.bound if self._is_object(name)}
         own = {module_of(self.imports[name]) for name in facts.loads & self.imports.keys()} - {""}
         return self.changes(facts) | mentioned | {n for n, whole in self.imports.items() if module_of(whole) in own}
 
@@ -132,9 +138,13 @@ class Notebook:
     def _is_harmless(self, call: Call) -> bool:
         """Whether a call does not change its arguments."""
         if module := self.imports.get(call.root):
+            if call.last in CHANGERS:
+                return False
             if module.split(".")[0] in ARRAYS:
-                return not (call.last.endswith("_") or call.out or call.last in CHANGERS)
+                return not (call.last.endswith("_") or call.out)
             return any(module == quiet or module.startswith(f"{quiet}.") for quiet in QUIET)
+        if call.is_method and call.last in CONTAINERS and not self._is_object(call.root):
+            return False  # `list.append(table, 1)`
         if call.is_method and call.last in READS | CONTAINERS:
             return not call.out
         if call.is_method:
@@ -182,8 +192,12 @@ def _remembers(node: Definition) -> set[str]:
 
 
 def is_setting(node: ast.AST) -> bool:
-    """Whether a statement is a single call that changes a library's settings: `torch.set_default_dtype(...)`."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and call_of(node.value).last in SETTINGS
+    """Whether a statement may concern all others: `torch.set_default_dtype(...)`, or a store into a call's result."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call) and call_of(node.value).last in SETTINGS
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    places = [target.value for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
+    return any(isinstance(part, ast.Call) for place in places for part in ast.walk(place))  # `getcontext().prec = 9`
 
 
 def surroundings(node: ast.AST) -> set[str]:

@@ -21,6 +21,7 @@ class Call:
     out: bool
     of: str = ""  # the object of a method call: `f` in `f.last(...)`, not in `f().last(...)`
     handed: frozenset[str] = frozenset()  # objects with mutating methods among the arguments: `map(table.append, x)`
+    is_opened_to_write: bool = False  # `open(path, "a")`, `path.open(mode="w")`
 
     @property
     def is_method(self) -> bool:
@@ -105,7 +106,9 @@ def call_of(node: ast.Call) -> Call:
     handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
     owner = getattr(node.func, "value", None)
     of = owner.id if isinstance(owner, ast.Name) else ""
-    return Call(root_of(node.func), last, _names(values), out, of, frozenset(map(root_of, handed)))
+    modes = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    writes = last == "open" and any(set("wax+") & set(mode) and set(mode) <= set("rwaxbt+") for mode in modes)
+    return Call(root_of(node.func), last, _names(values), out, of, frozenset(map(root_of, handed)), writes)
 
 
 def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:

@@ -16,6 +16,7 @@ CELL_MAGIC = re.compile(r"^(\s*)%%(\w+)[ \t]*([^\n]*)(?:\n|$)")
 TRANSPARENT = frozenset({"px", "time", "capture", "timeit", "prun"})
 FILES = frozenset({"writefile", "file"})
 LINE_MAGIC = re.compile(r"""get_ipython\(\)\.run_line_magic\('(\w+)', ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
+OPTIONS = re.compile(r"\s*(?:-[lsTD] *\S+\s+|-[rq]+\s+|--[\w-]+\s+)*")  # of %prun and %time, before the statement
 PROMPT = re.compile(r"\s*In \[\d+\]: ")  # followed by a plain assignment it is also valid Python
 PYLAB = (
     "import numpy, matplotlib; from matplotlib import pyplot; np = numpy; plt = pyplot; "
@@ -60,7 +61,7 @@ def _line(found: re.Match) -> str:
     name, line = found[1], ast.literal_eval(found[2])
     alone = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()].strip() == ""
     if name in ("time", "prun") and line.strip():
-        code = plain_python(line).strip("\n")
+        code = plain_python(OPTIONS.sub("", line, count=1)).strip("\n")
         return code if alone else f"({code})"
     if name == "pylab" and alone:
         return PYLAB
