@@ -1,9 +1,9 @@
 """An instructor's changes to results, in two sheets in the results folder. All exports use them.
 
-`adjustments.csv` has the columns `student, lab, points, of, reason`: points that are added, or taken away where they
-are negative (for late days, `autograder late` writes those rows). Where `of` says how many there are, for a written
-answer that a person reads, the lab is worth that many more, for everybody. `groups.csv` has the columns `student,
-group`: who has handed in nothing has the result of the member who did.
+`adjustments.csv` has the columns `student, lab, points, of, reason`: points to add, or to subtract if negative
+(`autograder late` writes these rows for late days). `of` gives the maximum, for a written answer that a person grades;
+the lab is then worth that many points more for all students. `groups.csv` has the columns `student, group`: a member
+who handed in nothing gets the result of the member who did.
 """
 
 import math
@@ -20,7 +20,7 @@ from .load import ResultError, labs, plain
 from .sheet import Sheet
 
 ADJUSTMENTS, GROUPS = "adjustments.csv", "groups.csv"
-SHARED = "handed in by "  # begins the message of a result that is a group's
+SHARED = "handed in by "  # prefix of the message of a group's result
 COLUMNS = ("student", "lab", "points", "of", "reason")
 
 
@@ -46,7 +46,7 @@ def adjusted(found: list[LabResult], folder: Path) -> list[LabResult]:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of an `adjustments.csv`; none where there is no such file."""
+    """Read the rows of an `adjustments.csv`; empty if there is no such file."""
     return [
         Row(student, lab, _number(points, path, student), _number(of or "0", path, student), reason)
         for student, lab, points, of, reason in cells(path, COLUMNS)
@@ -63,7 +63,7 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 def shared(found: list[LabResult], path: Path) -> list[LabResult]:
-    """With a result for each member of a group of `groups.csv` of which one member has one."""
+    """Give each member of a group in `groups.csv` a result, if one member has one."""
     given = givers(found, path)
     names = {student for student, _ in given}
     kept = [result for result in found if result.status == "graded" or result.student not in names]
@@ -72,7 +72,7 @@ def shared(found: list[LabResult], path: Path) -> list[LabResult]:
 
 
 def givers(found: list[LabResult], path: Path) -> dict[tuple[str, str], LabResult]:
-    """By (member, lab), for who has no result of their own: the best result of the group."""
+    """Return the group's best result, by (member, lab), for members without a result."""
     groups = defaultdict(list)
     for student, group in cells(path, ("student", "group")):
         groups[group].append(student)
@@ -86,7 +86,7 @@ def givers(found: list[LabResult], path: Path) -> dict[tuple[str, str], LabResul
 
 
 def _known(rows: list[Row], found: list[LabResult], path: Path) -> list[Row]:
-    """The rows of the labs that are asked for; ResultError where one names what there is not."""
+    """Return the rows of the requested labs; raise ResultError if one names an unknown student or lab."""
     for row in rows:
         if row.lab not in {*exercises.LABS, *labs(found)}:
             raise ResultError(

@@ -15,7 +15,7 @@ _KEPT = ("EX", "N/A")  # excused, or not assigned to this student
 
 
 def fill(found: list[LabResult], source: Path, out: Path, column: str | None = None) -> Filled:
-    """Write `source` with the scores in `column` (default: the assignment's, where one fits) to `out`.
+    """Write `source` with the scores in `column` (default: the assignment's, if one fits) to `out`.
 
     Scores are scaled to the points that the sheet's `Points Possible` row gives the assignment.
     """
@@ -54,7 +54,7 @@ def _enter(row: list[str], where: int, person: Person, roster: Roster, possible,
 
 
 def _column(sheet: Sheet, found: list[LabResult], name: str | None) -> int:
-    """The assignment's column: the one named, the one that has the lab's name in it, or the only one."""
+    """Return the assignment's column: the named one, the one with the lab's name in it, or the only one."""
     header = sheet.rows[0]
     assignments = [title for title in header if _ASSIGNMENT.fullmatch(title)]
     if name is not None:

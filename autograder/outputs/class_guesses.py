@@ -1,7 +1,7 @@
 """Draw what a class guessed, without names: a page for the next lecture, one picture for each question.
 
-Students' guesses are in the files `.guesses.jsonl` next to their notebooks. They are theirs: they hand them in if they
-like. A question with fewer than `LEAST` answers is left out, since few answers are nearly names.
+Students' guesses are in the files `.guesses.jsonl` next to their notebooks. They belong to the students, who hand them
+in if they like. A question with fewer than `LEAST` answers is not shown, since few answers are almost names.
 """
 
 import math
@@ -16,14 +16,14 @@ from hpcdl import guesses, labs
 
 from .load import ResultError
 
-LEAST = 3  # answers to a question that is shown
+LEAST = 3  # fewest answers to show a question
 FACTOR = 10 ** (1 / 4)  # four bars to a decade
 WIDTH, HEIGHT, BASE = 640, 150, 120  # of a picture, in pixels; the bars stand on the base
 
 
 @dataclass
 class Question:
-    """One question: its words and unit, what was answered, and the truths that came out on students' machines."""
+    """One question: its words and unit, the answers, and the truths found on students' machines."""
 
     name: str
     text: str
@@ -34,7 +34,7 @@ class Question:
 
     @property
     def truth(self) -> float | str | None:
-        """The usual truth: a measured one differs from machine to machine."""
+        """Return the median truth: a measured one differs from machine to machine."""
         if not self.truths:
             return None
         numbers = [truth for truth in self.truths if not isinstance(truth, str)]
@@ -42,7 +42,7 @@ class Question:
 
     @property
     def summary(self) -> str:
-        """How many answered, and how good they were."""
+        """Say how many answered, and how good the answers were."""
         said = f"{len(self.answers)} answers"
         said += f", {self.rather_see} would rather see" if self.rather_see else ""
         truth = self.truth
@@ -55,13 +55,13 @@ class Question:
 
     @property
     def picture(self) -> Markup:
-        """The answers as bars, the truth as a line or a filled bar."""
+        """Draw the answers as bars, the truth as a line or a filled bar."""
         numbers = [answer for answer in self.answers if not isinstance(answer, str) and answer > 0]
         return _numbers(numbers, self.truth, self.unit) if numbers else _choices(self.answers, self.truth)
 
 
 def files(folder: Path) -> list[Path]:
-    """The ledgers below `folder`, whatever their student's folder or file is called."""
+    """Find the ledgers below `folder`, whatever the names of students' folders or files."""
     found = sorted(path for path in folder.rglob("*guesses*.jsonl") if path.is_file())
     if not found:
         raise ResultError(
@@ -71,7 +71,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def collected(folder: Path, least: int = LEAST) -> list[Question]:
-    """The questions that at least `least` students answered, in the order of the course."""
+    """Return the questions that at least `least` students answered, in the order of the course."""
     words = guesses.questions(labs.notebooks(labs.shipped()))
     found = {name: Question(name, text, unit) for name, (text, unit) in words.items()}
     for path in files(folder):

@@ -46,7 +46,7 @@ exec "$root/venv/bin/python" -m autograder.outputs.gradescope "$root" --lab LAB
 
 
 def crashed(max_score: float) -> dict:
-    """The result that stands until there is one."""
+    """Return the result to show until there is a real one."""
     said = "The autograder did not finish. This is no verdict on your work: tell your instructor."
     test = {"name": "autograder", "score": 0.0, "max_score": max_score, "status": "failed", "output": said}
     return {"score": 0.0, "output": said, "stdout_visibility": "hidden", "tests": [test]}
@@ -72,7 +72,7 @@ def bundle(slug: str, out: Path, requirement: str) -> None:
 
 
 def results_json(result: LabResult) -> dict:
-    """What Gradescope shows of a result: a test for each check, and what a student may see of it."""
+    """Return a result for Gradescope: a test for each check, with what a student may see of it."""
     bounded(result)
     shown = for_student(result)
     tests = [
@@ -107,7 +107,7 @@ def _test(exercise: str, check: CheckResult, number: str) -> dict:
 
 
 def grade(root: Path, slug: str) -> LabResult:
-    """Grade what Gradescope put into `root/submission`; of several notebooks the newest counts."""
+    """Grade the files that Gradescope put into `root/submission`; of several notebooks the newest counts."""
     from autograder.grading import batch, grades, layouts, seeds  # on first use: a bundle is written without them
 
     student = _student(root / "submission_metadata.json")
@@ -122,7 +122,7 @@ def grade(root: Path, slug: str) -> LabResult:
 
 
 def _student(metadata: Path) -> str:
-    """Who submitted, by number: it seeds the checks' inputs."""
+    """Return the submitter's number, which seeds the checks' inputs."""
     try:
         return str(json.loads(metadata.read_text(encoding="utf-8"))["users"][0]["id"])
     except (OSError, ValueError, KeyError, IndexError, TypeError):

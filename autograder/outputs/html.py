@@ -26,7 +26,7 @@ _TEMPLATES = jinja2.Environment(
 
 
 def page(result: LabResult) -> str:
-    """The feedback page of one student, as they may see it."""
+    """Return one student's feedback page, without what they must not see."""
     shown = for_student(result)
     head = f"<style>{feedback.STYLE}</style>"  # stands once in the page, not before each exercise
     bodies = [Markup(feedback.html(exercise).removeprefix(head)) for exercise in shown.exercises]  # escapes by itself
@@ -34,23 +34,23 @@ def page(result: LabResult) -> str:
 
 
 def instructor_page(found: list[LabResult], alike: float = THRESHOLD) -> str:
-    """The instructor's page: scores, difficulty of each check, what went wrong most, and what to look at."""
+    """Return the instructor's page: scores, difficulty of each check, the most common mistakes, and what to look at."""
     return _TEMPLATES.get_template("instructor.html").render(overview=Overview(found, alike))
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page from one of our templates, without names of students; `style` is CSS of our own."""
+    """Render one of our templates, without names of students; `style` is our own CSS."""
     values["style"] = Markup(values["style"])
     return _TEMPLATES.get_template(template).render(**values)
 
 
 def write(found: list[LabResult], out: Path) -> list[Path]:
-    """Write `<student>/<lab>.html` for each result under `out`; the paths."""
+    """Write `<student>/<lab>.html` for each result under `out`; return the paths."""
     return write_pages(found, out, page, ".html")
 
 
 def write_pages(found: list[LabResult], out: Path, make: Callable, suffix: str) -> list[Path]:
-    """Write what `make(result)` gives, a file for each student and lab."""
+    """Write the text of `make(result)`, one file for each student and lab."""
     paths = []
     for result in found:
         paths.append(out / safe_name(result.student) / f"{safe_name(result.lab or 'ungradable')}{suffix}")

@@ -10,12 +10,12 @@ from autograder.results import CheckResult, LabResult
 
 from .adjustments import SHARED
 
-COMMON = 3  # of each check, this many of the most common mistakes are shown
+COMMON = 3  # shown mistakes per check
 
 
 @dataclass
 class CheckOverview:
-    """One check over the class: how many passed it, and what those who did not were told most."""
+    """One check over the class: how many passed it, and the most common messages to the others."""
 
     lab: str
     exercise: str
@@ -27,7 +27,7 @@ class CheckOverview:
 
     @property
     def reached(self) -> int:
-        """Students whose code the check ran on."""
+        """Return how many students' code the check ran on."""
         return self.statuses["passed"] + self.statuses["failed"]
 
     @property
@@ -48,11 +48,11 @@ class CheckOverview:
 
 @dataclass
 class ExerciseOverview:
-    """One exercise over the class: the mean share of its points, how it tells students apart, and its seconds.
+    """One exercise over the class: the mean share of its points, how well it separates students, and its seconds.
 
     `discrimination` is the correlation of its points with those of the student's other exercises (the item-rest
-    correlation of test theory): near 0, it measures something else than the rest, or nothing. None where all have the
-    same. `seconds` is the median of what the checks took of those who wrote it.
+    correlation of test theory): near 0, it measures something other than the rest, or nothing. It is None if all
+    students have the same points. `seconds` is the median time of the checks for students who wrote it.
     """
 
     id: str
@@ -63,7 +63,7 @@ class ExerciseOverview:
 
 
 def exercise_overviews(found: list[LabResult]) -> list[ExerciseOverview]:
-    """Each exercise of each lab, in the order of the lab."""
+    """Return an overview of each exercise of each lab, in the order of the lab."""
     columns = defaultdict(list)
     for result in found:
         total = sum(exercise.points for exercise in result.exercises)
@@ -87,7 +87,7 @@ def _exercise_overview(name: str, column: list) -> ExerciseOverview:
 
 
 class Overview:
-    """A class at a glance; code is shown from a share `alike` on that stands elsewhere, too."""
+    """A class at a glance; code is listed if a share of at least `alike` also appears elsewhere."""
 
     def __init__(self, found: list[LabResult], alike: float = likeness.THRESHOLD):
         self.results = found
@@ -102,7 +102,7 @@ class Overview:
 
     @property
     def medians(self) -> list[tuple[str, int, float, float]]:
-        """(lab, submissions, median score, maximum) of each lab."""
+        """Return (lab, submissions, median score, maximum) for each lab."""
         by_lab = defaultdict(list)
         for result in self.graded:
             by_lab[result.lab].append(result)
@@ -123,7 +123,7 @@ def _checks(found: list[LabResult]) -> list[CheckOverview]:
 
 
 def flags(found: list[LabResult]) -> list[tuple[str, str]]:
-    """(whom, what) of what a person should look at. None of it changes a score."""
+    """Return (who, what) for everything a person should look at. None of it changes a score."""
     raised = []
     for result in found:
         if result.message and not result.message.startswith(SHARED):
@@ -140,7 +140,7 @@ def flags(found: list[LabResult]) -> list[tuple[str, str]]:
 
 
 def noted(found: list[LabResult]) -> list[tuple[str, str]]:
-    """Every note once, with all whose results have it."""
+    """Return every note once, with all students whose results have it."""
     whose = defaultdict(list)
     for result in found:
         for note in result.notes:

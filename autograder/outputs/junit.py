@@ -14,7 +14,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def document(found: list[LabResult]) -> str:
-    """The report, as students may see it."""
+    """Return the report, as students may see it."""
     suites = ET.Element("testsuites")
     for result in map(for_student, found):
         _suite(suites, result)
@@ -57,5 +57,5 @@ def _add(parent: ET.Element, tag: str, **attributes) -> ET.Element:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML has no way to write."""
+    """Remove the characters that XML cannot represent."""
     return _NOT_XML.sub("\ufffd", text)

@@ -1,7 +1,7 @@
 """Late days: from the times of the files, or from a sheet, to rows of `adjustments.csv`.
 
 `extensions.csv` among the results gives students more time: `student, lab, days, reason`. An empty `lab` means every
-lab. It holds for the whole course, so the reason can stay as private as it is: nothing of it is exported.
+lab. It applies to the whole course, and the reason stays private: exports contain nothing of it.
 """
 
 import math
@@ -22,10 +22,11 @@ REASON = "late: "  # rows with this prefix are ours, and are rewritten
 def enter(
     found: list[LabResult], times: dict[str, datetime], folder: Path, deadline: datetime, per_day: float, free: int
 ) -> list[Row]:
-    """Write a row for each student who is more than `free` days late into the folder's `adjustments.csv`; those rows.
+    """Write a row for each student who is more than `free` days late into the folder's `adjustments.csv`; return these
+    rows.
 
-    A day that has begun counts, from the student's own deadline on (see `extensions`). Other rows of the sheet stay.
-    ResultError where the results are of several labs.
+    A day that has begun counts, from the student's own deadline (see `extensions`). Other rows of the sheet stay.
+    Raises ResultError if the results are of several labs.
     """
     rows, more = [], extensions(folder / EXTENSIONS, found[0].lab if found else "")
     for result in one_lab(found):
@@ -41,7 +42,7 @@ def enter(
 
 
 def extensions(path: Path, lab: str) -> dict[str, float]:
-    """By student the days more that they have for `lab`, the most of their rows; none where there is no such file."""
+    """Return each student's extra days for `lab`, the largest of their rows; empty if there is no such file."""
     found: dict[str, float] = {}
     for student, of, days, _ in cells(path, ("student", "lab", "days", "reason")):
         if of in ("", lab):
@@ -50,7 +51,7 @@ def extensions(path: Path, lab: str) -> dict[str, float]:
 
 
 def strangers(path: Path, found: list[LabResult]) -> list[str]:
-    """Students in the sheet who have no result: a misspelt name gives no student more time."""
+    """Return students in the sheet without a result: a misspelt name gives no student more time."""
     known = {result.student for result in found}
     return sorted({student for student, *_ in cells(path, ("student",))} - known)
 
@@ -66,7 +67,7 @@ def _days_more(text: str, path: Path, student: str) -> float:
 
 
 def days_late(time: datetime, deadline: datetime) -> int:
-    """Days after the deadline; one that has begun counts."""
+    """Return the days after the deadline; one that has begun counts."""
     return max(0, math.ceil((time - deadline).total_seconds() / 86400))
 
 
@@ -75,7 +76,7 @@ def _days(days: int) -> str:
 
 
 def times_of_files(todo: list[Submission]) -> dict[str, datetime]:
-    """By student when the newest file was last changed, in this machine's time zone."""
+    """Return, by student, when the newest file was last changed, in this machine's time zone."""
     times: dict[str, datetime] = {}
     for submission in todo:
         if submission.path is not None and submission.time:
@@ -85,7 +86,7 @@ def times_of_files(todo: list[Submission]) -> dict[str, datetime]:
 
 
 def times_of_sheet(path: Path) -> dict[str, datetime]:
-    """The same from a CSV file with the columns `student, time`, such as `ada, 2026-11-20 23:59`."""
+    """Return these times from a CSV file with the columns `student, time`, such as `ada, 2026-11-20 23:59`."""
     sheet = Sheet.read(path)
     student, time = sheet.column("student"), sheet.column("time")
     if student is None or time is None:
@@ -96,7 +97,7 @@ def times_of_sheet(path: Path) -> dict[str, datetime]:
 
 
 def moment(text: str) -> datetime:
-    """A date and time without a zone, or with one that is brought to this machine's."""
+    """Parse a date and time; a time zone is converted to this machine's."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reads a results folder back, and says what of a result a student may see."""
+"""Read a results folder back, and select what a student may see."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from autograder.grading.grades import safe_name
 from autograder.results import CheckResult, LabResult
 
-# What a student is told of a hidden check that is not passed: the category, never its inputs.
+# What a student learns about a failed hidden check: the category, never its inputs.
 CATEGORY = {
     "values": "a value that is not the right one",
     "exception": "an exception",
@@ -27,10 +27,10 @@ class ResultError(ValueError):
 
 
 def results(folder: Path, lab: str | None = None) -> list[LabResult]:
-    """All results under `folder`, ungradable ones too, by student and lab; `lab` keeps those of one lab alone.
+    """Return all results under `folder`, including ungradable ones, by student and lab; `lab` selects one lab.
 
-    They are those that `grades.csv` has a row for. A result file of a submission that was replaced since stays where
-    it is, and counts no more.
+    Only results with a row in `grades.csv` count. The result file of a replaced submission stays in place but does not
+    count.
     """
     rows = _rows(folder / "grades.csv")
     found = _graded(folder, rows)
@@ -46,14 +46,14 @@ def results(folder: Path, lab: str | None = None) -> list[LabResult]:
 
 
 def replaced(folder: Path) -> list[Path]:
-    """The result files that no row of `grades.csv` names: of submissions that were replaced or taken away."""
+    """Return the result files without a row in `grades.csv`: their submissions were replaced or removed."""
     rows = _rows(folder / "grades.csv")
     named = None if rows is None else _named(folder, rows)
     return [] if named is None else [path for path in _files(folder) if path not in named]
 
 
 def _graded(folder: Path, rows: list[dict[str, str]] | None) -> list[LabResult]:
-    """The results in files: those that the rows name, or all where there are no rows."""
+    """Return the results in files: the ones named by rows, or all if there are no rows."""
     return [read(path) for path in (_files(folder) if rows is None else _named(folder, rows))]
 
 
@@ -71,14 +71,14 @@ def labs(found: list[LabResult]) -> list[str]:
 
 
 def one_lab(found: list[LabResult]) -> list[LabResult]:
-    """The results, where they are of one lab: what fills one column of a sheet."""
+    """Return the results if they are of one lab, since they fill one column of a sheet."""
     if len(labs(found)) > 1:
         raise ResultError(f"the results are of {', '.join(labs(found))}; say which with --lab")
     return found
 
 
 def read(path: Path) -> LabResult:
-    """One result file, checked: its schema, its numbers, and 0 <= score <= max_score."""
+    """Read one result file and check its schema, its numbers, and 0 <= score <= max_score."""
     try:
         result = LabResult.from_json(json.loads(path.read_text(encoding="utf-8")))
         bounded(result, path)
@@ -90,7 +90,7 @@ def read(path: Path) -> LabResult:
 
 
 def bounded(result: LabResult, where: Path | str = "result") -> None:
-    """ResultError unless every number is finite and every score lies between 0 and its maximum."""
+    """Raise ResultError unless every number is finite and every score is between 0 and its maximum."""
     parts = [(result.student, result.score, result.max_score)]
     parts += [(e.id, e.points, e.max_points) for e in result.exercises]
     parts += [(f"{e.id}.{c.name}", c.points, c.max_points) for e in result.exercises for c in e.checks]
@@ -100,7 +100,7 @@ def bounded(result: LabResult, where: Path | str = "result") -> None:
 
 
 def scaled(result: LabResult, possible: float | None) -> float:
-    """The score in a sheet where the lab is worth `possible` points (None: the lab's own), to 2 decimals."""
+    """Return the score in a sheet with `possible` points for the lab (None: the lab's own), to 2 decimals."""
     if possible is None or not result.max_score:
         return round(result.score, 2)
     score = round(result.score / result.max_score * possible, 2)
@@ -109,7 +109,7 @@ def scaled(result: LabResult, possible: float | None) -> float:
 
 
 def _rows(path: Path) -> list[dict[str, str]] | None:
-    """The rows of `grades.csv`; None where there is no such file."""
+    """Return the rows of `grades.csv`; None if there is no such file."""
     if not path.is_file():
         return None
     with open(path, encoding="utf-8", newline="") as file:
@@ -122,12 +122,12 @@ def _ungradable(row: dict[str, str]) -> LabResult:
 
 
 def plain(cell: str) -> str:
-    """A cell without the quote that keeps spreadsheets from reading a formula."""
+    """Remove from a cell the quote that keeps spreadsheets from reading a formula."""
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def for_student(result: LabResult) -> LabResult:
-    """The result without what is for instructors alone: details, seeds, and the inputs of hidden checks."""
+    """Return the result without the instructors' part: details, seeds, and the inputs of hidden checks."""
     exercises = [replace(e, checks=[_check_for_student(check) for check in e.checks]) for e in result.exercises]
     return replace(result, exercises=exercises)
 

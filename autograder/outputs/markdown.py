@@ -13,7 +13,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$])")
 
 
 def page(result: LabResult) -> str:
-    """The feedback of one student, as they may see it."""
+    """Return one student's feedback, as they may see it."""
     shown = for_student(result)
     lines = [f"# {_text(shown.lab or 'Not graded')} · {_text(shown.student)}", ""]
     if shown.status != "graded":
@@ -29,7 +29,7 @@ def page(result: LabResult) -> str:
 
 
 def write(found: list[LabResult], out: Path) -> list[Path]:
-    """Write `<student>/<lab>.md` for each result under `out`; the paths."""
+    """Write `<student>/<lab>.md` for each result under `out`; return the paths."""
     return write_pages(found, out, page, ".md")
 
 
@@ -52,13 +52,13 @@ def _check(check: CheckResult) -> list[str]:
 
 
 def _fenced(text: str) -> list[str]:
-    """A code block that the text cannot close: its fence is longer than any run of backticks in it."""
+    """Return a code block that the text cannot close: its fence is longer than any run of backticks in it."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
     return [f"  {line}" for line in (fence, *text.splitlines(), fence)]
 
 
 def _text(value: str) -> str:
-    """One line in which no character means anything to Markdown or HTML."""
+    """Return one line with all characters of Markdown and HTML escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(value.split()))
 
 

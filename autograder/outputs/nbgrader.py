@@ -26,7 +26,7 @@ CELL = {"schema_version": 3, "task": False}  # of nbgrader's cell metadata, `nbg
 
 
 def check(name: str) -> float:
-    """The points of an exercise, after its feedback on stdout: the last line of a test cell.
+    """Return the points of an exercise after printing its feedback: the last line of a test cell.
 
     nbgrader takes a float for partial credit, None or a text for all points, and anything on stderr for none.
     """
@@ -39,7 +39,7 @@ def check(name: str) -> float:
 
 
 def assignment(slug: str) -> nbformat.NotebookNode:
-    """The lab's notebook, with its solutions between nbgrader's marks, as `source/` of a course has it."""
+    """Return the lab's notebook with solutions between nbgrader's marks, for `source/` of a course."""
     lab, notebook, answers = exercises.load(slug), build.student(slug), build.marked(slug)
     for cell in notebook.cells:
         exercise = cell.metadata.get("hpcdl", {}).get("exercise", "").partition(".")[2]
@@ -55,12 +55,12 @@ def assignment(slug: str) -> nbformat.NotebookNode:
 
 
 def shown_points(exercise: Exercise) -> float:
-    """The points of the checks that run in a notebook: hidden ones run in `autograder grade` alone."""
+    """Return the points of the checks that run in a notebook: hidden ones run only in `autograder grade`."""
     return sum(check.points for check in exercise.checks.values() if not check.hidden)
 
 
 def write_assignment(slug: str, course: Path) -> Path:
-    """Write the assignment into the course folder, for `nbgrader generate_assignment`; the path."""
+    """Write the assignment into the course folder, for `nbgrader generate_assignment`; return the path."""
     path = course / "source" / slug / f"{slug}.ipynb"
     text = build.write(assignment(slug))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def write_assignment(slug: str, course: Path) -> Path:
 
 
 def to_gradebook(found: list[LabResult], course: Path) -> int:
-    """Enter scores and comments into `gradebook.db` of a course folder; the number of submissions entered."""
+    """Enter scores and comments into `gradebook.db` of a course folder; return the number of submissions entered."""
     try:
         from nbgrader.api import Gradebook
     except ImportError:
@@ -84,8 +84,8 @@ def to_gradebook(found: list[LabResult], course: Path) -> int:
 
 @contextlib.contextmanager
 def _surroundings():
-    """What nbgrader needs: it makes a database by calling `alembic` by name, so the one beside this Python must be
-    found; and its own use of SQLAlchemy 2 warns."""
+    """Provide what nbgrader needs: it calls `alembic` by name to make a database, so the one next to this Python must
+    be found; and its use of SQLAlchemy 2 warns."""
     before = os.environ.get("PATH", "")
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before])
     try:
@@ -115,7 +115,7 @@ def _enter(book, result: LabResult) -> None:
 
 
 def _current_submission(book, lab: str, student: str) -> None:
-    """The student's submission with a place for each grade; one made for fewer cells than now is made again."""
+    """Return the student's submission with a place for each grade; recreate one that was made for fewer cells."""
     from nbgrader.api import MissingEntry
 
     book.update_or_create_submission(lab, student)

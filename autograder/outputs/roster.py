@@ -1,7 +1,7 @@
-"""Whose row of a course system's sheet is whose result: by number and name, never by a guess.
+"""Match rows of a course system's sheet with results: by number and name, never by a guess.
 
-Students choose names of files, and names in the course system. A result that fits several rows is entered nowhere, and
-a row that several results fit stays as it is; both are said, with all names.
+Students choose names of files, and names in the course system. A result that fits several rows is not entered, and a
+row that fits several results does not change; both are reported, with all names.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ BY_NUMBER, BY_ID, BY_NAME = 3, 2, 1
 
 @dataclass(frozen=True)
 class Person:
-    """A row of a sheet: its number, what else is unique (logins, addresses), and names, which need not be."""
+    """A row of a sheet: its number, other unique values (logins, addresses), and names, which may repeat."""
 
     row: int
     number: str
@@ -40,7 +40,7 @@ class Person:
 
 
 class Roster:
-    """The result of each row, and why a row or a result has none."""
+    """The result of each row, and why a row or a result has no match."""
 
     def __init__(self, found: list[LabResult], people: list[Person]):
         self.results: dict[int, LabResult] = {}  # by row
@@ -76,10 +76,10 @@ class Roster:
 
 
 def _one_of_each(found: list[LabResult]) -> list[LabResult]:
-    """One result of each student, a graded one if there is one."""
+    """Return one result of each student, a graded one if there is one."""
     return list({result.student: result for result in sorted(found, key=lambda r: r.status == "graded")}.values())
 
 
 def _letters(name: str) -> list[str]:
-    """A name without order and punctuation: `Lovelace, Ada`, `Ada Lovelace` and `lovelaceada` are one."""
+    """Return a name without order and punctuation: `Lovelace, Ada`, `Ada Lovelace` and `lovelaceada` are one."""
     return sorted(character for character in name.casefold() if character.isalnum())

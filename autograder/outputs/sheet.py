@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[+-]?[\d.,]*%?")
 
 @dataclass
 class Filled:
-    """What came of filling a sheet: how many rows, and by name what was left open and why."""
+    """The outcome of filling a sheet: how many rows, and which names were left open and why."""
 
     rows: int = 0
     left: list[str] = field(default_factory=list)
@@ -47,14 +47,14 @@ class Sheet:
         return cls(rows, data.startswith(b"\xef\xbb\xbf"), separator, "\r\n" if b"\r\n" in data else "\n")
 
     def write(self, path: Path) -> None:
-        """Write it; a cell that a spreadsheet would run, such as a student's name, is neutralised."""
+        """Write it; cells that a spreadsheet would run as formulas, such as a student's name, are neutralised."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, delimiter=self.separator, lineterminator=self.line_end)
         writer.writerows([_harmless(cell) for cell in row] for row in self.rows)
         write_text(path, ("\ufeff" if self.mark else "") + text.getvalue())
 
     def column(self, *names: str) -> int | None:
-        """The first column with one of these names."""
+        """Return the first column with one of these names."""
         header = [name.strip().casefold() for name in self.rows[0]]
         return next((header.index(name.casefold()) for name in names if name.casefold() in header), None)
 
@@ -75,5 +75,5 @@ def number(cell: str) -> float | None:
 
 
 def grade_for(result: LabResult | None, possible: float | None) -> str:
-    """The grade as a cell; empty where there is nothing to enter."""
+    """Return the grade as a cell; empty if there is nothing to enter."""
     return "" if result is None or result.status != "graded" else f"{scaled(result, possible):g}"

@@ -1,4 +1,4 @@
-"""Where a class got stuck, without names: how hard each exercise was, and which mistakes were named most."""
+"""Where a class got stuck, without names: how hard each exercise was, and the most common mistakes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from .instructor import ExerciseOverview, exercise_overviews
 from .load import for_student
 
 SHOWN = 5  # mistakes of an exercise
-LEAST = 2  # students who made a mistake that is shown: what one alone did is nearly a name
+LEAST = 2  # fewest students to show a mistake: a single student's mistake is almost a name
 
 
 @dataclass
 class Stuck:
-    """One exercise: its numbers over the class, who tried it, and its named mistakes with how many made them."""
+    """One exercise: its numbers over the class, how many tried it, and its named mistakes with their counts."""
 
     overview: ExerciseOverview
     students: int
@@ -24,7 +24,7 @@ class Stuck:
 
     @property
     def hint(self) -> str:
-        """What the numbers suggest to a teacher; empty where they suggest nothing."""
+        """Say what the numbers suggest to a teacher; empty if they suggest nothing."""
         tried = self.students - self.untouched
         if self.untouched > self.students / 2:
             return "Most did not begin it."
@@ -36,7 +36,7 @@ class Stuck:
 
 
 def exercises(found: list[LabResult]) -> list[Stuck]:
-    """Each exercise, the hardest of each lab first; the mistakes that `autograder grade` named."""
+    """Return each exercise, the hardest of each lab first, with the mistakes that `autograder grade` named."""
     graded = [for_student(result) for result in found if result.status == "graded"]
     shown = [_exercise(overview, graded) for overview in exercise_overviews(graded)]
     return sorted(shown, key=lambda stuck: (stuck.overview.id.partition(".")[0], stuck.overview.mean))

@@ -1,11 +1,11 @@
-"""What a compiler makes of a Triton kernel, for cards this machine does not have: registers, spills, instructions.
+"""Compile Triton kernels for cards that this machine does not have, and report registers, spills and instructions.
 
     build = Build("module:kernel", {"x": "*fp32:16", "y": "*fp32:16", "n": "i32"}, {"BLOCK": 1024}, "sm_90")
     (report,) = compile_ahead([build])
     assert report.spills == 0 and set(report.loads) == {16} and report.per_element(1024) < 4
 
-Triton's interpreter models none of this, and a kernel defined under it cannot be compiled: so it is done in
-processes of their own, in which the interpreter is off, whatever this process does.
+Triton's interpreter models none of this, and a kernel defined under it cannot be compiled: so compilation runs in
+separate processes with the interpreter off.
 """
 
 import importlib
@@ -64,11 +64,11 @@ class Build(NamedTuple):
 
 
 class CompileReport(NamedTuple):
-    """What became of a `Build`: machine instructions by name (as they stand, not as often as they run)."""
+    """The result of a `Build`: machine instructions by name (counted in the code, not by execution)."""
 
     build: Build
     registers: int  # per thread
-    spills: int  # instructions (NVIDIA) or registers (AMD) that go to memory for want of a register
+    spills: int  # instructions (NVIDIA) or registers (AMD) spilled to memory
     shared: int  # bytes per program
     instructions: Counter[str]
     assembly: str
@@ -101,7 +101,7 @@ class CompileReport(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the card has the shared memory that a program wants."""
+        """Whether the card has the shared memory that a program needs."""
         return self.shared <= TARGETS[self.build.target].shared_limit
 
     def per_element(self, elements: int) -> float:
@@ -111,7 +111,7 @@ class CompileReport(NamedTuple):
 
 
 def compile_ahead(builds: Iterable[Build]) -> list[CompileReport]:
-    """A report for each build, in order; RuntimeError with Triton's words where one does not compile."""
+    """Return a report for each build, in order; raise RuntimeError with Triton's message if one does not compile."""
     builds = list(builds)
     for build in builds:
         if build.target not in TARGETS:

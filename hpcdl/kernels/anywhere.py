@@ -1,9 +1,9 @@
-"""Triton for a notebook, whatever the machine: on its GPU, else in Triton's interpreter, else with a sentence.
+"""Triton for a notebook on any machine: on the GPU, otherwise in Triton's interpreter, otherwise with a clear error.
 
     from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
 
-Import it before anything else brings Triton: the interpreter has to be chosen first, and runs on the CPU, slowly. Where
-Triton is not installed (it is for Linux), a kernel can still be defined, and says so when it is run.
+Import it before anything else imports Triton: the interpreter must be chosen first, and runs slowly on the CPU. If
+Triton is not installed (it is for Linux), kernels can still be defined; running one raises an error that says so.
 """
 
 import os
@@ -19,7 +19,7 @@ if DEVICE == "cpu":
 
 
 class NoTriton:
-    """Stands for Triton and its language where they are not: kernels can be defined with it, and not run."""
+    """A substitute for Triton and its language if they are missing: kernels can be defined with it, but not run."""
 
     constexpr = int
 
@@ -45,9 +45,9 @@ else:
 
 
 def run(kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:
-    """`kernel[(programs,)](*arguments, **constants)`; an error in a line of the kernel is raised as what it is.
+    """`kernel[(programs,)](*arguments, **constants)`; an error in a line of the kernel is raised with its own type.
 
-    Raises ImportError where there is no Triton.
+    Raises ImportError without Triton.
     """
     if isinstance(kernel, NoTriton):
         raise ImportError(NO_TRITON)

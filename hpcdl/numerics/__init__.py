@@ -6,14 +6,14 @@
 - `descent`: gradient descent on a linear model, with momentum and in mini-batches
 - `rounding`: formats of few bits; rounding to nearest and at random; steps of SGD for weights stored in few bits
 
-Names are imported when they are first used.
+Names are imported on first use.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.numerics.derivatives import central, forward, gradient
     from hpcdl.numerics.descent import descend, max_stable_lr, minibatch_grad, mse_grad, mse_hessian, mse_loss
     from hpcdl.numerics.dual import Dual, partials

@@ -1,4 +1,4 @@
-"""A softmax kept running over blocks. Oracle: all scores at once in float64, and the memory meter."""
+"""A running softmax over blocks. Oracle: all scores at once in float64, and the memory meter."""
 
 import math
 
@@ -23,7 +23,7 @@ SIZES = ((4,), (3, 2), (1, 4, 2), (2, 1, 1, 3))  # of the blocks
 
 
 class Blocks:
-    """Scores and values that come in blocks; after each of them, what is to be kept."""
+    """Scores and values in blocks, and the expected state after each block."""
 
     def __init__(self, sizes: tuple[int, ...], rng, n: int = 3, d: int = 2, scale: float = 1.0, hidden: bool = False):
         self.scores = [scale * torch.randn(n, c, generator=rng).double() for c in sizes]
@@ -59,7 +59,7 @@ class Blocks:
             ):
                 checks.unchanged(now, before, name=name)
             self._values(i, got, where)
-            state = self.kept(i + 1)  # a mistake is told where it is made
+            state = self.kept(i + 1)  # a mistake is reported where it happens
 
     def _values(self, i: int, got, where: str) -> None:
         top, total, out = self.kept(i + 1)

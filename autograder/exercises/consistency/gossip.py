@@ -27,23 +27,23 @@ NUMBER = 8  # bytes
 
 
 def ring(p: int) -> Edges:
-    """Each rank and the next one; two ranks have one edge."""
+    """Connect each rank with the next one; two ranks have one edge."""
     return [(i, i + 1) for i in range(p - 1)] + ([(0, p - 1)] if p > 2 else [])
 
 
 def wheel(p: int) -> Edges:
-    """A ring of ranks 1 to p - 1, and rank 0 beside each of them."""
+    """Connect ranks 1 to p - 1 in a ring, and rank 0 with each of them."""
     return [(0, i) for i in range(1, p)] + [(i + 1, j + 1) for i, j in ring(p - 1)]
 
 
 def pairs(p: int, rng: torch.Generator) -> Edges:
-    """Ranks two by two, drawn at random; one may stay alone."""
+    """Random pairs of ranks; one rank may be left over."""
     order = torch.randperm(p, generator=rng).tolist()
     return [(min(pair), max(pair)) for pair in zip(order[::2], order[1::2], strict=False)]
 
 
 def two_sides(p: int) -> Edges:
-    """Every rank of the first half beside every one of the second: W has an eigenvalue far below 0."""
+    """Each rank of the first half is a neighbour of each of the second: W has an eigenvalue far below 0."""
     return [(i, j) for i in range(p // 2) for j in range(p // 2, p)]
 
 
@@ -52,7 +52,7 @@ def both_ways(edges: Edges) -> list[tuple[int, int]]:
 
 
 def fractions(p: int, edges: Edges, mistake: str = "") -> list[list[Fraction]]:
-    """W, pair by pair, in exact fractions; or what a usual mistake makes of it."""
+    """Return W, pair by pair, in exact fractions; or a common wrong version of it."""
     degree = Counter(i for edge in edges for i in edge)
     share = {
         "own": lambda i, j: Fraction(1, 1 + degree[i]),
@@ -88,7 +88,7 @@ def the_matrix(student, rng):
     "weights: 1 / (1 + the larger degree) for neighbours, and rows that add up to 1."
     path = [(0, 1), (1, 2), (1, 3)]
     for p, edges in ((4, path), (2, [(0, 1)]), (5, ring(5)), (6, wheel(6)), (5, pairs(5, rng)), (3, [])):
-        given = [(j, i) for i, j in edges] if p == 6 else list(edges)  # a pair may be given either way round
+        given = [(j, i) for i, j in edges] if p == 6 else list(edges)  # pairs may be given in either order
         right = matrix(p, edges)
         wrong = {said: matrix(p, edges, kind) for kind, said in MISTAKES.items()}
         wrong = {said: w for said, w in wrong.items() if not torch.allclose(w, right)}
@@ -97,7 +97,8 @@ def the_matrix(student, rng):
 
 
 def norms(w: torch.Tensor, most: int) -> list[float]:
-    """By how much 0, 1, 2, ... rounds shrink the distance from the mean at the worst start: the norm of W^k - 1/p."""
+    """Return how much 0, 1, 2, ... rounds shrink the distance from the mean in the worst case: the norm of W^k -
+    1/p."""
     p, power, found = len(w), np.eye(len(w)), []
     for _ in range(most):
         found.append(float(np.linalg.norm(power - 1 / p, 2)))
@@ -137,12 +138,12 @@ def how_many_rounds(student, rng):
 
 
 def _by(factor: float, close: float) -> int | None:
-    """Rounds if the distance shrank by `factor`; None where it does not."""
+    """Return the rounds if each shrinks the distance by `factor`; None if it does not shrink."""
     return math.ceil(math.log(close) / math.log(factor)) if 1e-9 < factor < 1 - 1e-9 else None
 
 
 def mixed(xs: list[torch.Tensor], rounds: list[Edges], kind: str = "") -> list[torch.Tensor]:
-    """What the ranks have after all rounds."""
+    """Return the ranks' values after all rounds."""
     x = torch.stack(xs)
     for edges in rounds:
         if kind == "in turn":
@@ -154,7 +155,7 @@ def mixed(xs: list[torch.Tensor], rounds: list[Edges], kind: str = "") -> list[t
 
 
 def played(p: int, rng: torch.Generator) -> list[list[Edges]]:
-    """Rounds to be tried on p ranks."""
+    """Return rounds to try on p ranks."""
     return [[ring(p)], [wheel(p)] * 2 if p > 3 else [], [pairs(p, rng), ring(p), pairs(p, rng)], [[], pairs(p, rng)]]
 
 

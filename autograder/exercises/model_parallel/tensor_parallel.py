@@ -1,4 +1,4 @@
-"""Layers cut by their outputs or inputs. Oracle: the undivided layer in float64, the trace, the memory meter."""
+"""Layers split by their outputs or inputs. Oracle: the undivided layer in float64, the trace, the memory meter."""
 
 import torch
 
@@ -21,14 +21,14 @@ N = 3  # rows of x
 
 
 def part(x: torch.Tensor, dim: int, rank: int, p: int) -> torch.Tensor:
-    """The rank's part of x along `dim`: the first ranks have one more where p does not divide."""
+    """Return the rank's part of x along `dim`: the first ranks have one more if p does not divide."""
     size = x.shape[dim]
     begin = [r * (size // p) + min(r, size % p) for r in range(p + 1)]
     return x.narrow(dim, begin[rank], begin[rank + 1] - begin[rank]).contiguous()
 
 
 class Dense:
-    """A layer with its gradients on one machine, and what its parts should be on each rank."""
+    """A layer with its gradients on one machine, and the expected parts on each rank."""
 
     def __init__(self, p: int, inputs: int, outputs: int, rng):
         self.p = p
@@ -38,7 +38,7 @@ class Dense:
         self.dx, self.weight_grad, self.bias_grad = self.dy @ self.weight, self.dy.T @ self.x, self.dy.sum(0)
 
     def run(self, student, name: str, **machine):
-        """The student's layer on p ranks: a column layer gets its part of dy, a row layer its part of x."""
+        """Run the student's layer on p ranks: a column layer gets its part of dy, a row layer its part of x."""
         cut = {"ColumnLinear": (self.x, None, self.dy, 1), "RowLinear": (self.x, 1, self.dy, None)}[name]
 
         def arguments(rank):
@@ -146,7 +146,7 @@ def row_is_right(student, dense: Dense) -> None:
 
 
 def second_pass(expected: dict) -> dict:
-    """What a second pass with the same x and dy leaves: the same gradients."""
+    """Check that a second pass with the same x and dy gives the same gradients."""
     return {f"{what} after a second pass": expected[what] for what in ("weight_grad", "bias_grad")}
 
 
@@ -164,7 +164,7 @@ def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank
 
 
 PHASES = ("made", "called forward", "called backward")
-TALKS = {  # when a layer may talk
+TALKS = {  # when a layer may send
     "ColumnLinear": (0, 0, 1),
     "RowLinear": (0, 1, 0),
 }

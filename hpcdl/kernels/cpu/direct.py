@@ -1,4 +1,4 @@
-"""Direct convolution on the CPU: an implicit matrix product, windows read where they lie in the image.
+"""Direct convolution on the CPU: an implicit matrix product, windows are read directly from the image.
 
 In a channels-last image the S C numbers of one row of a window are neighbours, so a window is R segments of a row of
 the matrix that im2col would store, or R S where there are channels enough. Tiles of outputs stay in registers along

@@ -1,4 +1,5 @@
-"""Agg that writes a line of text in one call of FreeType: matplotlib 3.11 draws it glyph by glyph, in Python."""
+"""An Agg renderer that draws a line of text with one call of FreeType; matplotlib 3.11 draws glyph by glyph, in
+Python."""
 
 from functools import lru_cache
 from typing import Any
@@ -9,12 +10,12 @@ from matplotlib.font_manager import findfont, get_font
 
 
 class LineRenderer(RendererAgg):
-    """Plain horizontal text line by line; rotated text and mathematics stay with matplotlib."""
+    """Draws plain horizontal text line by line; matplotlib draws rotated text and mathematics."""
 
     def draw_text(
         self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float, ismath: Any = False, mtext: Any = None
     ):
-        """Write the line `s` from (x, y) on, in pixels from the top left; y is the baseline's."""
+        """Draw the line `s` at (x, y), in pixels from the top left; y is the baseline."""
         path = findfont(prop)
         if ismath or angle or not _has_all(path, s):
             return super().draw_text(gc, x, y, s, prop, angle, ismath, mtext)
@@ -32,7 +33,7 @@ class LineCanvas(FigureCanvasAgg):
     renderer = None
 
     def get_renderer(self):
-        """The one renderer of this canvas."""
+        """Return the canvas's only renderer."""
         if self.renderer is None:
             self.renderer = LineRenderer(*self.get_width_height(physical=True), self.figure.dpi)
         return self.renderer
@@ -45,11 +46,12 @@ def _has_all(path: str, line: str) -> bool:
     return all(font.get_char_index(ord(character)) for character in line)
 
 
-@lru_cache(maxsize=512)  # 7 MB of long captions at most: labels come again with each picture
+@lru_cache(maxsize=512)  # 7 MB of long captions at most: labels repeat in each picture
 def _line(path: str, size: float, dpi: float, line: str, antialiased: bool) -> tuple[np.ndarray, float, float]:
-    """How much of each pixel the line covers, 0 to 255, from the top row down; pixels right of and below its origin."""
+    """Return how much of each pixel the line covers, 0 to 255, from the top row down, and its offset right of and below
+    the origin in pixels."""
     font = get_font(path)
-    font.clear()  # other texts were drawn with it
+    font.clear()  # other texts have used this font
     font.set_size(size, dpi)
     font.set_text(line, 0, flags=get_hinting_flag())
     font.draw_glyphs_to_bitmap(antialiased=antialiased)

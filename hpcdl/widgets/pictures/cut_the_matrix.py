@@ -1,7 +1,7 @@
-"""Layers cut over ranks: who holds which part of which matrix, and what they must send one another.
+"""Layers split over ranks: which rank holds which part of each matrix, and what ranks must send each other.
 
 Sources: Shoeybi et al. 2019, "Megatron-LM" (column and row layers); Korthikanti et al. 2022, "Reducing activation
-recomputation in large transformer models" (the sequence cut between them).
+recomputation in large transformer models" (the sequence split between them).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ NAMES = {
 
 
 class Matrix(NamedTuple):
-    """A matrix in the picture: `cut` along its "rows", its "columns", or not: "" is whole on every rank."""
+    """A matrix in the picture: `cut` along its "rows" or "columns", or "" (whole on every rank)."""
 
     name: str
     rows: str  # "n" tokens, "d" numbers, or "4d"
@@ -55,11 +55,11 @@ LAYERS: dict[str, tuple[Matrix | str, ...]] = {
 
 # Tensors of n x d numbers that each rank sends (p - 1)/p of: an all-reduce is two, a gather or a scatter of sums one.
 FORWARD = {"column": 0, "row": 2, "both": 2, "sequence": 2}
-BACKWARD = {"column": 2, "row": 0, "both": 2, "sequence": 3}  # with its tokens cut x is gathered again for dW
+BACKWARD = {"column": 2, "row": 0, "both": 2, "sequence": 3}  # if tokens are split, x is gathered again for dW
 
 
 def explorable() -> Explorable:
-    """How the layers are cut, over how many ranks, and how large they are."""
+    """Controls: how the layers are split, over how many ranks, and how large they are."""
     controls = {
         "how": choice("cut", [(label, how) for how, label in NAMES.items()], "column"),
         "p": slider("ranks p", 4, 1, 8),
@@ -70,7 +70,7 @@ def explorable() -> Explorable:
 
 
 def volumes(how: str, p: int, n: int, d: int) -> dict[str, float]:
-    """Bytes on each rank: its weights, the activations that it keeps, what it sends forward and backward."""
+    """Return the bytes on each rank: weights, kept activations, and data sent forward and backward."""
     length = {"n": n, "d": d, "4d": 4 * d}
     found = {"weights": 0.0, "activations": 0.0}
     for matrix in (part for part in LAYERS[how] if isinstance(part, Matrix)):
@@ -95,7 +95,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     )
 
 
-WIDTHS = {"n": 0.8, "d": 0.55, "4d": 1.3}  # of a matrix in the picture; n is drawn as it is, whatever the sliders say
+WIDTHS = {"n": 0.8, "d": 0.55, "4d": 1.3}  # of a matrix in the picture; n has a fixed width, whatever the sliders say
 
 
 def _draw_layers(axes: Axes, how: str, p: int) -> None:
@@ -125,7 +125,7 @@ def _draw_layers(axes: Axes, how: str, p: int) -> None:
 
 
 def _box(axes: Axes, left: float, wide: float, high: float, cut: str, rank: int, p: int, colour: str) -> None:
-    """A rank's part of a matrix whose middle is at height 0, or all of it."""
+    """Draw a rank's part of a matrix centred at height 0, or the whole matrix."""
     x0, x1, y0, y1 = left, left + wide, high / 2, -high / 2
     if cut == "columns":
         x0, x1 = left + wide * rank / p, left + wide * (rank + 0.94) / p
