@@ -8,6 +8,7 @@
 - `topology`: an all-reduce over nodes, a torus, parameter servers; `machines`: those that results were published on;
 - `roofline`: compute or memory, whichever is slower; `convolution`: work and memory of the convolution algorithms;
 - `kernels`: matrix products by their sizes, all else by bytes; `blocks`: the kernels of a transformer's layer;
+  `layers`: those of a network's layers, convolutions by whichever algorithm is fastest;
 - `work`: operations, bytes and parameters of networks and transformers; `memory`: what training keeps;
 - `layout`: how a training is spread over ranks; `traffic`: messages of a layer; `factors`: gradients as two factors;
 - `scaling`: gradients in buckets, summed while the backward pass goes on;

@@ -1,9 +1,9 @@
 """Machines that results were published on, as values: operations and bytes per second, memory, links.
 
 Peaks are those on the data sheet. `Machine.usual` is what programs reach of them, by one constant for each device,
-`matrix`; `Machine.reaching` sets other shares. A link's bytes per second count one way. Data sheets name no seconds per
-message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), for each
-step of its ring.
+`matrix`, or `vector` without tensor cores; `Machine.reaching` sets other shares. A link's bytes per second count one
+way. Data sheets name no seconds per message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers in
+Shi et al. 2019 (MG-WFBP), for each step of its ring.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,23 @@ LAUNCH = 10e-6  # s of the host for each kernel: eager frameworks take 5 to 25 Â
 GAP = 2e-6  # s in which a kernel starts and ends, assumed
 
 
+# What large matrix products reach, one constant for each device, and of the memory's rate what other kernels reach: all
+# fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public run has four fifths.
+A100_MATRIX = 0.74
+VECTOR = 0.6  # in fp32, fitted to the P100 and the P40, and taken for other GPUs
+K80_VECTOR = 0.28  # whose clock is rarely the boosted one of its peak
+V100_MATRIX = 0.48
+H100_MATRIX = 0.46  # held to 500 W
+# With all of its 700 W: a clock's power grows with its cube, as its voltage grows with it. No public run says so.
+H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
+
+
 class Machine(NamedTuple):
     """An accelerator and its network. `peaks`: operations per second by precision; `bandwidth` and `memory` in bytes.
 
-    `share` is what matrix products reach of the peak, `matrix` what large ones usually reach; `processors` compute a
-    tile each; `seen` says whether bandwidth and links are those that a program reaches.
+    `share` is what matrix products reach of the peak. Large ones usually reach `matrix` of it, and `vector` of that of
+    fp32, which tensor cores do not compute. `processors` compute a tile each; `seen` says whether bandwidth and links
+    are those that a program reaches.
     """
 
     name: str
@@ -40,6 +52,7 @@ class Machine(NamedTuple):
     share: float = 1.0
     processors: int = 1
     matrix: float = 0.8
+    vector: float = VECTOR
     seen: bool = False
 
     def device(self, precision: str = "fp32") -> Device:
@@ -54,28 +67,20 @@ class Machine(NamedTuple):
             share=compute, bandwidth=self.bandwidth * memory, network=self.network.reaching(links), seen=True
         )
 
-    def usual(self) -> "Machine":
-        """The machine as programs usually see it; unchanged if `reaching` has said what a program reaches."""
-        return self if self.seen else self.reaching(self.matrix, MEMORY, FITTED_SHARE)
+    def usual(self, precision: str = "fp16") -> "Machine":
+        """The machine as programs of a precision usually see it; unchanged if `reaching` has said what they reach."""
+        share = self.vector if precision == "fp32" else self.matrix
+        return self if self.seen else self.reaching(share, MEMORY, FITTED_SHARE)
 
     def kernels(self, precision: str = "fp32") -> Kernels:
         """What its kernels reach; raises ValueError for a precision that it has no peak for."""
         device = self.device(precision)
-        return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP)
+        return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP, tensor=precision != "fp32")
 
 
 def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
     return Link(alpha, 1 / nbytes_per_second)
 
-
-# What large matrix products reach, one constant for each device, and of the memory's rate what other kernels reach: all
-# fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public run has four fifths.
-A100_MATRIX = 0.74
-P100_MATRIX = 0.42  # and the P40's: images per second of `hpcdl.cost.published.images`
-V100_MATRIX = 0.48
-H100_MATRIX = 0.46  # held to 500 W
-# With all of its 700 W: a clock's power grows with its cube, as its voltage grows with it. No public run says so.
-H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
 
 LECTURE = "the lecture's table of accelerators (P100, V100, A100)"
 PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of use
@@ -83,17 +88,17 @@ PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of us
 K80 = Machine(
     "K80", {"fp32": 8.74e12 / 2}, 240e9, 12e9, Nodes(2, _link(PCIE_3), _link(10 * GIGABIT, TCP)),
     "one of the board's two GPUs: 8.74 TFLOP/s boosted and 2 x 240 GB/s (AnandTech 2014); 10 Gb/s is assumed",
-    processors=13,
+    processors=13, vector=K80_VECTOR,
 )  # fmt: skip
 P40 = Machine(
     "P40", {"fp32": 11.76e12}, 346e9, 24e9, Nodes(8, _link(PCIE_3), _link(100 * GIGABIT)),
     "data sheet (11.76 TFLOP/s, 346 GB/s); 8 to a node with 100 Gb/s Ethernet: the lecture's case study",
-    processors=30, matrix=P100_MATRIX,
+    processors=30,
 )  # fmt: skip
 P100 = Machine(
     "P100", {"fp32": 10.6e12}, 720e9, 16e9, Nodes(8, _link(160e9 / 2), _link(50 * GIGABIT, TCP)),
     f"{LECTURE}; 8 to a server, NVLink 160 GB/s both ways, 50 Gb/s Ethernet (Goyal et al. 2017)",
-    processors=56, matrix=P100_MATRIX,
+    processors=56,
 )  # fmt: skip
 V100_DGX1 = Machine(
     "V100 (DGX-1)", {"fp32": 15.7e12, "fp16": 125e12}, 900e9, 16e9,
@@ -140,6 +145,7 @@ EPYC_7642 = Machine(
     Nodes(1, _link(204.8e9, 0.0), _link(10 * GIGABIT, TCP)),
     "the lecture's comparison with an A100: one core of 2.3 GHz, 512 GB; two 256-bit multiply-adds per cycle and eight "
     "channels of DDR4-3200 for all cores (Microway's page on EPYC Rome); 10 Gb/s is assumed",
+    vector=0.8,
 )  # fmt: skip
 
 MACHINES = {

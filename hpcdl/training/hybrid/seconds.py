@@ -1,6 +1,5 @@
 """The seconds of a step that `hpcdl.cost` predicts for a configuration on a machine, and those of each op of a rank."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,15 +45,10 @@ def step_seconds(configuration: Configuration, machine: Machine) -> Prediction:
     model = cost_model(configuration.model, configuration.size)
     try:
         if isinstance(model, list) and (tensor > 1 or layout.zero == 3):
-            found = _chain(model, machine, layout, rows * data * m)
-        else:
-            found = training.predict(model, machine, layout, rows * data * m)
+            return _chain(model, machine, layout, rows * data * m)
+        return training.predict(model, machine, layout, rows * data * m)
     except ValueError as error:
         raise ConfigurationError(f"{machine.name} cannot run {configuration.mesh_text}: {error}") from None
-    idle = bubble(configuration.schedule, pipeline, m)
-    # The closed forms of `cost` are for as many microbatches as a schedule needs; with fewer stages idle for longer.
-    waits = max(found.parts.bubble, idle / (1 - idle) * (found.parts.forward + found.parts.backward))
-    return replace(found, parts=found.parts._replace(bubble=waits))
 
 
 @lru_cache(4096)
@@ -80,7 +74,7 @@ def cost_model(model: str, size: str) -> Transformer | list[Layer]:
 def _chain(model: list[Layer], machine: Machine, layout: Layout, batch: int) -> Prediction:
     """A network whose layers are cut in columns and rows in turn: each pair sums its outputs, and inputs' gradients."""
     rows = layout.microbatch or batch
-    usual = machine.usual()
+    usual = machine.usual(layout.precision)
     device = usual.device(layout.precision)
     sums = usual.network.all_reduce(layout.tensor)
     sent = sum(sums(rows * layer.outputs * layout.itemsize) for layer in model[1:-1:2]) if layout.tensor > 1 else 0.0
