@@ -219,7 +219,7 @@ as an H100 with all of its 700 W, widens it by a factor of up to {exp(OTHER_DEVI
   ResNets come out too fast beside AlexNet and VGG-16. Goyal's and the large batch's speeds are not of layers alone: one
   is derived from a backward pass, the other from the time to the end. No constant is fitted to these two.
 - **NCCL over 100 Gb/s TCP.** The issue reports 4 to 6 GB/s with the best settings, of 12.5; copying side by side would
-  reach 7.2. Eight GPUs of each machine share its processors, which the four connections do not know of.
+  reach 7.2. The issue does not say what costs the rest; more connections were slower there.
 - **The last of large batch.** 5 minutes are printed without decimals, and starting, evaluation and reading data weigh
   most in the shortest run.
 - **The lecture's 99.2 %.** 218 images/s on each of 1,024 GPUs at 99.2 % are 90 epochs in 8.7 minutes: the slide prints
