@@ -67,8 +67,8 @@ ASSUMPTIONS = f"""\
 - Images per second (`hpcdl.cost.layers`): a convolution is an implicit matrix product, or Winograd's algorithm, or FFTs
   of tiles, whichever is fastest, as libraries try. TensorFlow, Goyal, Horovod, the lecture's P40: normalizations and
   activations are kernels of their own; AlexNet and VGG-16 have no normalizations. TensorFlow kept weights on
-  the host, so that they and their gradients cross PCIe, but for AlexNet's and VGG-16's on the P100. Tensor cores want channels last:
-  NVIDIA's fp16 has it so, its tf32 is transposed before and after each convolution.
+  the host, so that they and their gradients cross PCIe, but for AlexNet's and VGG-16's on the P100. Tensor cores want
+  channels last: NVIDIA's fp16 has it so, its tf32 is transposed before and after each convolution.
 - Megatron 2019: batch 8 for each model, eager kernels. 2021: the microbatches and chunks of its authors' scripts.
   Korthikanti: three chunks for 175 B. All recompute, and sum gradients, as their papers say; 28 bytes move per
   parameter for Adam's update. Zero Bubble: eager kernels, balanced stages. FSDP: eager kernels, everything recomputed.
