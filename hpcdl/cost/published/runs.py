@@ -87,6 +87,7 @@ def leave_out(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
             left = run.source if several else run.what
             rest = [other for other in here if (other.source if several else other.what) != left]
             if left not in fits:
-                fits[left] = fit(rest, None if constant.startswith("A100") else MEMORY) if rest else (run.matrix, MEMORY)
+                memory = None if constant.startswith("A100") else MEMORY
+                fits[left] = fit(rest, memory) if rest else (run.matrix, MEMORY)
             result[run.source, run.what] = _error(run, *fits[left])
     return result
