@@ -8,6 +8,7 @@
 - `topology`: an all-reduce over nodes, a torus, parameter servers; `machines`: the machines of published results;
 - `roofline`: compute or memory, whichever is slower; `convolution`: work and memory of the convolution algorithms;
 - `kernels`: matrix products by their sizes, everything else by bytes; `blocks`: the kernels of a transformer's layer;
+  `layers`: the kernels of a network's layers, with the fastest algorithm for each convolution;
 - `work`: operations, bytes and parameters of networks and transformers; `memory`: the memory of training;
 - `layout`: how a training is spread over ranks; `traffic`: messages of a layer; `factors`: gradients as two factors;
 - `scaling`: gradients in buckets, summed during the backward pass;

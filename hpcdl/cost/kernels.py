@@ -15,7 +15,9 @@ from typing import NamedTuple
 # Rows and columns of a tile, and its rate relative to the largest tile's: proportional to its operations per byte, up
 # to four fifths of the largest's, which suffice.
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.94), (128, 64, 0.7), (64, 128, 0.7), (64, 64, 0.5))
-SPLITS = (1, 2, 4, 8, 16)  # parts of the inner dimension, computed in parallel and then summed
+# Without tensor cores a tile has a tenth of the operations per second, so small tiles are read fast enough, too.
+VECTOR_TILES = ((128, 128, 1.0), (128, 64, 1.0), (64, 128, 1.0), (64, 64, 1.0), (128, 32, 1.0), (32, 128, 1.0))
+SPLITS = tuple(2**i for i in range(9))  # parts of the inner dimension, computed in parallel and then summed
 FILL = 64  # of the inner dimension: the cost to fill and drain a tile's pipeline
 
 
@@ -24,7 +26,8 @@ class Kernels(NamedTuple):
 
     `rate` operations per second of a large matrix product, `bandwidth` bytes per second of everything else,
     `processors` that compute one tile each. A kernel's start and end take `gap` seconds; the host needs `launch`
-    seconds for each kernel, while the device computes earlier ones.
+    seconds for each kernel, while the device computes earlier ones. `tensor` cores
+    compute the products.
     """
 
     rate: float
@@ -32,6 +35,7 @@ class Kernels(NamedTuple):
     processors: int = 1
     launch: float = 0.0
     gap: float = 0.0
+    tensor: bool = True
 
 
 class Product(NamedTuple):
@@ -56,12 +60,17 @@ def product_seconds(product: Product, kernels: Kernels, itemsize: float = 2) -> 
     The fastest of all tiles and splits counts, as libraries choose. With one processor there are no tiles.
     """
     m, n, k, times, extra = product
-    nbytes = itemsize * times * (m * k + k * n + m * n) + extra
+    return tiled_seconds(product, itemsize * times * (m * k + k * n + m * n) + extra, kernels)
+
+
+def tiled_seconds(product: Product, nbytes: float, kernels: Kernels) -> float:
+    """Return the seconds of a matrix product that moves so many bytes."""
+    m, n, k, times, _ = product
     if kernels.processors == 1:
         return max(product.flops / kernels.rate, nbytes / kernels.bandwidth)
     each = kernels.rate / kernels.processors
     best = float("inf")
-    for rows, columns, share in TILES:
+    for rows, columns, share in TILES if kernels.tensor else VECTOR_TILES:
         tiles = times * -(-m // rows) * -(-n // columns)
         for split in SPLITS:
             waves = -(-tiles * split // kernels.processors)

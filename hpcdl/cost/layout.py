@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hpcdl.cost.blocks import ATTENTION, KERNELS, Cut
 from hpcdl.cost.pipeline import BUBBLES
 from hpcdl.cost.scaling import merged
-from hpcdl.cost.work import check_recompute
+from hpcdl.cost.work import Transformer, check_number, check_recompute
 
 CONTEXT = ("ring", "all_gather", "all_to_all")
 
@@ -24,7 +24,9 @@ class Layout(NamedTuple):
     ranks share the experts; the fullest expert has `imbalance` times the mean; a token goes to at most `expert_nodes`
     nodes, and `hide_experts` computes another microbatch meanwhile (DualPipe). `attention` writes "scores", or is
     "flash"; `kernels` are "fused" or "eager". Stages have the same number of layers, and the last one also has the
-    output; `balanced` ones take equally long.
+    output; `balanced` ones take equally long. Images with `channels_last` suit tensor cores; others are transposed
+    for them. `offload` is bytes per second of a link to a host that updates the weights: gradients go there, weights
+    come back.
     """
 
     data: int = 1
@@ -54,6 +56,8 @@ class Layout(NamedTuple):
     dropout: bool = True
     recomputed: float = 1.0
     balanced: bool = False
+    channels_last: bool = False
+    offload: float | None = None
 
     @property
     def ranks(self) -> int:
@@ -67,12 +71,13 @@ class Layout(NamedTuple):
 
     def microbatches(self, batch: int) -> int:
         """Return the number of microbatches per pipeline; raise ValueError if a batch does not divide into them."""
-        size = self.microbatch or batch // self.data
-        count, rest = divmod(batch, self.data * size) if size else (0, batch)
+        check_number("batch", batch, 1, whole=True)
+        size = self.microbatch or max(1, batch // self.data)
+        count, rest = divmod(batch, self.data * size)
         if rest or not count:
             raise ValueError(
                 f"batch is {batch}; {self.data} data-parallel groups with microbatches of {size} need a multiple of "
-                f"{self.data * size or self.data}"
+                f"{self.data * size}"
             )
         return count
 
@@ -96,9 +101,51 @@ class Layout(NamedTuple):
             if value not in known:
                 words = "the schedules are" if name == "schedule" else "it is one of"
                 raise ValueError(f"{name} is {value!r}; {words} {', '.join(map(str, known))}")
+        self._check_numbers()
         for name in ("shards", "experts"):
             value = getattr(self, name) or 1
             if self.replicas % value:
                 raise ValueError(f"{name} is {value}; it divides data x context, which is {self.replicas}")
-        if min(self[:4]) < 1 or self.context < 1 or self.imbalance < 1 or not 0 <= self.recomputed <= 1:
-            raise ValueError(f"{self!r:.200}; ranks and imbalance are 1 or more, recomputed from 0 to 1")
+
+    def _check_numbers(self) -> None:
+        for name in ("data", "tensor", "pipeline", "chunks", "context", "experts"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        for name in ("microbatch", "shards", "expert_nodes"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1, whole=True)
+        check_number("itemsize", self.itemsize, above=True)
+        check_number("update_bytes", self.update_bytes)
+        check_number("imbalance", self.imbalance, 1)
+        check_number("offload", 1.0 if self.offload is None else self.offload, above=True)
+        if not 0 <= self.recomputed <= 1:
+            raise ValueError(f"recomputed is {self.recomputed!r}; it is a share of the layers, from 0 to 1")
+        if not callable(self.buckets):
+            raise ValueError(f"buckets is {self.buckets!r}; it is a function of hpcdl.cost.scaling, such as merged")
+
+    def check_model(self, layers: int, transformer: Transformer | None) -> None:
+        """Raises ValueError if more ranks cut a model of so many layers than it has parts; embedding and output count.
+
+        Raises TypeError for a network that is no transformer and that this layout cuts.
+        """
+        if transformer is None:
+            for name, value, alone in (
+                ("tensor", self.tensor, 1),
+                ("context", self.context, 1),
+                ("zero", self.zero, 2),
+            ):
+                if value > alone:
+                    raise TypeError(
+                        f"{name} is {value}; only a Transformer's layers are cut: leave it at {alone} or less"
+                    )
+        limits = [("pipeline", layers, "layers")]
+        if transformer:
+            limits += [
+                ("tensor", transformer.heads, "heads"),
+                ("context", transformer.sequence, "tokens of a sequence"),
+                ("experts", transformer.experts, "experts"),
+            ]
+        for name, most, what in limits:
+            if getattr(self, name) > most:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; the model has {most} {what}: use no more ranks than that"
+                )

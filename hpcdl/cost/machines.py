@@ -1,9 +1,9 @@
 """The machines of published results, as values: operations and bytes per second, memory, links.
 
-Peaks come from data sheets. `Machine.usual` is the part of them that programs reach, by one constant per device,
-`matrix`; `Machine.reaching` sets other shares. A link's bytes per second count one way. Data sheets do not give seconds
-per message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), per
-step of its ring.
+Peaks come from data sheets. `Machine.usual` is the part of them that programs reach, by one constant per device:
+`matrix`, or `vector` without tensor cores. `Machine.reaching` sets other shares. A link's bytes per second count one
+way. Data sheets do not give seconds per message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers
+in Shi et al. 2019 (MG-WFBP), per step of its ring.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,25 @@ LAUNCH = 10e-6  # host seconds per kernel: eager frameworks take 5 to 25 µs (ji
 GAP = 2e-6  # seconds to start and end a kernel, assumed
 
 
+# The share of the peak that large matrix products reach, one constant per device, and the share of the memory's rate
+# that other kernels reach; all fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public
+# run gets four fifths.
+A100_MATRIX = 0.74
+VECTOR = 0.6  # in fp32, fitted to the P100 and the P40, and used for other GPUs
+K80_VECTOR = 0.28  # its clock rarely reaches the boost that its peak assumes
+V100_MATRIX = 0.48
+H100_MATRIX = 0.46  # held to 500 W
+# With its full 700 W: power grows with the cube of the clock, because voltage grows with it. No public run confirms
+# this.
+H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
+
+
 class Machine(NamedTuple):
     """An accelerator and its network. `peaks`: operations per second by precision; `bandwidth` and `memory` in bytes.
 
-    `share` of the peak is reached by matrix products, `matrix` usually by large ones; `processors` compute one tile
-    each; `seen` says whether bandwidth and links are the ones a program reaches.
+    `share` of the peak is reached by matrix products: large ones usually reach `matrix` of it, or `vector` of fp32's
+    peak, which has no tensor cores. `processors` compute one tile each; `seen` says whether bandwidth and links are the
+    ones a program reaches.
     """
 
     name: str
@@ -40,6 +54,7 @@ class Machine(NamedTuple):
     share: float = 1.0
     processors: int = 1
     matrix: float = 0.8
+    vector: float = VECTOR
     seen: bool = False
 
     def device(self, precision: str = "fp32") -> Device:
@@ -54,30 +69,20 @@ class Machine(NamedTuple):
             share=compute, bandwidth=self.bandwidth * memory, network=self.network.reaching(links), seen=True
         )
 
-    def usual(self) -> "Machine":
-        """Return the machine as programs usually see it; unchanged after `reaching`."""
-        return self if self.seen else self.reaching(self.matrix, MEMORY, FITTED_SHARE)
+    def usual(self, precision: str = "fp16") -> "Machine":
+        """Return the machine as programs of a precision usually see it; unchanged after `reaching`."""
+        share = self.vector if precision == "fp32" else self.matrix
+        return self if self.seen else self.reaching(share, MEMORY, FITTED_SHARE)
 
     def kernels(self, precision: str = "fp32") -> Kernels:
         """Return the rates of its kernels; raise ValueError for a precision without a peak."""
         device = self.device(precision)
-        return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP)
+        return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP, tensor=precision != "fp32")
 
 
 def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
     return Link(alpha, 1 / nbytes_per_second)
 
-
-# The share of the peak that large matrix products reach, one constant per device, and the share of the memory's rate
-# that other kernels reach; all fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public
-# run gets four fifths.
-A100_MATRIX = 0.74
-P100_MATRIX = 0.42  # and the P40's: images per second of `hpcdl.cost.published.images`
-V100_MATRIX = 0.48
-H100_MATRIX = 0.46  # held to 500 W
-# With its full 700 W: power grows with the cube of the clock, because voltage grows with it. No public run confirms
-# this.
-H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
 
 LECTURE = "the lecture's table of accelerators (P100, V100, A100)"
 PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits are payload
@@ -85,17 +90,17 @@ PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits are p
 K80 = Machine(
     "K80", {"fp32": 8.74e12 / 2}, 240e9, 12e9, Nodes(2, _link(PCIE_3), _link(10 * GIGABIT, TCP)),
     "one of the board's two GPUs: 8.74 TFLOP/s boosted and 2 x 240 GB/s (AnandTech 2014); 10 Gb/s is assumed",
-    processors=13,
+    processors=13, vector=K80_VECTOR,
 )  # fmt: skip
 P40 = Machine(
     "P40", {"fp32": 11.76e12}, 346e9, 24e9, Nodes(8, _link(PCIE_3), _link(100 * GIGABIT)),
     "data sheet (11.76 TFLOP/s, 346 GB/s); 8 to a node with 100 Gb/s Ethernet: the lecture's case study",
-    processors=30, matrix=P100_MATRIX,
+    processors=30,
 )  # fmt: skip
 P100 = Machine(
     "P100", {"fp32": 10.6e12}, 720e9, 16e9, Nodes(8, _link(160e9 / 2), _link(50 * GIGABIT, TCP)),
     f"{LECTURE}; 8 to a server, NVLink 160 GB/s both ways, 50 Gb/s Ethernet (Goyal et al. 2017)",
-    processors=56, matrix=P100_MATRIX,
+    processors=56,
 )  # fmt: skip
 V100_DGX1 = Machine(
     "V100 (DGX-1)", {"fp32": 15.7e12, "fp16": 125e12}, 900e9, 16e9,
@@ -142,6 +147,7 @@ EPYC_7642 = Machine(
     Nodes(1, _link(204.8e9, 0.0), _link(10 * GIGABIT, TCP)),
     "the lecture's comparison with an A100: one core of 2.3 GHz, 512 GB; two 256-bit multiply-adds per cycle and eight "
     "channels of DDR4-3200 for all cores (Microway's page on EPYC Rome); 10 Gb/s is assumed",
+    vector=0.8,
 )  # fmt: skip
 
 MACHINES = {

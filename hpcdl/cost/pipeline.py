@@ -39,15 +39,52 @@ def seconds(forward: Sequence[float], backward: Sequence[float], microbatches: i
     )
 
 
-# Seconds that a stage idles: `f(p, F, B, W, v)` for equal stages, free messages and W no longer than F and B. F, B and
-# W are for a whole stage with its v chunks. ZB-V's holds for F = B = W (Qi et al. 2024; Narayanan et al. 2021).
+def _interleaved(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
+    """(p - 1)/v of F + B + W; the chunks of fewer microbatches than stages follow each other with gaps."""
+    return (f + b + w) * ((p - 1) / v if m >= p else p - m + (m - 1) / v)
+
+
+def _zb_h1(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
+    """W fills gaps as long as it is no longer than F; fewer microbatches than stages leave as many of them open."""
+    fills = min(f, w)
+    return (p - 1) * (f + b - fills) + fills * max(0, p - m)
+
+
+def _zb_h2(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
+    """As `_zb_h1`, with twice the gaps filled."""
+    fills = min(f, w)
+    if fills > b:
+        raise ValueError(f"b is {b}, shorter than f, {f}, and w, {w}; zb_h2's bubble has no closed form then: play it")
+    return max(0.0, (p - 1) * (f + b - 2 * fills)) + fills * max(0, 2 * p - 1 - m)
+
+
+def _zb_v(p: int, m: int, f: float, b: float, w: float, v: int = 2) -> float:
+    """Nothing if F = B = W and microbatches suffice; the longest of the ways through both chunks of all stages."""
+    if b != w:
+        raise ValueError(f"b is {b} and w {w}; zb_v's bubble has a closed form where they are equal: play it")
+    few, m = m < p, min(m, 2 * p - 1)
+    gaps, turn = 2 * p - 1 - m, 2 * p - 1 - 2 * m  # turn: from the first chunk to the second
+    if f <= b:
+        swaps = (m - 1) // 2  # of a forward pass for a backward pass, which takes longer
+        ways = [(p - m) * f + (p - 1) * b]
+        if few:
+            ways = [(gaps - swaps) * f + (turn + swaps) * b, (3 * (p - m) - 1) * f + (p - 1) * b]
+    else:
+        behind = max(1 - p, p - 2 * m + 0.5) if few else 1 - p
+        ways = [gaps * f + few * turn * b, 2 * ((p - 1) * f + behind * b)]
+    return max(ways) / 2
+
+
+# Seconds that a stage idles: `f(p, m, F, B, W, v)` for p equal stages, m microbatches and free messages, exactly as
+# `play` finds them. F, B and W are of a whole stage with its v chunks; in a prediction B = W. From m = 2p - 1 on more
+# microbatches change nothing. Sources: Narayanan et al. 2021; Qi et al. 2024, who have W no longer than F and B.
 BUBBLES: dict[str, Callable[..., float]] = {
-    "gpipe": lambda p, f, b, w, v=1: (p - 1) * (f + b + w),
-    "one_f_one_b": lambda p, f, b, w, v=1: (p - 1) * (f + b + w),
-    "interleaved": lambda p, f, b, w, v=1: (p - 1) * (f + b + w) / v,
-    "zb_h1": lambda p, f, b, w, v=1: (p - 1) * (f + b - w),
-    "zb_h2": lambda p, f, b, w, v=1: (p - 1) * (f + b - 2 * w),
-    "zb_v": lambda p, f, b, w, v=1: 0.0,
+    "gpipe": lambda p, m, f, b, w, v=1: (p - 1) * (f + b + w),
+    "one_f_one_b": lambda p, m, f, b, w, v=1: (p - 1) * (f + b + w),
+    "interleaved": _interleaved,
+    "zb_h1": _zb_h1,
+    "zb_h2": _zb_h2,
+    "zb_v": _zb_v,
 }
 
 

@@ -20,6 +20,26 @@ class Link(NamedTuple):
         return Link(self.alpha, self.beta / share)
 
 
+# Seconds that a host takes for each byte besides the wire, by one TCP connection: to copy it, and in gloo to add it.
+# NCCL 2.3.7 sums 2.06 GB/s over 32 Gb/s with one ring (NVIDIA/nccl, issue 209, 2019), gloo 20 MB of two processes in
+# 17.251 ms over 40 Gb/s (pytorch/gloo, issue 248, 2020).
+COPYING = {"nccl": 1 / 2.06e9 - 8 / 32e9, "gloo": 17.251e-3 / 20e6 - 8 / 40e9}
+
+
+def tcp(rate: float, alpha: float, connections: int = 1, library: str = "nccl") -> Link:
+    """Return a link of `rate` bytes per second as a library uses it over TCP: 1 / rate + copying / connections.
+
+    A connection copies a part of a message and sends it in turn; several copy side by side, and share the wire. gloo
+    has one connection between two ranks, NCCL as many as channels x NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD.
+    Raises ValueError for no connection, or another library.
+    """
+    if library not in COPYING or connections < 1:
+        raise ValueError(
+            f"library is {library!r}, connections {connections}; it is one of {', '.join(COPYING)}, with one or more"
+        )
+    return Link(alpha, 1 / rate + COPYING[library] / connections)
+
+
 class Nodes(NamedTuple):
     """Nodes of `per_node` ranks: `within` a node a link per rank, `between` nodes one per node, shared by its ranks."""
 
@@ -123,6 +143,8 @@ class ParameterServers(NamedTuple):
         server (which counts N - 1 workers, since its server is one of N). With `largest`, p * largest replaces p /
         servers; with `per_node`, p is the number of nodes.
         """
+        if self.servers < 1:
+            raise ValueError(f"servers is {self.servers}; there is one server or more")
         alpha, beta = self.link
         nodes, together = -(-p // self.per_node), min(p, self.per_node)
         share = max(1.0, nodes * (self.largest or 1 / self.servers)) * groups

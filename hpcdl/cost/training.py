@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from hpcdl.cost import scaling, work
 from hpcdl.cost.blocks import layer, output
+from hpcdl.cost.layers import network_seconds
 from hpcdl.cost.layout import Layout
 from hpcdl.cost.machines import Machine
 from hpcdl.cost.pipeline import BUBBLES
 from hpcdl.cost.reached import Prediction, expect
-from hpcdl.cost.roofline import Device, seconds
 from hpcdl.cost.scaling import Iteration, slowest
 from hpcdl.cost.traffic import activation, layer_messages, neighbour
-from hpcdl.cost.work import Transformer
+from hpcdl.cost.work import Transformer, check_number
 from hpcdl.nn.networks import Layer
 
 ADAM_BYTES, MOMENTUM_BYTES = 28, 20  # bytes that an update moves per parameter: Adam in mixed precision, SGD in float32
@@ -46,15 +46,17 @@ def predict(
     / samples times as long (Hockney and Jesshope 1981, n_1/2). Raises TypeError and ValueError for a model, a
     precision, a schedule or a batch that does not fit.
     """
-    layout.check()
+    _check(model, machine, layout, measured, spread=spread, half=half)
+    if not input_rate > 0:
+        raise ValueError(f"input_rate is {input_rate!r}; samples per second that can be read are more than 0")
     m, late = layout.microbatches(batch), slowest(layout.ranks, spread)
     samples = batch // layout.data // m
-    machine = machine.usual()
+    machine = machine.usual(layout.precision)
     stage = _measured(measured) if measured else _stage(model, machine, layout, samples, 1 + half / samples)
     steps = [late * (seconds + sent) for seconds, sent in zip(stage.computed, stage.messages, strict=True)]
     exposed = _exposed_gradients(model, machine, layout, steps[1] / layout.pipeline)
     slow = (m - 1) * late * stage.last  # all other stages wait for the last one, for each microbatch
-    bubble = _bubble(layout, *(step / layout.pipeline for step in steps)) + slow
+    bubble = _bubble(layout, m, *(step / layout.pipeline for step in steps)) + slow
     boundary = 2 * layout.chunks * (m + layout.pipeline - 2) * _boundary(model, machine, layout, samples)
     forward, backward = (m * seconds / layout.pipeline for seconds in stage.computed)
     parts = Iteration(
@@ -64,21 +66,37 @@ def predict(
         waiting=0.0,
         bubble=bubble,
         stragglers=m * (late - 1) * (sum(stage.computed) + sum(stage.messages)) / layout.pipeline,
-        optimizer=_update(model, layout) / machine.bandwidth,
+        optimizer=_update(model, layout, machine.bandwidth),
     )
     parts = parts._replace(waiting=max(0.0, batch / input_rate - parts.seconds))
     return expect(parts, model, machine, layout, measured)
 
 
+def _check(model, machine, layout, measured, **numbers: float) -> None:
+    """Raises TypeError or ValueError, with the next step, for what no prediction can be made of."""
+    for name, value, kind, such_as in (
+        ("machine", machine, Machine, "hpcdl.cost.machines.P100"),
+        ("layout", layout, Layout, "Layout(data=8)"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is {value!r:.80}; it is a {kind.__name__}, such as {such_as}")
+    layout.check()
+    for name, value in numbers.items():
+        check_number(name, value)
+    if measured is not None:
+        if len(measured) != 2:
+            raise ValueError(f"measured is {measured!r}; it is seconds forward and seconds backward")
+        for name, value in zip(("forward", "backward"), measured, strict=True):
+            check_number(f"measured {name}", value)
+        check_number("measured in all", sum(measured), above=True)
+    transformer = model if isinstance(model, Transformer) else None
+    if transformer:
+        transformer.check()
+    if not measured:
+        layout.check_model(len(work.table(model)), transformer)
+
+
 # -- parts ------------------------------------------------------------------------------------------------------------
-
-
-# How often normalizations and activations move a layer's output, forward and backward. Fused: read it for its mean, and
-# again to write the activation; backward the same, plus the gradient twice. Eager: each operation separately.
-ACTIVATION = {"fused": (3, 5), "eager": (5, 8)}
-
-# Products that F(2 x 2, 3 x 3) saves (Lavin and Gray 2016); tensor cores multiply faster than they transform.
-WINOGRAD = 2.25
 
 
 class _Stage(NamedTuple):
@@ -99,33 +117,9 @@ def _measured(seconds) -> _Stage:
 def _stage(model, machine, layout, samples, slower) -> _Stage:
     if isinstance(model, Transformer):
         return _transformer(model, machine, layout, samples, slower)
-    if layout.tensor > 1 or layout.context > 1 or layout.zero == 3:
-        what = f"tensor={layout.tensor}" if layout.tensor > 1 else f"context={layout.context}, zero={layout.zero}"
-        raise TypeError(f"layout has {what}; only a Transformer's layers are cut, not {model!r:.60}")
-    return _Stage(_network(model, machine, layout, samples, slower))
-
-
-def _network(model, machine, layout, samples, slower) -> tuple[float, float]:
-    """Return the seconds of a network's layers, each at its roofline, and of the normalizations and activations in
-    between."""
-    device = machine.device(layout.precision)
-    device = Device(device.peak / slower, device.bandwidth / slower)
-    layers, once, back = work.table(model), 0.0, 0.0
-    for i, part in enumerate(layers):
-        fewer = WINOGRAD if layout.precision == "fp32" and _is_3x3(part) else 1.0
-        forth = work.forward(part, samples, layout.itemsize)
-        gradients = work.backward(part, samples, layout.itemsize, first=not i)
-        once += seconds(forth.flops / fewer, forth.nbytes, device)
-        back += seconds(gradients.flops / fewer, gradients.nbytes, device)
-    each = samples * layout.itemsize * sum(part.outputs for part in layers) / device.bandwidth
-    forward, backward = ACTIVATION[layout.kernels]
-    once, back = once + forward * each, back + backward * each
-    return once, back + once * (layout.recompute == "full")
-
-
-def _is_3x3(part: Layer) -> bool:
-    """Whether a layer is a convolution of 3 x 3 with stride 1: 9 weights for each pair of channels."""
-    return part.macs**2 == 9 * part.weights * part.inputs * part.outputs
+    kernels = machine.kernels(layout.precision)
+    kernels = kernels._replace(rate=kernels.rate / slower, bandwidth=kernels.bandwidth / slower)
+    return _Stage(network_seconds(model, kernels, layout, samples))
 
 
 def _transformer(model, machine, layout, samples, slower) -> _Stage:
@@ -157,15 +151,21 @@ def _boundary(model, machine, layout, samples) -> float:
     return neighbour(machine.network, layout.ranks // layout.tensor, layout.tensor, nbytes / layout.tensor)
 
 
-def _bubble(layout, forward, backward) -> float:
+def _bubble(layout, m, forward, backward) -> float:
     """Return the seconds in which a stage waits; if the schedule separates W, it is half of the backward pass."""
-    return BUBBLES[layout.schedule](layout.pipeline, forward, backward / 2, backward / 2, layout.chunks)
+    return BUBBLES[layout.schedule](layout.pipeline, m, forward, backward / 2, backward / 2, layout.chunks)
 
 
-def _update(model, layout) -> float:
-    """Return the bytes that the optimizer moves on a rank: its share of the weights, divided further from ZeRO-1 up."""
+def _update(model, layout, bandwidth) -> float:
+    """Return the optimizer's seconds on a rank's share of the weights, divided further from ZeRO-1 up.
+
+    Offloaded, the host updates some weights while others are on their way, so that the link sets the pace.
+    """
     share = layout.tensor * layout.pipeline * (layout.shards or layout.replicas if layout.zero else 1)
-    return layout.update_bytes * _weights(model) / share
+    weights = _weights(model) / share
+    if layout.offload:
+        return 2 * layout.itemsize * weights / layout.offload
+    return layout.update_bytes * weights / bandwidth
 
 
 def _weights(model) -> int:
@@ -183,10 +183,11 @@ def _exposed_gradients(model, machine, layout, backward) -> float:
     if ranks == 1:
         return 0.0
     all_reduce = machine.network.all_reduce(ranks, groups=groups)
-    few = layout.buckets is scaling.merged and isinstance(model, Transformer)
+    chosen = layout.buckets is scaling.merged
+    few = chosen and isinstance(model, Transformer)
     arrivals = _few_gradients(model, layout.itemsize) if few else scaling.gradients(model, 1.0, layout.itemsize)
     ready = [scaling.Gradient(when * backward, -(-nbytes // share)) for when, nbytes in arrivals]
-    buckets = layout.buckets(ready, _line(all_reduce) if few else all_reduce)
+    buckets = layout.buckets(ready, _line(all_reduce) if chosen else all_reduce)
     return scaling.iteration(0.0, buckets, all_reduce, overlap=layout.overlap).exposed
 
 

@@ -7,6 +7,8 @@ dropout count only as bytes.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import isfinite
+from numbers import Integral, Real
 from typing import NamedTuple
 
 from hpcdl.cost.roofline import Device, seconds
@@ -36,6 +38,21 @@ class Transformer(NamedTuple):
     experts: int = 1
     active: int = 1
     causal: bool = True
+
+    def check(self) -> None:
+        """Raises ValueError for sizes that no decoder has."""
+        for name in ("layers", "hidden", "sequence", "vocabulary", "heads", "experts", "active"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        for name in ("feedforward", "kv_heads"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1, whole=True)
+        if self.hidden % self.heads or self.heads % (self.kv_heads or 1):
+            raise ValueError(
+                f"heads is {self.heads}; it divides hidden, which is {self.hidden}, and kv_heads divides it, which is "
+                f"{self.kv_heads}"
+            )
+        if self.active > self.experts:
+            raise ValueError(f"active is {self.active}; a token uses some of the experts, which are {self.experts}")
 
     @property
     def wide(self) -> int:
@@ -112,6 +129,14 @@ class Transformer(NamedTuple):
 @lru_cache(256)
 def _table(model: Transformer) -> tuple[Layer, ...]:
     return tuple(model._layers())
+
+
+def check_number(name: str, value: float, least: float = 0.0, *, whole: bool = False, above: bool = False) -> None:
+    """Raises ValueError for what is no finite number from `least` on (or `above` it), or is not `whole`."""
+    number = isinstance(value, Integral if whole else Real) and isfinite(value)
+    if not number or value < least or (above and value == least):
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"{name} is {value!r}; it is {kind} {f'above {least:g}' if above else f'from {least:g}'}")
 
 
 def check_recompute(recompute: str) -> None:

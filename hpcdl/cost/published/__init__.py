@@ -7,7 +7,7 @@ runs whose constants are fitted together, and left out one at a time: `transform
 """
 
 from hpcdl.cost.published import data_parallel, pipelines, servers, transformers
-from hpcdl.cost.published.images import images
+from hpcdl.cost.published.images import images, to_the_end
 from hpcdl.cost.published.row import Row
 from hpcdl.cost.published.runs import Run
 from hpcdl.cost.published.transformer_runs import transformer_runs
@@ -29,10 +29,12 @@ SOURCES = (
     transformers.deepseek,
     data_parallel.goyal,
     data_parallel.horovod,
+    data_parallel.nccl_over_tcp,
     data_parallel.large_batch,
     data_parallel.micikevicius,
     data_parallel.lecture_counts,
     data_parallel.case_study,
+    to_the_end,
     servers.poseidon,
     servers.caffe,
     servers.pipedream,

@@ -2,10 +2,10 @@
 
 from scipy.optimize import brentq
 
-from hpcdl.cost.machines import P40, P100, RDMA, TPU_V3
+from hpcdl.cost.machines import P40, P100, RDMA, TCP, TPU_V3
 from hpcdl.cost.published.row import SPREAD, USABLE, Row
 from hpcdl.cost.scaling import fused, layerwise
-from hpcdl.cost.topology import Link, Nodes
+from hpcdl.cost.topology import Link, Nodes, tcp
 from hpcdl.cost.training import Layout, predict, time_to_train
 from hpcdl.nn.networks import inception_v3, resnet50, resnet101, vgg16
 
@@ -45,8 +45,7 @@ def goyal(spread: float = SPREAD) -> list[Row]:
 
 def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES_PER_SECOND) -> list[Row]:
     """Horovod's benchmark page: three networks on 512 Pascal GPUs."""
-    # Within a server the ring is no slower than between servers, so the link there does not matter.
-    machine = P100._replace(network=Nodes(4, Link(0.0, 0.0), _ethernet(25), pipelined=True), seen=True)
+    machine = P100._replace(network=horovod_network(), seen=True)
     networks = {"Inception V3": (inception_v3, 90), "ResNet-101": (resnet101, 90), "VGG-16": (vgg16, 68)}
     rows = []
     for name, (layers, published) in networks.items():
@@ -61,6 +60,11 @@ def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES
             Row("Horovod", f"{name}, efficiency, 512 GPUs", published, 100 * alone / together, "%", kind="measured")
         )
     return rows
+
+
+def horovod_network() -> Nodes:
+    """4 GPUs to a server; within it the ring is no slower than between servers, so the link there does not matter."""
+    return Nodes(4, Link(0.0, 0.0), _ethernet(25), pipelined=True)
 
 
 def case_study() -> list[Row]:
@@ -107,6 +111,22 @@ def lecture_counts() -> list[Row]:
             "Lecture", "ResNet-50, hours of 90 epochs at 1,457 images/s", 22,
             round(time_to_train(1 / 1457, 1, IMAGENET, epochs=90) / 3600), "h", 0,
         ),
+    ]  # fmt: skip
+
+
+def nccl_over_tcp() -> list[Row]:
+    """NCCL's all-reduce over TCP, GB/s of bus bandwidth by connections between two nodes (NVIDIA/nccl on GitHub).
+
+    Issue 209 (2019): NCCL 2.3.7, 32 Gb/s, 1 to 8 rings; one ring fixes what a host takes for each byte. Issue 450
+    (2021): 4 channels over 100 Gb/s between four machines of 8 V100, "between 4 and 6 GB/s".
+    """
+    runs = ((32, 1, 2.06, None), (32, 2, 2.77, 5), (32, 4, 3.28, 5), (32, 8, 3.75, 5), (100, 4, 6.0, None))
+    return [
+        Row(
+            "NCCL over TCP", f"{gigabits} Gb/s, {n} ring{'s' * (n > 1)}", figure,
+            1 / tcp(gigabits * GIGABIT, TCP, n).beta / 1e9, "GB/s", 0 if n == 1 else limit, fitted=n == 1,
+        )
+        for gigabits, n, figure, limit in runs
     ]  # fmt: skip
 
 

@@ -7,13 +7,23 @@ from math import exp
 from statistics import median
 from typing import Any
 
-from hpcdl.cost.machines import A100_MATRIX, A100_SUPERPOD, H100_MATRIX, MEMORY, P100_MATRIX, RDMA, TCP, V100_MATRIX
+from hpcdl.cost.machines import (
+    A100_MATRIX,
+    A100_SUPERPOD,
+    H100_MATRIX,
+    K80_VECTOR,
+    MEMORY,
+    RDMA,
+    TCP,
+    V100_MATRIX,
+    VECTOR,
+)
 from hpcdl.cost.published import Row, rows
 from hpcdl.cost.published.causes import cause
 from hpcdl.cost.published.data_parallel import IMAGES_PER_SECOND, goyal, horovod
 from hpcdl.cost.published.row import SPREAD, USABLE
 from hpcdl.cost.reached import KINDS, OTHER_DEVICE, Prediction
-from hpcdl.cost.topology import STAGING
+from hpcdl.cost.topology import COPYING, STAGING
 from hpcdl.cost.training import ADAM_BYTES, Layout, predict
 from hpcdl.cost.work import Transformer
 
@@ -27,7 +37,11 @@ ASSUMPTIONS = f"""\
   share of the MACs.
 - **The computing times of ranks deviate by {100 * SPREAD:.0f} %**, and synchronous ranks wait for the slowest. This is
   the one number chosen to agree, once, for Goyal and Horovod together. It stands for all that is not communication,
-  such as reading data. Megatron's GPUs are alike and read next to nothing: no spread there.
+  such as reading data. Equal GPUs of five large machines vary by 8 % on average, at most by 22 % (Sinha et al. 2022,
+  "Not all GPUs are created equal"), which is of this size. Megatron's GPUs
+  are alike and read next to nothing: no spread there.
+- TCP as libraries use it (`topology.tcp`): a host takes {COPYING["nccl"] * 1e9:.2f} ns for each byte of one NCCL
+  connection besides the wire, {COPYING["gloo"] * 1e9:.2f} ns of gloo's; connections copy side by side.
 - Goyal: 8 GPUs to a server (NVLink), 50 Gb/s Ethernet between servers, halving and doubling, one message per layer.
   The sums within a server hide behind those between servers, as the paper says of its implementation.
 - Horovod: 4 GPUs to a server, 25 Gb/s, one ring in which the links between servers set the pace, tensor fusion up to
@@ -48,8 +62,13 @@ ASSUMPTIONS = f"""\
 - **Transformers and images per second come from sizes alone** (`hpcdl.cost.blocks`, `hpcdl.cost.kernels`). Matrix
   products go by tiles and waves, all else by bytes. Large products reach {100 * A100_MATRIX:.0f} % of an A100's peak,
   {100 * V100_MATRIX:.0f} % of a V100's, {100 * H100_MATRIX:.0f} % of an H100's at 500 W,
-  {100 * P100_MATRIX:.0f} % of a P100's and a P40's. Other kernels reach {100 * MEMORY:.0f} % of the memory's rate.
-  These are fitted to all runs of a device together.
+  in fp32 {100 * VECTOR:.0f} % of every GPU's but a K80's, {100 * K80_VECTOR:.0f} %, whose clock is rarely boosted.
+  Other kernels reach {100 * MEMORY:.0f} % of the memory's rate. These are fitted to all runs of a constant together.
+- Images per second (`hpcdl.cost.layers`): a convolution is an implicit matrix product, or Winograd's algorithm, or FFTs
+  of tiles, whichever is fastest, as libraries try. TensorFlow, Goyal, Horovod, the lecture's P40: normalizations and
+  activations are kernels of their own; AlexNet and VGG-16 have no normalizations. TensorFlow kept weights on
+  the host, so that they and their gradients cross PCIe, but for AlexNet's and VGG-16's on the P100. Tensor cores want
+  channels last: NVIDIA's fp16 has it so, its tf32 is transposed before and after each convolution.
 - Megatron 2019: batch 8 for each model, eager kernels. 2021: the microbatches and chunks of its authors' scripts.
   Korthikanti: three chunks for 175 B. All recompute, and sum gradients, as their papers say; 28 bytes move per
   parameter for Adam's update. Zero Bubble: eager kernels, balanced stages. FSDP: eager kernels, everything recomputed.
@@ -196,6 +215,11 @@ as an H100 with all of its 700 W, widens it by a factor of up to {exp(OTHER_DEVI
 - **Korthikanti's hardware utilization** (within a point, but below). The printed 52.8 and 57.0 % come out if the
   recomputed attention counts 12 b s^2 h for each layer, as much as its forward and backward pass; the operations of
   computing it once more are 4 b s^2 h.
+- **Images by layers.** Concatenations, residual sums, pools and input are not in a list of layers, so Inception and
+  ResNets come out too fast beside AlexNet and VGG-16. Goyal's and the large batch's speeds are not of layers alone: one
+  is derived from a backward pass, the other from the time to the end. No constant is fitted to these two.
+- **NCCL over 100 Gb/s TCP.** The issue reports 4 to 6 GB/s with the best settings, of 12.5; copying side by side would
+  reach 7.2. The issue does not say what costs the rest; more connections were slower there.
 - **The last of large batch.** 5 minutes are printed without decimals, and starting, evaluation and reading data weigh
   most in the shortest run.
 - **The lecture's 99.2 %.** 218 images/s on each of 1,024 GPUs at 99.2 % are 90 epochs in 8.7 minutes: the slide prints

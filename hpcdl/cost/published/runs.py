@@ -1,7 +1,8 @@
 """Published runs of transformers, each as a function of the device's rates, so that constants can be fitted without it.
 
-One constant for each device (`Machine.matrix`) and one for all memories (`machines.MEMORY`) are fitted to these runs
-together. `leave_out` fits them again without a run's source, or without only the run if the device has a single source.
+One constant for each device (`Machine.matrix`), one for fp32 without tensor cores (`machines.VECTOR`) and one for all
+memories (`machines.MEMORY`) are fitted to these runs together. `leave_out` fits them again without a run's source, or
+without only the run if the constant has a single source.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from hpcdl.cost.machines import FITTED_SHARE, MACHINES, MEMORY, Machine
 
-MATRICES = tuple(round(0.36 + 0.02 * n, 2) for n in range(26))  # 0.36 to 0.86
+MATRICES = tuple(round(0.2 + 0.02 * n, 2) for n in range(34))  # 0.2 to 0.86
 MEMORIES = (0.6, 0.65, 0.7)
 
 
@@ -25,11 +26,27 @@ class Run(NamedTuple):
     kind: str
     device: str  # a name of `machines.MACHINES`
     value: Callable[[Machine], float]
+    precision: str = "fp16"
+
+    @property
+    def constant(self) -> str:
+        """The constant that is fitted to it: its device's, that of Pascal (P100 and P40), or none.
+
+        To transformers tensor cores' constants are fitted, and to Pascal and Kepler those without tensor cores.
+        """
+        if self.kind == "layers":
+            return {"P100": "Pascal", "P40": "Pascal", "K80": "K80"}.get(self.device, "")
+        return self.device
+
+    @property
+    def matrix(self) -> float:
+        """The constant's value."""
+        machine = MACHINES[self.device]
+        return machine.vector if self.precision == "fp32" else machine.matrix
 
     def predicted(self, matrix: float | None = None, memory: float = MEMORY) -> float:
         """Return our figure, with other constants of the device if given."""
-        machine = MACHINES[self.device]
-        return self.value(machine.reaching(matrix or machine.matrix, memory, FITTED_SHARE))
+        return self.value(MACHINES[self.device].reaching(matrix or self.matrix, memory, FITTED_SHARE))
 
     def error(self, matrix: float | None = None, memory: float = MEMORY) -> float:
         """The logarithm of predicted over published."""
@@ -62,14 +79,15 @@ def leave_out(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
     The memory's share is fitted with the A100's runs, where most figures are, and kept for other devices.
     """
     result = {}
-    for device in {run.device for run in runs}:
-        here = [run for run in runs if run.device == device]
+    for constant in {run.constant for run in runs} - {""}:
+        here = [run for run in runs if run.constant == constant]
         several = len({run.source for run in here}) > 1
         fits: dict[str, tuple[float, float]] = {}
         for run in here:
             left = run.source if several else run.what
             rest = [other for other in here if (other.source if several else other.what) != left]
             if left not in fits:
-                fits[left] = fit(rest, None if several else MEMORY) if rest else (MACHINES[device].matrix, MEMORY)
+                memory = None if constant.startswith("A100") else MEMORY
+                fits[left] = fit(rest, memory) if rest else (run.matrix, MEMORY)
             result[run.source, run.what] = _error(run, *fits[left])
     return result

@@ -1,6 +1,5 @@
 """Predictions of `hpcdl.cost` for a configuration on a machine: the seconds of a step, and of each op of a rank."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,15 +45,10 @@ def step_seconds(configuration: Configuration, machine: Machine) -> Prediction:
     model = cost_model(configuration.model, configuration.size)
     try:
         if isinstance(model, list) and (tensor > 1 or layout.zero == 3):
-            found = _chain(model, machine, layout, rows * data * m)
-        else:
-            found = training.predict(model, machine, layout, rows * data * m)
+            return _chain(model, machine, layout, rows * data * m)
+        return training.predict(model, machine, layout, rows * data * m)
     except ValueError as error:
         raise ConfigurationError(f"{machine.name} cannot run {configuration.mesh_text}: {error}") from None
-    idle = bubble(configuration.schedule, pipeline, m)
-    # The closed forms of `cost` assume enough microbatches for the schedule; with fewer, stages idle longer.
-    waits = max(found.parts.bubble, idle / (1 - idle) * (found.parts.forward + found.parts.backward))
-    return replace(found, parts=found.parts._replace(bubble=waits))
 
 
 @lru_cache(4096)
@@ -81,7 +75,7 @@ def _chain(model: list[Layer], machine: Machine, layout: Layout, batch: int) -> 
     """Describe a network with layers split alternately by columns and rows: each pair sums its outputs and input
     gradients."""
     rows = layout.microbatch or batch
-    usual = machine.usual()
+    usual = machine.usual(layout.precision)
     device = usual.device(layout.precision)
     sums = usual.network.all_reduce(layout.tensor)
     sent = sum(sums(rows * layer.outputs * layout.itemsize) for layer in model[1:-1:2]) if layout.tensor > 1 else 0.0

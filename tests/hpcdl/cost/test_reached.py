@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from hpcdl.cost.layout import Layout
-from hpcdl.cost.machines import A100_SUPERPOD, H100_DGX, H100_GRAND_TETON, K80, P100
+from hpcdl.cost.machines import A100_SUPERPOD, EPYC_7642, H100_DGX, H100_GRAND_TETON, K80, P100
 from hpcdl.cost.reached import KINDS, OTHER_DEVICE
 from hpcdl.cost.scaling import Iteration
 from hpcdl.cost.topology import Link, ParameterServers
@@ -44,7 +44,7 @@ def test_every_kind_of_run_has_its_interval(kind):
 
 
 def test_a_device_without_figures_widens_the_interval():
-    known, unknown = (predict(resnet50(), machine, Layout(), 64) for machine in (P100, K80))
+    known, unknown = (predict(resnet50(), machine, Layout(), 64) for machine in (P100, EPYC_7642))
     assert unknown.width == pytest.approx(math.hypot(known.width, OTHER_DEVICE))
     capped, full = (predict(GPT, machine, Layout(**HALF), 64) for machine in (H100_GRAND_TETON, H100_DGX))
     assert full.width == pytest.approx(math.hypot(capped.width, OTHER_DEVICE))

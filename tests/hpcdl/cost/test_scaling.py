@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from hpcdl import collectives
 from hpcdl.comm import simulate
@@ -161,6 +162,16 @@ def test_the_slowest_rank_is_as_slow_as_sampling_says(p):
     # Standard error of the mean of 4,000 maxima is below 0.015; Blom's approximation is within 0.02.
     assert slowest(p, 1.0) - 1 == pytest.approx(largest, abs=0.06)
     assert slowest(1, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("p", [2, 3, 8, 64, 512, 4096, 65_536])
+def test_the_slowest_rank_is_the_largest_normal(p):
+    """The mean of the largest of p normal values, by its integral; sqrt(2 ln p) is what it tends to, from below."""
+    x = np.linspace(-9, 9, 20_001)
+    below = ndtr(x) ** p
+    expected = np.trapezoid(np.where(x > 0, 1 - below, -below), x)
+    assert slowest(p, 1.0) - 1 == pytest.approx(expected, rel=0.05)
+    assert slowest(p, 1.0) - 1 < np.sqrt(2 * np.log(p))
 
 
 def test_a_transformers_gradients_come_too_and_what_is_no_model_is_refused():

@@ -4,7 +4,7 @@ import pytest
 
 from hpcdl.cost import textbook
 from hpcdl.cost.collectives import rabenseifner, ring
-from hpcdl.cost.topology import Link, Nodes, ParameterServers, Torus
+from hpcdl.cost.topology import COPYING, Link, Nodes, ParameterServers, Torus, tcp
 
 FAST, SLOW = Link(1e-6, 1e-11), Link(1e-5, 1e-9)
 
@@ -99,3 +99,22 @@ def test_one_ranks_message_goes_through_one_card():
         [alpha + share * (1 << 20) * beta for share in (4, 2, 1, 1)]
     )
     assert node.all_reduce(64)(1 << 20) == node._replace(cards=1).all_reduce(64)(1 << 20), "all ranks send at once"
+
+
+def test_more_connections_near_the_rate_of_the_wire():
+    """NVIDIA/nccl, issue 209: GB/s of 1, 2, 4 and 8 rings over 32 Gb/s."""
+    published = {1: 2.06, 2: 2.77, 4: 3.28, 8: 3.75}
+    assert {n: 1e-9 / tcp(4e9, 0.0, n).beta for n in published} == pytest.approx(published, rel=0.05)
+    assert 1 / tcp(4e9, 0.0, 1 << 20).beta == pytest.approx(4e9)
+    assert tcp(4e9, 3e-5).alpha == 3e-5
+
+
+def test_gloo_over_tcp_takes_what_was_measured():
+    """pytorch/gloo, issue 248: 20 MB of two processes in 17.251 ms over 40 Gb/s."""
+    network = Nodes(1, Link(0.0, 0.0), tcp(5e9, 0.0, library="gloo"))
+    assert network.all_reduce(2)(20_000_000) == pytest.approx(17.251e-3)
+    with pytest.raises(ValueError, match="library is 'mpi', connections 1; it is one of nccl, gloo, with one or"):
+        tcp(5e9, 0.0, library="mpi")
+    with pytest.raises(ValueError, match="library is 'nccl', connections 0; it is one of nccl, gloo, with one"):
+        tcp(5e9, 0.0, 0)
+    assert set(COPYING) == {"nccl", "gloo"}

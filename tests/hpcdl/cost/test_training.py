@@ -1,17 +1,21 @@
 """An iteration and its parts, utilization, and the time to the end."""
 
+import math
+import random
 import time
 
 import pytest
 
 from hpcdl.cost import collectives, work
 from hpcdl.cost.kernels import product_seconds
-from hpcdl.cost.machines import A100_SUPERPOD, P100, V100_DGX1
+from hpcdl.cost.machines import A100_SUPERPOD, GAP, P100, V100_DGX1
+from hpcdl.cost.pipeline import play
 from hpcdl.cost.scaling import single, slowest
-from hpcdl.cost.topology import Link, Nodes
+from hpcdl.cost.topology import Link, Nodes, ParameterServers
 from hpcdl.cost.training import ADAM_BYTES, Layout, predict, time_to_train, train_seconds, utilization
 from hpcdl.cost.work import Transformer
 from hpcdl.nn.networks import Layer, resnet50, total, vgg16
+from hpcdl.parallel.schedules import SCHEDULES
 
 FAST, SLOW = Link(1e-6, 1e-11), Link(1e-5, 1e-9)
 MACHINE = P100._replace(network=Nodes(8, FAST, SLOW))
@@ -54,22 +58,12 @@ def test_half_the_bytes_cost_half_the_exposed_time_where_bandwidth_rules():
 def test_one_rank_alone_computes_at_its_roof():
     """A linear layer takes its roof, and the activation after it moves its output three and five times."""
     layers = [Layer("linear", 4096 * 1024, 4096 * 1024, 4096, 1024)]
-    device, moved = P100.device(), 4 * 32 * 1024 / P100.bandwidth
-    iteration = predict(layers, P100.reaching(), Layout(), 32)
-    assert iteration.forward == pytest.approx(work.forward_seconds(layers, 32, device) + 3 * moved)
-    assert iteration.backward == pytest.approx(work.backward_seconds(layers, 32, device) + 5 * moved)
+    machine = P100.reaching()._replace(processors=1)
+    device, moved = machine.device(), 4 * 512 * 1024 / P100.bandwidth
+    iteration = predict(layers, machine, Layout(), 512)
+    assert iteration.forward == pytest.approx(work.forward_seconds(layers, 512, device) + 3 * moved + 2 * GAP)
+    assert iteration.backward == pytest.approx(work.backward_seconds(layers, 512, device) + 5 * moved + 3 * GAP)
     assert iteration.seconds == iteration.compute
-
-
-def test_winograd_saves_products_in_32_bits_only():
-    roomy = V100_DGX1.reaching(memory=1e9)
-    for precision, saved in (("fp32", 2.25), ("fp16", 1.0)):
-        layers = [part for part in vgg16() if "conv" in part.name]
-        flops = sum(work.forward(part, 8).flops for part in layers)
-        rate = roomy.device(precision).peak
-        assert predict(layers, roomy, Layout(precision=precision), 8).forward == pytest.approx(
-            flops / saved / rate, rel=1e-3
-        )
 
 
 def test_stragglers_input_and_update_have_their_own_seconds():
@@ -106,16 +100,19 @@ def test_what_every_rank_repeats_is_divided_only_along_the_sequence():
     assert whole - cut == pytest.approx(3 / 4 * repeated, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "chunks", "share"), [("one_f_one_b", 1, 3), ("interleaved", 2, 1.5), ("zb_v", 2, 0)]
-)
-def test_a_pipeline_has_the_bubble_of_its_schedule(schedule, chunks, share):
-    options = {"microbatch": 1, "precision": "fp16", "itemsize": 2}
+@pytest.mark.parametrize(("schedule", "chunks"), [("one_f_one_b", 1), ("interleaved", 2), ("zb_h1", 1), ("zb_v", 2)])
+@pytest.mark.parametrize("recompute", ["nothing", "full"])
+@pytest.mark.parametrize("m", [2, 16])
+def test_a_pipeline_has_the_bubble_of_its_schedule(schedule, chunks, recompute, m):
+    options = {"microbatch": 1, "precision": "fp16", "itemsize": 2, "recompute": recompute}
     machine = A100_SUPERPOD._replace(network=Nodes(8, Link(0, 0), Link(0, 0)))
-    alone = predict(GPT, machine, Layout(**options), 16)
-    cut = predict(GPT, machine, Layout(pipeline=4, schedule=schedule, chunks=chunks, balanced=True, **options), 16)
+    alone = predict(GPT, machine, Layout(**options), m)
+    cut = predict(GPT, machine, Layout(pipeline=4, schedule=schedule, chunks=chunks, balanced=True, **options), m)
     assert cut.compute == pytest.approx(alone.compute / 4)
-    assert cut.bubble == pytest.approx(share * cut.compute / 16)
+    f, b = (seconds / 4 / m for seconds in (alone.forward, alone.backward / 2))
+    chosen = SCHEDULES[schedule]
+    timeline = play(chosen.orders(4, m), f / chunks, b / chunks, b / chunks, parts=chosen.parts(4, chunks))
+    assert cut.bubble == pytest.approx(timeline.seconds - cut.compute)
 
 
 def test_the_last_stage_waits_for_nobody():
@@ -141,12 +138,9 @@ def test_some_size_of_microbatches_is_best():
 
 
 def test_a_pipelines_prediction_is_what_its_played_schedule_takes():
-    from hpcdl.cost.pipeline import play
-    from hpcdl.parallel.schedules import one_f_one_b
-
     machine = A100_SUPERPOD._replace(network=Nodes(8, Link(0, 0), Link(0, 0)))
     predicted = predict(GPT, machine, Layout(pipeline=4, microbatch=2), 32, measured=(0.4, 0.8))
-    played = play(one_f_one_b(4, 16), 0.1, 0.2)
+    played = play(SCHEDULES["one_f_one_b"].orders(4, 16), 0.1, 0.2)
     assert predicted.seconds == pytest.approx(played.seconds)
 
 
@@ -200,19 +194,46 @@ def test_a_gpt_of_175_b_takes_34_days():
         train_seconds(1, 1, 1, 1, recompute="selective")
 
 
+SERVERLESS = P100._replace(network=ParameterServers(0, SLOW))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
         ({"layout": Layout(data=3)}, ValueError, "batch is 32; 3 data-parallel groups with microbatches of 10"),
         ({"layout": Layout(data=64)}, ValueError, "batch is 32; 64 data-parallel groups"),
-        ({"layout": Layout(tensor=2)}, TypeError, "layout has tensor=2; only a Transformer's layers are cut"),
-        ({"layout": Layout(zero=3, data=2)}, TypeError, "layout has context=1, zero=3; only a Transformer's layers"),
+        ({"layout": Layout(tensor=2)}, TypeError, "tensor is 2; only a Transformer's layers are cut: leave it at 1"),
+        (
+            {"layout": Layout(zero=3, data=2)},
+            TypeError,
+            "zero is 3; only a Transformer's layers are cut: leave it at 2",
+        ),
         ({"layout": Layout(attention="flsh")}, ValueError, "attention is 'flsh'; it is one of scores, flash"),
         ({"layout": Layout(zero=4)}, ValueError, "zero is 4; it is one of 0, 1, 2, 3"),
         ({"layout": Layout(data=4, experts=3)}, ValueError, "experts is 3; it divides data x context, which is 4"),
         ({"layout": Layout(precision="fp8")}, ValueError, "precision is 'fp8'; P100 has peaks for fp32"),
         ({"layout": Layout(schedule="gpip")}, ValueError, "schedule is 'gpip'; the schedules are gpipe, one_f_one_b"),
         ({"model": 7}, TypeError, "the model is 7; it is a list of"),
+        ({"machine": "P100"}, TypeError, "machine is 'P100'; it is a Machine, such as hpcdl.cost.machines.P100"),
+        ({"layout": {"data": 8}}, TypeError, "layout is {'data': 8}; it is a Layout, such as"),
+        ({"layout": Layout(microbatch=-1)}, ValueError, "microbatch is -1; it is a whole number from 1"),
+        ({"layout": Layout(offload=-1e9)}, ValueError, "offload is -1000000000.0; it is a number above 0"),
+        ({"layout": Layout(buckets="fused")}, ValueError, "buckets is 'fused'; it is a function of hpcdl.cost.scaling"),
+        ({"layout": Layout(pipeline=64)}, ValueError, "pipeline is 64; the model has 54 layers: use no more ranks"),
+        ({"batch": -1}, ValueError, "batch is -1; it is a whole number from 1"),
+        ({"batch": 1.5}, ValueError, "batch is 1.5; it is a whole number from 1"),
+        ({"spread": -1.0}, ValueError, "spread is -1.0; it is a number from 0"),
+        ({"spread": math.nan}, ValueError, "spread is nan; it is a number from 0"),
+        ({"half": -9}, ValueError, "half is -9; it is a number from 0"),
+        ({"input_rate": 0}, ValueError, "input_rate is 0; samples per second that can be read are more than 0"),
+        ({"measured": (-1, 1)}, ValueError, "measured forward is -1; it is a number from 0"),
+        ({"measured": (0, 0)}, ValueError, "measured in all is 0; it is a number above 0"),
+        ({"measured": (1,)}, ValueError, r"measured is \(1,\); it is seconds forward and seconds backward"),
+        ({"model": GPT._replace(layers=0)}, ValueError, "layers is 0; it is a whole number from 1"),
+        ({"model": GPT._replace(heads=3)}, ValueError, "heads is 3; it divides hidden, which is 1024"),
+        ({"model": GPT._replace(active=2)}, ValueError, "active is 2; a token uses some of the experts, which are 1"),
+        ({"model": GPT, "layout": Layout(tensor=32)}, ValueError, "tensor is 32; the model has 16 heads: use no more"),
+        ({"machine": SERVERLESS, "layout": Layout(data=8)}, ValueError, "servers is 0; there is one server or more"),
     ],
 )
 def test_what_does_not_fit_is_said(options, error, said):
@@ -225,13 +246,13 @@ def test_a_transformer_spread_over_data_alone_is_predicted_like_any_network():
     assert predict(GPT, MACHINE, Layout(data=16), 64).exposed > 0
 
 
-SCHEDULES = (("one_f_one_b", 1), ("interleaved", 2), ("zb_h1", 1), ("zb_h2", 1))
+CHUNKS = {name: 2 if name in ("interleaved", "zb_v") else 1 for name in SCHEDULES if name != "gpipe"}
 LAYOUTS = [
     Layout(
         1024 // t // p, t, p, microbatch=size, chunks=chunks, schedule=schedule, zero=zero, recompute=recompute,
         sequence_parallel=cut, precision="fp16", itemsize=2, attention=attention,
     )
-    for t in (1, 2, 4, 8) for p in (1, 2, 4, 8, 16) for size in (1, 2, 4) for schedule, chunks in SCHEDULES
+    for t in (1, 2, 4, 8) for p in (1, 2, 4, 8, 16) for size in (1, 2, 4) for schedule, chunks in CHUNKS.items()
     for zero in range(4) for recompute in work.RECOMPUTE for cut in (False, True) for attention in ("scores", "flash")
 ]  # fmt: skip
 LARGE = Transformer(96, 12288, 2048, 51200, 96)
@@ -249,6 +270,7 @@ def test_a_search_times_each_product_once():
 def test_ten_thousand_layouts_are_searched():
     """The processor's own seconds; the bound allows for a busy machine."""
     begin = time.process_time()
-    best = min(LAYOUTS[:10_000], key=lambda layout: predict(LARGE, A100_SUPERPOD, layout, 4096).seconds)
+    tried = random.Random(0).sample(LAYOUTS, 10_000)
+    best = min(tried, key=lambda layout: predict(LARGE, A100_SUPERPOD, layout, 4096).seconds)
     assert time.process_time() - begin < 20
     assert best.ranks == 1024
