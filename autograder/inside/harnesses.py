@@ -7,7 +7,9 @@ feedback writes the call of the function.
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -216,6 +218,45 @@ def peak(function: Callable, *args: Any):
     return result, memory.peak.total
 
 
+class ThroughPython(TorchDispatchMode):
+    """Every operator of torch's passes through Python, also where code in C calls one after the other (`map`)."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler at the first operation, which takes seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def instructions(function: Callable, *args: Any) -> int:
+    """Call the student's function, without a communicator, and again; how much of Python the second call runs.
+
+    Python's instructions are counted, those of the functions that it calls included, and a few for each operator of
+    torch's: they grow with each turn of a loop, whatever is computed in it and however busy the machine is. The first
+    call imports and compiles.
+    """
+    *given, _ = args
+    with ThroughPython():
+        function(*given)
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Callable:
+        nonlocal count
+        count += 1
+        frame.f_trace_opcodes = True
+        return trace
+
+    before = sys.gettrace()
+    with ThroughPython():
+        sys.settrace(trace)
+        try:
+            function(*given)
+        finally:
+            sys.settrace(before)
+    return count
+
+
 class Harness(NamedTuple):
     """A harness, and how feedback writes the call.
 
@@ -240,6 +281,7 @@ HARNESSES = {
     "stages": Harness(stages, ("stage", "order", "rows", "comm")),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
     "peak": Harness(peak, ("q", "k", "v", "block")),
+    "instructions": Harness(instructions, ("weights", "biases", "X", "Y")),
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
