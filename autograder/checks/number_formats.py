@@ -39,7 +39,7 @@ def midpoints(fmt: Format) -> torch.Tensor:
 
 def beside(x: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
     """The largest value <= x and the smallest >= x, in float64, for finite x between the format's ends."""
-    grid, x = values(fmt), x.double()
+    grid, x = values(fmt), x.double().contiguous()
     return grid[torch.searchsorted(grid, x, right=True) - 1], grid[torch.searchsorted(grid, x)]
 
 

@@ -106,23 +106,28 @@ def when(function: Callable, x: torch.Tensor, comm: Communicator, **kwargs: Any)
     return comm.clock()
 
 
-def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> int:
-    """How many of x's numbers, from the first on, a Triton kernel reads; 0 on a GPU, where nobody tells."""
+def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int]:
+    """How far into x a Triton kernel reads, and how far it writes from its first int16 on; 0 on a GPU: nobody tells."""
     from triton.runtime.interpreter import InterpreterBuilder
 
     read, load = [0], InterpreterBuilder.create_masked_load
+    written, store = [], InterpreterBuilder.create_masked_store
 
     def watched(self, pointers, mask, *rest):
         places = (pointers.data[mask.data].astype("int64") - x.data_ptr()) // x.element_size()
         read.extend(place + 1 for place in places.tolist() if 0 <= place < len(x))
         return load(self, pointers, mask, *rest)
 
-    InterpreterBuilder.create_masked_load = watched
+    def noted(self, pointers, value, mask, *rest):
+        written.extend(pointers.data[mask.data].astype("int64").tolist())
+        return store(self, pointers, value, mask, *rest)
+
+    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = watched, noted
     try:
         launch(x, n, seed, block)
     finally:
-        InterpreterBuilder.create_masked_load = load
-    return max(read)
+        InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
+    return max(read), (max(written) - min(written)) // 2 + 1 if written else 0
 
 
 def layer(

@@ -6,7 +6,7 @@ from torch.nn import functional
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called
-from autograder.exercises.convolution.drawing import Sizes, images
+from autograder.exercises.convolution.drawing import Sizes, images, problems
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import output
 from autograder.exercises.convolution.outputs import check_output
@@ -52,6 +52,8 @@ def many_channels_and_images(student, rng):
 def zeros_not_the_other_side(student, rng):
     "With padding the window meets zeros beyond the border, not the opposite side of the image."
     for padding, sizes in ((1, (1, 1, 6, 6, 1, 3, 3)), (2, (2, 2, 5, 6, 2, 3, 2)), (4, (1, 2, 4, 4, 1, 5, 5))):
+        check_fft(student, rng, sizes, padding=padding)
+    for sizes, _, padding in problems(rng):
         check_fft(student, rng, sizes, padding=padding)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.drawing import whole
+from autograder.exercises.convolution.drawing import problems, whole
 from autograder.exercises.convolution.libraries import LIBRARIES
 from autograder.exercises.convolution.oracles import columns, conv
 from autograder.exercises.convolution.outputs import check_output
@@ -75,6 +75,8 @@ def kernels_stride_and_padding(student, rng):
     "Stride and padding: pixels beyond the border are zeros, and never read."
     for stride, padding in ((2, 0), (1, 1), (3, 2)):
         check_kernel(student, rng, (2, 2, 7, 6, 5, 3, 3), stride, padding)
+    for sizes, stride, padding in problems(rng, 2):
+        check_kernel(student, rng, sizes, stride, padding)
 
 
 GUARD = 4096  # numbers before, between and after the tensors: further than a slip of some rows

@@ -8,7 +8,7 @@ from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.generators import fresh, repeats
-from autograder.exercises.stochastic_rounding.inputs import between
+from autograder.exercises.stochastic_rounding.inputs import a_fixed_format, between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
 exercise = Exercise("running_sum", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))
@@ -42,7 +42,7 @@ def sizes(rng, fmt, n: int, columns: int = 1) -> torch.Tensor:
 @exercise.check(points=4)
 def rounded_after_every_addition(student, rng):
     "After each addition the sum is rounded to the format; the result holds all partial sums."
-    for fmt in (Fixed(4, 4), Fixed(8, 8)):
+    for fmt in (Fixed(4, 4), Fixed(8, 8), a_fixed_format(rng)):
         xs = sizes(rng, fmt, 40)[:, 0] * 3
         mistakes = {
             "This rounds sums that were added exactly: round after each addition, and go on from the rounded sum.": (
@@ -101,6 +101,8 @@ def stochastic_does_not_stall(student, rng):
 
 @exercise.check(points=3, needs="rounded_after_every_addition")
 def its_own_generator(student, rng):
-    "All randomness comes from the generator: the same state gives the same sum."
+    "All randomness comes from the generator: the same state gives the same sum; xs stays as it is."
     xs = sizes(rng, Fixed(8, 8), 20).expand(20, 50).clone()
     repeats(lambda generator: ask_sum(student, xs, Fixed(8, 8), "stochastic", generator), "running_sum")
+    for mode in ("nearest", "stochastic"):
+        checks.leaves_alone(lambda xs, mode=mode: student.running_sum(xs, Fixed(8, 8), mode, fresh(rng)), xs=xs)
