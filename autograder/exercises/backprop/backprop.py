@@ -119,8 +119,8 @@ def no_loop_over_samples(student, rng):
     )
     checks.that(
         type(few) is type(many) is int and 0 < many < 2 * few,
-        f"Python runs {many:,} instructions for {MANY} samples and {few:,} for {FEW}: your function goes through them one "
-        "by one. One matrix product per layer, delta.T @ a, sums over all samples at once.",
+        f"Python runs {many:,} instructions for {MANY} samples and {few:,} for {FEW}: your function goes through them "
+        "one by one. One matrix product per layer, delta.T @ a, sums over all samples at once.",
         got=f"{many:,} instructions of Python for {MANY} samples",
         expected=f"about {few:,}, as many as for {FEW} samples",
     )
