@@ -7,8 +7,9 @@ feedback writes the call of the function.
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -106,28 +107,44 @@ def when(function: Callable, x: torch.Tensor, comm: Communicator, **kwargs: Any)
     return comm.clock()
 
 
-def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int]:
-    """How far into x a Triton kernel reads, and how far it writes from its first int16 on; 0 on a GPU: nobody tells."""
+@contextlib.contextmanager
+def addresses() -> Iterator[tuple[list, list]]:
+    """Collect where Triton's interpreter loads from and stores to, in bytes; nothing on a GPU, where nobody tells."""
     from triton.runtime.interpreter import InterpreterBuilder
 
-    read, load = [0], InterpreterBuilder.create_masked_load
-    written, store = [], InterpreterBuilder.create_masked_store
+    loaded, stored = [], []
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
-    def watched(self, pointers, mask, *rest):
-        places = (pointers.data[mask.data].astype("int64") - x.data_ptr()) // x.element_size()
-        read.extend(place + 1 for place in places.tolist() if 0 <= place < len(x))
+    def watched_load(self, pointers, mask, *rest):
+        loaded.extend(pointers.data[mask.data].astype("int64").tolist())
         return load(self, pointers, mask, *rest)
 
-    def noted(self, pointers, value, mask, *rest):
-        written.extend(pointers.data[mask.data].astype("int64").tolist())
+    def watched_store(self, pointers, value, mask, *rest):
+        stored.extend(pointers.data[mask.data].astype("int64").tolist())
         return store(self, pointers, value, mask, *rest)
 
-    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = watched, noted
+    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = watched_load, watched_store
     try:
-        launch(x, n, seed, block)
+        yield loaded, stored
     finally:
         InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
-    return max(read), (max(written) - min(written)) // 2 + 1 if written else 0
+
+
+def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int]:
+    """How far into x a kernel reads, and how far from its first int16 on it writes; 0 on a GPU."""
+    with addresses() as (loaded, stored):
+        launch(x, n, seed, block)
+    places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
+    read = max((place + 1 for place in places if 0 <= place < len(x)), default=0)
+    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0
+
+
+def reads(launch: Callable, *args: Any) -> torch.Tensor:
+    """The places of memory that a kernel reads, in float32 from the first number that it writes on; none on a GPU."""
+    *given, _ = args
+    with addresses() as (loaded, stored):
+        launch(*given)
+    return torch.tensor([(address - min(stored)) // 4 for address in set(loaded)] if stored else [], dtype=torch.int64)
 
 
 def layer(
@@ -283,6 +300,7 @@ HARNESSES = {
     "leaves_chance_alone": Harness(leaves_chance_alone, ("n", "rank", "size", "epoch", "seed")),
     "when": Harness(when, ("x", "comm")),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
+    "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
     "stages": Harness(stages, ("stage", "order", "rows", "comm")),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
     "peak": Harness(peak, ("q", "k", "v", "block")),

@@ -39,8 +39,8 @@ def windows_with_stride_and_padding(student, rng):
     x = numbered(rng, 2, 1, 7, 6)
     for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 1), (3, 2)):
         check_columns(student.im2col(x.clone(), 3, 2, stride, padding), x, 3, 2, stride, padding)
-    for *shape, r, s, stride, padding in (window(rng) for _ in range(3)):
-        x = numbered(rng, *shape)
+    for n, _, h, w, r, s, stride, padding in (window(rng) for _ in range(3)):
+        x = numbered(rng, n, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
 
 
