@@ -1,4 +1,4 @@
-"""What ranks agree on in every step beside gradients: how many samples there are, and which parameters are used."""
+"""What ranks agree on in every step besides gradients: the number of samples, and which parameters are used."""
 
 from collections.abc import Iterable
 
@@ -9,16 +9,16 @@ from hpcdl.comm import Background, Communicator
 
 
 class Ballot:
-    """Sums of numbers over the ranks: `samples` first, then one per parameter, not 0 where the rank used it.
+    """Numbers summed over the ranks: `samples` first, then one per parameter, nonzero if the rank used it.
 
-    Sums of a few numbers cost rounds, not bytes: so it is one message of float64.
+    The time for a few numbers depends on rounds, not bytes, so they travel in one float64 message.
     """
 
     def __init__(self, samples: float, used: Iterable[float], comm: Communicator):
         self._numbers = torch.tensor([samples, *used], dtype=torch.float64, device=comm.devices[0])
 
     def count(self, background: Background) -> tuple[float, list[bool]]:
-        """N, and whether any rank used each parameter. Waits for all that `background` has under way.
+        """Return N, and whether any rank used each parameter, after all calls running in `background`.
 
         Raises ValueError, on every rank, when no rank has a sample.
         """
@@ -31,7 +31,7 @@ class Ballot:
 
     @property
     def votes(self) -> list[float]:
-        """The votes on each parameter, summed once they are counted."""
+        """Return the votes on each parameter; they are sums after `count`."""
         return self._numbers[1:].tolist()
 
     def _sum(self, comm: Communicator) -> None:

@@ -1,4 +1,4 @@
-"""Weights that a forward pass changes: harmless if all ranks change them alike, and refused if not."""
+"""Weights that a forward pass changes: harmless if all ranks change them equally, otherwise refused."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,14 @@ CHANGED = 2.0**30  # in a ballot, more than all ranks' votes together
 
 
 def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:
-    """The ballot's votes on each parameter: 1 where it is used, and CHANGED more where forward changed it, too."""
+    """Return the ballot's votes on each parameter: 1 if it is used, plus CHANGED if forward changed it."""
     return [each * (1 + CHANGED * differs) for each, differs in zip(used, changed, strict=True)]
 
 
 def require_same_changes(ballot: Ballot, params: Sequence[torch.Tensor], comm: Communicator) -> None:
     """Raise ValueError on every rank if ranks differ in a parameter that a forward pass changed on some rank.
 
-    Sends nothing where no rank changed any. `ballot` is counted.
+    Sends nothing if no rank changed any. `ballot` must be counted.
     """
     changed = [param for param, votes in zip(params, ballot.votes, strict=True) if votes >= CHANGED]
     if changed:
