@@ -40,7 +40,7 @@ def midpoints(fmt: Format) -> torch.Tensor:
 
 def beside(x: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the largest value <= x and the smallest >= x, in float64, for finite x within the format's range."""
-    grid, x = values(fmt), x.double()
+    grid, x = values(fmt), x.double().contiguous()
     return grid[torch.searchsorted(grid, x, right=True) - 1], grid[torch.searchsorted(grid, x)]
 
 

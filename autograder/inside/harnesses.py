@@ -22,6 +22,7 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .book import of_kind
+from .code_harnesses import instructions, loads, reads
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out
 from .framework_harnesses import (
@@ -103,25 +104,6 @@ def when(function: Callable, x: torch.Tensor, comm: Communicator, **kwargs: Any)
     """Return when the function returns, in virtual seconds."""
     function(x, comm, **kwargs)
     return comm.clock()
-
-
-def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> int:
-    """Return how many of x's numbers, from the first one, a Triton kernel reads; 0 on a GPU, where it is unknown."""
-    from triton.runtime.interpreter import InterpreterBuilder
-
-    read, load = [0], InterpreterBuilder.create_masked_load
-
-    def watched(self, pointers, mask, *rest):
-        places = (pointers.data[mask.data].astype("int64") - x.data_ptr()) // x.element_size()
-        read.extend(place + 1 for place in places.tolist() if 0 <= place < len(x))
-        return load(self, pointers, mask, *rest)
-
-    InterpreterBuilder.create_masked_load = watched
-    try:
-        launch(x, n, seed, block)
-    finally:
-        InterpreterBuilder.create_masked_load = load
-    return max(read)
 
 
 def layer(
@@ -238,9 +220,11 @@ HARNESSES = {
     "leaves_chance_alone": Harness(leaves_chance_alone, ("n", "rank", "size", "epoch", "seed")),
     "when": Harness(when, ("x", "comm")),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
+    "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
     "stages": Harness(stages, ("stage", "order", "rows", "comm")),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
     "peak": Harness(peak, ("q", "k", "v", "block")),
+    "instructions": Harness(instructions, ("weights", "biases", "X", "Y")),
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm")),
     "recomputed": Harness(recomputed, ("f", "x", "z")),

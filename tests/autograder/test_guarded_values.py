@@ -5,9 +5,10 @@ oracle made a leaf of autograd's graph is one that NumPy refuses; one that it ch
 that was asked; one that two ranks share is changed by both.
 
 `figures.toml` lists the figures that decide checks: where each is taken, and what a lie about it would take. A check
-that reads a figure which is not in it fails here.
+that reads a figure which is not in it fails here. Seconds of a real clock are none: `CLOCKS` names what may read one.
 """
 
+import ast
 import dataclasses
 import tomllib
 from functools import cache
@@ -26,6 +27,12 @@ from autograder.sessions.copies import copied
 from autograder.sessions.local import LocalGrader, LocalSession, LocalWorker
 
 FIGURES = tomllib.loads((Path(__file__).parent / "figures.toml").read_text(encoding="utf-8"))
+ROOMS = ("exercises", "checks", "inside")  # of what decides a check
+CLOCKS = {
+    "checks/evidence.py": "`faster` times an answer and the reference in turns; no exercise may call it",
+    "inside/seal.py": "compares the clocks with what they were, and reads none",
+}  # the only files that may import a clock, with the reason
+CLOCK = {"time", "timeit", "datetime", "resource", "psutil", "cProfile", "benchmark", "profiler", "Stopwatch", "faster"}
 TAKE_PARAMETERS = ("broadcast_parameters", "make_buckets")  # a model's, which ask for a gradient
 TAKE_WEIGHTS = ("steps", "hooks")  # harnesses that make a network of each rank with the same weights
 
@@ -217,3 +224,23 @@ def test_every_row_of_the_inventory_is_complete():
     assert all(set(row) == {"taken", "lie"} for name, row in FIGURES.items() if name != "harness")
     names = {f"{slug}.{name}" for slug in exercises.LABS for name in (*exercises.load(slug).exercises, "*")}
     assert {name for row in harnesses.values() for name in row["exercises"]} <= names
+
+
+def clocks(path: Path) -> set[str]:
+    """The clocks that a file imports or calls."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            found |= CLOCK & {part for name in names for part in name.split(".")}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= CLOCK & {node.attr} if node.value.id == "checks" else set()
+    return found
+
+
+def test_no_check_reads_a_clock():
+    """A busy machine costs no points: count instructions, operators, calls or messages, or take virtual seconds."""
+    package = Path(exercises.__file__).parents[1]
+    files = {str(path.relative_to(package)): clocks(path) for room in ROOMS for path in (package / room).rglob("*.py")}
+    ours = {"checks/__init__.py"}  # exports `faster`
+    assert {name for name, found in files.items() if found} - ours == set(CLOCKS)

@@ -16,14 +16,20 @@ from autograder.sessions.handle import Handle
 exercise = Exercise("Dual", points=25, minutes=20, forbid=DERIVATIVES, instead=BY_HAND)
 
 
-def agree(student, rng, text: str, f, mistakes=None, exchanged=None) -> None:
-    """`f(x, y)` of two of the student's Duals has the value and the slope that torch finds.
+def agree(student, rng, text: str, f, mistakes=None, exchanged=None, signed: bool = True) -> None:
+    """`f(x, y)` of two of the student's Duals has the value and the slope that torch finds: for x, y > 0, then < 0.
 
     `mistakes` maps a sentence to a function of (x, y, dx, dy) that gives the slope which the mistake would give;
-    `exchanged` is `f` with its operands the wrong way round.
+    `exchanged` is `f` with its operands the wrong way round. `signed` is False where x, y < 0 have no value.
     """
-    x, y = number(0.5, 2.5, rng), number(0.5, 2.5, rng)
-    dx, dy = number(0.3, 2, rng), -number(0.3, 2, rng)
+    for sign in (1, -1)[: 1 + signed]:
+        x, y = (sign * number(0.5, 2.5, rng) for _ in range(2))
+        agree_at(student, (x, y), (number(0.3, 2, rng), -number(0.3, 2, rng)), text, f, mistakes, exchanged)
+
+
+def agree_at(student, at, slopes, text: str, f, mistakes, exchanged) -> None:
+    """As `agree`, where x and y are `at` and come with `slopes`."""
+    (x, y), (dx, dy) = at, slopes
     point, direction = (torch.tensor(pair, dtype=torch.float64) for pair in ((x, y), (dx, dy)))
     value, slope = f(*point), autograd(lambda p: f(p[0], p[1]), point) @ direction
     b = student.Dual(y, dy) if "y" in text else None
@@ -120,19 +126,22 @@ def quotients(student, rng):
 @exercise.check(points=4)
 def powers(student, rng):
     "Powers: x ** n for any number n, and c ** x."
-    for n in (3, 0.5, -2):
+    for n in (3, 0.5, -2, 4, number(1.2, 3.8, rng)):
         mistakes: dict[str, Callable] = {
             "The chain rule: multiply by x', the slope that x brings along.": lambda x, y, u, v, n=n: n * x ** (n - 1),
             "The exponent goes down by one: n x^(n-1) x'.": lambda x, y, u, v, n=n: n * x**n * u,
             "The factor n is missing: n x^(n-1) x'.": lambda x, y, u, v, n=n: x ** (n - 1) * u,
         }
-        agree(student, rng, f"x ** {n}", lambda x, y, n=n: x**n, mistakes)
+        agree(student, rng, f"x ** {n}", lambda x, y, n=n: x**n, mistakes, signed=type(n) is int)
     mistakes = {
         "The factor ln 2 is missing: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: 2**x * u,
         "The chain rule: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: 2**x * math.log(2),
         "Here the exponent moves, not the base: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: x * 2 ** (x - 1) * u,
     }
     agree(student, rng, "2 ** x", lambda x, y: 2**x, mistakes, exchanged=lambda x, y: x**2)
+    c = number(2.2, 4.8, rng)
+    two = {"The factor is ln(c), not ln(2): (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: c**x * math.log(2) * u}
+    agree(student, rng, f"{c} ** x", lambda x, y: c**x, two)
     zero = student.Dual(0.0, 1.0) ** 2
     checks.close(zero.slope, 0.0, name="the slope of x ** 2 with x = Dual(0.0, 1.0)", atol=1e-12)
 
@@ -143,7 +152,7 @@ def elementary_functions(student, rng):
     chain = "The chain rule: multiply by x', the slope that x brings along."
     agree(student, rng, "x.exp()", lambda x, y: x.exp(), {chain: lambda x, y, u, v: x.exp()})
     mistakes = {chain: lambda x, y, u, v: 1 / x, "The derivative of ln x is 1/x.": lambda x, y, u, v: x.log() * u}
-    agree(student, rng, "x.log()", lambda x, y: x.log(), mistakes)
+    agree(student, rng, "x.log()", lambda x, y: x.log(), mistakes, signed=False)
     mistakes = {
         chain: lambda x, y, u, v: x.cos(),
         "The derivative of sin is cos, with a plus.": lambda x, y, u, v: -x.cos() * u,
@@ -157,6 +166,6 @@ def compositions(student, rng):
     "Whole formulas, to twelve digits."
     agree(student, rng, "1 / (1 + (-x).exp())", lambda x, y: 1 / (1 + (-x).exp()))
     agree(student, rng, "(x * y).sin() / (x ** 2 + 1)", lambda x, y: (x * y).sin() / (x**2 + 1))
-    agree(student, rng, "(x * x.log()).exp()", lambda x, y: (x * x.log()).exp())
+    agree(student, rng, "(x * x.log()).exp()", lambda x, y: (x * x.log()).exp(), signed=False)
     agree(student, rng, "2 ** (x / y) - 3 * x.sin() ** 2", lambda x, y: 2 ** (x / y) - 3 * x.sin() ** 2)
-    agree(student, rng, "((x.exp() + y) ** 0.5).log()", lambda x, y: ((x.exp() + y) ** 0.5).log())
+    agree(student, rng, "((x.exp() + y) ** 0.5).log()", lambda x, y: ((x.exp() + y) ** 0.5).log(), signed=False)

@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.collectives.predictions import machine, predicted, terms
@@ -10,29 +12,34 @@ from hpcdl.collectives import ALL_REDUCE
 exercise = Exercise("best_algorithm", points=10, minutes=10, functions=("best_algorithm", "crossover"))
 
 
+def whole(rng, low: int, high: int) -> int:
+    """A number from `low` to `high`."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
 @exercise.check(points=4)
 def the_cheapest(student, rng):
     "best_algorithm names the cheapest for 2 to 33 ranks and 4 bytes to 1 GB."
-    for p in (2, 3, 4, 6, 8, 12, 16, 31, 33):
-        for nbytes in (4, 10_000, 1_000_000, 1_000_000_000):
-            alpha, beta = machine(rng)
-            costs = {name: predicted(name, p, nbytes, alpha, beta) for name in ALL_REDUCE}
-            cheapest, second = sorted(costs, key=costs.__getitem__)[:2]
-            if costs[second] < 1.01 * costs[cheapest]:
-                continue  # as good as equal: either will do
-            got = student.best_algorithm(p, nbytes, alpha, beta, predicted)
-            checks.that(
-                type(got) is str and got in costs,
-                f"best_algorithm({p}, {nbytes}, {alpha}, {beta}) should be one of {', '.join(costs)}.",
-                got=got,
+    asked = [(p, n) for p in (2, 3, 4, 6, 8, 12, 16, 31, 33) for n in (4, 10_000, 1_000_000, 1_000_000_000)]
+    for p, nbytes in asked + [(whole(rng, 2, 20), 4 * whole(rng, 1, 9) * 10**power) for power in range(9)]:
+        alpha, beta = machine(rng)
+        costs = {name: predicted(name, p, nbytes, alpha, beta) for name in ALL_REDUCE}
+        cheapest, second = sorted(costs, key=costs.__getitem__)[:2]
+        if costs[second] < 1.01 * costs[cheapest]:
+            continue  # as good as equal: either will do
+        got = student.best_algorithm(p, nbytes, alpha, beta, predicted)
+        checks.that(
+            type(got) is str and got in costs,
+            f"best_algorithm({p}, {nbytes}, {alpha}, {beta}) should be one of {', '.join(costs)}.",
+            got=got,
+        )
+        if got != cheapest:
+            raise checks.CheckFailure(
+                f"best_algorithm({p}, {nbytes}, {alpha}, {beta}) is not the cheapest.",
+                got=f"{got!r}, {1e6 * costs[got]:.4g} µs",
+                expected=f"{cheapest!r}, {1e6 * costs[cheapest]:.4g} µs",
+                mistake=wrong_choice(got, p, costs),
             )
-            if got != cheapest:
-                raise checks.CheckFailure(
-                    f"best_algorithm({p}, {nbytes}, {alpha}, {beta}) is not the cheapest.",
-                    got=f"{got!r}, {1e6 * costs[got]:.4g} µs",
-                    expected=f"{cheapest!r}, {1e6 * costs[cheapest]:.4g} µs",
-                    mistake=wrong_choice(got, p, costs),
-                )
 
 
 def wrong_choice(got: str, p: int, costs: dict[str, float]) -> str:
@@ -60,36 +67,52 @@ def meeting_point(first: str, second: str, p: int, alpha: float, beta: float) ->
     return (a2 - a1) * alpha / ((b1 - b2) * beta)
 
 
+def drawn_pairs(rng) -> list[tuple[str, str, int]]:
+    """Of any two algorithms on 2 to 20 ranks, some whose costs cross."""
+    names, found = list(ALL_REDUCE), []
+    for _ in range(10):
+        first, second = (names[i] for i in torch.randperm(len(names), generator=rng)[:2].tolist())
+        p = whole(rng, 2, 20)
+        messages, nbytes = (a - b for a, b in zip(terms(first, p), terms(second, p), strict=True))
+        if abs(messages) > 0.5 and abs(nbytes) > 0.01 and messages * nbytes < 0:
+            found.append((first, second, p))
+    return found
+
+
 @exercise.check(points=4)
 def crossover_in_bytes(student, rng):
     "crossover gives the message size at which two algorithms cost the same."
-    for first, second, ranks in PAIRS:
-        for p in ranks:
-            alpha, beta = machine(rng)
-            expected = meeting_point(first, second, p, alpha, beta)
-            for names in ((first, second), (second, first)):
-                got = student.crossover(*names, p, alpha, beta, predicted)
-                if type(got) is float and got < 0:
-                    checks.fail(
-                        f'crossover("{names[0]}", "{names[1]}", {p}, ...) is {show.number(got)}: a size is positive. '
-                        "Where alphas are subtracted one way, betas go the other way round.",
-                        got=got,
-                        expected=expected,
-                    )
-                mistakes = {
-                    "These are elements of 4 bytes; bytes are asked for.": expected / 4,
-                    "Upside down: alphas above, betas below.": 1 / expected,
-                    "Divide by beta too: bytes, not seconds.": expected * beta,
-                }
-                name = f'crossover("{names[0]}", "{names[1]}", {p}, {alpha}, {beta})'
-                why = "Both cost a·alpha + b·nbytes·beta: two straight lines in nbytes."
-                checks.close(got, expected, name=name, mistakes=mistakes, why=why)
+    for first, second, p in [(*pair, p) for *pair, ranks in PAIRS for p in ranks] + drawn_pairs(rng):
+        alpha, beta = machine(rng)
+        expected = meeting_point(first, second, p, alpha, beta)
+        for names in ((first, second), (second, first)):
+            got = student.crossover(*names, p, alpha, beta, predicted)
+            if type(got) is float and got < 0:
+                checks.fail(
+                    f'crossover("{names[0]}", "{names[1]}", {p}, ...) is {show.number(got)}: a size is positive. '
+                    "Where alphas are subtracted one way, betas go the other way round.",
+                    got=got,
+                    expected=expected,
+                )
+            mistakes = {
+                "These are elements of 4 bytes; bytes are asked for.": expected / 4,
+                "Upside down: alphas above, betas below.": 1 / expected,
+                "Divide by beta too: bytes, not seconds.": expected * beta,
+            }
+            name = f'crossover("{names[0]}", "{names[1]}", {p}, {alpha}, {beta})'
+            why = "Both cost a·alpha + b·nbytes·beta: two straight lines in nbytes."
+            checks.close(got, expected, name=name, mistakes=mistakes, why=why)
 
 
 @exercise.check(points=1, needs="crossover_in_bytes")
 def some_never_cross(student, rng):
     "crossover is math.inf where one algorithm is better at every size."
-    for better, worse, p in (("rabenseifner", "ring", 8), ("recursive_doubling", "tree", 8), ("tree", "naive", 6)):
+    power = 2 ** whole(rng, 3, 5)
+    for better, worse, p in (
+        ("rabenseifner", "ring", power),
+        ("recursive_doubling", "tree", power),
+        ("tree", "naive", whole(rng, 4, 12)),
+    ):
         alpha, beta = machine(rng)
         for first, second in ((better, worse), (worse, better)):
             got = student.crossover(first, second, p, alpha, beta, predicted)

@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import STRIDES, called, check_convolution
-from autograder.exercises.convolution.drawing import images, whole
+from autograder.exercises.convolution.drawing import images, problems, whole
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.drawing import F64
@@ -42,6 +42,9 @@ def strides_and_padding(student, rng):
     "Zeros are put round the image first; then the window moves in steps of stride."
     for options in STRIDES:
         check_convolution(student.conv_direct, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_direct", options), **options)
+    for sizes, stride, padding in problems(rng):
+        options = {"stride": stride, "padding": padding}
+        check_convolution(student.conv_direct, rng, sizes, called("conv_direct", options), **options)
 
 
 @exercise.check(points=1, needs="the_lectures_formula")

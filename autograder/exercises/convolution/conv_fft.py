@@ -6,7 +6,7 @@ from torch.nn import functional
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called
-from autograder.exercises.convolution.drawing import Sizes, images
+from autograder.exercises.convolution.drawing import Sizes, images, problems
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import output
 from autograder.exercises.convolution.outputs import check_output
@@ -53,6 +53,8 @@ def zeros_not_the_other_side(student, rng):
     "With padding the window meets zeros beyond the border, not the opposite side of the image."
     for padding, sizes in ((1, (1, 1, 6, 6, 1, 3, 3)), (2, (2, 2, 5, 6, 2, 3, 2)), (4, (1, 2, 4, 4, 1, 5, 5))):
         check_fft(student, rng, sizes, padding=padding)
+    for (n, c, h, w, k, r, s), _, padding in problems(rng):
+        check_fft(student, rng, (n, c, h, w + w % 2, k, r, s), padding=padding)  # odd ones have a check of their own
 
 
 @exercise.check(points=1, needs="a_product_of_spectra")

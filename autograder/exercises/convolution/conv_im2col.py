@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import STRIDES, called, check_convolution
-from autograder.exercises.convolution.drawing import images
+from autograder.exercises.convolution.drawing import images, problems
 from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.convolution.products import Products, whole_count
@@ -26,6 +26,9 @@ def any_stride_and_padding(student, rng):
     "Stride and padding are im2col's affair, and the outputs are as many."
     for options in STRIDES:
         check_convolution(student.conv_im2col, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_im2col", options), **options)
+    for sizes, stride, padding in problems(rng):
+        options = {"stride": stride, "padding": padding}
+        check_convolution(student.conv_im2col, rng, sizes, called("conv_im2col", options), **options)
 
 
 @exercise.check(points=1, needs="filters_times_columns")

@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.drawing import whole
+from autograder.exercises.convolution.drawing import problems, whole
 from autograder.exercises.convolution.libraries import LIBRARIES
 from autograder.exercises.convolution.oracles import columns, conv
 from autograder.exercises.convolution.outputs import check_output
@@ -68,6 +68,26 @@ def masked_borders(student, rng):
     "Any size: what sticks out of a block is neither read nor written."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
+    reads_inside(student, rng, (2, 1, 4, 3, 3, 2, 2))
+
+
+def reads_inside(student, rng, sizes) -> None:
+    """No load leaves x and w, not even one whose number is never used."""
+    n, c, h, wd, k, r, s = sizes
+    x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
+    arena = Arena(x, w, conv(x, w).shape)
+    args = arena.memory, tuple(x.shape), tuple(w.shape), 1, 0
+    (places,) = student.ranks("launch_in", 1, lambda _: args, harness="reads").results
+    start, _ = arena.places["y"]
+    outside = sum(
+        all(not begin <= start + place < begin + size for begin, size in (arena.places["x"], arena.places["w"]))
+        for place in places.tolist()
+    )
+    checks.that(
+        not outside,
+        f"The kernel reads {outside} numbers outside of x and w, and uses none of them. On a GPU that ends it: "
+        "every load needs a mask for pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
+    )
 
 
 @exercise.check(points=5, needs="whole_blocks", seconds=20)
@@ -75,6 +95,8 @@ def kernels_stride_and_padding(student, rng):
     "Stride and padding: pixels beyond the border are zeros, and never read."
     for stride, padding in ((2, 0), (1, 1), (3, 2)):
         check_kernel(student, rng, (2, 2, 7, 6, 5, 3, 3), stride, padding)
+    for sizes, stride, padding in problems(rng, 2):
+        check_kernel(student, rng, sizes, stride, padding)
 
 
 GUARD = 4096  # numbers before, between and after the tensors: further than a slip of some rows

@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called
-from autograder.exercises.convolution.drawing import Sizes, images
+from autograder.exercises.convolution.drawing import Sizes, images, problems
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.convolution.outputs import check_output
@@ -59,6 +59,8 @@ def larger_tiles_and_filters(student, rng):
         (1, (1, 1, 4, 5, 1, 3, 3)),
     ):
         check_winograd(student, rng, sizes, m=m)
+    for (n, c, h, w, k, r, _), m, _ in problems(rng):
+        check_winograd(student, rng, (n, c, h + 1, max(w, r) + 1, k, r, r), m=m)
 
 
 def counted_winograd(student, rng, sizes, m: int):

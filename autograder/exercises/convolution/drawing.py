@@ -33,6 +33,12 @@ def window(rng) -> tuple[int, ...]:
 Sizes = tuple[int, int, int, int, int, int, int]  # n, c, h, w, k, r, s
 
 
+def problems(rng, rounds: int = 3) -> list[tuple[Sizes, int, int]]:
+    """Some sizes of images and filters that fit into them, each with a stride and a padding."""
+    drawn = [(window(rng), whole_number(rng, 1, 4)) for _ in range(rounds)]
+    return [((n, c, h, w, k, r, s), stride, padding) for (n, c, h, w, r, s, stride, padding), k in drawn]
+
+
 def images(rng, n: int, c: int, h: int, w: int, k: int, r: int, s: int, dtype=F64):
     """Random x (n, c, h, w) and w (k, c, r, s)."""
     return normal(rng, n, c, h, w, dtype=dtype), normal(rng, k, c, r, s, dtype=dtype)

@@ -39,9 +39,9 @@ def windows_with_stride_and_padding(student, rng):
     x = numbered(rng, 2, 1, 7, 6)
     for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 1), (3, 2)):
         check_columns(student.im2col(x.clone(), 3, 2, stride, padding), x, 3, 2, stride, padding)
-    *shape, r, s, stride, padding = window(rng)
-    x = numbered(rng, *shape)
-    check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
+    for n, _, h, w, r, s, stride, padding in (window(rng) for _ in range(3)):
+        x = numbered(rng, n, 1, h, w)
+        check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
 
 
 MEAN = "This is the mean of the overlapping values: the adjoint adds them up."
@@ -51,6 +51,7 @@ WINDOWS = (
     (2, 1, 7, 6, 3, 3, 2, 1),
     (1, 3, 5, 5, 2, 2, 3, 0),
     (1, 1, 4, 3, 2, 3, 1, 2),
+    (1, 1, 3, 4, 2, 2, 1, 3),
 )
 
 
@@ -110,7 +111,7 @@ def adjoint_mistakes(cols, shape, r: int, s: int, stride: int, padding: int) -> 
 @exercise.check(points=4, needs="overlaps_are_counted")
 def col2im_is_the_adjoint(student, rng):
     "⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩ for every image x and every matrix c."
-    for *shape, r, s, stride, padding in (*WINDOWS, window(rng)):
+    for *shape, r, s, stride, padding in (*WINDOWS, window(rng), window(rng)):
         cols = whole(rng, *columns(torch.zeros(*shape, dtype=F64), r, s, stride, padding).shape)
         checks.close(
             student.col2im(cols.clone(), tuple(shape), r, s, stride, padding),

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.drawing import whole
+from autograder.exercises.convolution.drawing import problems, whole
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.drawing import F64
@@ -78,7 +78,8 @@ def the_lectures_matrix(student, rng):
 @exercise.check(points=1, needs="the_lectures_matrix")
 def any_kernel_and_image(student, rng):
     "T @ x.ravel() is the convolution, for rectangular kernels and images, 1x1 and as large as the image."
-    for r, s, h, wd in ((2, 2, 4, 5), (2, 3, 5, 4), (3, 1, 4, 6), (1, 1, 3, 4), (3, 4, 3, 4), (1, 3, 1, 5)):
+    drawn = [(r, s, h, wd) for (_, _, h, wd, _, r, s), *_ in problems(rng)]
+    for r, s, h, wd in ((2, 2, 4, 5), (2, 3, 5, 4), (3, 1, 4, 6), (1, 1, 3, 4), (3, 4, 3, 4), (1, 3, 1, 5), *drawn):
         w, x = whole(rng, r, s), whole(rng, h, wd)
         T = ask_toeplitz(student, w, h, wd)
         expected = conv(x[None, None], w[None, None]).flatten()

@@ -6,6 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
+from autograder.exercises.ddp.training import parts
 from autograder.exercises.ready_made import RANKS
 
 exercise = Exercise(
@@ -17,12 +18,18 @@ exercise = Exercise(
     instead="What torch.distributed does is what you write here, with `comm`.",
 )
 
-SHAPES = ((3, 4), (4,), (2, 3, 2))
+
+def shapes(rng) -> list[tuple[int, ...]]:
+    """Of two to four gradients, of one to three axes; no two have as many numbers."""
+    drawn = [(3, 4), (4,), (2, 3, 5), (1, 7), (3, 2, 1)]
+    count = int(torch.randint(2, 5, (), generator=rng))
+    return [drawn[i] for i in torch.randperm(len(drawn), generator=rng)[:count].tolist()]
 
 
 def averaged(student, sizes: tuple[int, ...], rng):
     """A run on gradients of their own; by rank the tensors given, and what they were."""
-    given = [[torch.randn(shape, generator=rng) * (n > 0) for shape in SHAPES] for n in sizes]
+    drawn = shapes(rng)
+    given = [[torch.randn(shape, generator=rng) * (n > 0) for shape in drawn] for n in sizes]
     before = [[grad.clone() for grad in grads] for grads in given]
     run = student.ranks("average_gradients", len(sizes), lambda rank: (list(given[rank]), sizes[rank]))
     return run, given, before
@@ -65,14 +72,14 @@ def equal_batches(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="equal_batches")
 def unequal_batches(student, rng):
     "A rank's gradient counts as much as it has samples: n_r / N."
-    for sizes in ((3, 1), (1, 2, 5), (7, 7, 6, 6)):
+    for sizes in ((3, 1), (1, 2, 5), (7, 7, 6, 6), parts(rng, least=1)):
         are_means(student, sizes, rng)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
 def a_rank_without_samples(student, rng):
     "A rank whose part of the batch is empty counts nothing, and gets the mean like the others."
-    for sizes in ((2, 0), (0, 3, 1)):
+    for sizes in ((2, 0), (0, 3, 1), (0, *parts(rng))):
         are_means(student, sizes, rng)
 
 

@@ -5,7 +5,16 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import grouped, how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket
-from autograder.exercises.ddp.training import LR, agree, batches_for, described, names_of, weights_of
+from autograder.exercises.ddp.training import (
+    LR,
+    agree,
+    batches_for,
+    described,
+    names_of,
+    parts,
+    routed_batches,
+    weights_of,
+)
 from autograder.exercises.ready_made import RANKS
 from hpcdl.nn.awkward import MODELS
 
@@ -21,8 +30,8 @@ exercise = Exercise(
 
 def overlapped(student, name: str, weights, batches, cap: int, seconds: float = 0.0, **machine):
     """A run of the student's class; `weights` by rank, as ranks may begin with their own."""
-    parts = lambda rank: (name, weights[rank], batches[rank], LR, cap, seconds)  # noqa: E731
-    return student.ranks("OverlappedDDP", len(batches), parts, harness="hooks", **machine)
+    given = lambda rank: (name, weights[rank], batches[rank], LR, cap, seconds)  # noqa: E731
+    return student.ranks("OverlappedDDP", len(batches), given, harness="hooks", **machine)
 
 
 def wrapped_trains(student, name: str, sizes, rng, steps: int = 1, cap: int = 100, batches=None) -> None:
@@ -48,7 +57,7 @@ def begins_with_rank_0s(student, rng):
 @exercise.check(points=6, seconds=SECONDS, needs="begins_with_rank_0s")
 def results_unchanged(student, rng):
     "Overlap changes no result: every rank takes the steps of one machine, with equal and unequal batches."
-    for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1)):
+    for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1), (parts(rng, least=1), 2)):
         wrapped_trains(student, "plain", sizes, rng, steps)
     carried(student, rng, lambda: wrapped_trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
@@ -58,10 +67,8 @@ def awkward_parameters(student, rng):
     "Shared, frozen and unused parameters are right, also where ranks use different ones."
     for name in ("tied", "frozen", "unused"):
         wrapped_trains(student, name, (3, 3), rng, steps=2)
-    batches = batches_for((4, 4), 1, rng)
-    for rank, sign in ((0, -1), (1, 1)):
-        batches[rank][0][0][:, 0] = sign * batches[rank][0][0][:, 0].abs()
-    wrapped_trains(student, "routed", (4, 4), rng, cap=90, batches=batches)
+    for cap in (90, 72):
+        wrapped_trains(student, "routed", (4, 4, 4), rng, cap=cap, batches=routed_batches(rng))
 
 
 CAP, DEPTH = 2 * 64, 12  # two of `Deep`'s matrices in a bucket, and as many layers as it has

@@ -7,7 +7,16 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import how_many_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
-from autograder.exercises.ddp.training import LR, agree, batches_for, described, weights_of
+from autograder.exercises.ddp.training import (
+    LR,
+    a_rate,
+    agree,
+    batches_for,
+    described,
+    parts,
+    routed_batches,
+    weights_of,
+)
 from autograder.exercises.ready_made import RANKS
 from autograder.inside.harnesses import network
 
@@ -27,17 +36,17 @@ exercise = Exercise(
 PLENTY = 1 << 20  # a cap that no network here reaches
 
 
-def train(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY):
+def train(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY, lr: float = LR):
     """A run of the student's step on equal replicas; also the weights at the start and the ranks' batches."""
     weights, batches = weights_of(name, rng), batches_for(sizes, steps, rng)
-    parts = lambda rank: (name, weights, batches[rank], LR, cap)  # noqa: E731
-    return student.ranks("train_step", len(sizes), parts, harness="steps"), weights, batches
+    given = lambda rank: (name, weights, batches[rank], lr, cap)  # noqa: E731
+    return student.ranks("train_step", len(sizes), given, harness="steps"), weights, batches
 
 
-def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY) -> None:
-    run, weights, batches = train(student, name, sizes, rng, steps, cap)
+def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY, lr: float = LR) -> None:
+    run, weights, batches = train(student, name, sizes, rng, steps, cap, lr)
     setting = f"{len(sizes)} rank{'s' * (len(sizes) > 1)} with {', '.join(map(str, sizes))} samples ({described(name)})"
-    agree(run, name, weights, batches, setting)
+    agree(run, name, weights, batches, setting, lr)
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -45,7 +54,7 @@ def as_one_machine(student, rng):
     "After three steps on equal batches every rank has the weights of one machine, all to the same bit."
     for sizes in ((4,), (3, 3), (2, 2, 2)):
         trains(student, "plain", sizes, rng, steps=1)
-    trains(student, "plain", (3, 3), rng, steps=3, cap=100)
+    trains(student, "plain", (3, 3), rng, steps=3, cap=100, lr=a_rate(rng))
     carried(student, rng, lambda: trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
 
@@ -63,7 +72,7 @@ def returns_its_loss(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
 def unequal_parts(student, rng):
     "The same where ranks have different numbers of samples, or none."
-    for sizes in ((5, 1), (1, 2, 4), (3, 0, 2)):
+    for sizes in ((5, 1), (1, 2, 4), (3, 0, 2), parts(rng), parts(rng)):
         trains(student, "plain", sizes, rng)
 
 
@@ -78,9 +87,7 @@ def tied_and_frozen(student, rng):
 def unused(student, rng):
     "A parameter without a gradient, on every rank or on some, does not stop the others."
     trains(student, "unused", (3, 3), rng, steps=2, cap=100)
-    weights, batches = weights_of("routed", rng), batches_for((4, 4, 4), 1, rng)
-    for rank, sign in ((0, -1), (1, 1)):  # rank 0 uses one expert, rank 1 the other, rank 2 both
-        batches[rank][0][0][:, 0] = sign * batches[rank][0][0][:, 0].abs()
+    weights, batches = weights_of("routed", rng), routed_batches(rng)
     run = student.ranks("train_step", 3, lambda rank: ("routed", weights, batches[rank], LR, 90), harness="steps")
     agree(run, "routed", weights, batches, "3 ranks that use different layers")
 

@@ -11,6 +11,18 @@ from hpcdl.nn.awkward import MODELS
 LR = 0.3
 
 
+def a_rate(rng) -> float:
+    """A learning rate of this run."""
+    return LR * (0.5 + torch.rand((), generator=rng).item())
+
+
+def parts(rng, least: int = 0) -> tuple[int, ...]:
+    """How many samples each of two to five ranks has: `least` to five, and some in all."""
+    p = int(torch.randint(2, 6, (), generator=rng))
+    first, *others = torch.randint(least, 6, (p,), generator=rng).tolist()
+    return (max(first, 1), *others)
+
+
 def weights_of(name: str, rng) -> list[torch.Tensor]:
     """Random weights for the network of that name, none of them zero."""
     return [torch.randn(param.shape, generator=rng) / 2 for param in MODELS[name]().parameters()]
@@ -23,15 +35,23 @@ def batches_for(sizes: tuple[int, ...], steps: int, rng) -> list[list[list[torch
     ]
 
 
+def routed_batches(rng) -> list[list[list[torch.Tensor]]]:
+    """A batch for each of three ranks: rank 0 uses one expert of `Routed`, rank 1 the other, rank 2 both."""
+    batches = batches_for((4, 4, 4), 1, rng)
+    for batch, signs in zip(batches, ((-1, -1, -1, -1), (1, 1, 1, 1), (1, -1, 1, -1)), strict=True):
+        batch[0][0][:, 0] = batch[0][0][:, 0].abs() * torch.tensor(signs)
+    return batches
+
+
 def joined(batches) -> list[list[torch.Tensor]]:
     """The global batch of each step."""
     return [[torch.cat(parts) for parts in zip(*step, strict=True)] for step in zip(*batches, strict=True)]
 
 
-def serial(name: str, weights: list, batches: list, factor: float = 1.0, keep: bool = False) -> list[torch.Tensor]:
+def serial(name: str, weights: list, batches: list, lr: float = LR, keep: bool = False) -> list[torch.Tensor]:
     """One machine's weights after a step on each batch, computed in float64.
 
-    Mistakes are `factor` times the step, and to `keep` gradients from step to step.
+    It is a mistake to `keep` gradients from step to step.
     """
     model = network(name, weights).double()
     for x, y in batches:
@@ -41,13 +61,13 @@ def serial(name: str, weights: list, batches: list, factor: float = 1.0, keep: b
         with torch.no_grad():
             for param in model.parameters():
                 if param.grad is not None:
-                    param -= factor * LR * param.grad
+                    param -= lr * param.grad
     return [param.detach().float() for param in model.parameters()]
 
 
-def of_means(name: str, weights: list, batches) -> list[torch.Tensor]:
+def of_means(name: str, weights: list, batches, lr: float) -> list[torch.Tensor]:
     """The weights after one step with the mean of the ranks' means, every rank counting the same."""
-    parts = [serial(name, weights, one[:1]) for one in batches if len(one[0][1])]
+    parts = [serial(name, weights, one[:1], lr) for one in batches if len(one[0][1])]
     share = 1 / len(batches)
     return [share * sum(same) + (1 - share * len(parts)) * w for *same, w in zip(*parts, weights, strict=True)]
 
@@ -61,16 +81,18 @@ def names_of(name: str) -> list[str]:
     return [label for label, _ in MODELS[name]().named_parameters()]
 
 
-def agree(run, name: str, weights: list, batches, setting: str) -> None:
+def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR) -> None:
     """Every rank has the weights of one machine that trained on the global batches, and all have the same bits."""
-    expected = serial(name, weights, joined(batches))
+    expected = serial(name, weights, joined(batches), lr)
     setting += f", after {len(batches[0])} step{'s' * (len(batches[0]) > 1)}"
     try:
         have(run, name, expected, setting)
     except CheckFailure:
-        wrongs = wrong_weights(name, weights, batches)
+        alone = "Each rank takes a step with its own gradients: average them over the ranks first."
+        own = [{alone: serial(name, weights, mine, lr)} if len(batches) > 1 else {} for mine in batches]
+        wrongs = wrong_weights(name, weights, batches, lr)
         wrongs["Nothing changed: these are the weights from before."] = weights
-        have(run, name, expected, setting, wrongs, batches, weights)
+        have(run, name, expected, setting, [mine | wrongs for mine in own])
         raise
     for rank, label, value, first in each_weight(run, name):
         checks.that(
@@ -80,13 +102,11 @@ def agree(run, name: str, weights: list, batches, setting: str) -> None:
         )
 
 
-def have(run, name: str, expected: list, setting: str, wrongs: dict | None = None, batches=(), weights=()) -> None:
-    """Every rank has the `expected` weights; `wrongs` are those of known mistakes."""
+def have(run, name: str, expected: list, setting: str, wrongs: list[dict] | None = None) -> None:
+    """Every rank has the `expected` weights; `wrongs` are those of known mistakes, by rank."""
     for rank, (got, *_) in enumerate(run.results):
-        alone = "Each rank takes a step with its own gradients: average them over the ranks first."
-        own = {alone: serial(name, weights, batches[rank])} if len(batches) > 1 else {}
         for i, label in enumerate(names_of(name)):
-            mistakes = {sentence: values[i] for sentence, values in (own | (wrongs or {})).items()}
+            mistakes = {sentence: values[i] for sentence, values in (wrongs[rank] if wrongs else {}).items()}
             where = f"{setting}: {label} on rank {rank}"
             why = "One machine that trains on all ranks' samples together gets this."
             checks.close(got[i], expected[i], name=where, why=why, rtol=1e-4, mistakes=mistakes)
@@ -99,26 +119,28 @@ def each_weight(run, name: str):
         yield from zip([rank] * len(labels), labels, got, first, strict=True)
 
 
-def wrong_weights(name: str, weights: list, batches) -> dict[str, list]:
+def wrong_weights(name: str, weights: list, batches, lr: float) -> dict[str, list]:
     """The weights that known mistakes give, by the sentence that names the mistake."""
     everything, p = joined(batches), len(batches)
     found = {
-        "The step goes uphill: subtract lr times the gradient.": serial(name, weights, everything, -1.0),
-        "lr is missing: subtract lr times the gradient.": serial(name, weights, everything, 1 / LR),
+        "The step goes uphill: subtract lr times the gradient.": serial(name, weights, everything, -lr),
+        "lr is missing: subtract lr times the gradient.": serial(name, weights, everything, 1.0),
         "The gradients of the step before are still in there: begin with model.zero_grad().": serial(
-            name, weights, everything, keep=True
+            name, weights, everything, lr, keep=True
         ),
     }
     if p > 1:
         found |= {
-            "This is the sum over ranks: divide by the number of all samples.": serial(name, weights, everything, p),
+            "This is the sum over ranks: divide by the number of all samples.": serial(
+                name, weights, everything, lr * p
+            ),
             "This step is too short by the number of ranks: a mean was divided once more.": serial(
-                name, weights, everything, 1 / p
+                name, weights, everything, lr / p
             ),
         }
     if len(everything) == 1 and len({len(one[0][1]) for one in batches}) > 1:
         mean_of_means = (
             "This is the mean of the ranks' means. A rank with more samples counts for more: weight by n_r / N."
         )
-        found[mean_of_means] = of_means(name, weights, batches)
+        found[mean_of_means] = of_means(name, weights, batches, lr)
     return {sentence: values for sentence, values in found.items() if all(v.isfinite().all() for v in values)}

@@ -8,6 +8,7 @@ from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
+from autograder.exercises.stochastic_rounding.inputs import shapes_of
 
 exercise = Exercise("bf16_round_bits", points=10, minutes=15)
 
@@ -57,7 +58,8 @@ def add_and_cut(student, rng):
     "Add rand16 to the 32 bits of x, then cut the low 16 off: a carry takes it to the next bfloat16."
     first = torch.tensor([1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-9, 1 + 2.0**-9])  # 1/2 or 1/4 of the way
     edges = torch.tensor([0x7FFF, 0x8000, 0x4000, 0xBFFF, 0xC000], dtype=torch.int32)
-    for x, rand16 in ((first, edges), (random_floats(rng, 300), random_bits(rng, 300))):
+    drawn = zip(shapes_of(random_floats(rng, 300)), shapes_of(random_bits(rng, 300)), strict=True)
+    for x, rand16 in ((first, edges), *drawn):
         expected = (code(x) + rand16) >> 16
         ask_bits(student, x, rand16, expected, mistakes=bit_mistakes(x, rand16))
 
@@ -94,7 +96,7 @@ def all_random_numbers(student, rng):
 
 @exercise.check(points=2, needs="add_and_cut")
 def every_bf16_stays(student, rng):
-    "Every bfloat16 stays what it is, whatever rand16: its low half is 0."
+    "Every bfloat16 stays what it is, whatever rand16: its low half is 0. x and rand16 stay as they are."
     codes = torch.arange(HIGH)
     x = (codes << 16).to(torch.int64)
     x = torch.where(x >= 2**31, x - 2**32, x).to(torch.int32).view(F32)
@@ -102,6 +104,7 @@ def every_bf16_stays(student, rng):
     up = "This adds 65,536 at the most: rand16 reaches 65,535, and a low half of 0 never carries."
     rand16 = torch.where(torch.arange(len(x)) % 2 == 0, 0xFFFF, random_bits(rng, len(x))).to(torch.int32)
     ask_bits(student, x, rand16, codes, mistakes={up: codes + 1})
+    checks.leaves_alone(student.bf16_round_bits, x=random_floats(rng, 9), rand16=random_bits(rng, 9))
 
 
 @exercise.check(points=1, needs="add_and_cut")

@@ -23,6 +23,17 @@ def between(rng, fmt, n: int, parts: int = PARTS) -> torch.Tensor:
     return (grid[i] + (grid[i + 1] - grid[i]) * k / parts).float()
 
 
+def a_fixed_format(rng) -> Fixed:
+    """One of 6 to 14 bits."""
+    il, fl = (int(torch.randint(low, 8, (), generator=rng)) for low in (2, 4))
+    return Fixed(il, fl)
+
+
+def shapes_of(x: torch.Tensor) -> list[torch.Tensor]:
+    """The numbers of x as they are, in three axes, in a matrix whose rows are apart in memory, and the first alone."""
+    return [x, x.reshape(2, -1, 5), x.reshape(-1, 5).T, x[0]]
+
+
 def beyond(fmt) -> tuple[torch.Tensor, torch.Tensor]:
     """Numbers outside a format that saturates, and what they become."""
     low, high = values(fmt)[0].item(), values(fmt)[-1].item()

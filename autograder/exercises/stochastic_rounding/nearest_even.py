@@ -9,7 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact, values
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, between, beyond
+from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, a_fixed_format, between, beyond, shapes_of
 from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import BITS, spacing_of
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
@@ -31,8 +31,9 @@ def off_the_middle(rng, fmt, n: int) -> torch.Tensor:
 @exercise.check(points=3)
 def the_nearer_one(student, rng):
     "Of the two neighbours the nearer one, in fixed and in floating point."
-    for fmt in (*FIXED, BF16, FP8_E4M3):
-        x = off_the_middle(rng, fmt, 60)
+    formats_of_x = [(fmt, off_the_middle(rng, fmt, 60)) for fmt in (*FIXED, a_fixed_format(rng), BF16, FP8_E4M3)]
+    shaped = [(BF16, x) for x in shapes_of(off_the_middle(rng, BF16, 60)[:40])]
+    for fmt, x in formats_of_x + shaped:
         lower, upper = beside(x, fmt)
         mistakes = {
             "This is the lower neighbour always: choose the nearer of the two.": lower,
@@ -82,8 +83,10 @@ def any_bits(student, rng):
 
 @exercise.check(points=2, needs="the_nearer_one")
 def ends_and_zeros(student, rng):
-    "Fixed point saturates, NaN and infinities stay, and a floating-point zero keeps its sign."
-    for fmt in (Fixed(4, 4), FP8_E4M3):
+    "Fixed point saturates, NaN and infinities stay, a floating-point zero keeps its sign, and x stays as it is."
+    x = between(rng, FP16, 9)
+    checks.leaves_alone(lambda x: student.round_nearest_even(x, FP16), x=x)
+    for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):
         x, right = beyond(fmt)
         exact(student.round_nearest_even(x.clone(), fmt), right, x, name=f"round_nearest_even(x, {fmt})", why=SATURATES)
     x = torch.tensor([math.inf, -math.inf, math.nan])

@@ -8,7 +8,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact, values
-from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, between, beyond
+from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, a_fixed_format, between, beyond, shapes_of
 from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import BITS, by_spacing, spacing_of
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
@@ -18,9 +18,13 @@ exercise = Exercise("neighbours", points=20, minutes=15, **OWN)
 FLOATING = (BF16, FP16, FP8_E4M3, FP8_E5M2)
 
 
-def two_neighbours(student, x, fmt, *, why: str, mistakes=None) -> None:
-    """Ask for the neighbours of x, and compare with the two values found by searching all of the format's."""
-    got = student.neighbours(x.clone(), fmt)
+def two_neighbours(student, x, fmt, *, why: str, mistakes=None) -> torch.Tensor:
+    """Ask for the neighbours of x, and compare with the two values found by searching all of the format's.
+
+    Returns the tensor that was given.
+    """
+    given = x.clone()
+    got = student.neighbours(given, fmt)
     checks.that(
         type(got) in (tuple, list) and len(got) == 2,
         "neighbours returns two tensors: end with `return lower, upper`.",
@@ -33,6 +37,7 @@ def two_neighbours(student, x, fmt, *, why: str, mistakes=None) -> None:
         if part == 0:
             named["The two are swapped: lower comes first."] = right[1]
         exact(got[part], right[part], x, name=f"{name}, {fmt},", why=why, mistakes=named)
+    return given
 
 
 def fixed_mistakes(x, fmt) -> dict:
@@ -56,20 +61,23 @@ def fixed_mistakes(x, fmt) -> dict:
 def fixed_point(student, rng):
     "In fixed point the neighbours are the multiples of ε = 2^−FL on either side of x."
     first = torch.tensor([0.30, -0.30])
-    for fmt, x in ((Fixed(4, 2), first), *((fmt, between(rng, fmt, 60)) for fmt in FIXED)):
+    drawn = [(fmt, between(rng, fmt, 60)) for fmt in (*FIXED, a_fixed_format(rng))]
+    fmt, last = drawn[-1]
+    for fmt, x in ((Fixed(4, 2), first), *drawn, *((fmt, x) for x in shapes_of(last))):
         why = f"ε = 2^-{fmt.fl} = {2.0**-fmt.fl:g} in {fmt}; ⌊x⌋ is the largest multiple of ε that is not above x."
         two_neighbours(student, x, fmt, why=why, mistakes=fixed_mistakes(x, fmt))
 
 
 @exercise.check(points=3, needs="fixed_point")
 def a_value_of_the_format(student, rng):
-    "A number that the format has is its own neighbour on both sides."
+    "A number that the format has is its own neighbour on both sides; x stays as it is."
     for fmt in (Fixed(4, 4), *FLOATING):
         x = values(fmt).float()
         why = f"{fmt} can hold every one of these numbers, so nothing is to be rounded."
         apart = "Where x is in the format, both neighbours are x: take floor and ceil, not floor and floor + ε."
         above = torch.cat([values(fmt)[1:], values(fmt)[-1:]])
-        two_neighbours(student, x, fmt, why=why, mistakes={apart: (x.double(), above)})
+        given = two_neighbours(student, x, fmt, why=why, mistakes={apart: (x.double(), above)})
+        checks.unchanged(given, x, name="x")
 
 
 @exercise.check(points=5, needs="fixed_point")
@@ -124,7 +132,7 @@ def every_code(student, rng):
 @exercise.check(points=2, needs="fixed_point")
 def the_ends(student, rng):
     "Beyond the ends a format without infinity saturates; infinities and NaN stay in the others."
-    for fmt in (Fixed(4, 4), FP8_E4M3):
+    for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):
         x, right = beyond(fmt)
         for part, name in zip(student.neighbours(x.clone(), fmt), ("lower", "upper"), strict=True):
             exact(part, right, x, name=f"{name}, {fmt},", why=SATURATES)

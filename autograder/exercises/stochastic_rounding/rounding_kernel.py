@@ -51,6 +51,16 @@ def kernel_mistakes(x, seed: int) -> dict:
     return {sentence: from_code((c + r) >> 16).float() for sentence, r in wrong.items()}
 
 
+def at_the_edge(x, seed: int):
+    """x with such low halves that the random bits reach the next bfloat16 in every other element, and only just."""
+    low = 0x10000 - numbered_bits(seed, len(x)) - torch.arange(len(x)) % 2
+    return (x.view(torch.int32) & ~0xFFFF | low.clamp(0, 0xFFFF).to(torch.int32)).view(torch.float32)
+
+
+def a_seed(rng, bits: int = 31) -> int:
+    return int(torch.randint(2 ** (bits - 1), 2**bits, (), generator=rng))
+
+
 def ask_kernel(student, x, n: int, seed: int, block: int) -> torch.Tensor:
     got = student.launch(x.clone(), n, seed, block)
     checks.tensor(got, name=f"launch(x, {n}, {seed}, {block})", shape=x.shape, dtype=torch.bfloat16)
@@ -67,15 +77,17 @@ def check_bits(got, x, seed: int, name: str) -> None:
 def the_same_bits(student, rng):
     "The same bits as on every other machine: element i takes its 16 bits from Philox(seed, i // 8)."
     needs_triton()
-    x = random_floats(rng, 256)
-    check_bits(ask_kernel(student, x, 256, 7, 256), x, 7, "launch(x, 256, 7, 256)")
+    drawn, other = random_floats(rng, 256), a_seed(rng)
+    for seed, x in ((7, drawn), (other, drawn), (other, at_the_edge(drawn, other))):
+        check_bits(ask_kernel(student, x, 256, seed, 256), x, seed, f"launch(x, 256, {seed}, 256)")
 
 
 @exercise.check(points=3, needs="the_same_bits", seconds=20)
 def any_launch(student, rng):
     "The same bits for every block size; and nothing is read or written beyond the first n."
     needs_triton()
-    for n, block in ((1000, 64), (1000, 512), (1000, 1024), (8, 16), (1, 16)):
+    drawn = int(torch.randint(2, 200, (), generator=rng))
+    for n, block in ((1000, 64), (1000, 512), (1000, 1024), (drawn, 32), (8, 16), (1, 16)):
         x = random_floats(rng, n + 24)
         name = f"launch(x, {n}, 3, {block})"
         got = ask_kernel(student, x, n, 3, block)
@@ -87,12 +99,19 @@ def any_launch(student, rng):
         )
     n, block = 1000, 64
     x = random_floats(rng, n + 24)
-    (read,) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
+    ((read, written),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
     checks.that(
         read <= n,
         f"launch(x, {n}, 3, {block}) reads x[{read - 1}], behind the first {n}: on a GPU other data lies there, or "
         "nothing. Mask the load as well: mask=i < n, other=0.",
         got=f"the first {read} numbers of x are read",
+        expected=f"the first {n}",
+    )
+    checks.that(
+        written <= n,
+        f"launch(x, {n}, 3, {block}) writes {written} numbers. Behind the first {n} on a GPU other data lies: mask the "
+        "store, too, mask=i < n.",
+        got=f"{written} numbers are written",
         expected=f"the first {n}",
     )
 
@@ -102,5 +121,5 @@ def every_seed(student, rng):
     "Every seed has its own bits, also one of 64 bits."
     needs_triton()
     x = random_floats(rng, 64)
-    for seed in (0, 1, 2**31 + 5, 2**40 + 3):
+    for seed in (0, 1, 2**31 + 5, a_seed(rng, 45)):
         check_bits(ask_kernel(student, x, 64, seed, 64), x, seed, f"launch(x, 64, {seed}, 64)")

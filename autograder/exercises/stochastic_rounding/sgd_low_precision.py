@@ -32,8 +32,11 @@ def ask_step(student, w, grad, lr, fmt, mode, generator=None):
 @exercise.check(points=3)
 def a_step_to_nearest(student, rng):
     "With mode “nearest”: w − lr · grad, rounded to the nearest number of the format."
-    for fmt in (Fixed(4, 4), Fixed(8, 8)):
-        (w, grad), lr = weights(rng, fmt, 60), 0.5
+    rates = (torch.randperm(4, generator=rng) + 1) / 8
+    for fmt, lr, shape in zip(
+        (Fixed(4, 4), Fixed(8, 8), Fixed(5, 7)), rates.tolist(), ((60,), (6, 10), ()), strict=False
+    ):
+        w, grad = (drawn[: math.prod(shape)].reshape(shape) for drawn in weights(rng, fmt, 60))
         new = w.double() - lr * grad.double()
         mistakes = {
             "It climbs: the step goes against the gradient, w - lr * grad.": formats.nearest(w + lr * grad, fmt),

@@ -9,7 +9,15 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact, values
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.inputs import FIXED, PARTS, SATURATES, between, beyond
+from autograder.exercises.stochastic_rounding.inputs import (
+    FIXED,
+    PARTS,
+    SATURATES,
+    a_fixed_format,
+    between,
+    beyond,
+    shapes_of,
+)
 from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import by_spacing
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
@@ -63,10 +71,13 @@ def up_where_u_is_below_p(student, rng):
         torch.tensor([0.0, 0.2, 0.49, 0.51, 0.99]),
         why="p = (0.125 − 0)/0.25 = 0.5 for each of these.",
     )
-    for fmt in (*FIXED, BF16, FP8_E4M3):
+    for fmt in (*FIXED, a_fixed_format(rng), BF16, FP8_E4M3):
         x = between(rng, fmt, 80).abs()
         u = torch.rand(len(x), generator=rng)
         ask_stochastic(student, x, fmt, u)
+    drawn = between(rng, BF16, 80).abs(), torch.rand(80, generator=rng)
+    for x, u in zip(*map(shapes_of, drawn), strict=True):
+        ask_stochastic(student, x, BF16, u)
 
 
 @exercise.check(points=2, needs="up_where_u_is_below_p")
@@ -89,7 +100,7 @@ def negative_numbers(student, rng):
 
 @exercise.check(points=2, needs="up_where_u_is_below_p")
 def a_value_stays(student, rng):
-    "A number that the format has stays what it is, whatever u."
+    "A number that the format has stays what it is, whatever u; x and u stay as they are."
     for fmt in (Fixed(4, 4), FP8_E4M3, FP8_E5M2, BF16):
         x = values(fmt).float()
         u = torch.rand(len(x), generator=rng)
@@ -99,6 +110,8 @@ def a_value_stays(student, rng):
         above = torch.cat([values(fmt)[1:], values(fmt)[-1:]])
         mistakes = {bound: torch.where(u == 0, above, x.double())}
         exact(got, x.double(), x, name=f"stochastic_round(x, {fmt}, u)", why=f"Here x is in {fmt}.", mistakes=mistakes)
+        x = between(rng, fmt, 9)
+        checks.leaves_alone(lambda x, u, fmt=fmt: student.stochastic_round(x, fmt, u), x=x, u=u[:9])
 
 
 @exercise.check(points=3, needs=("negative_numbers", "a_value_stays"))
@@ -115,7 +128,7 @@ def the_odds_are_exact(student, rng):
 @exercise.check(points=3, needs="up_where_u_is_below_p")
 def beyond_the_ends(student, rng):
     "Beyond the ends nothing is random: fixed point saturates; NaN and infinities stay."
-    for fmt in (Fixed(4, 4), FP8_E4M3):
+    for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):
         x, right = beyond(fmt)
         for u in (torch.zeros(len(x)), torch.full((len(x),), 0.999)):
             got = student.stochastic_round(x.clone(), fmt, u)

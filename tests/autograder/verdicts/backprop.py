@@ -60,3 +60,47 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
                     d = backpropagate_error(d, W[k], zs[k - 1])
             W, b = new_W, new_b
     return W, b
+
+
+# %% backprop: numpy -> full points
+import numpy as np
+
+
+def backprop(weights, biases, X, Y):
+    activations = [X.numpy()]
+    for W, b in zip(weights, biases):
+        z = activations[-1] @ W.numpy().T + b.numpy()
+        activations.append((1 / (1 + np.exp(-z))).astype(z.dtype))
+    delta, weight_grads, bias_grads = activations[-1] - Y.numpy(), [], []
+    for W, a, below in zip(reversed(weights), activations[:0:-1], activations[-2::-1]):
+        delta = delta * a * (1 - a)
+        weight_grads.insert(0, torch.from_numpy(delta.T @ below / len(X)))
+        bias_grads.insert(0, torch.from_numpy(delta.mean(axis=0)))
+        delta = delta @ W.numpy()
+    return weight_grads, bias_grads
+
+
+# %% backprop: lists of floats -> no_loop_over_samples
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta, weight_grads, bias_grads = output_error(activations[-1], Y, zs[-1]), [], []
+    for i in reversed(range(len(weights))):
+        rows = list(zip(delta.tolist(), activations[i].tolist()))
+        sums = [[sum(d[j] * a[k] for d, a in rows) for k in range(len(rows[0][1]))] for j in range(len(rows[0][0]))]
+        weight_grads.insert(0, torch.tensor(sums, dtype=X.dtype) / len(X))
+        bias_grads.insert(0, delta.mean(dim=0))
+        if i:
+            delta = backpropagate_error(delta, weights[i], zs[i - 1])
+    return weight_grads, bias_grads
+
+
+# %% backprop: loop in map -> no_loop_over_samples
+def backprop(weights, biases, X, Y):
+    zs, activations = feedforward(weights, biases, X)
+    delta, weight_grads, bias_grads = output_error(activations[-1], Y, zs[-1]), [], []
+    for i in reversed(range(len(weights))):
+        weight_grads.insert(0, sum(map(torch.outer, delta, activations[i])) / len(X))
+        bias_grads.insert(0, delta.mean(dim=0))
+        if i:
+            delta = backpropagate_error(delta, weights[i], zs[i - 1])
+    return weight_grads, bias_grads

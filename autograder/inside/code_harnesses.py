@@ -1,0 +1,91 @@
+"""Harnesses that watch how an answer's code runs: instructions of Python, and memory that a Triton kernel uses."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hpcdl.comm.base import Communicator
+
+
+@contextlib.contextmanager
+def addresses() -> Iterator[tuple[list, list]]:
+    """Collect where Triton's interpreter loads from and stores to, in bytes; nothing on a GPU, where nobody tells."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    loaded, stored = [], []
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+
+    def watched_load(self, pointers, mask, *rest):
+        loaded.extend(pointers.data[mask.data].astype("int64").tolist())
+        return load(self, pointers, mask, *rest)
+
+    def watched_store(self, pointers, value, mask, *rest):
+        stored.extend(pointers.data[mask.data].astype("int64").tolist())
+        return store(self, pointers, value, mask, *rest)
+
+    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = watched_load, watched_store
+    try:
+        yield loaded, stored
+    finally:
+        InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
+
+
+def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int]:
+    """How far into x a kernel reads, and how far from its first int16 on it writes; 0 on a GPU."""
+    with addresses() as (loaded, stored):
+        launch(x, n, seed, block)
+    places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
+    read = max((place + 1 for place in places if 0 <= place < len(x)), default=0)
+    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0
+
+
+def reads(launch: Callable, *args: Any) -> torch.Tensor:
+    """The places of memory that a kernel reads, in float32 from the first number that it writes on; none on a GPU."""
+    *given, _ = args
+    with addresses() as (loaded, stored):
+        launch(*given)
+    return torch.tensor([(address - min(stored)) // 4 for address in set(loaded)] if stored else [], dtype=torch.int64)
+
+
+class ThroughPython(TorchDispatchMode):
+    """Every operator of torch's passes through Python, also where code in C calls one after the other (`map`)."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler at the first operation, which takes seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def instructions(function: Callable, *args: Any) -> int:
+    """Call the student's function, without a communicator, and again; how much of Python the second call runs.
+
+    Python's instructions are counted, those of the functions that it calls included, and a few for each operator of
+    torch's: they grow with each turn of a loop, whatever is computed in it and however busy the machine is. The first
+    call imports and compiles.
+    """
+    *given, _ = args
+    with ThroughPython():
+        function(*given)
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Callable:
+        nonlocal count
+        count += 1
+        frame.f_trace_opcodes = True
+        return trace
+
+    before = sys.gettrace()
+    with ThroughPython():
+        sys.settrace(trace)
+        try:
+            function(*given)
+        finally:
+            sys.settrace(before)
+    return count
