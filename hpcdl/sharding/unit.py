@@ -9,6 +9,7 @@ from hpcdl.comm import Communicator
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.watched import refuse_copy
 
 
 class Place(NamedTuple):
@@ -56,6 +57,8 @@ class Unit:
         self._versions: list[int] = []  # of the whole parameters when they were put in place
         self.put(self.shards, self.params)
         self.free()
+
+    __reduce_ex__ = refuse_copy
 
     def pieces(self) -> list[Shard]:
         """What this rank keeps of each parameter."""
