@@ -37,4 +37,5 @@ class Watched(dict):
     def values(self) -> Iterator[Any]:  # type: ignore[override]
         return (self[name] for name in list(self))
 
+    in_pieces = True  # by which wrappers know it
     __reduce_ex__ = refuse_copy
