@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 CHANGES = r"(?<!_)_$|^__i(?!nit|ter)|^__setitem__$|^__set__$"  # names of functions that write
-KEPT = (torch.Tensor.data.__get__, torch.Tensor.detach, torch.Tensor.detach_)  # the same numbers by another name
+KEPT = (torch.Tensor.data.__get__, torch.Tensor.detach)  # type: ignore[attr-defined]  # the same numbers by another name
 ABOUT = r"^__get__$|^dim$|^size$|^numel$|^is_|^stride$|^element_size$|^untyped_storage$"  # says nothing of the numbers
 
 

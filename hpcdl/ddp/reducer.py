@@ -209,7 +209,7 @@ class Reducer:
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:
-        """What ranks sum beside gradients: n_r, n_r times rank r's loss, what must be alike, which parameters it used."""
+        """What ranks sum beside gradients: n_r, n_r times rank r's loss, what must be alike, what it used."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
         alike = length_votes(self.step.lengths, samples) + self.replicas.votes(self.comm)

@@ -21,7 +21,11 @@ def require_supported(module: nn.Module) -> None:
                 f"{_where(name, layer)} has max_norm={layer.max_norm!r}: each rank's forward would change other rows "
                 "of the weight; use max_norm=None and limit the rows after optimizer.step()"
             )
-        if isinstance(layer, nn.SyncBatchNorm) and layer.training and not (dist.is_available() and dist.is_initialized()):
+        if (
+            isinstance(layer, nn.SyncBatchNorm)
+            and layer.training
+            and not (dist.is_available() and dist.is_initialized())
+        ):
             raise ValueError(
                 f"{_where(name, layer)} takes its means over torch.distributed, which is not set up, so that each rank "
                 "would normalize alone; use GroupNorm, LayerNorm, or eval()"

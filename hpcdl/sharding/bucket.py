@@ -85,7 +85,9 @@ class ShardBucket:
             self.put_in(i)  # also one that was there before its hook
             if not present:
                 self._views[i].zero_()
-            self.params[i].grad = self._zero.expand(self.params[i].shape).as_subclass(Gone) if present and free else None
+            self.params[i].grad = (
+                self._zero.expand(self.params[i].shape).as_subclass(Gone) if present and free else None
+            )
         vector = self._vector()
         self._under_way, self.sealed, self._left = vector, True, [free and present for present in now]
         # What is kept of the sum: of stage 2 the share alone, in memory of its own.

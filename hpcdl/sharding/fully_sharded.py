@@ -77,8 +77,8 @@ class FullyShardedDataParallel(nn.Module):
         require_supported(module)
         if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
             raise ValueError(
-                "the module is compiled by TorchScript, which takes neither hooks nor other parameters; wrap the module "
-                "that was scripted or traced, or use DistributedDataParallel"
+                "the module is compiled by TorchScript, which takes neither hooks nor other parameters; wrap the "
+                "module that was scripted or traced, or use DistributedDataParallel"
             )
         require_countable(module, samples)
         require_same(
@@ -132,9 +132,9 @@ class FullyShardedDataParallel(nn.Module):
         self._gathering.later(self._buffers_of_rank_0.run)
         self._gathering.end()
         changes = [change for unit in trained for change in unit.changes]
-        used = with_changes([used for unit in trained for used in unit.used], map(bool, changes))
+        ballots = with_changes([used for unit in trained for used in unit.used], map(bool, changes))
         alike = length_votes(passes.lengths, passes.samples) + self._gathering.order_votes()
-        ballot = Ballot(passes.samples, used, self.comm, alike)
+        ballot = Ballot(passes.samples, ballots, self.comm, alike)
         total, used = ballot.count(self._gathering.background)
         require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
         require_proportional(ballot.alike[:3])

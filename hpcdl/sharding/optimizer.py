@@ -14,7 +14,6 @@ from hpcdl.ddp.alike import Replicas
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.counting import length_votes, require_proportional
-from hpcdl.ddp.guarded import Gone
 from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
@@ -27,8 +26,6 @@ from hpcdl.sharding.groups import as_groups, as_list, numbered, option_votes, re
 from hpcdl.sharding.offload import Offloaded
 
 Make = Callable[[list], torch.optim.Optimizer | Offloaded]
-
-UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
 
 
 class ShardedOptimizer(Adding, torch.optim.Optimizer):
@@ -272,53 +269,6 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
     def _measure(self, directions: dict[torch.Tensor, torch.Tensor]) -> dict[torch.Tensor, tuple]:
         """The norms of whole parameters, and of their directions."""
         return norms_of_parts([shard for bucket in self.buckets for shard in bucket.shards], directions, self.comm)
-
-    # -- gradients ---------------------------------------------------------------------------------------------------
-
-    def _launch(self, bucket: ShardBucket) -> None:
-        """Send the next bucket off; its weight has the last step's N, which `release` corrects."""
-        if self.stage == 2 and self._launched % UNDER_WAY == 0:
-            self.background.wait()  # so much is whole at a time, however slow the network
-        bucket.seal(free=self.stage == 2)
-        self.background.start(partial(bucket.reduce, self._samples / self._total))
-        self._launched += 1
-
-    def _require_open(self, bucket: ShardBucket) -> None:
-        """Raise RuntimeError if a gradient comes when those of its bucket have left, and nothing adds up."""
-        if self._reduced or (bucket.sealed and not self.adds_up):
-            raise RuntimeError(
-                "a second backward came before step(), when the first one's gradients had been sent; call step() after "
-                "each, or add up several at stage=1"
-            )
-
-    def _gradient_is_in(self, bucket: ShardBucket, i: int) -> None:
-        if bucket.sealed or self._reduced:
-            self._require_open(bucket)
-        if not self.keeps(bucket, i):
-            bucket.put_in(i)
-        while self.sends_early and self._launched < len(self.buckets) and self.buckets[self._launched].full:
-            self._launch(self.buckets[self._launched])
-
-    def _listen(self, bucket: ShardBucket) -> None:
-        """Register a hook on every parameter of a bucket, for as long as this object lives."""
-        me = weakref.ref(self)  # a hook must not keep it alive
-        for i, param in enumerate(bucket.params):
-
-            def hook(param, i=i):
-                optimizer = me()
-                assert optimizer is not None  # `_end` takes its hooks away with it
-                optimizer._gradient_is_in(bucket, i)
-
-            def before(gradient, i=i):
-                optimizer = me()
-                if optimizer is not None and isinstance(bucket.params[i].grad, Gone):
-                    optimizer._require_open(bucket)
-                    bucket.params[i].grad = None  # nothing adds to what has left
-
-            if self.stage == 2:
-                self._handles.append(param.register_hook(before))
-
-            self._handles.append(param.register_post_accumulate_grad_hook(hook))
 
 
 def _end(handles: list[RemovableHandle], background: Background) -> None:

@@ -73,7 +73,7 @@ class Passes:
     @contextmanager
     def forward(self, intact: Intact, counted: tuple[int, list[int]] | None) -> Iterator[None]:
         """The module's forward pass, inside; `counted` are its samples and its inputs' lengths, if gradients follow."""
-        before = self.samples, self.lengths
+        counts = self.samples, self.lengths
         if counted:
             self.count(*counted)
         uses, endless = [unit.uses for unit in self.units], list(self._endless)
@@ -83,7 +83,7 @@ class Passes:
         try:
             yield
         except BaseException:  # the caller may try again
-            (self.samples, self.lengths), self._endless = before, endless
+            (self.samples, self.lengths), self._endless = counts, endless
             for unit, before in zip(self.units, uses, strict=True):
                 unit.uses = before
             raise
