@@ -24,8 +24,8 @@ from .feedback import Feedback, NotChecked
 from .results import ExerciseResult
 
 IMPORTING = "The first check in this kernel imports parts of torch: a few seconds …"
-SEEDS = seeds(b"notebook", "")  # the same inputs at every press of the button, so that a failure can be followed
-PRINTED = 2000  # characters of a student's own prints that are shown
+SEEDS = seeds(b"notebook", "")  # the same inputs in every run, so that a failure is reproducible
+PRINTED = 2000  # shown characters of a student's prints
 
 
 class UnknownExerciseError(ValueError):
@@ -42,9 +42,9 @@ class StoppedCheckError(KeyboardInterrupt):
 
 
 def check(*names: str) -> None:
-    """Check the exercise `"slug.exercise"` (or every one of the lab `"slug"`) with the functions defined here.
+    """Check the exercise `"slug.exercise"` (or all exercises of the lab `"slug"`) with the functions defined here.
 
-    Shows what passed, and for what did not: what was called, what came back, what was expected and why.
+    Shows which checks passed; for a failed one, the call, the result, the expected result and why.
     """
     namespace = sys._getframe(1).f_globals
     with whole_imports():
@@ -59,7 +59,7 @@ def check(*names: str) -> None:
 
 @contextlib.contextmanager
 def stoppable(exercise: Exercise) -> Iterator[None]:
-    """The check of `exercise`; interrupted, it says so in a sentence, and leaves no module half imported."""
+    """Check `exercise`; an interruption gives one sentence and leaves no module half imported."""
     before = set(sys.modules)
     try:
         yield
@@ -69,9 +69,9 @@ def stoppable(exercise: Exercise) -> Iterator[None]:
 
 
 def _prepare(labs: set[Lab], namespace: dict) -> Any:
-    """Import what answers may make torch import, before a clock runs.
+    """Import what answers may make torch import, before a time limit starts.
 
-    It takes seconds, and a notebook says so: returned is the handle of that line, for the first feedback to replace.
+    It takes seconds, and a notebook says so; return that line's handle, which the first feedback replaces.
     """
     names = [BACKWARD, *(name for lab in labs for name in lab.brings)]
     names += [COMPILER] * needs_compiler(namespace)
@@ -89,17 +89,17 @@ def _display_line(text: str) -> Any:
 
 
 def _shell() -> Any:
-    """IPython's shell, where this is a notebook."""
+    """Return IPython's shell in a notebook, otherwise None."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython else None
 
 
 cells = watched(_shell()) if _shell() else None
-record = Record(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, where its kernel starts
+record = Record(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, in the kernel's folder
 
 
 def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
-    """Why the exercise's functions in the kernel are not those of the notebook; None where they are."""
+    """Say why the kernel's functions differ from the notebook's; None if they agree."""
     if cells is None or namespace is not cells.namespace:
         return None
     reason = next(filter(None, map(cells.outdated, exercise.functions)), "")
@@ -124,13 +124,13 @@ def feedback(exercise: Exercise, namespace: dict) -> Feedback:
 
 
 def total(lab: Lab) -> str:
-    """`Lab total so far: 35 / 100`, by the last check of each exercise, also of an earlier kernel."""
+    """`Lab total so far: 35 / 100`, from the last check of each exercise, even in an earlier kernel."""
     points = sum(record.points(exercise.id) for exercise in lab.exercises.values())
     return f"Lab total so far: {points:g} / {lab.points:g}"
 
 
 def find(name: object) -> list[Exercise]:
-    """The exercises meant by `slug.exercise`, `slug.function` or `slug`; UnknownExerciseError names the nearest."""
+    """Find the exercises for `slug.exercise`, `slug.function` or `slug`; UnknownExerciseError names the nearest."""
     if not isinstance(name, str):
         raise UnknownExerciseError(_in_quotes(name))
     return [exercise for new in moved.now(name) for exercise in _named(new)]
@@ -148,7 +148,7 @@ def _named(name: str) -> list[Exercise]:
 
 
 def _in_quotes(name: object) -> str:
-    """What to write instead of something that is not text, such as the function itself."""
+    """Say what to write instead of something that is not text, such as the function itself."""
     function = getattr(name, "__name__", "")
     found = [exercise.id for exercise in _all_exercises() if function in exercise.functions]
     return f'The name of an exercise stands in quotes: check("{found[0] if found else _all_exercises()[0].id}").'
@@ -176,7 +176,7 @@ def _remember(result: ExerciseResult, code: str) -> str:
 
 
 def _show(shown: Feedback | NotChecked, progress: Any = None) -> None:
-    """Display the feedback, instead of the line of `progress` if there is one."""
+    """Display the feedback instead of `progress`'s line, if there is one."""
     if _shell() is None:
         print(repr(shown))
         return

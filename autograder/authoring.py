@@ -1,4 +1,4 @@
-"""How an author declares a lab's exercises, their checks and the wrong answers they must catch.
+"""Declare a lab's exercises, their checks and the wrong answers they must catch.
 
     # exercises/gradient_descent/mse_grad.py: one exercise, its checks, its oracles
     exercise = Exercise("mse_grad", points=10, minutes=8, functions=("mse_loss", "mse_grad"))
@@ -15,7 +15,7 @@ A lab of one file declares each with `lab.exercise("mse_grad", points=10, minute
 
 A check receives `student`, whose attributes are the student's functions and classes, and `rng`, a
 `torch.Generator` seeded for this student and this check. It returns nothing; it raises `CheckFailure`
-(by way of `autograder.checks`) when the answer is wrong. Its docstring is the title students see.
+(through `autograder.checks`) when the answer is wrong. Its docstring is the title that students see.
 """
 
 import ast
@@ -39,7 +39,7 @@ class Check:
     function: Callable
     points: float
     needs: tuple[str, ...] = ()  # names of checks of this exercise that must pass first
-    hidden: bool = False  # runs only when grading; reports a category and a hint, not its inputs
+    hidden: bool = False  # runs only in grading; reports a category and a hint, not its inputs
     seconds: float = 5.0  # time limit for the whole check
 
     @property
@@ -58,27 +58,27 @@ class Rules(TypedDict):
 class Exercise:
     """A few lines to write: one or more functions, graded by checks whose points sum to `points`.
 
-    `functions` are the names that the student defines (default: just `name`). `forbid` names calls that an answer may
-    not make, as `("aten::convolution", "scipy.signal")`; `instead` is the sentence that says what to do in their place.
-    hpcdl is closed to it in any case, but for what the reference solution uses and what its text `offers` besides.
-    `uses` names earlier exercises whose functions an answer calls: where those are wrong, this one is graded with the
-    reference's. `given` names functions that the notebook gives and the checks call: in grading they are the lab's own,
-    whatever the notebook makes of them. `meanings` says of errors that Python or torch raise in usual wrong answers, by
-    words of theirs, what they mean here. Raises TypeError where `forbid`, `offers` or `uses` is one string.
+    `functions` are the names that the student defines (default: just `name`). `forbid` names calls that an answer must
+    not make, such as `("aten::convolution", "scipy.signal")`; the sentence `instead` says what to do instead. Answers
+    may not call hpcdl, except what the reference solution uses and what the text `offers`. `uses` names earlier
+    exercises whose functions an answer calls: if those are wrong, this one is graded with the reference's functions.
+    `given` names functions that the notebook provides and the checks call: grading uses the lab's own, even if the
+    notebook changed them. `meanings` explains errors of Python or torch in common wrong answers, by words in their
+    message. Raises TypeError if `forbid`, `offers` or `uses` is one string.
     """
 
     name: str
     points: float
     minutes: int
     functions: tuple[str, ...] = ()
-    extra: bool = False  # for a second afternoon: the lab's core does without it
+    extra: bool = False  # optional: not part of the lab's core
     forbid: tuple[str, ...] = ()  # see `inside.forbidden`
     instead: str = ""
-    offers: tuple[str, ...] = ()  # names of hpcdl's, as "hpcdl.collectives.reduce.reduce"
+    offers: tuple[str, ...] = ()  # names in hpcdl, such as "hpcdl.collectives.reduce.reduce"
     uses: tuple[str, ...] = ()  # see `grading.follow`
     given: tuple[str, ...] = ()
     meanings: dict[str, str] = field(default_factory=dict)  # words of an error -> what it means here, and what to do
-    lab: "Lab" = field(init=False, repr=False, compare=False)  # set by the lab that it joins
+    lab: "Lab" = field(init=False, repr=False, compare=False)  # set by its lab
     checks: dict[str, Check] = field(default_factory=dict, init=False)
 
     def __post_init__(self):
@@ -94,11 +94,12 @@ class Exercise:
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """What of hpcdl an answer may call: what its text offers, and what the reference uses."""
+        """Return the names in hpcdl that an answer may call: the ones its text offers, and the ones the reference
+        uses."""
         return (*self.offers, *self.lab.used_by_reference.get(self.name, ()))
 
     def meaning(self, message: str) -> str:
-        """What an error means in this exercise; empty where nobody has said."""
+        """Return what an error means in this exercise; empty if unknown."""
         return next((sentence for words, sentence in self.meanings.items() if words in message), "")
 
     def check(self, *, points: float, needs: str | tuple[str, ...] = (), hidden: bool = False, seconds: float = 5.0):
@@ -121,9 +122,9 @@ class Exercise:
 class Lab:
     """A lab: its slug (the identity), its number and its exercises in order.
 
-    Without a number it is the lab's place in `exercises.LABS`, once `exercises.load` has it.
+    Without a number, `exercises.load` sets it to the lab's place in `exercises.LABS`.
 
-    `brings` are modules that take long to import and that many answers need: a worker finds them there.
+    `brings` are modules that are slow to import and that many answers need: workers have them preloaded.
     """
 
     def __init__(
@@ -146,26 +147,28 @@ class Lab:
 
     @cached_property
     def used_by_reference(self) -> dict[str, list[str]]:
-        """By exercise, the names of hpcdl's that its reference solution uses: see `authors.allowed`."""
+        """Return, by exercise, the names in hpcdl that its reference solution uses: see `authors.allowed`."""
         path = Path(__file__).parent / "exercises" / self.slug / "allowed.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """What of hpcdl some exercise's answer may call."""
+        """Return the names in hpcdl that any exercise's answer may call."""
         return tuple(dict.fromkeys(name for exercise in self.exercises.values() for name in exercise.opened))
 
     @property
     def functions(self) -> list[str]:
-        """The names that a submission of the lab defines."""
+        """Return the names that a submission of the lab defines."""
         return [name for exercise in self.exercises.values() for name in exercise.functions]
 
     def bring(self) -> None:
-        """Import what answers need and take long to import, before a check's clock runs, which could stop halfway."""
+        """Import slow modules that answers need, before a check's time limit starts, which could stop an import
+        halfway."""
         import_whole(*self.brings)
 
     def add(self, exercise: Exercise) -> Exercise:
-        """Make `exercise` the lab's last one; ValueError for a name that is taken, or `uses` of what is not before."""
+        """Append `exercise` to the lab; raise ValueError if its name is taken, or if it `uses` something that does not
+        come before."""
         name = exercise.name
         if name in self.exercises:
             raise ValueError(f"{self.slug}: exercise {name!r} is declared twice; give each exercise its own name")
@@ -177,11 +180,11 @@ class Lab:
         return exercise
 
     def exercise(self, name: str, *, points: float, minutes: int, **options: Any) -> Exercise:
-        """Declare the next exercise of a lab that stands in one file; `options` are those of `Exercise`."""
+        """Declare the next exercise of a lab in one file; `options` are passed to `Exercise`."""
         return self.add(Exercise(name, points, minutes, **options))
 
     def find(self, name: str) -> Exercise | None:
-        """The exercise of that name, or the one in which a function of that name is defined."""
+        """Return the exercise of that name, or the one that defines a function of that name."""
         if name in self.exercises:
             return self.exercises[name]
         return next((e for e in self.exercises.values() if name in e.functions), None)
@@ -189,12 +192,12 @@ class Lab:
 
 @dataclass(frozen=True)
 class WrongAnswer:
-    """A plausible mistake: the code, the checks it must fail, and words its message must contain."""
+    """A plausible mistake: the code, the checks it must fail, and words that its message must contain."""
 
     exercise: str  # "slug.name"
     mistake: str  # what the student got wrong, in a few words
-    fails: tuple[str, ...]  # the checks that must not pass (failed or skipped); all others must pass. "exercise.check"
-    # names a check of another exercise, whose answer calls this one
+    # The checks that must not pass (failed or skipped); all others must. "exercise.check" is another exercise's check.
+    fails: tuple[str, ...]
     says: str  # a phrase the feedback must contain: it names the mistake
     source: str  # replaces the reference's definition of the same function
 
@@ -203,8 +206,8 @@ BANK: list[WrongAnswer] = []
 
 
 def _source(definition) -> str:
-    """The text of a function or class without its decorators. `inspect.getsource` finds a class by its name alone,
-    and a bank has many of one name: a class is found by the line of its first method."""
+    """Return the text of a function or class without its decorators. `inspect.getsource` finds a class only by its
+    name, and a bank has many classes of one name, so a class is found by the line of its first method."""
     is_class = isinstance(definition, type)
     methods = [getattr(value, "__func__", value) for value in vars(definition).values()]  # also static ones
     functions = filter(inspect.isfunction, methods) if is_class else [definition]

@@ -1,7 +1,7 @@
-"""What a notebook's cells did when they last ran: whether the kernel holds the functions that stand in the notebook.
+"""Track the notebook's last cell runs: whether the kernel holds the functions in the notebook.
 
-A cell with a syntax error, or one whose function was renamed, leaves its old function behind; a check of that one would
-speak of lines which are no longer there.
+A cell with a syntax error, or with a renamed function, leaves its old function behind; a check of that one would
+mention lines that no longer exist.
 """
 
 import re
@@ -16,17 +16,17 @@ ABSENT = object()
 
 @dataclass
 class CellRun:
-    """One run of a cell: the names that it was to define, and those of them that it did not come to."""
+    """One run of a cell: the names that it should define, and the ones it did not reach."""
 
-    cell: str | None  # its id, where the front end says it
+    cell: str | None  # its id, if the front end gives it
     names: set[str]
-    before: dict[str, Any]  # what the names meant
+    before: dict[str, Any]  # the names' values before
     missing: set[str] = field(default_factory=set)
     problem: str = ""
 
 
 class Cells:
-    """The last run of each cell, and of each name the last cell that was to define it."""
+    """The last run of each cell, and for each name the last cell that should define it."""
 
     def __init__(self, namespace: dict):
         self.namespace = namespace
@@ -35,21 +35,21 @@ class Cells:
         self.now = CellRun(None, set(), {})
 
     def begin(self, info: Any) -> None:
-        """A cell begins to run (`info` is IPython's)."""
+        """Note that a cell begins to run (`info` is IPython's)."""
         names = names_in(info.raw_cell)
         self.now = CellRun(getattr(info, "cell_id", None), names, {n: self.namespace.get(n, ABSENT) for n in names})
         self.by_cell[self.now.cell] = self.now
         self.by_name.update(dict.fromkeys(names, self.now))
 
     def end(self, result: Any) -> None:
-        """It has ended (`result` is IPython's)."""
+        """Note that it has ended (`result` is IPython's)."""
         if error := result.error_before_exec or result.error_in_exec:
             self.now.problem = said(error)
             unmade = {name for name in self.now.names if self.namespace.get(name, ABSENT) is self.now.before[name]}
             self.now.missing = self.now.names if result.error_before_exec else unmade
 
     def outdated(self, name: str) -> str:
-        """Why the kernel's `name` is not what stands in the notebook, and what to do; empty where it is."""
+        """Say why the kernel's `name` differs from the notebook's, and what to do; empty if they agree."""
         run = self.by_name.get(name)
         if run is None:
             return ""
@@ -65,14 +65,14 @@ class Cells:
 
 
 def renamed(name: str, new: list[str]) -> str:
-    """What to do about a cell that defined `name` once, and now defines the names `new`."""
+    """Say what to do about a cell that once defined `name`, and now defines the names `new`."""
     if new:
         return f"The cell that defined `{name}` now defines `{new[0]}`: call it `{name}`, run the cell, and then check."
     return f"The cell that defined `{name}` does not do so any more: write it there, run the cell, and then check."
 
 
 def names_in(text: str) -> set[str]:
-    """The names that a cell defines; where it is no Python yet, those of its functions and classes."""
+    """Return the names that a cell defines; if it is not valid Python, only its functions and classes."""
     code = magics.plain_python(text)
     return source.defined_names([("cell", code)]) or set(DEFINITION.findall(code))
 
@@ -85,7 +85,7 @@ def said(error: BaseException) -> str:
 
 
 def watched(shell: Any) -> Cells:
-    """The cells of IPython's `shell`, from now on."""
+    """Watch the cells of IPython's `shell` from now on."""
     cells = Cells(shell.user_ns)
     shell.events.register("pre_run_cell", cells.begin)
     shell.events.register("post_run_cell", cells.end)

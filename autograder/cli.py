@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder.outputs import cli as outputs
-from autograder.outputs import lecture  # what a command needs it imports itself: `--help` comes at once
+from autograder.outputs import lecture  # each command imports what it needs, so `--help` is instant
 from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say, version_of
 
@@ -34,7 +34,7 @@ def main(
         typer.Option("--version", callback=version_of("autograder"), is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Checks and grades the labs of hpcdl."""
+    """Check and grade the labs of hpcdl."""
 
 
 console = Console(highlight=False)
@@ -54,7 +54,7 @@ def grade(
     mpi: Mpi = True,
     shard: Annotated[str, typer.Option(help="Grade this part alone, as 3/64, for `autograder merge`.")] = "",
 ) -> None:
-    """Grade every submission in a folder; what an earlier run had done is kept.
+    """Grade every submission in a folder; results of an earlier run are kept.
 
     Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
     4: this system offers weak isolation only, or its walls have a hole: they are tried before the first submission.
@@ -152,7 +152,7 @@ def replay(
     submission: Annotated[Path, typer.Argument(exists=True, help="The notebook that was graded.")],
     exercise: Annotated[str, typer.Argument(help="The exercise's name, as in the report.")],
 ) -> None:
-    """Repeat one exercise of one student on the inputs of the report.
+    """Repeat one exercise of one student with the inputs in the report.
 
     Exit code 0: the same points; 1: other points; 2: there is no such exercise, or the file cannot be read.
     """
@@ -174,7 +174,7 @@ def replay(
 
 @app.command()
 def doctor() -> None:
-    """Say how students' code is walled in here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
+    """Say how students' code is isolated here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
     from autograder.walls import sandbox
 
     from . import doctor as walls
@@ -253,7 +253,7 @@ def release(
 
 
 def refuse_weak(reason: str, way_out: str = WEAK) -> NoReturn:
-    """Exit code 4: what students would be graded behind is no wall."""
+    """End with exit code 4 if students' code would not be isolated."""
     console.print(
         f"Nothing was graded: {reason}. `autograder doctor` says more.{way_out}", markup=False, soft_wrap=True
     )
@@ -261,18 +261,18 @@ def refuse_weak(reason: str, way_out: str = WEAK) -> NoReturn:
 
 
 def progress() -> Progress:
-    """The bar of long work."""
+    """Return a progress bar for long work."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console)
 
 
 def shown(text: str) -> str:
-    """A student's text as rich may print it: no markup, nothing that steers the terminal."""
+    """Return a student's text as rich may print it: without markup and control characters."""
     return escape(printable(text))
 
 
 def summary(results: Any) -> Table:
-    """A table of what was graded, for the terminal."""
+    """Return a table of the results, for the terminal."""
     table = Table("student", "lab", "score", "message", box=None)
     for result in results:
         graded = result.status == "graded"

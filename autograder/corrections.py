@@ -74,7 +74,7 @@ def late(
     ] = None,
     lab: Annotated[str | None, typer.Option(help="The results of this lab alone.")] = None,
 ) -> None:
-    """Take points away for late days: rows in RESULTS/adjustments.csv, which all exports follow.
+    """Subtract points for late days: rows in RESULTS/adjustments.csv, which all exports follow.
 
     RESULTS/extensions.csv gives students more days: student, lab (empty: every lab), days, reason.
     """
@@ -85,7 +85,7 @@ def late(
         found = load.one_lab(load.results(folder, lab))
         groups = folder / adjustments.GROUPS
         when = late.times_of_sheet(times) if times else late.times_of_files(layouts.submissions(submissions))
-        for (member, _), best in adjustments.givers(found, groups).items():  # who shares a result is as late with it
+        for (member, _), best in adjustments.givers(found, groups).items():  # a shared result is equally late
             when.pop(member, None)
             when |= {member: when[best.student]} if best.student in when else {}
         shared = adjustments.shared(found, groups)

@@ -1,4 +1,4 @@
-"""What walls students' code in on this system, and whether that holds: what `autograder doctor` shows."""
+"""Show which walls this system has around students' code, and whether they hold (`autograder doctor`)."""
 
 from autograder.sessions import canaries
 from autograder.sessions.canaries import AttackOutcome
@@ -8,7 +8,7 @@ from hpcdl.cluster.launcher import LauncherError
 
 
 def needs() -> dict[str, bool]:
-    """What the tiers are made of, and whether it is there."""
+    """Return the parts that each tier needs, and whether they are available."""
     return {
         f"Landlock (version {landlock.version()})": landlock.version() > 0,
         "seccomp (pip install pyseccomp)": syscalls.available(),
@@ -18,13 +18,13 @@ def needs() -> dict[str, bool]:
 
 
 def attack() -> list[AttackOutcome]:
-    """What came of all attacks from a worker of the tier that this system has, and from a rank of a real MPI."""
+    """Return the results of all attacks from a worker of this system's tier, and from a rank of a real MPI."""
     with Zygote() as zygote:
         return [*canaries.attack(zygote), from_a_rank(zygote)]
 
 
 def from_a_rank(zygote: Zygote) -> AttackOutcome:
-    """All of them from a rank of a real MPI, in one finding; where there is no MPI there is nothing to wall in."""
+    """Return all attacks from a rank of a real MPI as one finding; without MPI there is nothing to isolate."""
     title = "do any of this from a rank of a real MPI"
     try:
         broken = [finding.title for finding in canaries.attack(zygote, mpi=True) if not finding.held]

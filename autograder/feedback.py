@@ -9,7 +9,7 @@ MARK = {"passed": "✓", "failed": "✗", "skipped": "–", "not_done": "○"}
 LABEL = {"passed": "passed", "failed": "failed", "skipped": "skipped", "not_done": "not done yet"}
 
 # JupyterLab's theme variables, with fallbacks for other front ends that work on light and dark. Colour is never the
-# only sign: each verdict has its mark and its word, and text keeps the theme's own text colour.
+# only sign: each verdict has a mark and a word, and text keeps the theme's text colour.
 STYLE = """
 .hpcdl-check { font-family: var(--jp-content-font-family, system-ui, sans-serif); font-size: 14px; line-height: 1.5;
   color: var(--jp-content-font-color1, inherit); max-width: 56rem; padding: 8px 14px; margin: 4px 0;
@@ -35,18 +35,18 @@ STYLE = """
 """
 
 
-# Shown while JupyterLab marks the cell above as changed since it ran: a check sees the kernel, not the page.
+# Shown while JupyterLab marks the cell above as changed since its run: a check sees the kernel, not the page.
 CHANGED = '<p class="hpcdl-changed">The cell above has changed since it ran: run it, then check again.</p>'
 
 
 class NotChecked:
-    """Why an exercise was not checked, where the kernel does not hold what stands in the notebook."""
+    """Why an exercise was not checked: the kernel does not hold the notebook's code."""
 
     def __init__(self, name: str, reason: str, total: str = ""):
         self.name, self.reason, self.total = name, reason, total
 
     def about(self) -> dict[str, Any]:
-        """What the output's metadata say: an exercise that was not checked has no points."""
+        """Return the output's metadata: an exercise that was not checked has no points."""
         return {"exercise": self.name, "points": 0.0, "verdict": "not checked"}
 
     def _repr_html_(self) -> str:
@@ -65,7 +65,7 @@ class Feedback:
         self.result, self.total, self.printed, self.note = result, total, printed, note
 
     def about(self) -> dict[str, Any]:
-        """What the output's metadata say, for `hpcdl submit`."""
+        """Return the output's metadata, for `hpcdl submit`."""
         verdict = headline(self.result).partition(": ")[2]
         return {"exercise": self.result.name, "points": self.result.points, "verdict": verdict}
 
@@ -84,12 +84,12 @@ def headline(result: ExerciseResult) -> str:
 
 
 def points(check: CheckResult) -> str:
-    """`(2 / 5)`, or that the check gives none."""
+    """`(2 / 5)`, or a remark that the check gives no points."""
     return f"({check.points:g} / {check.max_points:g})" if check.max_points else "(no points)"
 
 
 def facts(check: CheckResult) -> list[tuple[str, str]]:
-    """What to show beside a failed check's sentence, as (label, text)."""
+    """Return what to show with a failed check's sentence, as (label, text)."""
     location = f"line {check.line} of {check.function}: {check.source}" if check.line and check.source else ""
     if check.line and not check.source:
         location = f"line {check.line} of {check.function}"
@@ -100,7 +100,7 @@ def facts(check: CheckResult) -> list[tuple[str, str]]:
 
 
 def sentences(check: CheckResult) -> list[str]:
-    """The sentences of a failed check in the order they are read: the named mistake first."""
+    """Return a failed check's sentences in reading order: the named mistake first."""
     return [sentence for sentence in (check.mistake, check.message, check.where, check.why) if sentence]
 
 
@@ -108,7 +108,7 @@ def sentences(check: CheckResult) -> list[str]:
 
 
 def text(result: ExerciseResult, total: str = "", printed: str = "", note: str = "") -> str:
-    """The feedback for a place without a front end."""
+    """Return the feedback as plain text."""
     lines = [_first_line(result.status, headline(result), total)]
     if result.status == "not_done":
         first = next(check for check in result.checks if check.status == "not_done")
@@ -134,7 +134,7 @@ def _text_check(check: CheckResult) -> list[str]:
 
 
 def indented(value: str, by: int) -> str:
-    """A text of several lines under its first."""
+    """Indent all lines of a text after the first."""
     return value.replace("\n", "\n" + " " * by)
 
 
@@ -142,7 +142,7 @@ def indented(value: str, by: int) -> str:
 
 
 def html(result: ExerciseResult, total: str = "", printed: str = "", note: str = "", *, live: bool = False) -> str:
-    """The feedback as HTML without scripts, `live` in a notebook; everything that came from the student is escaped."""
+    """Return the feedback as HTML without scripts, `live` in a notebook; everything from the student is escaped."""
     body = _html_body(result)
     body += "".join(f"<p>{_inline(said)}</p>" for said in (result.note, note) if said)
     if printed:
@@ -192,7 +192,7 @@ def _html_facts(rows: list[tuple[str, str]]) -> str:
 
 
 def _inline(sentence: str) -> str:
-    """Escaped text in which `code` stands between backticks."""
+    """Return escaped text with `code` between backticks."""
     parts = escape(sentence).split("`")
     if len(parts) % 2 == 0:
         return "`".join(parts)

@@ -1,4 +1,4 @@
-"""Options that several commands of `autograder` share."""
+"""Options shared by several commands of `autograder`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ AsLab = Annotated[str | None, typer.Option(help="Grade every notebook as this la
 
 
 def lab_named(slug: str | None) -> Any:
-    """The lab of that slug; exit code 2 names the labs there are."""
+    """Return the lab with that slug; exit code 2 lists the labs that exist."""
     if slug is None:
         return None
     if slug not in exercises.LABS:

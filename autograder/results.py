@@ -1,4 +1,4 @@
-"""What a grading run found: plain data, from which feedback, grade sheets and the result file are made."""
+"""Results of grading: plain data for feedback, grade sheets and the result file."""
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
@@ -10,13 +10,13 @@ Status = Literal["passed", "failed", "skipped", "not_done"]
 
 @dataclass
 class CheckResult:
-    """The verdict on one check, with what the student needs to see why."""
+    """The verdict on one check, with the reasons for the student."""
 
     name: str
     title: str
     max_points: float
     status: Status = "failed"
-    kind: str = ""  # what stopped it: values, exception, timeout, ended, undefined, ...; "check" is a bug of ours
+    kind: str = ""  # what stopped it: values, exception, timeout, ended, undefined, ...; "check" is our own bug
     message: str = ""
     mistake: str = ""
     call: str = ""
@@ -24,14 +24,14 @@ class CheckResult:
     expected: str = ""
     where: str = ""
     why: str = ""
-    function: str = ""  # where in the student's code: function, line, source of the line
+    function: str = ""  # location in the student's code: function, line, source of the line
     line: int = 0
     source: str = ""
-    via: str = ""  # the line of the student's function that the check called, where it is another
+    via: str = ""  # the line of the called student's function, if it differs
     hidden: bool = False
     seed: int = 0
-    seconds: float = 0.0  # that the student's code took
-    share: float = 0.0  # of the points of a check that did not pass, where it gives a part of them
+    seconds: float = 0.0  # seconds of the student's code
+    share: float = 0.0  # partial credit of a check that did not pass
     detail: str = ""  # for instructors only
 
     @property
@@ -51,9 +51,9 @@ class ExerciseResult:
     name: str
     max_points: float
     checks: list[CheckResult] = field(default_factory=list)
-    fingerprint: str = ""  # of the code without names and layout; for instructors
-    shapes: list[str] = field(default_factory=list)  # of the code's parts, in the same way
-    note: str = ""  # how the result came about, where that needs saying
+    fingerprint: str = ""  # hash of the code without names and layout; for instructors
+    shapes: list[str] = field(default_factory=list)  # hashes of the code's parts
+    note: str = ""  # how the result came about, if that needs explaining
     forbidden: list[str] = field(default_factory=list)  # calls that were made although the exercise forbids them
 
     @property
@@ -78,7 +78,7 @@ class ExerciseResult:
 
 @dataclass
 class Adjustment:
-    """Points that an instructor adds to a result, or takes away, and why."""
+    """Points that an instructor adds or subtracts, and why."""
 
     points: float
     reason: str
@@ -98,7 +98,7 @@ class LabResult:
     isolation: str = ""
     seconds: float = 0.0
     retry: bool = False  # the grader itself failed: another run tries again
-    adjustments: list[Adjustment] = field(default_factory=list)  # an instructor's; they stand in no result file
+    adjustments: list[Adjustment] = field(default_factory=list)  # an instructor's; not in result files
 
     @property
     def score(self) -> float:
@@ -116,7 +116,7 @@ class LabResult:
         return "; ".join(filter(None, [self.message, *lost]))
 
     def to_json(self) -> dict:
-        """The result file's content."""
+        """Return the result file's content."""
         assert 0 <= self.score <= self.max_score, f"a score of {self.score} of {self.max_score}"
         exercises = [{**_public(e), "points": e.points, "status": e.status} for e in self.exercises]
         for exercise, result in zip(exercises, self.exercises, strict=True):
@@ -125,7 +125,7 @@ class LabResult:
 
     @classmethod
     def from_json(cls, content: dict) -> "LabResult":
-        """The result of a result file's content; ValueError where it has another schema."""
+        """Return the result from a result file's content; raise ValueError for a different schema."""
         if content["schema"] != SCHEMA:
             raise ValueError(f"a result of schema {content['schema']!r}, not {SCHEMA!r}")
         result = _of(cls, content)
@@ -136,11 +136,11 @@ class LabResult:
 
 
 def _of(cls, content: dict):
-    """An instance from its fields; points and states that follow from others are left to it."""
+    """Create an instance from its fields, without derived points and states."""
     return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
 
 
 def _public(result) -> dict:
-    """Its fields, without those that say nothing."""
-    kept = ("message", "lab", "max_points", "max_score")  # there may be none; they are read again all the same
+    """Return its fields without empty ones."""
+    kept = ("message", "lab", "max_points", "max_score")  # these are kept even if empty
     return {key: value for key, value in asdict(result).items() if key in kept or value not in ("", [], False)}

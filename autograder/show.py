@@ -1,6 +1,6 @@
-"""Values as short text: exact where they are small, summarised where they are big, never code of the student's.
+"""Values as short text: small ones exact, big ones summarised, without running the student's code.
 
-Everything shown here has crossed the boundary, so it is of a plain, exact type (see `boundary.protocol`).
+Everything shown here has crossed the boundary, so it has a plain, exact type (see `boundary.protocol`).
 """
 
 import math
@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 WIDTH = 220  # characters of one shown value
-FEW = 12  # elements of a tensor or items of a list shown in full
+FEW = 12  # tensor elements or list items shown in full
 
 
 class Named:
-    """A function or object that is shown by its name alone."""
+    """A function or object that is shown only by its name."""
 
     def __init__(self, name: str):
         self.__name__ = name
@@ -23,13 +23,13 @@ class Named:
 
 
 def show(value: Any, width: int = WIDTH) -> str:
-    """`value` as one line of at most `width` characters."""
+    """Return `value` as one line of at most `width` characters."""
     text = _show(value, depth=0)
     return text if len(text) <= width else text[: width - 2] + " …"
 
 
 def type_name(value: Any) -> str:
-    """The type as a student would say it: `torch.Tensor`, `float`, `None`; a foreign object brings its name."""
+    """Return the type in a student's words: `torch.Tensor`, `float`, `None`; a foreign object has its own name."""
     if value is None:
         return "None"
     if type(value) is torch.Tensor:
@@ -38,14 +38,14 @@ def type_name(value: Any) -> str:
 
 
 def an(noun: str) -> str:
-    """The noun with its article: `a float`, `an int`; None needs none."""
+    """Return the noun with its article: `a float`, `an int`; None needs none."""
     if noun == "None":
         return noun
     return f"{'an' if noun[:1] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
 def shape(tensor_or_sizes: Any) -> str:
-    """A shape as Python writes it: `(3, 4)`, `(5,)`, `()`."""
+    """Return a shape as Python writes it: `(3, 4)`, `(5,)`, `()`."""
     return str(tuple(getattr(tensor_or_sizes, "shape", tensor_or_sizes)))
 
 
@@ -55,7 +55,7 @@ def dtype(value: Any) -> str:
 
 
 def number(x: Any) -> str:
-    """A number with six significant digits, and always enough to see that it is a float."""
+    """Return a number with six significant digits, recognisable as a float."""
     if type(x) is not float or not math.isfinite(x):
         return str(x)
     text = f"{x:.6g}"

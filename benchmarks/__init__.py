@@ -35,5 +35,5 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
 
 
 def load(name: str) -> ModuleType:
-    """The benchmark's module. Raises KeyError where there is none of that name."""
+    """Return the benchmark's module. Raises KeyError for an unknown name."""
     return importlib.import_module(BENCHMARKS[name])

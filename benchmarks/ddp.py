@@ -5,7 +5,7 @@
 
 Every competitor trains its own copy of the same model in the same two processes, one thread each, in turns that rotate.
 A time is that of the slower rank. "local" is rank 0 alone while rank 1 sleeps; "two local" are both at the same time,
-without a message but for a barrier: what two processes cost this machine before a byte has been sent.
+without any message except a barrier: what two processes cost this machine before a byte has been sent.
 The curve over bucket sizes is predicted by `hpcdl.cost`, from all-reduces timed in the same run.
 """
 

@@ -59,7 +59,7 @@ CLOSE, CLOSE_IN_FLOAT32 = 1e-12, 1e-6
 
 
 class Arm:
-    """A training that goes on where it stood."""
+    """A training that continues where it stopped."""
 
     def __init__(self, way: str, mpi: Communicator, gloo: Communicator):
         self.comm = mpi if way in OURS else gloo
@@ -127,7 +127,8 @@ def started(way: str) -> dict:
 
 
 def rays(rounds: int, count: int) -> list[dict]:
-    """The same of Ray, which starts the processes itself, and the seconds of `count` steps; nothing where it is not."""
+    """Start-up and step times for Ray, which starts the processes itself, and the seconds of `count` steps; nothing
+    where it is not."""
     if optional.found("Ray") is None:
         return []
     runs = [six_tools.fit(TASK, count=count + 1) for _ in range(rounds)]

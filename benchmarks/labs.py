@@ -74,7 +74,7 @@ def measure(slug: str) -> dict:
 
 
 def chosen(names: list[str]) -> list[str]:
-    """The slugs of the labs that `names` (numbers or slugs) stand for; all where there are none."""
+    """The slugs of the labs that `names` (numbers or slugs) stand for; all without names."""
     numbers = {path.name[:2]: build.slug_of(path) for path in build.sources()}
     slugs = [numbers.get(name.zfill(2), name) for name in names]
     if unknown := set(slugs) - set(numbers.values()):

@@ -3,7 +3,7 @@
     python -m benchmarks pictures            # two minutes; prints a table, writes benchmarks/results/pictures.json
     python -m benchmarks pictures --quick    # seconds: to see that it works
 
-`anew` makes a figure for each move, as `interact` with pyplot does; `cleared` keeps one figure, clears its axes and
+One way makes a figure for each move, as `interact` with pyplot does; `cleared` keeps one figure, clears its axes and
 draws all of it. All end with a PNG. What the page adds is timed in Chromium, by `pytest -s tests/browser`.
 """
 

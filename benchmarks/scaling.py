@@ -2,7 +2,7 @@
 
     python -m benchmarks scaling            # a minute; writes benchmarks/results/scaling.json
     python -m benchmarks scaling --quick    # seconds: to see that it works, not to be quoted
-    python -m benchmarks scaling --only-loader    # the loaders anew; the other figures stay
+    python -m benchmarks scaling --only-loader    # only the loaders again; the other figures stay
 
 The optimizers take turns that rotate, on ResNet-50's parameters: 25.5 million in 162 tensors. pytorch-optimizer is
 measured where it is installed. Buckets are those of `hpcdl.cost.scaling` on ResNet-50's gradients, 0.13 s of backward

@@ -44,7 +44,7 @@ html_theme_options = {
 NOTEBOOK_LINK = re.compile(r"\[([^\]]+)\]\([\w./]*?\d\d_(\w+)\.ipynb\)")
 OTHER_NOTEBOOK = re.compile(r"\[([^\]]+)\]\([\w./]*\.ipynb\)")
 EVERY_LAB = re.compile(r"^labs/\*$", re.MULTILINE)  # in a table of contents
-landing: dict[str, str] = {}  # what stands for the marks in index.md
+landing: dict[str, str] = {}  # replacements for the marks in index.md
 
 
 def _write_pages(_app) -> None:

@@ -84,7 +84,7 @@ def first_cell(path: Path) -> str:
 
 
 def _about(text: str, head: re.Match | None) -> str:
-    """What stands between the headings and the goals."""
+    """Return the text between the headings and the goals."""
     goals = GOALS.search(text) or FACTS.search(text)
     return text[head.end() if head else 0 : goals.start() if goals else None].strip()
 

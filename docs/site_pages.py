@@ -20,7 +20,7 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 def write(folder: Path) -> dict[str, str]:
-    """Write all pages into `folder`; what stands on the landing page, by the mark that it replaces."""
+    """Write all pages into `folder`; return the landing page's texts, by the mark that each replaces."""
     found = courses()
     names = list(dict.fromkeys(name for course in found for name in course.pictures))
     drawn = frames.render_all(names)

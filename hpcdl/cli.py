@@ -35,11 +35,11 @@ def main(
         typer.Option("--version", callback=version_of("hpcdl"), is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """One place to start: open the labs, check the machine."""
+    """Open the labs, check the machine."""
 
 
 def labs_folder(wanted: Path | None) -> Path:
-    """The folder to open: `wanted` with the labs that it lacks, or one that is there, or a new `labs` here."""
+    """Return the folder to open: `wanted` with missing labs added, an existing one, or a new `labs` here."""
     here = labs.found(Path.cwd())
     if wanted is None and here:
         return here
@@ -59,7 +59,7 @@ def lab(
     ] = None,
     ip: Annotated[str, typer.Option(help="The address to listen on; in a container 0.0.0.0.")] = "localhost",
 ) -> None:
-    """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps what is there."""
+    """Open JupyterLab at the labs. An installed package copies them into a folder first, and keeps existing files."""
     folder = labs_folder(folder)
     notebook = labs.find(name, folder).name if name else labs.map_in(folder)
     if name:
@@ -75,7 +75,7 @@ def lab(
         *(["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []),  # in a container
     ]
     # Settings for everyone who opens the labs (no news, Markdown as a page); a user's own settings still win. The data
-    # hold the kernel, which is this Python whatever kernels the user has.
+    # folder holds the kernel: this Python, whatever kernels the user has.
     for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
         own = [str(Path(hpcdl.__file__).parent / "jupyter"), *filter(None, [os.environ.get(variable)])]
         os.environ[variable] = os.pathsep.join(own)
@@ -110,7 +110,7 @@ def cluster(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Try a cluster: start its engines, say where each rank runs, add up over all of them, stop.
+    """Try a cluster: start its engines, say where each rank runs, sum over all of them, stop.
 
     With --profile slurm or ssh, the first call writes the profile's settings file, for you to adapt.
     """
@@ -198,11 +198,11 @@ def reset(
         Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
     ] = None,
 ) -> None:
-    """Begin an exercise again: its cell is blank again, and what you wrote is kept in a file next to the notebook.
+    """Reset an exercise: its cell is blank again, and your code is kept in a file next to the notebook.
 
-    Save the notebook before, and load it anew after: in JupyterLab, File, Reload Notebook from Disk.
-    `hpcdl reset guesses` begins the ledger of your guesses again. `hpcdl reset rates` forgets how fast convolutions
-    are here, which was measured once: they are measured again when they are next needed.
+    Save the notebook first and reload it afterwards: in JupyterLab, File, Reload Notebook from Disk. `hpcdl reset
+    guesses` clears the ledger of your guesses. `hpcdl reset rates` forgets the measured speed of convolutions on this
+    machine; it is measured again when it is next needed.
     """
     from hpcdl import reset as resetting
 
@@ -231,7 +231,7 @@ def progress(
         Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
     ] = None,
 ) -> None:
-    """Show the points of each lab by its last checks, what is left of it, and when it was last checked."""
+    """Show each lab's points from its last checks, what is left, and when it was last checked."""
     from rich.console import Console
 
     from hpcdl.progress import table
@@ -250,7 +250,7 @@ def report(
     ] = None,
     student: Annotated[str, typer.Option("--name", help="Your name, if the page shall show it.")] = "",
 ) -> None:
-    """Write a page about a lab to hand in: your guesses, your points, and your decision in three sentences.
+    """Write a report on a lab to hand in: your guesses, your points, and your decision in three sentences.
 
     The first call makes a file for the decision next to the notebook. Answer in it, and call again.
     """
@@ -278,9 +278,9 @@ def bench(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="One benchmark, such as collectives (default: all).")] = None,
 ) -> None:
-    """Measure, each figure beside its peers in one run (minutes); only in a clone of the repository.
+    """Run a benchmark next to its peers (minutes); only in a clone of the repository.
 
-    More options, such as --quick, are the benchmark's: `python -m benchmarks NAME --help` names them.
+    `python -m benchmarks NAME --help` lists the benchmark's own options, such as --quick.
     """
     root = Path(hpcdl.__file__).resolve().parent.parent
     if not (root / "benchmarks" / "harness").is_dir():

@@ -1,4 +1,4 @@
-"""What every command of `hpcdl` and `autograder` does with an error: one sentence and an exit code, no traceback.
+"""Errors of the commands `hpcdl` and `autograder`: one sentence and an exit code, no traceback.
 
 | exit code | what happened |
 |---|---|
@@ -50,7 +50,7 @@ class TerminatedError(BaseException):
 
 
 class Commands(TyperGroup):
-    """The commands of a program; an error in one of them ends it with a sentence on stderr."""
+    """A program's commands; an error in one ends the program with a sentence on stderr."""
 
     def get_params(self, ctx: Any) -> list:
         return _without_types_of_flags(super().get_params(ctx))
@@ -81,7 +81,7 @@ class Commands(TyperGroup):
 
 
 def _without_types_of_flags(params: list) -> list:
-    """Let `--help` show no type beside an option that takes no value."""
+    """Stop `--help` from showing a type for options that take no value."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -104,7 +104,7 @@ _given: list[str] = []  # the words of the command line
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """In the block SIGTERM raises an error, so that nothing is left running or lying about."""
+    """Raise an error on SIGTERM inside the block, so that no process or file is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,7 +113,7 @@ def _terminable() -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
         if os.getpid() == process:
             raise TerminatedError
-        signal.signal(number, signal.SIG_DFL)  # a process that was forked from this one ends as any other
+        signal.signal(number, signal.SIG_DFL)  # forked processes end normally
         os.kill(os.getpid(), number)
 
     before = signal.signal(signal.SIGTERM, stop)
@@ -124,26 +124,26 @@ def _terminable() -> Iterator[None]:
 
 
 def _end_children() -> None:
-    """End the processes of Python's own pools: they would finish what they are at, and this process wait for it."""
+    """End the processes of Python's own pools; otherwise this process would wait until they finish their work."""
     if multiprocessing := sys.modules.get("multiprocessing"):
         for child in multiprocessing.active_children():
             child.terminate()
 
 
 def explained(error: Exception) -> tuple[str, int]:
-    """An error in one sentence, without its end, and the exit code."""
+    """Return an error as one sentence, without its full stop, and the exit code."""
     if isinstance(error, OSError):
         return _of_system(error), 2
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _of_package(error.name), 2
-    if type(error).__module__.partition(".")[0] in OWN:  # the house's own errors are sentences
+    if type(error).__module__.partition(".")[0] in OWN:  # our own errors are sentences
         return str(error).rstrip("."), 2
     said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     return f"The program failed ({said}). With HPCDL_TRACEBACK=1 it shows where: please tell us", 70
 
 
 def _of_system(error: OSError) -> str:
-    if error.errno is None or error.strerror is None:  # raised by the house, with a sentence
+    if error.errno is None or error.strerror is None:  # raised by our own code, with a sentence
         return str(error).rstrip(".")
     place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     advice = f"; {NEXT[error.errno]}" if error.errno in NEXT else ""
@@ -158,29 +158,29 @@ def _of_package(name: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal may show it: control characters and bytes that are no text are written out."""
+    """Return the text as a terminal may show it: control characters and undecodable bytes are escaped."""
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def capital(sentence: str) -> str:
-    """The sentence with a capital letter, unless it begins with a path or a name: those are shown as they are."""
+    """Capitalise the sentence, unless it begins with a path or a name."""
     word = re.match(r"[a-z]+(?=[\s,;]|$)", sentence)
     is_path = any(re.match(re.escape(part) + r"(?!\w)", sentence) for part in _parts())
     return sentence if not word or is_path or os.path.lexists(word[0]) else sentence[:1].upper() + sentence[1:]
 
 
 def _parts() -> set[str]:
-    """The folders and files of the paths on the command line."""
+    """Return the folders and files in the paths on the command line."""
     return {part for given in _given for part in Path(given.rpartition("=")[2]).parts}
 
 
 def say(text: str) -> None:
-    """Print a line, whatever names are in it."""
+    """Print a line, whatever characters it contains."""
     typer.echo(printable(text))
 
 
 def end(sentence: str, code: int = 2) -> NoReturn:
-    """Say the sentence on stderr and end with the exit code."""
+    """Print the sentence on stderr and exit with the code."""
     typer.echo(f"{printable(capital(sentence))}.", err=True)
     raise typer.Exit(code) from None

@@ -1,4 +1,4 @@
-"""What this machine can do for the course, one line each, and what to do for more.
+"""Report what this machine can do for the course, one line each, and what to install for more.
 
 A probe looks at one thing and returns a `Finding`; none of them changes anything, and each has a time limit.
 """
@@ -24,9 +24,9 @@ ENOUGH_MEMORY_GB = 2.0  # the promise to visitors on Binder: every lab works in 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe found: `ok`, `limited` (the course works, with less), `missing` (a lab cannot run), or `absent`.
+    """A probe's result: `ok`, `limited` (the course works, with less), `missing` (a lab cannot run), or `absent`.
 
-    What is absent is not needed, and nothing is less without it.
+    Whatever is absent is optional, and no lab is limited without it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Finding:
 
 
 def probes(engines: bool = True) -> list[tuple[str, Callable[[], Finding]]]:
-    """The probes in the order of the report; `engines=False` leaves out the one that takes seconds."""
+    """Return the probes in the order of the report; `engines=False` skips the one that takes seconds."""
     every = [
         ("Python", python),
         ("torch", torch),
@@ -54,12 +54,12 @@ def probes(engines: bool = True) -> list[tuple[str, Callable[[], Finding]]]:
 
 
 def examine(engines: bool = True) -> list[Finding]:
-    """All findings; a probe that fails becomes a finding itself."""
+    """Return all findings; a probe that fails becomes a finding."""
     return [_run(name, probe) for name, probe in probes(engines)]
 
 
 def show(named: Iterable[tuple[str, Callable[[], Finding]]]) -> list[Finding]:
-    """Run the probes one after another, printing each line as it is known."""
+    """Run the probes one after another, and print each result at once."""
     from rich.console import Console
 
     console, findings = Console(highlight=False), []
@@ -71,7 +71,7 @@ def show(named: Iterable[tuple[str, Callable[[], Finding]]]) -> list[Finding]:
 
 
 def _line(finding: Finding):
-    """One finding as columns, so that a long sentence wraps under itself."""
+    """Format one finding in columns, so that a long sentence wraps under itself."""
     from rich.table import Table
     from rich.text import Text
 
@@ -181,7 +181,7 @@ def ray() -> Finding:
 
 
 def _optional(name: str) -> Finding:
-    """What lab `frameworks` speaks of, and no exercise starts."""
+    """Look for the packages that lab `frameworks` mentions; no exercise needs them."""
     from hpcdl.training import optional
 
     version = optional.found(name)
@@ -201,7 +201,7 @@ def memory() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Only instructors need it, and the autograder has a doctor of its own, which tries the walls with attacks."""
+    """Look for the sandbox. Only instructors need it; the autograder's own doctor tries the walls with attacks."""
     if sys.platform != "linux":
         return Finding("sandbox", "limited", "weak: a child process and a clock", "grade other people's code on Linux")
     return Finding("sandbox", "ok", "only for grading: `autograder doctor` says how strong it is here, and proves it")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and the files near a notebook that it needs."""
+"""Atomic writes of files, and the files that a notebook needs from its folder."""
 
 import contextlib
 import os
@@ -18,14 +18,14 @@ IMPORT = r"""(?:["\n:;]|\\n)[ \t]*(?:from +[\w.]*|import +[\w., ]*)\b%s\b|import
 
 @contextlib.contextmanager
 def written_whole(path: str | Path, mode: str = "w", durable: bool = True, **options: Any) -> Iterator[IO[Any]]:
-    """A new file, open to be written, that takes the name `path` in one moment when the `with` block ends.
+    """Open a new file for writing; it is renamed to `path` atomically when the `with` block ends.
 
-    A reader finds the old content or the new, never half; an error in the block, or the end of the process, leaves the
-    old. `durable` also waits for the disk, so that the same holds when the power fails: needless for a file that lives
-    only as long as the processes that read it. Text is UTF-8; `options` are those of `open`.
+    A reader finds the old content or the new, never half. If the block fails or the process ends, the old content
+    stays. `durable` also waits for the disk, to survive a power failure; it is unnecessary for a file that lives only
+    as long as the processes that read it. Text is UTF-8; `options` are passed to `open`.
     """
     path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")  # no other writer's
+    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")  # unique to this writer
     if "b" not in mode:
         options.setdefault("encoding", "utf-8")
     try:
@@ -38,21 +38,21 @@ def written_whole(path: str | Path, mode: str = "w", durable: bool = True, **opt
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(path)  # a full disk does not say where it is
+            error.filename = str(path)  # the error of a full disk names no file
         raise
 
 
 def write_whole(path: str | Path, data: str | bytes, durable: bool = True) -> None:
-    """Write `data` to `path` as `written_whole` does."""
+    """Write `data` to `path` atomically: see `written_whole`."""
     with written_whole(path, "wb" if isinstance(data, bytes) else "w", durable) as file:
         file.write(data)
 
 
 def needed_near(notebook: Path, data: bytes) -> list[tuple[str, Path]]:
-    """Return the files near a notebook that it imports or names, or that modules among them do: (name, place).
+    """Return the files near a notebook that it, or a module it needs, imports or names: (name, path).
 
-    `data` are the notebook's bytes. A name is a path from the notebook's folder. Also taken is what may be meant by
-    `*.csv` or `f"part{i}.csv"`.
+    `data` is the notebook's bytes. A name is a path relative to the notebook's folder. Files that match `*.csv` or
+    `f"part{i}.csv"` are included.
     """
     left = dict(_near(notebook.parent))
     found: dict[str, Path] = {}
@@ -64,7 +64,7 @@ def needed_near(notebook: Path, data: bytes) -> list[tuple[str, Path]]:
 
 
 def _near(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files below `folder`, but for hidden ones, notebooks and archives, and no more than `MOST_NEAR`."""
+    """Yield at most `MOST_NEAR` files below `folder`, except hidden files, notebooks and archives."""
     seen = 0
     for place, folders, files in os.walk(folder):
         inner = Path(place).relative_to(folder)
@@ -89,7 +89,7 @@ def _is_named(name: str, text: bytes) -> bool:
 
 
 def _code(path: Path) -> bytes:
-    """Return the bytes of a module; nothing if it is none, or cannot be read."""
+    """Return the bytes of a module; nothing if the file is not a module or cannot be read."""
     with contextlib.suppress(OSError):
         if path.suffix == ".py" and path.stat().st_size <= MOST_BYTES:
             return b"\n" + path.read_bytes()

@@ -1,7 +1,7 @@
-"""The ledger of guesses: what a student expected before a cell ran, beside what came out. Never graded.
+"""The ledger of guesses: what a student expected before a cell ran, and the result. Never graded.
 
 A guess is wrong by log10(guess / truth): 0.3 is a factor of 2, 1 a factor of 10, and too low is as bad as too high.
-How well people judge what they do not know can be measured, and learned: S. Lichtenstein, B. Fischhoff, L. D. Phillips
+How well people judge what they do not know can be measured and trained: S. Lichtenstein, B. Fischhoff, L. D. Phillips
 (1982), "Calibration of probabilities: The state of the art to 1980".
 """
 
@@ -19,18 +19,18 @@ from hpcdl.journal import Journal, beside
 from hpcdl.moved import now
 
 NAME = ".guesses.jsonl"  # in the folder of the labs; JupyterLab does not list it
-VARIABLE = "HPCDL_GUESSES"  # another file, or none where it is empty; OFF: nothing is asked
+VARIABLE = "HPCDL_GUESSES"  # another file, or no file if empty; OFF: ask nothing
 OFF = "off"
-ALL = "*"  # instead of a name: what stands above is forgotten
+ALL = "*"  # instead of a name: forget all lines above
 
 Answer = float | str | None
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A `guess` at "slug.name", a number in `unit` or a choice; None: they would rather see. `truth` None: not yet.
+    """A `guess` at "slug.name": a number in `unit`, a choice, or None (skipped). `truth` is None until it is known.
 
-    `error` is log10(guess / truth); None of choices, and where one of the two is not above 0.
+    `error` is log10(guess / truth); None for choices, or if either number is not above 0.
     """
 
     name: str
@@ -42,21 +42,21 @@ class Guess:
 
     @property
     def lab(self) -> str:
-        """The slug of its lab."""
+        """Return its lab's slug."""
         return self.name.partition(".")[0]
 
     @property
     def is_choice(self) -> bool:
-        """Whether one of several answers was chosen."""
+        """Whether the guess is a choice between several answers."""
         return isinstance(self.guess, str)
 
     def seen(self, truth: Answer) -> "Guess":
-        """The same with the truth beside it."""
+        """Return this guess with its truth."""
         return replace(self, truth=truth, error=error(self.guess, truth))
 
 
 def error(guess: Answer, truth: Answer) -> float | None:
-    """log10(guess / truth) of two numbers above 0, else None."""
+    """Return log10(guess / truth) if both are above 0, else None."""
     if isinstance(guess, str | None) or isinstance(truth, str | None):
         return None
     possible = 0 < guess < math.inf and 0 < truth < math.inf
@@ -64,19 +64,20 @@ def error(guess: Answer, truth: Answer) -> float | None:
 
 
 def file_in(folder: Path) -> Path | None:
-    """Where the guesses of the labs in `folder` are kept: there, or where $HPCDL_GUESSES says; None for nowhere."""
+    """Return the file for the guesses of the labs in `folder`, or the one that $HPCDL_GUESSES names; None if there is
+    none."""
     return None if os.environ.get(VARIABLE) == OFF else beside(folder, NAME, VARIABLE)
 
 
 class Ledger:
-    """The guesses so far, those of earlier kernels and of other notebooks included; `path` None: in memory alone."""
+    """All guesses so far, from earlier kernels and other notebooks too; with `path` None they stay in memory."""
 
     def __init__(self, path: Path | None = None):
         self.journal = Journal(path, _guess)
 
     @property
     def guesses(self) -> dict[str, Guess]:
-        """Each guess by its name as it stands now, in the order in which they were first made."""
+        """Return the latest guess for each name, in the order in which they were first made."""
         self.journal.read()
         found: dict[str, Guess] = {}
         for line in self.journal.lines:
@@ -87,16 +88,16 @@ class Ledger:
         return found
 
     def add(self, guess: Guess) -> None:
-        """Keep it, in the file too where that can be written."""
+        """Store it, also in the file if the file can be written."""
         self.journal.add(guess)
 
     def reset(self) -> None:
-        """Begin again: the lines stay in the file, and count no more."""
+        """Start over: the lines stay in the file but no longer count."""
         self.add(Guess(ALL, None))
 
 
 def _guess(content: Any) -> Guess:
-    """A guess from its line; ValueError or TypeError where it is none."""
+    """Parse a guess from its line; raise ValueError or TypeError if it is not a guess."""
     guess = Guess(**content)
     datetime.fromisoformat(guess.when), float(guess.error or 0)
     if not (isinstance(guess.name, str) and isinstance(guess.unit, str)):
@@ -132,17 +133,17 @@ def _asked(code: str) -> dict[str, tuple[str, str]]:
 
 
 def errors(guesses: Iterable[Guess]) -> list[float]:
-    """log10(guess / truth) of the numbers among them whose truth is known."""
+    """Return log10(guess / truth) of every numeric guess whose truth is known."""
     return [guess.error for guess in guesses if guess.error is not None]
 
 
 def within(factor: float, found: list[float]) -> int:
-    """How many of these errors are at most a factor, up or down; rounding in the last digits is forgiven."""
+    """Count the errors within a factor, up or down; rounding in the last digits is forgiven."""
     return sum(abs(error) <= math.log10(factor) + 1e-9 for error in found)
 
 
 def summary(guesses: Iterable[Guess]) -> str:
-    """How good the guesses are, in a sentence or three."""
+    """Say in one to three sentences how good the guesses are."""
     guesses = list(guesses)
     found, choices = errors(guesses), [guess for guess in guesses if guess.is_choice and guess.truth is not None]
     said = [_numbers(found)] if found else []
@@ -156,7 +157,7 @@ def _numbers(found: list[float]) -> str:
     said = f"{_many(len(found), 'number')} guessed: {within(2, found)} within a factor of 2"
     said += f", {within(10, found)} within a factor of 10."
     lean = sum(found) / len(found)
-    if len(found) < 5 or abs(lean) < math.log10(1.25):  # of few numbers a mean says nothing
+    if len(found) < 5 or abs(lean) < math.log10(1.25):  # the mean of few numbers says nothing
         return said
     return f"{said} On the whole {10 ** abs(lean):.2g} times too {'high' if lean > 0 else 'low'}."
 

@@ -1,4 +1,4 @@
-"""Which code a name means: a hash of compiled functions, which ties a run to the check that they have passed."""
+"""A hash of compiled functions, which ties a run to the check that its code has passed."""
 
 import hashlib
 import inspect
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def code_of(namespace: dict, names: Iterable[str]) -> str:
-    """Return a hash of the functions and classes of these names, and of those in `namespace` that they call.
+    """Return a hash of the functions and classes with these names, and of everything in `namespace` that they call.
 
-    Comments, layout and line numbers do not count. A name that is not there counts as missing.
+    Comments, layout and line numbers do not count. A name that does not exist counts as missing.
     """
     digest, waiting, seen = hashlib.sha256(), list(names), set[str]()
     while waiting:
@@ -26,7 +26,7 @@ def code_of(namespace: dict, names: Iterable[str]) -> str:
 
 
 def _codes(value: Any) -> list[CodeType]:
-    """The compiled code of a function, what it wraps, or of a class's methods."""
+    """Return the compiled code of a function, of the function it wraps, or of a class's methods."""
     if isinstance(value, type):
         parts = [part for _, part in sorted(vars(value).items())]
         inner = [getattr(part, "fget", None) or getattr(part, "__func__", part) for part in parts]
@@ -37,7 +37,7 @@ def _codes(value: Any) -> list[CodeType]:
 
 
 def _plain(value: Any) -> Any:
-    """Code as a tuple, without where it stands; constants as they are."""
+    """Return code as a tuple, without its location; constants are unchanged."""
     if isinstance(value, CodeType):
         names = value.co_name, value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars
         return value.co_code, names, tuple(map(_plain, value.co_consts)), value.co_flags
@@ -50,7 +50,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _is_own(value: Any, namespace: dict) -> bool:
-    """Whether a function or class was defined where the names are."""
+    """Whether a function or class was defined in the same module as the names."""
     functions = _codes(value)
     module = getattr(value, "__module__", None)
     return bool(functions) and module == namespace.get("__name__", module)

@@ -1,8 +1,9 @@
 """Raise an exception in this thread after a while, or in another thread, but never inside an import or what is `whole`.
 
-In Python 3.11 there is one flag for all threads. It goes up when an exception is sent or taken back, and comes down
-only where one is raised. While it is up, a function that `sys.setprofile` or `sys.settrace` watches is never entered:
-its first instruction finds the flag, has nothing to raise, and begins again. So who sends an exception calls `settle`.
+In Python 3.11 there is one flag for all threads. It is set when an exception is sent or withdrawn, and cleared only
+when one is raised. While it is set, a function that `sys.setprofile` or `sys.settrace` watches is never entered: its
+first instruction finds the flag, has nothing to raise, and begins again. So if you send an exception, call `settle`
+afterwards.
 """
 
 import _thread
@@ -17,7 +18,7 @@ from types import FrameType
 
 from hpcdl.lazy import import_patience, is_importing, whole
 
-POLL = 0.01  # seconds between two looks whether an import has ended
+POLL = 0.01  # seconds between checks for the end of an import
 
 
 class _Settled(BaseException):
@@ -26,7 +27,8 @@ class _Settled(BaseException):
 
 @contextmanager
 def alarm(seconds: float, error: BaseException) -> Iterator[None]:
-    """Raise `error` in the block after `seconds`, once; in the main thread alone, and where there are such signals."""
+    """Raise `error` once in the block after `seconds`; only in the main thread, and only where the system has such
+    signals."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -47,15 +49,15 @@ def alarm(seconds: float, error: BaseException) -> Iterator[None]:
 
 
 def interrupt(thread: int, exception: type[BaseException]) -> None:
-    """Raise `exception` in `thread`, by its identifier, at its next Python instruction; nothing if it has ended."""
-    # Only the interpreter itself can make another thread raise.
+    """Raise `exception` in `thread`, by its identifier, at its next Python instruction; do nothing if it has ended."""
+    # Only the interpreter can make another thread raise.
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))
 
 
 def settle() -> None:
-    """Take back what was sent to this thread and is not raised yet, and take down the flag for all threads.
+    """Withdraw an exception sent to this thread but not yet raised, and clear the flag for all threads.
 
-    An exception that waits for another thread stays: that thread puts the flag up again when its turn comes.
+    An exception pending for another thread stays: that thread sets the flag again when its turn comes.
     """
     with suppress(_Settled):
         interrupt(threading.get_ident(), _Settled)
@@ -64,11 +66,11 @@ def settle() -> None:
 
 
 def interrupt_outside_imports(thread: int, exception: type[BaseException]) -> bool:
-    """`interrupt(thread, exception)` unless `thread` imports a module; whether it was sent."""
+    """Interrupt `thread` unless it is importing a module; return whether the exception was sent."""
     if is_importing(frame_of(thread)):
         return False
     interrupt(thread, exception)
-    if is_importing(frame_of(thread)):  # it began between the look and the exception, which is not raised yet
+    if is_importing(frame_of(thread)):  # the import began after the check; the exception is still pending
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)
         settle()
         return False
@@ -76,13 +78,13 @@ def interrupt_outside_imports(thread: int, exception: type[BaseException]) -> bo
 
 
 def interrupt_after_imports(thread: int, exception: type[BaseException]) -> None:
-    """Interrupt `thread` as soon as its import has ended, however often this thread is interrupted meanwhile.
+    """Interrupt `thread` as soon as its import has ended, even if this thread is interrupted while it waits.
 
     An import that never ends is interrupted after `import_patience`.
     """
     begin = time.monotonic()
     while True:
-        with suppress(BaseException):  # a second Ctrl-C asks for what is being done
+        with suppress(BaseException):  # a second Ctrl-C asks for the same
             if interrupt_outside_imports(thread, exception):
                 return
             if time.monotonic() > begin + import_patience(frame_of(thread)):
@@ -91,7 +93,7 @@ def interrupt_after_imports(thread: int, exception: type[BaseException]) -> None
 
 
 def frame_of(thread: int) -> FrameType | None:
-    """Where `thread` is now; None if it has ended."""
+    """Return the current frame of `thread`; None if it has ended."""
     return sys._current_frames().get(thread)
 
 
@@ -99,7 +101,7 @@ class InterruptAfterImports:
     """A handler for SIGINT (Ctrl-C, ■): KeyboardInterrupt in the main thread, once the import in progress has ended."""
 
     def __init__(self):
-        self._first: float | None = None  # when the signal came that waits
+        self._first: float | None = None  # when the pending signal came
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -124,7 +126,8 @@ def _again(number: int) -> None:
 @contextmanager
 @whole
 def whole_imports() -> Iterator[None]:
-    """In the block Ctrl-C waits for the end of an import; in the main thread, where Ctrl-C is KeyboardInterrupt."""
+    """Make Ctrl-C wait for the end of an import in this block; only in the main thread, if Ctrl-C raises
+    KeyboardInterrupt."""
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

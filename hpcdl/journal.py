@@ -1,6 +1,6 @@
-"""A journal: what happened to a student's labs, a line of JSON each, in a file next to the notebooks.
+"""A journal of what happened to a student's labs, one line of JSON for each event, in a file next to the notebooks.
 
-Only ever appended to, a line at a time, so that several notebooks may be open and a crash loses nothing.
+It only grows, one line at a time, so several notebooks may be open and a crash loses nothing.
 """
 
 import json
@@ -17,15 +17,16 @@ Line = TypeVar("Line", bound="DataclassInstance")
 
 
 def beside(folder: Path, name: str, variable: str) -> Path | None:
-    """The file `name` in `folder`, or what the environment's `variable` says; None for nowhere, where that is empty."""
+    """Return the file `name` in `folder`, or the file that the environment's `variable` names; None if that is
+    empty."""
     chosen = os.environ.get(variable)
     return folder / name if chosen is None else Path(chosen) if chosen else None
 
 
 class Journal(Generic[Line]):
-    """Dataclasses in the order in which they came, those of earlier kernels included; `path` None: in memory alone.
+    """Dataclasses in order of arrival, including those of earlier kernels; with `path` None they stay in memory.
 
-    `line(content)` makes one of a line's JSON; it raises ValueError or TypeError where the line is none of ours.
+    `line(content)` makes a dataclass from a line's JSON; it raises ValueError or TypeError if the line is not ours.
     """
 
     def __init__(self, path: Path | None, line: Callable[[Any], Line]):
@@ -34,18 +35,18 @@ class Journal(Generic[Line]):
         self.read()
 
     def read(self) -> None:
-        """Take what other notebooks have written meanwhile, too."""
+        """Read also what other notebooks have written since."""
         if self.path:
             self.lines = [line for text in _texts(self.path) if (line := self._parsed(text))]
 
     def add(self, line: Line) -> None:
-        """Keep it, in the file too where that can be written."""
+        """Store it, also in the file if the file can be written."""
         self.lines.append(line)
         if self.path:
             try:
                 with self.path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(line)) + "\n")  # one write: lines of two notebooks do not mix
-            except OSError:  # a folder that is only to be read: no reason for a cell to fail
+            except OSError:  # a read-only folder is no reason for a cell to fail
                 self.path = None
 
     def _parsed(self, text: str) -> Line | None:

@@ -5,36 +5,36 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 CLONE = PACKAGE.parent / "labs"
 BROUGHT = PACKAGE / "notebooks"  # in an installed package
-MAP = "map.ipynb"  # made from README.md, with a cell that says where one is
+MAP = "map.ipynb"  # made from README.md, with a cell that shows your progress
 
 
 class LabsError(ValueError):
-    """There is no such lab; the message names the labs there are."""
+    """There is no such lab; the message lists the labs that exist."""
 
 
 def notebooks(folder: Path) -> list[Path]:
-    """The labs in a folder, in the order of the course."""
+    """Return the labs in a folder, in the order of the course."""
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
 
 
 def shipped() -> Path:
-    """The folder of notebooks as they are published: the clone's, or what the installed package brings."""
+    """Return the folder of published notebooks: in the clone, or in the installed package."""
     return CLONE if notebooks(CLONE) else BROUGHT
 
 
 def found(start: Path) -> Path | None:
-    """The folder of labs that a user in the folder `start` means, where there is one already."""
+    """Return the existing folder of labs for a user in the folder `start`, if any."""
     candidates = (start / "labs", start, CLONE)
     return next((folder for folder in candidates if notebooks(folder)), None)
 
 
 def map_in(folder: Path) -> str:
-    """The page on which a visitor of the folder begins; a folder that an instructor made has a README of its own."""
+    """Return the folder's start page; a folder that an instructor made has its own README."""
     return MAP if (folder / MAP).exists() else "README.md"
 
 
 def slug_of(notebook: Path) -> str:
-    """The lab's name in the file's name: ddp of 07_ddp.ipynb."""
+    """Return the lab's name from the file's name: ddp for 07_ddp.ipynb."""
     return notebook.stem.partition("_")[2]
 
 
@@ -50,7 +50,7 @@ def current(folder: Path) -> list[Path]:
 
 
 def find(name: str, folder: Path) -> Path:
-    """Return the lab in a folder whose number, slug or file is `name`; LabsError names the labs there are."""
+    """Return the lab in a folder whose number, slug or file is `name`; LabsError lists the labs that exist."""
     for path in current(folder):
         number, slug = path.stem.split("_", 1)
         if name in (slug, path.stem, path.name) or (name.isascii() and name.isdecimal() and int(name) == int(number)):
@@ -59,14 +59,14 @@ def find(name: str, folder: Path) -> Path:
 
 
 def bring(folder: Path) -> list[Path]:
-    """Copy the labs and their map into `folder`; what is there already is kept, whatever it is. The new files."""
+    """Copy the labs and their map into `folder`, keep every existing file, and return the new files."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = (*notebooks(shipped()), shipped() / "README.md", shipped() / MAP)
     return [folder / source.name for source in sources if _copied(source, folder / source.name)]
 
 
 def _copied(source: Path, target: Path) -> bool:
-    """Whether the file is new: `x` opens only what does not exist, a link included."""
+    """Copy the file and return whether it is new: mode `x` refuses existing files and links."""
     content = source.read_bytes()
     try:
         with open(target, "xb") as file:
@@ -74,7 +74,7 @@ def _copied(source: Path, target: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        target.unlink(missing_ok=True)  # half a file: the disk is full
+        target.unlink(missing_ok=True)  # the disk is full: remove the partial file
         error.filename = str(target)
         raise
     return True

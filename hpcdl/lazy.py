@@ -1,4 +1,4 @@
-"""Lazy imports, what an interruption must not cut short, and whether an import is in progress."""
+"""Lazy imports, code that must not be interrupted, and whether an import is in progress."""
 
 import _weakrefset
 import contextlib
@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 
 def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, Callable]:
-    """`__all__`, `__getattr__` and `__dir__` of `package`, of whose names `homes` says in which module each is."""
+    """Return `__all__`, `__getattr__` and `__dir__` of `package`; `homes` maps each name to its module."""
     names = sorted(homes)
 
     def find(name: str):
@@ -25,9 +25,9 @@ def exports(package: str, homes: dict[str, str]) -> tuple[list[str], Callable, C
 
 
 def repair_imports(before: set[str]) -> None:
-    """Undo imports that were cut short since `before`, the modules that were whole: the next import begins again.
+    """Undo imports that were interrupted since `before` (the complete modules then): the next import starts again.
 
-    Python forgets the package that was interrupted, but not its modules: they would be missing in the next one.
+    Python forgets the interrupted package but not its submodules, which would be missing from the next import.
     """
     if any(map(is_importing, sys._current_frames().values())):
         return  # another thread's import is in progress, and whole
@@ -45,21 +45,21 @@ BACKWARD = "torch.fx.experimental.symbolic_shapes"  # `y.backward(dy)` imports i
 
 
 def import_compiler() -> None:
-    """Import torch's compiler, as torch's optimizers do when the first of them is made: it takes seconds.
+    """Import torch's compiler, which takes seconds; torch imports it when the first optimizer is made.
 
-    Import it before a clock runs, which could stop it halfway, and before several threads ask for it, since all but one
-    would find it half imported.
+    Import it before a time limit starts, which could stop it halfway, and before several threads ask for it, since all
+    but one would find it half imported.
     """
     import_whole(COMPILER)
 
 
-_imports: list[threading.Thread] = []  # in progress, also those whose caller was interrupted
+_imports: list[threading.Thread] = []  # in progress, even if the caller was interrupted
 
 
 def import_whole(*names: str) -> None:
-    """Import modules in a thread of its own: whatever interrupts the caller cannot leave a module half imported.
+    """Import modules in a separate thread, so that interrupting the caller cannot leave a module half imported.
 
-    An import whose caller was interrupted continues. The next call waits for its end.
+    If the caller is interrupted, the import continues, and the next call waits for its end.
     """
     missing = [name for name in names if not is_imported(name)]
     if not missing:
@@ -84,7 +84,7 @@ def _import(names: Iterable[str], errors: list[Exception]) -> None:
 
 
 def is_imported(name: str) -> bool:
-    """Whether the module `name` is there, and whole."""
+    """Whether the module `name` is completely imported."""
     module = sys.modules.get(name)
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
@@ -93,47 +93,48 @@ SLOW = "rfc3987_syntax"
 
 
 def leave_out_slow() -> None:
-    """For a program of our own: let jsonschema do without a package whose import takes longer than all others.
+    """Hide from jsonschema, in our own programs, an optional package that is slow to import.
 
-    Where it is installed (as it is with Jupyter's server), jsonschema, and so nbformat, imports it to check addresses
-    by RFC 3987, a format that no schema of theirs has; to build its grammar takes 1.3 s. To jsonschema it is optional.
+    If it is installed (Jupyter's server brings it), jsonschema and so nbformat import it to check RFC 3987 addresses, a
+    format that none of their schemas uses. Building its grammar takes 1.3 s.
     """
     sys.modules.setdefault(SLOW, None)  # type: ignore[arg-type]  # None: Python says that it is not installed
 
 
 IMPORTER = "<frozen importlib._bootstrap>"
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-# The innermost frame is one of these only where a block's `with` has not yet been entered, or not yet been left.
+# The innermost frame is one of these only while a `with` block is being entered or left.
 ENTERS_OR_LEAVES = tuple(
     cast(FunctionType, vars(contextlib._GeneratorContextManager)[name]).__code__ for name in ("__enter__", "__exit__")
 )
 FINALIZERS = (weakref.__file__, _weakrefset.__file__)
-PATIENCE, OWN_PATIENCE = 60.0, 10.0  # seconds an import may take to end: of a library, of a module of the user's own
+PATIENCE, OWN_PATIENCE = 60.0, 10.0  # seconds to wait for the import of a library, of a user's own module
 
 F = TypeVar("F", bound=Callable)
 _whole: dict[int, CodeType] = {}  # by identity
 
 
 def whole(function: F) -> F:
-    """Let an interruption wait until `function` returns, or yields: for milliseconds that must not be half done."""
+    """Make interruptions wait until `function` returns or yields; for work of milliseconds that must not stop
+    halfway."""
     code = cast(FunctionType, function).__code__
     _whole[id(code)] = code
     return function
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Whether `frame` is inside an import: an exception raised there leaves the module half imported, for good.
+    """Whether `frame` is inside an import: an exception raised there leaves the module half imported for good.
 
-    Not only an `import` of the program's own: the first `y.backward(dy)` makes torch import sympy.
+    Not only the program's own `import` statements count: the first `y.backward(dy)` makes torch import sympy.
     """
     return import_patience(frame) > 0
 
 
 def import_patience(frame: FrameType | None) -> float:
-    """How many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none.
+    """Return how many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none.
 
-    Also wait for what runs when an object goes, since an exception there is printed and lost; for what is `whole`; and
-    for a `with` that has not yet entered its block, or not yet left it.
+    Also wait for finalizers, since an exception there is printed and lost; for functions marked `whole`; and while a
+    `with` block is being entered or left.
     """
     if frame is not None and frame.f_code in ENTERS_OR_LEAVES:
         return OWN_PATIENCE

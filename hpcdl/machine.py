@@ -1,4 +1,4 @@
-"""What this machine is, and how much of it this process may use."""
+"""Describe this machine, and how much of it this process may use."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ ROOT = Path("/")
 
 
 def processor() -> str:
-    """The processor's name, as Linux has it; elsewhere what Python knows."""
+    """Return the processor's name from Linux, or elsewhere from Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -20,16 +20,16 @@ def processor() -> str:
 
 
 def cores(root: Path = ROOT) -> int:
-    """Whole cores that this process may use, at least 1: those of its affinity and of its container's quota.
+    """Return how many whole cores this process may use, at least 1, by its affinity and its container's quota.
 
-    The quota is that of its control groups, version 1 or 2, whose files are found under `root`.
+    The quota comes from its control groups, version 1 or 2, whose files are under `root`.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([usable, *_quotas(root)]))
 
 
 def waited(process: str = "self") -> float:
-    """Seconds so far that a process's threads have waited for a processor; 0 where the system does not say."""
+    """Return the seconds that a process's threads have waited for a processor so far; 0 if the system does not say."""
     nanoseconds = 0
     for file in Path(f"/proc/{process}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError, IndexError, ValueError):  # a thread may end meanwhile
@@ -38,10 +38,10 @@ def waited(process: str = "self") -> float:
 
 
 class Quiet:
-    """Whether this process had the processors that it asked for since `Quiet()`: else what it measured is too slow."""
+    """Tell whether this process got enough processor time since `Quiet()`; otherwise its measurements are too slow."""
 
-    SHARE = 0.1  # of the time, which all threads together may have waited
-    SLICE = 0.05  # seconds besides: one turn of another program
+    SHARE = 0.1  # of the time: the limit for the waits of all threads together
+    SLICE = 0.05  # seconds on top: one time slice of another program
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, waited: Callable[[], float] = waited):
         self._clock, self._waited = clock, waited
@@ -52,7 +52,7 @@ class Quiet:
 
 
 def _family() -> list:
-    """This process, as psutil has it, and all that it has started."""
+    """Return this process and all its children (psutil)."""
     import psutil
 
     this = psutil.Process()
@@ -60,12 +60,12 @@ def _family() -> list:
 
 
 def waited_together() -> float:
-    """As `waited`, of this process and all that it has started, such as engines."""
+    """Return `waited` for this process and all its children, such as engines."""
     return sum(waited(str(process.pid)) for process in _family())
 
 
 def others_worked() -> float:
-    """Processor seconds so far of all programs but this one and those that it has started."""
+    """Return the processor seconds so far of all programs except this one and its children."""
     import psutil
 
     every, own = psutil.cpu_times(), 0.0
@@ -76,9 +76,10 @@ def others_worked() -> float:
 
 
 class QuietTogether(Quiet):
-    """As `Quiet`, for this process and its engines. These may wait for each other: other programs must have worked."""
+    """`Quiet` for this process and its engines. Engines may wait for each other, so other programs must have worked,
+    too."""
 
-    OTHERS = 0.25  # of one processor's time, which other programs may have used
+    OTHERS = 0.25  # of one processor's time: the limit for other programs
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class QuietTogether(Quiet):
 
 
 def _quotas(root: Path) -> Iterator[int]:
-    """What each control group around this process allows, in whole cores, from its own outwards."""
+    """Yield what each control group around this process allows, in whole cores, from the innermost outwards."""
     for mount, group in _groups(root):
         for folder in (group, *group.parents):
             with contextlib.suppress(OSError, ValueError):  # no such file, or "max": no quota
@@ -105,9 +106,9 @@ def _quotas(root: Path) -> Iterator[int]:
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Where control groups of processor time are mounted, and this process's group below that.
+    """Return where control groups for processor time are mounted, and this process's group below that.
 
-    A container may see its group's outer name, but has only the group itself mounted: then the mount's root counts.
+    A container may see its group's outer name but have only the group itself mounted: then the mount's root counts.
     """
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -118,7 +119,7 @@ def _groups(root: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _quota(folder: Path) -> tuple[int, int]:
-    """Microseconds of processor time, and the period in which they may be used; OSError or ValueError without both."""
+    """Return the microseconds of processor time, and their period; raise OSError or ValueError without both."""
     if (both := folder / "cpu.max").exists():
         quota, period = both.read_text().split()
     else:

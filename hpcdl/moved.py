@@ -1,6 +1,6 @@
-"""Where exercises went when a lab became two: work that was done under an old name is found under the new one.
+"""Old and new names of exercises that moved to another lab; work done under an old name still counts.
 
-Names are "slug.exercise"; guesses move with their lab, and have names of the same form. An exercise that was two in one
+Names are "slug.exercise"; guesses move with their lab and have names of the same form. An exercise that combined two
 has become two.
 """
 
@@ -18,7 +18,7 @@ MOVED: dict[str, tuple[str, ...]] = {
 
 
 def now(name: str) -> tuple[str, ...]:
-    """Return the names of today for a name that a notebook or a journal may still hold; most stay as they are.
+    """Return the current names for a name in an old notebook or journal; most are unchanged.
 
     >>> now("ddp.average")
     ('ddp.average',)
@@ -32,7 +32,7 @@ def is_now(old: str, name: str) -> bool:
 
 
 def whereto(names: list[str]) -> list[str]:
-    """Return a sentence for each lab into which some of these exercises have moved: which, and where they are.
+    """Return a sentence for each lab to which some of these exercises have moved.
 
     >>> whereto(["ddp.average"])
     []

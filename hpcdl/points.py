@@ -1,4 +1,4 @@
-"""What the checks said, in a journal next to the notebooks: points outlive the kernel and the page."""
+"""Results of checks, in a journal next to the notebooks: points outlive the kernel and the page."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,16 +9,14 @@ from hpcdl.journal import Journal, beside
 from hpcdl.moved import is_now
 
 NAME = ".points.jsonl"  # in the folder of the labs; JupyterLab does not list it
-VARIABLE = "HPCDL_POINTS"  # another file, or none where it is empty
+VARIABLE = "HPCDL_POINTS"  # another file, or no file if empty
 
-unsolved: dict[
-    str, tuple[str, ...]
-] = {}  # by exercise, the functions that its last check in this process found wanting
+unsolved: dict[str, tuple[str, ...]] = {}  # by exercise, the functions that failed its last check in this process
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One check of an exercise ("ddp.ring_all_reduce"): `points` of the `most` there are; None is begun again.
+    """One check of an exercise ("ddp.ring_all_reduce"): `points` out of `most`; None if the exercise was reset.
 
     `code` is the hash of the code that was checked (see `hpcdl.identity`).
     """
@@ -31,42 +29,43 @@ class Checked:
 
 
 def file_in(folder: Path) -> Path | None:
-    """Where the points of the labs in `folder` are kept: there, or where $HPCDL_POINTS says; None for nowhere."""
+    """Return the file for the points of the labs in `folder`, or the one that $HPCDL_POINTS names; None if there is
+    none."""
     return beside(folder, NAME, VARIABLE)
 
 
 class Record:
-    """The checks so far, those of earlier kernels included; `path` None keeps them in memory alone."""
+    """All checks so far, including those of earlier kernels; `path` None keeps them only in memory."""
 
     def __init__(self, path: Path | None = None):
         self.journal = Journal(path, _checked)
 
     @property
     def checks(self) -> list[Checked]:
-        """In the order in which they were made."""
+        """Return all checks in order."""
         return self.journal.lines
 
     def add(self, checked: Checked) -> None:
-        """Keep it, in the file too where that can be written."""
+        """Store it, also in the file if the file can be written."""
         self.journal.add(checked)
 
     def last(self, exercise: str) -> Checked | None:
-        """Its last check; None where there is none, or the exercise was begun again since."""
+        """Return its last check; None if it was never checked, or was reset since."""
         checked = next((c for c in reversed(self.checks) if is_now(c.exercise, exercise)), None)
         return checked if checked and checked.points is not None else None
 
     def points(self, exercise: str) -> float:
-        """Of its last check."""
+        """Return the points of its last check."""
         last = self.last(exercise)
         return last.points or 0.0 if last else 0.0
 
     def best(self, exercise: str) -> float:
-        """The most that a version of it ever had."""
+        """Return the most points that any version of it has had."""
         return max((c.points or 0.0 for c in self.checks if is_now(c.exercise, exercise)), default=0.0)
 
 
 def _checked(content: Any) -> Checked:
-    """A check from its line; ValueError or TypeError where it is none."""
+    """Parse a check from its line; raise ValueError or TypeError if it is not a check."""
     checked = Checked(**content)
     float(checked.points or 0), float(checked.most), datetime.fromisoformat(checked.when)
     if not isinstance(checked.exercise, str) or not isinstance(checked.code, str):

@@ -1,4 +1,4 @@
-"""Where am I? The points of each lab, what is left of it, and when it was last checked: `table()` shows it anywhere."""
+"""A student's progress: each lab's points, what is left, and when it was last checked. `table()` shows it anywhere."""
 
 import os
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ FULL_MARKS = 100  # of every lab
 
 
 class ProgressError(ValueError):
-    """There are no labs whose points could be shown."""
+    """There are no labs to show points for."""
 
 
 @dataclass(frozen=True)
 class LabProgress:
-    """A lab's `points` of 100 by the last check of each exercise, the exercises that are `left`, and the last check."""
+    """A lab's `points` out of 100 from the last check of each exercise, the exercises `left`, and the last check."""
 
     name: str
     points: float
@@ -34,25 +34,26 @@ class LabProgress:
 
 
 def progress(folder: Path | None = None) -> list[LabProgress]:
-    """Every lab in `folder` (default: the labs of the current one); raises ProgressError where there are none."""
+    """Return the progress of every lab in `folder` (default: in the current one); raise ProgressError if it has
+    none."""
     folder = labs_in(folder)
     record = Record(file_in(folder))
     return [_of_lab(path.stem, list(names), record) for path, names in by_notebook(folder).items()]
 
 
 def by_notebook(folder: Path) -> dict[Path, dict[str, None]]:
-    """Return the exercises of each notebook by their names of today; one that has moved counts where its lab is now."""
+    """Return each notebook's exercises by their current names; one that has moved counts in its new lab."""
     found: dict[Path, dict[str, None]] = {path: {} for path in labs.current(folder)}
     by_slug = {labs.slug_of(path): path for path in found}
     there = [(path, old, name) for path, old in exercises(folder) if path in found for name in now(old)]
-    for path, old, name in sorted(there, key=lambda cell: cell[1] != cell[2]):  # what has moved comes last
+    for path, old, name in sorted(there, key=lambda cell: cell[1] != cell[2]):  # moved exercises come last
         home = path if old == name else by_slug.get(name.partition(".")[0], path)
         found[home][name] = None  # a cell that was copied is the same exercise
     return found
 
 
 def labs_in(folder: str | os.PathLike | None = None) -> Path:
-    """`folder`, or that of the labs of the current one; raises ProgressError where there are none."""
+    """Return `folder`, or the current folder's labs; raise ProgressError if there are none."""
     found = Path(folder) if folder else labs.found(Path.cwd())
     if found is None or not labs.notebooks(found):
         raise ProgressError(f"no labs in {found or Path.cwd()}: say where they are")
@@ -72,9 +73,9 @@ def _latest(checks: Iterable[Checked]) -> datetime | None:
 
 
 def table(folder: str | os.PathLike | None = None) -> "Table":
-    """Points and what is left, a lab a row, and how good the guesses are.
+    """Show points and open exercises, one row for each lab, and how good the guesses are.
 
-    A notebook shows it as the last line of a cell, a terminal by `hpcdl progress`.
+    In a notebook, put it on the last line of a cell; in a terminal, run `hpcdl progress`.
     """
     from rich.table import Table
 

@@ -1,7 +1,7 @@
-"""A lab's report, a page to hand in or to talk about: guesses beside what came out, points, and a decision.
+"""A lab's report, a page to hand in or to discuss: guesses and results, points, and a decision.
 
-The decision is what an engineer takes home from an experiment. It is written into a file next to the notebook, under
-three headings (`PROMPTS`); the page shows what is still missing, and the rubric by which it is read.
+The decision is an engineer's conclusion from an experiment. It goes into a file next to the notebook, under three
+headings (`PROMPTS`); the page shows what is still missing, and the rubric.
 """
 
 import os
@@ -38,7 +38,7 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True)
 class Report:
-    """What a student knows of a lab: its `title`, exercises, guesses and the answers to `PROMPTS`, "" where missing."""
+    """A student's work on a lab: its `title`, exercises, guesses and the answers to `PROMPTS` ("" if missing)."""
 
     title: str
     name: str
@@ -53,7 +53,7 @@ class Report:
 
     @property
     def missing(self) -> list[str]:
-        """Return a sentence for everything that a complete report still lacks."""
+        """Return a sentence for each part that the report still lacks."""
         unchecked = [name.partition(".")[2] for name, checked in self.exercises.items() if checked is None]
         unanswered = sum(guess is None for _, guess in self.guesses.values())
         unseen = sum(guess is not None and guess.truth is None for _, guess in self.guesses.values())
@@ -64,9 +64,9 @@ class Report:
 
 
 def report(notebook: Path, name: str = "") -> Report:
-    """Collect the report on a lab from the files next to its notebook; `name` is shown where given.
+    """Collect the report on a lab from the files next to its notebook; `name` is shown if given.
 
-    Raises ReportError where the file is not one of the folder's labs.
+    Raises ReportError if the file is not one of the folder's labs.
     """
     found = by_notebook(notebook.parent)
     if notebook not in found:
@@ -90,12 +90,12 @@ def _title(notebook: Path) -> str:
 
 
 def decision_file(notebook: Path) -> Path:
-    """Return where the decision on a lab is written: next to the notebook."""
+    """Return the file for the decision on a lab, next to the notebook."""
     return notebook.with_suffix(".decision.md")
 
 
 def prepare(notebook: Path) -> Path | None:
-    """Write the empty form for the decision, unless it is there; return it if it is new."""
+    """Write the empty form for the decision unless it exists; return its path if it is new."""
     path = decision_file(notebook)
     if os.path.lexists(path):
         return None
@@ -111,7 +111,7 @@ def _decision(notebook: Path) -> tuple[str, ...]:
 
 
 def page(found: Report) -> str:
-    """Return the report as HTML without scripts; whatever a student wrote is escaped."""
+    """Return the report as HTML without scripts; the student's text is escaped."""
     rows = [(text, guess, _missed(guess)) for text, guess in found.guesses.values()]
     return _TEMPLATE.render(
         report=found, rows=rows, prompts=PROMPTS, rubric=RUBRIC, marks=MARKS, day=f"{datetime.now(UTC):%d %B %Y}"
@@ -130,7 +130,7 @@ def _missed(guess: Guess | None) -> str:
 
 
 def find(lab: str, folder: Path | None) -> Path:
-    """Return the notebook of a lab given by number, slug or file; LabsError names the labs there are."""
+    """Return the notebook of a lab given by number, slug or file; LabsError lists the labs that exist."""
     given = Path(lab)
     return given if given.suffix == ".ipynb" and given.is_file() else labs.find(lab, labs_in(folder))
 

@@ -1,4 +1,5 @@
-"""An exercise begun again: its cell is what it was when the lab came, and what stood there is kept in a file beside."""
+"""Reset exercises: restore the cell as it was in the published lab, and keep the student's code in a file next to the
+notebook."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from hpcdl.points import Checked, Record, file_in
 
 
 class ResetError(ValueError):
-    """The exercise cannot be reset: there is none of that name, or nothing to put in its place."""
+    """The exercise cannot be reset: its name is unknown, or its blank cell is."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Begun:
 
 
 def forget_guesses(folder: Path) -> int:
-    """Begin the ledger of the labs in `folder` again; how many guesses it had."""
+    """Clear the ledger of the labs in `folder`; return how many guesses it had."""
     ledger = Ledger(guesses.file_in(folder))
     count = len(ledger.guesses)
     ledger.reset()
@@ -35,10 +36,10 @@ def forget_guesses(folder: Path) -> int:
 
 
 def reset(exercise: str, folder: Path) -> Begun:
-    """Put the cell of `exercise` ("mse_grad" or "gradient_descent.mse_grad") back, in the labs of `folder`.
+    """Restore the blank cell of `exercise` ("mse_grad" or "gradient_descent.mse_grad") in the labs of `folder`.
 
-    The student's code goes to a new file next to the notebook first. Raises ResetError where it is not there,
-    is there twice, or came with a notebook that does not know its blank cell.
+    The student's code goes to a new file next to the notebook first. Raises ResetError if the exercise is missing,
+    appears twice, or its notebook does not know the blank cell.
     """
     found = _found(exercise, folder)
     if len(found) != 1:
@@ -60,7 +61,7 @@ def reset(exercise: str, folder: Path) -> Begun:
 
 
 def _found(exercise: str, folder: Path) -> list[tuple[Path, str]]:
-    """The cells that are meant, old names of exercises included; where a lab has moved on, only its newest notebook."""
+    """Return the matching cells, old names included; of a renumbered lab only the newest notebook."""
     there = list(exercises(folder))
     found = [(path, name) for path, name in there if exercise in (name, name.partition(".")[2])]
     old = [name for name in MOVED if exercise in (name, name.partition(".")[2])]
@@ -70,7 +71,8 @@ def _found(exercise: str, folder: Path) -> list[tuple[Path, str]]:
 
 
 def exercises(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The exercises of the labs in a folder, as (notebook, "slug.name"); a file that is no notebook has none."""
+    """Return the exercises of the labs in a folder, as (notebook, "slug.name"); files that are not notebooks have
+    none."""
     for path in labs.notebooks(folder):
         try:
             cells = nbformat.read(path, as_version=4).cells
@@ -92,7 +94,7 @@ def _which(exercise: str, found: list, folder: Path) -> str:
 
 
 def _keep(code: str, notebook: Path, exercise: str) -> Path:
-    """A new file with the student's code; one that is there already is kept as well."""
+    """Save the student's code in a new file, without overwriting an earlier one."""
     number = 1
     while True:
         path = notebook.with_name(f"{notebook.stem}.{exercise}.{number}.py")

@@ -22,23 +22,23 @@ SECONDS_PER_CELL = 300
 
 
 class SubmissionError(ValueError):
-    """The file cannot be handed in: no notebook, or none of a lab."""
+    """The file cannot be handed in: it is not a notebook of a lab."""
 
 
 @dataclass
 class OwnSubmission:
-    """What the instructor finds next to the notebook."""
+    """The record that the instructor finds next to the notebook."""
 
     lab: str
     notebook: str
     sha256: str
     open_exercises: list[str]
-    moved: list[str] = field(default_factory=list)  # sentences about exercises that another lab has now
-    points: dict[str, float] = field(default_factory=dict)  # by exercise, as the notebook's checks saw them
-    verdicts: dict[str, str] = field(default_factory=dict)  # and in words
-    along: list[str] = field(default_factory=list)  # files that the notebook needs, in the archive next to it
-    left: list[str] = field(default_factory=list)  # and those that are too large
-    error: str = ""  # of the first cell that failed when it ran top to bottom
+    moved: list[str] = field(default_factory=list)  # sentences about exercises that moved to another lab
+    points: dict[str, float] = field(default_factory=dict)  # by exercise, from the notebook's checks
+    verdicts: dict[str, str] = field(default_factory=dict)  # by exercise, in words
+    along: list[str] = field(default_factory=list)  # files that the notebook needs, included in the archive
+    left: list[str] = field(default_factory=list)  # needed files that are too large
+    error: str = ""  # of the first cell that failed
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: dict[str, str] = field(default_factory=lambda: environment())
 
@@ -48,7 +48,7 @@ class OwnSubmission:
 
 
 def environment() -> dict[str, str]:
-    """The versions that a difference between two machines may come from."""
+    """Return the versions that may explain a difference between two machines."""
     from importlib.metadata import version
 
     packages = {name: version(name) for name in ("torch", "numpy", "jupyterlab")}
@@ -58,8 +58,8 @@ def environment() -> dict[str, str]:
 def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lambda done, total: None) -> OwnSubmission:
     """Read the notebook at `path` and, with `run`, execute it top to bottom in a kernel of its own.
 
-    Cells whose exercise is open are expected to fail and are passed over; `step(done, total)` is called for each cell.
-    Raises SubmissionError when the file is no notebook of a lab.
+    Cells of open exercises are expected to fail and are skipped; `step(done, total)` is called for each cell.
+    Raises SubmissionError if the file is not a notebook of a lab.
     """
     notebook, raw = read(path)
     found = OwnSubmission(
@@ -75,7 +75,7 @@ def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lam
 
 
 def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
-    """The notebook and its bytes; SubmissionError says why it is none."""
+    """Return the notebook and its bytes; raise SubmissionError if it is not one."""
     try:
         raw = path.read_bytes()
         notebook = nbformat.reads(raw.decode("utf-8"), as_version=4)
@@ -89,7 +89,7 @@ def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
 
 
 def files_along(path: Path, raw: bytes) -> tuple[list[str], list[str]]:
-    """The names of the files near the notebook that come along with it, and of those that are too large."""
+    """Return the names of the needed files near the notebook, and of those that are too large."""
     along, left, room = list[str](), list[str](), MOST_TOGETHER
     for name, place in needed_near(path, raw):
         size = place.stat().st_size
@@ -100,18 +100,18 @@ def files_along(path: Path, raw: bytes) -> tuple[list[str], list[str]]:
 
 
 def open_exercises(notebook: nbformat.NotebookNode) -> list[str]:
-    """The exercises whose cell still holds the stub that the lab came with."""
+    """Return the exercises whose cell still holds the original stub."""
     named = [(exercise_of(cell), cell.source) for cell in notebook.cells]
     return [name.partition(".")[2] for name, source in named if name and STUB in source]
 
 
 def exercise_of(cell: nbformat.NotebookNode) -> str | None:
-    """Return the name of the exercise that the cell is, "slug.name"; None for any other cell."""
+    """Return the name of the exercise in the cell, "slug.name"; None for any other cell."""
     return cell.metadata.get("hpcdl", {}).get("exercise")
 
 
 def checked(notebook: nbformat.NotebookNode) -> Iterator[dict]:
-    """What each check of an executed notebook says about its exercise, in its output's metadata."""
+    """Return the result of each check in an executed notebook, from its output's metadata."""
     for out in (out for cell in notebook.cells for out in cell.get("outputs", [])):
         if isinstance(about := out.get("metadata", {}).get("hpcdl"), dict):
             yield about
@@ -120,7 +120,7 @@ def checked(notebook: nbformat.NotebookNode) -> Iterator[dict]:
 def executed(
     notebook: nbformat.NotebookNode, folder: Path, step: Callable[[int, int], None]
 ) -> tuple[nbformat.NotebookNode, str]:
-    """The notebook after all its cells in a fresh kernel; the first failure that is no open exercise, or nothing."""
+    """Run all cells in a fresh kernel; return the notebook and the first failure outside open exercises, or ""."""
     import nbclient
 
     notebook = nbformat.from_dict(notebook)  # outputs of this run are not the student's
@@ -130,13 +130,13 @@ def executed(
         timeout=SECONDS_PER_CELL,
         allow_errors=True,
         kernel_name="python3",
-        # Its warning that sockets of this machine are not encrypted is nothing that a student could act on.
+        # It warns that sockets on this machine are not encrypted; a student cannot do anything about that.
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(folder.resolve())}},
         on_cell_executed=lambda cell, **_: step(code.index(cell) + 1, len(code)),
     )
     try:
-        with warnings.catch_warnings():  # packages' warnings to their authors are nothing that a student could act on
+        with warnings.catch_warnings():  # a student cannot act on packages' warnings to their authors
             warnings.simplefilter("ignore", DeprecationWarning)
             client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     except nbclient.exceptions.CellTimeoutError:
@@ -168,7 +168,7 @@ def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
 
 
 def say(submission: OwnSubmission) -> list[str]:
-    """What the student should know before handing in."""
+    """Tell the student what to know before handing in."""
     lines = [f"{name}: {verdict}" for name, verdict in submission.verdicts.items()]
     lines += [f"{sentence} Hand them in with that lab's notebook." for sentence in submission.moved]
     if submission.along:

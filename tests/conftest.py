@@ -91,7 +91,8 @@ def pytest_collection_modifyitems(config, items):
         each = item.get_closest_marker("each_lab")
         if each and slug_of(item) not in each.args:
             item.add_marker(each.kwargs.get("others", "labs"))
-            if item.get_closest_marker("without_page") and chromium():
+            alone = config.getoption("--lab")
+            if (item.get_closest_marker("without_page") and chromium()) or (not alone and not has_its_turn(each, item)):
                 item.add_marker("long")
     if lab := config.getoption("--lab"):
         _, slug = lab_of(lab)
@@ -106,6 +107,12 @@ LONGEST = {"test_notebooks.py", "test_selfcheck_labs.py"}
 def slug_of(item) -> str | None:
     """The lab that a test was parametrized with."""
     return item.callspec.params.get("slug") if hasattr(item, "callspec") else None
+
+
+def has_its_turn(each, item) -> bool:
+    """Whether `turn=(i, n)` of an `each_lab` means the item's lab: of all labs the i-th, and each n-th after it."""
+    first, step = each.kwargs.get("turn", (0, 1))
+    return int(lab_of(slug_of(item))[0]) % step == first
 
 
 def lab_of(name: str) -> tuple[str, str]:
@@ -138,7 +145,7 @@ def of_lab(item, slug: str) -> bool:
 
 SHARED_MEMORY = Path("/dev/shm")
 BEGAN = time.time()
-SETTLED = 2.0  # seconds after which a file that nobody has mapped is not one that somebody is about to map
+SETTLED = 2.0  # seconds after which a file that nobody has mapped is not one that a process is about to map
 
 
 def left_in_shared_memory() -> list[Path]:

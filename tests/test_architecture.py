@@ -104,7 +104,7 @@ def names() -> dict[str, Path]:
 
 
 def statements(node: ast.AST):
-    """All that runs below a node: what stands under `if TYPE_CHECKING` does not."""
+    """All code that runs below a node, without `if TYPE_CHECKING` blocks."""
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
             yield child

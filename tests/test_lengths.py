@@ -12,7 +12,7 @@ MEDIAN_LINES = 5  # of a function, its docstring not counted
 
 
 def programs() -> list[Path]:
-    """Every Python file of the house but for exercises, bank, honest answers and labs."""
+    """Every Python file of ours except exercises, bank, honest answers and labs."""
     folders = ("hpcdl", "autograder", "benchmarks", "tests", "docs")
     autograder, answers = ROOT / "autograder", ROOT / "tests" / "autograder" / "honest"
     texts = (autograder / "exercises", autograder / "bank", answers)

@@ -1,5 +1,5 @@
-"""What authors and instructors run on a lab's source: `build` makes its notebooks, `new` begins a lab from the texts in
-`templates/`, `release` makes the bundle that students get. Graders find the reference solutions here, by `build.code`.
+"""Tools for authors and instructors: `build` makes a lab's notebooks from its source, `new` begins a lab from the texts
+in `templates/`, `release` makes the bundle for students. Graders get the reference solutions from `build.code`.
 
 May import: this room, `exercises`, `authoring`, `hpcdl`.
 """

@@ -1,9 +1,9 @@
-"""What of hpcdl stays open to the answers of each exercise: what its reference solution uses, with its helper cells.
+"""The names in hpcdl that stay open to each exercise's answers: the ones its reference solution and helper cells use.
 
     autograder/exercises/SLUG/allowed.json    {"hierarchical_all_reduce": ["hpcdl.collectives.reduce.reduce", ...], ...}
 
-The build writes it from the lab's source, which a wheel does not have. Names are those that objects have where they
-are defined; a class stands for its methods and those of its bases, an object for its class.
+The build writes it from the lab's source, which a wheel does not have. Names are the objects' names in their defining
+modules; a class includes its methods and its bases' methods, an object means its class.
 """
 
 import ast
@@ -26,12 +26,12 @@ def path(slug: str) -> Path:
 
 
 def text(lab: Lab, solved: list[str]) -> str:
-    """The file's content, from the code cells of the lab with its solutions."""
+    """Return the file's content, from the code cells of the lab with its solutions."""
     return json.dumps(allowed(lab, solved), indent=2) + "\n"
 
 
 def allowed(lab: Lab, solved: list[str]) -> dict[str, list[str]]:
-    """By exercise, the names of hpcdl's that the reference's statements use; GIVEN ones need no mention."""
+    """Return, by exercise, the names in hpcdl that the reference's statements use, without GIVEN ones."""
     cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(solved)]
     found = {}
     for name, exercise in lab.exercises.items():
@@ -41,7 +41,7 @@ def allowed(lab: Lab, solved: list[str]) -> dict[str, list[str]]:
 
 
 def used(program: str, wanted: Iterable[str] = ()) -> set[str]:
-    """Names of hpcdl's functions, classes and modules that a program uses, or imports as a `wanted` name."""
+    """Return the names of hpcdl's functions, classes and modules that a program uses, or imports as a `wanted` name."""
     tree = ast.parse(program)
     imported = dict(_imports(tree))
     meant = {*_meant(tree, imported), *(imported[name] for name in wanted if name in imported)}
@@ -51,7 +51,7 @@ def used(program: str, wanted: Iterable[str] = ()) -> set[str]:
 
 
 def homes(dotted: str) -> list[str]:
-    """What is at a dotted name, by its name where it is defined: a function, a module, or a class and its bases."""
+    """Return the defining name of the object at a dotted name: a function, a module, or a class and its bases."""
     found = _resolve(dotted)
     if isinstance(found, types.ModuleType):
         return [found.__name__]
@@ -61,7 +61,7 @@ def homes(dotted: str) -> list[str]:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that imports bind, and what they stand for."""
+    """Return the names that imports bind, and what they refer to."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((a.asname, a.name) if a.asname else (a.name.partition(".")[0],) * 2 for a in node.names)
@@ -70,7 +70,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _meant(tree: ast.Module, imported: dict[str, str]) -> Iterator[str]:
-    """The dotted names that a program's names and attributes stand for."""
+    """Return the dotted names that a program's names and attributes refer to."""
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute) and id(node) not in inner:
@@ -80,7 +80,8 @@ def _meant(tree: ast.Module, imported: dict[str, str]) -> Iterator[str]:
 
 
 def _resolve(dotted: str):
-    """The object at a dotted name, or the last that there is on the way: what follows is an attribute of an object."""
+    """Return the object at a dotted name, or the last existing one on the path: the rest are attributes of an
+    object."""
     first, *rest = dotted.split(".")
     found = importlib.import_module(first)
     for name in rest:

@@ -1,12 +1,12 @@
 """From a lab's source to its notebooks: `labs/source/NN_slug.py` -> `labs/NN_slug.ipynb`, and README.md -> map.ipynb.
 
-With it goes `autograder/exercises/SLUG/allowed.json`, what of hpcdl the exercises leave open (`allowed`).
-Authors edit the source alone. The student notebook has each solution replaced by `raise NotImplementedError`; the
-solved notebook keeps it, and exists only in memory, for tests and for the reference answers of the autograder.
-Both are deterministic to the byte: cell ids derive from the slug and the position.
+It also writes `autograder/exercises/SLUG/allowed.json`, the names in hpcdl that exercises leave open (`allowed`).
+Authors edit only the source. The student notebook has each solution replaced by `raise NotImplementedError`; the solved
+notebook keeps it, and exists only in memory, for tests and for the reference answers of the autograder. Both are
+deterministic to the byte: cell ids derive from the slug and the position.
 
-    python -m autograder.authors.build            write the notebooks of all labs, and what goes with them
-    python -m autograder.authors.build --check    fail where a committed notebook differs from its source
+    python -m autograder.authors.build            write the notebooks of all labs, and their other files
+    python -m autograder.authors.build --check    fail if a committed notebook differs from its source
 """
 
 import re
@@ -53,7 +53,7 @@ class Block:
 
 
 def source_path(slug: str) -> Path:
-    """The source of the lab `slug`; FileNotFoundError names the labs there are."""
+    """Return the source of the lab `slug`; FileNotFoundError lists the labs that exist."""
     found = [path for path in sources() if slug_of(path) == slug]
     if not found:
         require_clone()
@@ -63,12 +63,12 @@ def source_path(slug: str) -> Path:
 
 
 def sources() -> list[Path]:
-    """The sources of all labs, in the order of the course."""
+    """Return the sources of all labs, in the order of the course."""
     return sorted((LABS_DIR / "source").glob("[0-9][0-9]_*.py"))
 
 
 def require_clone() -> None:
-    """FileNotFoundError where the sources of the labs are not beside the package: it is an installed one."""
+    """Raise FileNotFoundError if the labs' sources are not next to the package, because it is installed."""
     if not (LABS_DIR / "source").is_dir():
         raise FileNotFoundError(
             "the sources of the labs are not installed: run this in a clone of the course's repository, with the "
@@ -81,33 +81,33 @@ def slug_of(path: Path) -> str:
 
 
 def solved(slug: str) -> nbformat.NotebookNode:
-    """The notebook with its solutions: what tests execute; never committed."""
+    """Return the notebook with its solutions, for tests; never committed."""
     return _notebook(source_path(slug), keep_solutions=True)
 
 
 def student(slug: str) -> nbformat.NotebookNode:
-    """The notebook that students open: no solutions, no outputs."""
+    """Return the notebook for students: no solutions, no outputs."""
     return _notebook(source_path(slug), keep_solutions=False)
 
 
 def code(slug: str) -> list[str]:
-    """The code cells of the lab with its solutions, for graders: it takes no author's tool."""
+    """Return the code cells of the lab with its solutions, for graders, without authors' tools."""
     return [_without_marks(block.text) for block in _blocks(source_path(slug)) if not block.markdown]
 
 
 def references(slug: str) -> dict[str, str]:
-    """The source of each exercise's cell with its solution, by exercise name."""
+    """Return the source of each exercise's cell with its solution, by exercise name."""
     return {name: _without_marks(text) for name, text in marked(slug).items()}
 
 
 def marked(slug: str) -> dict[str, str]:
-    """The same with the marks around the solution."""
+    """Return these sources with the marks around the solution."""
     path = source_path(slug)
     return {name: block.text for name, block in _exercise_blocks(path, _blocks(path)).items()}
 
 
 def write(notebook: nbformat.NotebookNode) -> str:
-    """The notebook's text, the same bytes for the same content."""
+    """Return the notebook's text, the same bytes for the same content."""
     return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
 
 
@@ -115,7 +115,7 @@ def write(notebook: nbformat.NotebookNode) -> str:
 
 
 def _blocks(path: Path) -> list[Block]:
-    """The cells of a py:percent source with their line numbers, for errors and for exercises."""
+    """Return the cells of a py:percent source with their line numbers, for errors and for exercises."""
     blocks, current = [], None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if CELL_MARK.match(line):
@@ -147,7 +147,7 @@ def _check_marks(path: Path, block: Block) -> None:
 
 
 def _exercise_blocks(path: Path, blocks: list[Block]) -> dict[str, Block]:
-    """Each exercise cell by exercise name: the name stands in the `check(...)` of the next code cell."""
+    """Return each exercise cell by exercise name, which is in the `check(...)` of the next code cell."""
     slug, lab = slug_of(path), _lab(path)
     found: dict[str, Block] = {}
     code = [block for block in blocks if not block.markdown]
@@ -183,7 +183,7 @@ def _lab(path: Path):
 
 
 def _notebook(path: Path, keep_solutions: bool) -> nbformat.NotebookNode:
-    import jupytext  # graders never build a notebook: they need not wait for it
+    import jupytext  # on first use: graders never build a notebook
 
     slug, blocks = slug_of(path), _blocks(path)
     exercise_at = {block.line: name for name, block in _exercise_blocks(path, blocks).items()}
@@ -205,7 +205,7 @@ def _notebook(path: Path, keep_solutions: bool) -> nbformat.NotebookNode:
 
 
 def the_map() -> nbformat.NotebookNode:
-    """`labs/README.md` as a notebook whose first cell of code says where one is; what is for authors stays away."""
+    """Return `labs/README.md` as a notebook whose first code cell shows the progress, without the parts for authors."""
     text, _, _ = (LABS_DIR / "README.md").read_text(encoding="utf-8").partition("\n## For authors")
     heading, rest = text.split("\n", 1)
     new = nbformat.v4
@@ -235,7 +235,7 @@ def _without_solutions(source: str) -> str:
 
 
 def built(path: Path) -> dict[Path, str]:
-    """What is made from the source of a lab: its notebook, and what of hpcdl stays open to answers."""
+    """Return the files made from a lab's source: its notebook, and the names in hpcdl open to answers."""
     slug, lab = slug_of(path), _lab(path)
     files = {LABS_DIR / f"{path.stem}.ipynb": write(student(slug))}
     return files | ({allowed.path(slug): allowed.text(lab, code(slug))} if lab else {})
@@ -244,7 +244,7 @@ def built(path: Path) -> dict[Path, str]:
 def main(arguments: list[str]) -> int:
     differing = []
     files = [item for path in sources() for item in built(path).items()]
-    if (LABS_DIR / "README.md").exists():  # who has labs of their own may have no page about them
+    if (LABS_DIR / "README.md").exists():  # instructors with their own labs may have no such page
         files.append((LABS_DIR / labs.MAP, write(the_map())))
     for target, text in files:
         if target.exists() and target.read_text(encoding="utf-8") == text:

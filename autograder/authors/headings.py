@@ -1,4 +1,4 @@
-"""What a lab's source leaves to be filled in: headings of exercises, and numbers of labs.
+"""Fill in a lab's source: headings of exercises, and numbers of labs.
 
 `# {{exercise NAME}}`, alone on its line, becomes the exercise's heading, with its points and minutes; `{{number SLUG}}`
 anywhere in the prose becomes the lab's number.

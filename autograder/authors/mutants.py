@@ -1,8 +1,8 @@
-"""Small changes of a reference solution, one at a time: each is a wrong answer that nobody had to think of.
+"""Small changes of a reference solution, one at a time: automatically generated wrong answers.
 
-`mutants(slug)` changes every place between the marks of every solution by every operator of `mutations`
-that fits there. What survives the checks (`grading.mutation`) is killed by a better check, or stands in
-`exercises/SLUG/equivalent.json` with the reason why it does the same.
+`mutants(slug)` changes every place between the marks of every solution by every operator of `mutations` that applies. A
+mutant that survives the checks (`grading.mutation`) needs a better check, or an entry in
+`exercises/SLUG/equivalent.json` with the reason why it is equivalent.
 """
 
 import ast
@@ -18,7 +18,7 @@ from .mutations import OPERATORS, ORDER_FREE, name_of
 
 
 class Mutant(NamedTuple):
-    """An answer to `exercise` in which one statement is another: `change` is "before  ->  after"."""
+    """An answer to `exercise` with one changed statement: `change` is "before  ->  after"."""
 
     exercise: str
     operator: str
@@ -27,7 +27,7 @@ class Mutant(NamedTuple):
 
 
 def solution_lines(text: str) -> set[int]:
-    """The lines between the marks, counted from 1."""
+    """Return the lines between the marks, counted from 1."""
     inside, found = False, set()
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() in (build.BEGIN, build.END):
@@ -38,7 +38,7 @@ def solution_lines(text: str) -> set[int]:
 
 
 def places(node: ast.AST, lines: set[int], statement: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
-    """Every node of the solution, as (parent, field, index in it, the statement that it is part of)."""
+    """Yield every node of the solution, as (parent, field, index, statement)."""
     for name, value in ast.iter_fields(node):
         for i, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
@@ -50,7 +50,7 @@ def places(node: ast.AST, lines: set[int], statement: ast.AST) -> Iterator[tuple
 
 
 def mark_what_does_not_matter(tree: ast.AST) -> None:
-    """Loops within a sum, a maximum or the like, which are the same in every order; `strict` of zip."""
+    """Mark loops inside a sum, a maximum and so on, which do not depend on the order, and `strict` of zip."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and name_of(call.func) in ORDER_FREE:
             for inner in (part for arg in call.args for part in getattr(arg, "generators", ())):
@@ -60,7 +60,7 @@ def mark_what_does_not_matter(tree: ast.AST) -> None:
 
 
 def mutants_of(exercise: str, text: str) -> Iterator[Mutant]:
-    """All mutants of one marked solution; those of one change are one."""
+    """Return all mutants of one marked solution, one for each change."""
     tree, seen = ast.parse(text), set()
     mark_what_does_not_matter(tree)
     original = ast.unparse(tree)
@@ -95,19 +95,20 @@ def restore(parent: Any, name: str, i: int | None, variant: Any, node: ast.AST) 
 
 
 def headline(node: Any) -> str:
-    """A statement without what is indented below it."""
+    """Return a statement without its indented block."""
     if isinstance(node, list):
         return "; ".join(map(headline, node))
     return ast.unparse(ast.fix_missing_locations(node)).splitlines()[0]
 
 
 def mutants(slug: str) -> list[Mutant]:
-    """All mutants of a lab's solutions, in the order of its exercises; none of a line-up, where many inputs will do."""
+    """Return all mutants of a lab's solutions, in the order of its exercises; none for a line-up, where many inputs are
+    right."""
     solutions = {name: text for name, text in build.marked(slug).items() if not name.startswith("unmask_")}
     return [mutant for name, text in solutions.items() for mutant in mutants_of(name, text)]
 
 
 def equivalent(slug: str) -> dict[str, dict[str, str]]:
-    """By exercise and change the reason why a mutant does the same."""
+    """Return, by exercise and change, the reason why a mutant is equivalent."""
     path = Path(exercises.__file__).parent / slug / "equivalent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""What mutants change: by name, functions from a node of a solution to what may stand in its place."""
+"""Mutation operators by name: functions from a node of a solution to its replacements."""
 
 import ast
 import copy
@@ -41,7 +41,7 @@ SAME_TWICE = {"zero_", "copy_", "wait", "fill_", "clear", "set_rng_state"}
 
 
 def operator(*kinds: type) -> Callable:
-    """Register a function that yields what may stand instead of a node of these kinds."""
+    """Register a function that yields replacements for a node of these kinds."""
 
     def register(function):
         OPERATORS[function.__name__] = lambda node: function(node) if isinstance(node, kinds) else iter(())
@@ -51,12 +51,12 @@ def operator(*kinds: type) -> Callable:
 
 
 def name_of(function: ast.AST) -> str:
-    """The last part of the name of what is called."""
+    """Return the last part of a called name."""
     return getattr(function, "attr", "") or getattr(function, "id", "")
 
 
 def with_(node: Any, **fields: Any) -> Any:
-    """A copy of the node with other fields."""
+    """Return a copy of the node with some fields changed."""
     new = copy.deepcopy(node)
     for name, value in fields.items():
         setattr(new, name, value)
@@ -99,7 +99,7 @@ def plain_assignment(node: Any):
 
 @operator(ast.Assign)
 def in_place(node: Any):
-    """x = x + y as x += y, for whoever else looks at x."""
+    """Replace x = x + y by x += y, which also changes other references to x."""
     (target, *more), value = node.targets, node.value
     if not more and isinstance(value, ast.BinOp) and ast.unparse(value.left) == ast.unparse(target):
         yield ast.AugAssign(target, value.op, value.right)
@@ -141,7 +141,7 @@ def bounds(node: Any):
 
 @operator(ast.Call)
 def arguments(node: Any):
-    """Two in the other order, or one by keyword less."""
+    """Swap two arguments, or drop a keyword argument."""
     for i in range(0 if name_of(node.func) in ORDER_FREE | {"maximum", "minimum"} else len(node.args) - 1):
         if not any(isinstance(arg, ast.Starred) for arg in node.args[i : i + 2]):
             yield with_(node, args=[*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2 :]])
@@ -161,7 +161,7 @@ def one_more_or_less(node: Any):
 
 @operator(ast.Call)
 def call_left_out(node: Any):
-    """x.clone() as x."""
+    """Replace x.clone() by x."""
     if isinstance(node.func, ast.Attribute) and not node.args and not isinstance(node.func.value, ast.Constant):
         yield node.func.value
     elif isinstance(node.func, ast.Name) and len(node.args) == 1:

@@ -1,4 +1,4 @@
-"""Begin a lab: its checks, its notebook, its answers (wrong, right, borrowed) and its rows in the two READMEs.
+"""Begin a lab: write its checks, notebook, answers (wrong, right, borrowed) and rows in the two READMEs.
 
 autograder new averages --number 90 --title "Averages that forget"
 """
@@ -20,7 +20,7 @@ LAB_ROW = re.compile(r"^\| \[(\d\d) ", re.MULTILINE)
 
 
 class NewLabError(ValueError):
-    """The lab cannot be begun: its name, its number or its files."""
+    """The lab cannot be created because of its name, number or files."""
 
 
 def files(slug: str, number: int, title: str) -> dict[Path, str]:
@@ -59,7 +59,7 @@ def next_number() -> int:
 
 
 def titled(slug: str) -> str:
-    """Return a title made of the slug: "moving_averages" is "Moving averages"."""
+    """Return a title made from the slug: "moving_averages" is "Moving averages"."""
     return slug.replace("_", " ").capitalize()
 
 
@@ -83,7 +83,7 @@ def write(slug: str, number: int | None = None, title: str | None = None) -> lis
 
 
 def with_lab(text: str, slug: str) -> str:
-    """Return the source of the list of labs with one more, formatted as ruff does."""
+    """Return the source of the list of labs with one more, in ruff's format."""
     found = LISTED.search(text)
     assert found, "LABS is not where it was"
     names = [*re.findall(r'"(\w+)"', found[2]), slug]
@@ -115,7 +115,7 @@ def write_lesson(slug: str) -> list[Path]:
 
 
 def with_row(text: str, number: int, row: str) -> str:
-    """Return a README with `row` behind the last lab whose number is smaller, or before the first lab."""
+    """Return a README with `row` after the last lab with a smaller number, or before the first lab."""
     lines = text.splitlines(keepends=True)
     labs = {i: int(found[1]) for i, line in enumerate(lines) if (found := LAB_ROW.match(line))}
     place = max((i + 1 for i, other in labs.items() if other < number), default=min(labs))

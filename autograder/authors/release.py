@@ -1,4 +1,4 @@
-"""What students get: the notebooks without solutions, what to install, and how to begin; the same bytes each time.
+"""The bundle for students: notebooks without solutions, what to install, and how to begin; the same bytes each time.
 
 autograder release --lab backprop --out bundle
 """
@@ -85,7 +85,7 @@ class ReleaseError(ValueError):
 
 
 def installable(requirement: str) -> str:
-    """What pip shall install for students; ReleaseError where nothing is said: no index has this package."""
+    """Return what pip installs for students; raise ReleaseError if it is not given, since no index has this package."""
     if requirement.strip():
         return requirement.strip()
     raise ReleaseError(
@@ -95,14 +95,14 @@ def installable(requirement: str) -> str:
 
 
 def published() -> dict[str, Path]:
-    """The notebooks that the clone or the installed package has, by slug."""
+    """Return the notebooks of the clone or the installed package, by slug."""
     return {build.slug_of(path): path for path in labs.notebooks(labs.shipped())}
 
 
 def chosen(names: list[str]) -> list[str]:
-    """The slugs that `names`, numbers or slugs, stand for; every lab that is checked where there are none.
+    """Return the slugs for `names` (numbers or slugs); without names, every lab with checks.
 
-    ReleaseError names the labs there are.
+    ReleaseError lists the labs that exist.
     """
     known = {build.slug_of(path): path for path in build.sources()} or published()
     numbers = {int(path.stem[:2]): slug for slug, path in known.items()}
@@ -113,7 +113,7 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def notebook(slug: str) -> tuple[str, str]:
-    """The name and the text of a lab without solutions, from its source or as an installed package brings it."""
+    """Return the name and the text of a lab without solutions, from its source or from an installed package."""
     if build.sources():
         return f"{build.source_path(slug).stem}.ipynb", build.write(build.student(slug))
     path = published()[slug]
@@ -121,7 +121,8 @@ def notebook(slug: str) -> tuple[str, str]:
 
 
 def bundle(slugs: list[str], requirement: str) -> dict[str, str | bytes]:
-    """The files of the bundle for these labs, by name. `requirement` is what pip installs; a wheel file is put in."""
+    """Return the files of the bundle for these labs, by name. `requirement` is what pip installs; a wheel file is
+    included."""
     notebooks = dict(map(notebook, slugs))
     titles = {name: _title(slug) for name, slug in zip(notebooks, slugs, strict=True)}
     heading = next(iter(titles.values())) if len(slugs) == 1 else "High-performance deep learning: the labs"

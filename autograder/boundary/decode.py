@@ -14,8 +14,8 @@ from .protocol import DTYPES, MAX_BITS, MAX_DEPTH, MAX_NODES, MAX_SHARED, Foreig
 class Decoder:
     """Reads the nodes of one frame. `known` are the objects that both sides have numbered already.
 
-    `peer` turns handles into proxies; without `objects` a handle on anything but a function arrives as `Foreign`, so
-    that no operator of a student's object can have a say in a comparison. `grads` keeps `requires_grad`.
+    `peer` turns handles into proxies; without `objects` a handle on anything except a function arrives as `Foreign`, so
+    no operator of a student's object can affect a comparison. `grads` keeps `requires_grad`.
     """
 
     def __init__(
@@ -24,12 +24,12 @@ class Decoder:
         self.peer, self.objects, self.grads = peer, objects, grads
         self.buffers = iter(frame.buffers)
         self.numbered = list(known)
-        self.original: dict[int, tuple] = {}  # number of an object: what it held when it was read, to see changes
+        self.original: dict[int, tuple] = {}  # number of an object -> its content when read, to detect changes
         self.nodes = self.bytes_read = 0
-        self.weights: dict[int, tuple[int, int]] = {}  # number of an object: its parts and bytes, however shared
+        self.weights: dict[int, tuple[int, int]] = {}  # number of an object -> parts, bytes
 
     def read(self, node: Any, depth: int = 0):
-        """The value of `node`."""
+        """Return the value of `node`."""
         self.nodes += 1
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
             raise ProtocolError("too many parts, or nested too deep")
@@ -43,7 +43,7 @@ class Decoder:
         (number,) = parts(node, int)
         if not 0 <= number < len(self.numbered):
             raise ProtocolError("a reference to nothing")
-        nodes, size = self.weights.get(number, (0, 0))  # what is shared is small to send, and no smaller to compare
+        nodes, size = self.weights.get(number, (0, 0))  # shared parts are small to send, but not small to compare
         self.nodes, self.bytes_read = self.nodes + nodes, self.bytes_read + size
         if self.nodes > MAX_NODES or self.bytes_read > MAX_SHARED:
             raise ProtocolError("too many parts, for what they share")
@@ -120,19 +120,19 @@ class Decoder:
 
 
 def items_of(value: list | dict) -> tuple:
-    """What a list or dict holds, to be compared by identity: what is in its items is theirs to tell."""
+    """Return the items of a list or dict, to compare by identity: items report their own changes."""
     return (*value, *value.values()) if type(value) is dict else tuple(value)
 
 
 def parts(node: Any, *types: type):
-    """The parts of a node after its tag, of exactly these types."""
+    """Return the parts of a node after its tag, which must have exactly these types."""
     if [type(part) for part in node[1:]] != list(types):
         raise ProtocolError(f"a malformed {node[0]} node")
     return node[1:]
 
 
 def tensor_from(name: str, shape: list, data: Any) -> torch.Tensor:
-    """A fresh tensor from a dtype's name, a list of sizes and exactly as many bytes as they need."""
+    """Return a new tensor from a dtype's name, a list of sizes and exactly as many bytes as they need."""
     dtype = dtype_from(name)
     if len(shape) > 25 or any(type(n) is not int or n < 0 for n in shape):
         raise ProtocolError("a shape is a list of at most 25 sizes")
@@ -197,7 +197,7 @@ def read_format(decoder: "Decoder", node: Any, depth: int):
 
 
 def hashable(key: Any):
-    """`key` if it is a plain value that can be in a set; else ProtocolError."""
+    """Return `key` if it is a plain hashable value; otherwise raise ProtocolError."""
     if type(key) in (tuple, frozenset):
         return type(key)(map(hashable, key))
     if type(key) not in (type(None), bool, int, float, str, bytes, complex, range, fractions.Fraction, torch.dtype):

@@ -1,7 +1,7 @@
-"""Values to wire nodes. Looks at exact types only, so nothing of a student's object runs unless it is an iterator.
+"""Values to wire nodes. It checks only exact types, so no code of a student's object runs unless it is an iterator.
 
-Lists, dicts, tensors and generators are numbered in the order they are met: a value that occurs twice is one object on
-the other side too, and a callee can say afterwards what became of its arguments. What has no plain form is sent as
+Lists, dicts, tensors and generators are numbered in the order of first use: a value that occurs twice is one object on
+the other side too, and a callee can report the final content of its arguments. A value without a plain form is sent as
 `foreign`, a type name, or as a handle on an object that stays where it is.
 """
 
@@ -19,7 +19,7 @@ from hpcdl.numerics.rounding import FLOATS, Fixed, Float
 from . import protocol
 from .protocol import DTYPE_NAMES, MAX_BODY, MAX_NODES, Foreign, UnsendableError
 
-# Exact types that mean a plain one, and are sent as that.
+# Exact types that are sent as the equivalent plain type.
 ALIASES = {
     torch.Size: tuple,
     torch.nn.Parameter: torch.Tensor,
@@ -48,10 +48,10 @@ class Encoder:
         self.numbered = list(known)
         self.number = {id(value): i for i, value in enumerate(self.numbered)}
         self.nodes = self.size = 0
-        self.weights: dict[int, int] = {}  # number of an object: its parts, however often they are shared
+        self.weights: dict[int, int] = {}  # number of an object -> its parts, counting shared ones each time
 
     def write(self, value: Any, depth: int = 0):
-        """The node of `value`: a plain value or a tagged list."""
+        """Return the node of `value`: a plain value or a tagged list."""
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise UnsendableError(f"it has more than {MAX_NODES:,} parts")
@@ -73,7 +73,7 @@ class Encoder:
         return self.contents(value, depth)
 
     def contents(self, value: Any, depth: int = 0):
-        """The node of what `value` holds now, even where the other side has numbered it already."""
+        """Return the node of the current content of `value`, even if the other side has already numbered it."""
         kind = ALIASES.get(type(value), type(value))
         if kind in PLAIN_ENCODERS:
             return PLAIN_ENCODERS[kind](value)
@@ -94,7 +94,7 @@ class Encoder:
     def tensor(self, value: Any, depth: int):
         if value.layout is not torch.strided or value.is_meta or value.dtype not in DTYPE_NAMES:
             return ["foreign", odd_tensor(value)]
-        self.room(value.numel() * value.element_size())  # a tensor made by `expand` is small until it is copied
+        self.room(value.numel() * value.element_size())  # an expanded tensor is small until it is copied
         self.add(raw(value.detach()))
         return ["tensor", DTYPE_NAMES[value.dtype], list(value.shape), value.requires_grad]
 
@@ -177,7 +177,7 @@ ENCODERS = {
 
 
 def raw(tensor: torch.Tensor) -> bytes:
-    """The bytes of a tensor without gradient, in row-major order."""
+    """Return the bytes of a tensor without gradient, in row-major order."""
     if tensor.dtype in NUMPY_DTYPES and tensor.is_cpu and not tensor.is_conj() and not tensor.is_neg():
         return tensor.numpy().tobytes()  # ten times as fast as the rest
     if not tensor.numel():
@@ -196,7 +196,7 @@ def odd_tensor(value: torch.Tensor) -> str:
 
 
 def all_items(iterator: Iterator) -> list:
-    """The items of a student's iterator; UnsendableError when there are too many."""
+    """Return the items of a student's iterator; raise UnsendableError if there are too many."""
     items = []
     for item in iterator:
         items.append(item)
@@ -206,13 +206,13 @@ def all_items(iterator: Iterator) -> list:
 
 
 def type_name(kind: type) -> str:
-    """`numpy.ndarray`, `fractions.Fraction`, or plain `Dual` for a class of the student's own."""
+    """`numpy.ndarray`, `fractions.Fraction`, or just `Dual` for the student's own class."""
     module, name = (str(type.__getattribute__(kind, part))[:80] for part in ("__module__", "__qualname__"))
     return name if module in ("builtins", "__main__", "student") else f"{module}.{name}"
 
 
 def name_of(value: Any, kind: type) -> str:
-    """A function's name, and that of an object of a check's which stands for one."""
+    """Return the name of a function, or of a check's object that represents one."""
     ours = str(type.__getattribute__(kind, "__module__")).startswith("autograder.")
     name = getattr(value, "__name__", None) if kind in FUNCTIONS or ours else None
     return name if type(name) is str else type_name(kind)

@@ -1,6 +1,6 @@
-"""A time limit for code that runs in this very process, as a student's function does in a notebook."""
+"""Time limits for code in this process, such as a student's function in a notebook."""
 
-import _signal  # what `signal` is made of: there a handler is looked up among enums first, for twenty times as long
+import _signal  # the C module below `signal`, which looks handlers up among enums and takes twenty times as long
 import contextlib
 import os
 import signal
@@ -12,15 +12,16 @@ from pathlib import Path
 from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
 from hpcdl.lazy import import_patience, whole
 
-AGAIN = 0.05  # seconds after which the interruption is raised again, should the code have swallowed it
-SPARED = (f"{Path(__file__).parents[1]}{os.sep}", contextlib.__file__)  # files whose frames are left alone
+AGAIN = 0.05  # seconds before the interruption is raised again, in case the code swallowed it
+SPARED = (f"{Path(__file__).parents[1]}{os.sep}", contextlib.__file__)  # frames of these files are not interrupted
 
-ASIDE = 10  # times the limit that the other side may work meanwhile, or the calls within
-CROWDED = 40  # times the limit that may pass on the wall's clock, however busy the machine is
+ASIDE = 10  # the other side and nested calls may use up to this many times the limit
+CROWDED = 40  # wall-clock time may not exceed this many times the limit, however busy the machine is
 
 
 class Account:
-    """Seconds of one thread that are not the student's: the other side works, or a call within is counted by itself."""
+    """Seconds of one thread that do not count for the student: the other side works, or a nested call is timed
+    separately."""
 
     def __init__(self):
         self.clock, self.total = own_clock(), 0.0
@@ -31,13 +32,13 @@ class Account:
             os.close(self.clock)
 
     def seconds(self) -> float:
-        """All of them so far, with those that pass now."""
+        """Return these seconds so far, including the current period."""
         return self.total + (self._since(self.begun) if self.begun else 0.0)
 
     @contextlib.contextmanager
     @whole
     def aside(self):
-        """What passes in the block is not the student's time."""
+        """Do not count the time in the block as the student's."""
         if self.begun:
             yield
             return
@@ -50,7 +51,7 @@ class Account:
     @contextlib.contextmanager
     @whole
     def counted(self):
-        """In the block a stopwatch counts again, which begins there; those that began before do not."""
+        """Count the time in the block for stopwatches started inside it, but not for earlier ones."""
         if not self.begun:
             yield
             return
@@ -65,7 +66,7 @@ class Account:
         return time.monotonic(), waited(self.clock)
 
     def _since(self, begun: tuple[float, float]) -> float:
-        """Seconds without those in line for a processor: a stopwatch takes these off by itself."""
+        """Return the seconds without waits for a processor, which a stopwatch subtracts itself."""
         now = self._now()
         return max(0.0, now[0] - begun[0] - (now[1] - begun[1]))
 
@@ -74,7 +75,7 @@ _here = threading.local()
 
 
 def account() -> Account:
-    """This thread's."""
+    """Return this thread's account."""
     try:
         return _here.account
     except AttributeError:
@@ -82,12 +83,12 @@ def account() -> Account:
         return _here.account
 
 
-if hasattr(os, "register_at_fork"):  # a forked process begins its own
+if hasattr(os, "register_at_fork"):  # a forked process starts a new one
     os.register_at_fork(after_in_child=lambda: vars(_here).clear())
 
 
 def waited(clock: int) -> float:
-    """Seconds that a thread stood in line for a processor, by its schedstat; 0 where the system does not say."""
+    """Return the seconds that a thread waited for a processor, by its schedstat; 0 if the system does not say."""
     try:
         return int(os.pread(clock, 100, 0).split()[1]) * 1e-9
     except (OSError, IndexError, ValueError):
@@ -95,12 +96,12 @@ def waited(clock: int) -> float:
 
 
 class Stopwatch:
-    """Seconds of a student's own work since now: the time that passed, less what others made it wait.
+    """Measures a student's own work from now: the elapsed time minus waits caused by others.
 
-    Taken off are the time that the process stood in line for a processor, that the process which waits for it did, and
-    that a function of the check worked which it called. A loop uses up its limit on any machine; right code is not
-    failed because the machine is busy (Linux; elsewhere these are the wall's seconds). `clock` is a descriptor of a
-    process's `/proc/.../schedstat`, or None for this very thread.
+    It subtracts the time that the process, and the process waiting for it, waited for a processor, and the time of
+    called check functions. An endless loop uses up its limit on any machine, and right code does not fail because the
+    machine is busy (Linux; elsewhere it is wall-clock time). `clock` is a descriptor of a process's
+    `/proc/.../schedstat`, or None for the current thread.
     """
 
     def __init__(self, clock: int | None = None):
@@ -119,21 +120,21 @@ class Stopwatch:
         return self.account.seconds() - self.aside_before
 
     def left(self, limit: float) -> float:
-        """Seconds that are left of `limit`: of the student's own, and at most so many times as many of others."""
+        """Return the seconds left of `limit`, with an upper bound on others' time, too."""
         wall = self.wall()
         if wall < limit:
             return limit - wall
         return min(limit - self.seconds(), ASIDE * limit - self.aside(), CROWDED * limit - wall)
 
     def _waited(self) -> float:
-        # A process that has ended waits no more: its latest account stays.
+        # An ended process does not wait: its last accounting stays.
         for i, clock in enumerate(self.clocks):
             self.latest[i] = max(self.latest[i], waited(clock))
         return sum(self.latest)
 
 
 class Together:
-    """The stopwatches of ranks, of which one runs at a time: a limit is for all of them together."""
+    """The stopwatches of ranks that run one at a time: a limit applies to all of them together."""
 
     def __init__(self):
         self.start, self.ended, self.running = time.monotonic(), 0.0, set[Stopwatch]()
@@ -141,7 +142,7 @@ class Together:
     @contextlib.contextmanager
     @whole
     def with_call(self, watch: Stopwatch):
-        """A call of a rank, which `watch` times."""
+        """Add a rank's call, timed by `watch`."""
         self.running.add(watch)
         try:
             yield
@@ -153,13 +154,13 @@ class Together:
         return self.ended + sum(max(0.0, watch.seconds()) for watch in [*self.running])
 
     def left(self, limit: float) -> float:
-        """As `Stopwatch.left`."""
+        """Return the seconds left, like `Stopwatch.left`."""
         wall = time.monotonic() - self.start
         return limit - wall if wall < limit else min(limit - self.seconds(), CROWDED * limit - wall)
 
 
 def own_clock() -> int:
-    """A descriptor of this thread's schedstat. -1 where there is none."""
+    """Return a descriptor of this thread's schedstat, or -1."""
     main = threading.current_thread() is threading.main_thread()
     try:
         return os.open(f"/proc/{'self' if main else 'thread-self'}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
@@ -174,10 +175,10 @@ class TimeUp(BaseException):
 @contextlib.contextmanager
 @whole
 def time_limit(seconds: float | None):
-    """Raise `TimeUp` in the block after `seconds`, and again until it ends; None sets no limit.
+    """Raise `TimeUp` in the block after `seconds`, repeatedly until it ends; None sets no limit.
 
-    In the main thread a timer signal does it, which also ends `time.sleep` and other waits. Elsewhere (a thread,
-    Windows) another thread raises it at the next Python instruction. A single long call into C ends first.
+    In the main thread this uses a timer signal, which also ends `time.sleep` and other waits. Elsewhere (a thread,
+    Windows) another thread raises it at the next Python instruction, after the current C call has ended.
     """
     if seconds is None:
         yield
@@ -208,7 +209,7 @@ def _signal_timer(seconds: float):
         raise TimeUp
 
     before = _signal.signal(signal.SIGALRM, ring)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)  # someone else's timer may be running
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)  # another timer may be running
     try:
         yield
     finally:
@@ -222,16 +223,16 @@ def _signal_timer(seconds: float):
 
 
 def _import_patience(frame) -> float:
-    """The seconds for an import in progress in `frame` or another thread, such as the rank whose turn it is."""
+    """Return the seconds to wait for an import in `frame` or another thread, such as the current rank's."""
     return max(map(import_patience, [frame, *sys._current_frames().values()]))
 
 
 def _insist(frame, armed) -> None:
-    """Raise `TimeUp` at every line from here on, so also inside the `except:` block that swallows it."""
+    """Raise `TimeUp` at every line from now on, even inside the `except:` block that swallows it."""
 
     def trace(frame, event, arg):
         if frame.f_code.co_filename.startswith(SPARED):
-            return None  # not in our own `finally` blocks, nor on the way there
+            return None  # not in our own `finally` blocks, or on the way to them
         if event == "line" and armed():
             raise TimeUp
         return trace
@@ -270,7 +271,7 @@ def _thread_timer(seconds: float):
         yield
     finally:
         while not over.is_set():
-            with contextlib.suppress(TimeUp), lock:  # one that was sent just now may be raised here
+            with contextlib.suppress(TimeUp), lock:  # an exception sent just now may be raised here
                 over.set()
                 settle()
         watch.join()

@@ -1,4 +1,4 @@
-"""One side of the boundary between the grader and the student's code: calls out, and serves calls that come in.
+"""One side of the boundary between grader and student code: makes calls, and serves incoming calls.
 
 Both sides are a `Peer`. While one waits for a reply it serves the calls of the other, so that a student's function may
 call back a function of the check that was passed to it. Arguments are copied in and, after the call, copied out:
@@ -9,7 +9,7 @@ the caller's own lists, dicts, tensors and generators then hold what the callee 
     ["reply", result, changes, mark]                    changes: [[number of an argument's part, its contents], ...]
     ["error", {"kind": ..., "text": ..., ...}, mark]
 
-The mark is a random number, which the answer repeats: what a student's code writes ahead of time answers nothing.
+The mark is a random number, which the answer repeats: an answer that student code wrote in advance is invalid.
 """
 
 import operator
@@ -25,7 +25,7 @@ from .protocol import DTYPE_NAMES, Frame, ProtocolError
 
 
 class Peer:
-    """What the grader's side and the student's side have in common; subclasses say what may be called and how."""
+    """The common part of the grader's and the student's side; subclasses say what may be called and how."""
 
     iterates = False  # whether an iterator in a result is turned into a list (the student's side does)
 
@@ -39,7 +39,7 @@ class Peer:
     # Handles
 
     def export(self, value: Any) -> int:
-        """The number under which the other side may call `value`; the same for the same object."""
+        """Return the number by which the other side may call `value`; the same for the same object."""
         if id(value) not in self.numbers:
             self.count += 1
             self.exports[self.count] = value
@@ -52,7 +52,7 @@ class Peer:
             table.clear()
 
     def proxy(self, number: int, is_function: bool, name: str):
-        """This side's stand-in for the other side's object; the same for the same number."""
+        """Return this side's stand-in for the other side's object; the same for the same number."""
         if number not in self.proxies:
             self.proxies[number] = self.make_proxy(number, is_function, name)
             self.proxy_numbers[id(self.proxies[number])] = number
@@ -82,9 +82,9 @@ class Peer:
         objects: bool = False,
         seconds: float | None = None,
     ):
-        """Call something of the other side's and return the value of the result.
+        """Call something on the other side and return the result's value.
 
-        `objects` lets it be an object of the other side's; `seconds` is the time after which the call should stop.
+        With `objects` the result may be an object on the other side; after `seconds` the call should stop.
         """
         encoder = Encoder(self, objects=objects)
         parts = [encoder.write(tuple(args)), encoder.write(tuple((kwargs or {}).items()))]
@@ -101,21 +101,21 @@ class Peer:
         return result
 
     def accept(self, argument: Any, contents: Any) -> None:
-        """Give one of the caller's own objects the contents that the callee left in it."""
+        """Copy the callee's final contents into one of the caller's objects."""
         assign(argument, contents)
 
     def ask(self, frame: Frame) -> Frame:
-        """Send a call and return the answer to it, serving the other side's calls meanwhile."""
+        """Send a call and return its answer, serving the other side's calls meanwhile."""
         raise NotImplementedError
 
     def error(self, problem: Any) -> Exception:
-        """The exception to raise here for a problem that the other side reports."""
+        """Return the exception for a problem that the other side reports."""
         raise NotImplementedError
 
     # Serving
 
     def serve(self, frame: Frame) -> Frame:
-        """The answer to a call of the other side's."""
+        """Return the answer to a call from the other side."""
         try:
             answer = self.perform(frame)
         except Exception as error:
@@ -124,7 +124,7 @@ class Peer:
         return answer
 
     def perform(self, frame: Frame) -> Frame:
-        """The answer without its mark."""
+        """Return the answer without its mark."""
         if len(frame.header) != 7 or frame.header[0] != "call" or type(frame.header[4]) is not bool:
             raise ProtocolError("not a call")
         _, target, args, kwargs, objects, *_ = frame.header
@@ -136,7 +136,7 @@ class Peer:
         return Frame(["reply", node, changes(decoder, encoder)], encoder.buffers)
 
     def invoke(self, target: Any, args: tuple, kwargs: dict):
-        """Do what the verb of `target` says; ProtocolError where this side has no such verb."""
+        """Do what the verb of `target` says; raise ProtocolError if this side has no such verb."""
         verb, operand = target if type(target) is list and len(target) == 2 else (None, None)
         if type(verb) is not str or verb not in self.verbs:
             raise ProtocolError("a call that this side does not serve")
@@ -150,33 +150,33 @@ class Peer:
     verbs: ClassVar[dict[str, Callable]] = {"yours": call_exported}  # verb -> f(self, operand, args, kwargs)
 
     def lends(self, objects: bool) -> bool:
-        """Whether handles on objects may cross in a call that asks for them."""
+        """Whether handles on objects may cross in a call that requests them."""
         return objects
 
     def describe(self, error: BaseException) -> dict:
-        """A problem for the other side's `error`."""
+        """Describe a problem for the other side's `error`."""
         return {"kind": "exception", "type": type(error).__name__, "text": str(error)[:500]}
 
 
 def mark_of(frame: Frame) -> int | None:
-    """The mark of a call or an answer; None where it has none."""
+    """Return the mark of a call or an answer, or None."""
     return frame.header[-1] if frame.header and type(frame.header[-1]) is int else None
 
 
 def changes(decoder: Decoder, encoder: Encoder) -> list:
-    """What became of the arguments: each list, dict, tensor and generator that differs."""
+    """Return the changed arguments: each list, dict, tensor and generator that differs."""
     found = []
     for number in range(len(decoder.numbered)):
         value = decoder.numbered[number]
         if not changed(value, decoder.original.get(number)):
             continue
-        encoder.numbered.append(None)  # the decoder gives the contents a number of their own
+        encoder.numbered.append(None)  # the decoder numbers the contents separately
         found.append([number, encoder.contents(value)])
     return found
 
 
 def changed(value: Any, original: Any) -> bool:
-    """Whether a tensor or generator differs, in its bytes, from what was read; a list or dict, in what it holds."""
+    """Whether a tensor's or generator's bytes, or a list's or dict's items, differ from what was read."""
     if original is None:
         return True
     if type(value) in (list, dict):
@@ -190,7 +190,7 @@ def changed(value: Any, original: Any) -> bool:
 
 
 def read_change(decoder: Decoder, change: Any, known: int) -> tuple:
-    """One of the caller's own objects, and the contents that the callee left in it."""
+    """Return one of the caller's objects, and its final contents from the callee."""
     if type(change) is not list or len(change) != 2 or type(change[0]) is not int or not 0 <= change[0] < known:
         raise ProtocolError("a change to something that was not an argument")
     return decoder.numbered[change[0]], decoder.read(change[1])

@@ -1,9 +1,9 @@
 """Frames between the grader and the student's process: a JSON header and raw bytes. Never pickle, never eval.
 
-A frame is `<u32 header length><u64 body length><header><body>`. The header is a JSON list; plain values stand for
+A frame is `<u32 header length><u64 body length><header><body>`. The header is a JSON list; plain values represent
 themselves, everything else is a tagged list such as `["tensor", "float32", [2, 3], false]`, whose bytes are the next
-buffer (`encode` writes the nodes, `decode` reads them). Every count, depth and length is capped; a frame that
-breaks a rule is a `ProtocolError`.
+buffer (`encode` writes the nodes, `decode` reads them). Every count, depth and length is capped; a frame that breaks a
+rule is a `ProtocolError`.
 """
 
 import json
@@ -19,10 +19,10 @@ MAX_HEADER = 1 << 24
 MAX_BODY = 1 << 28
 MAX_DEPTH = 40
 MAX_NODES = 400_000
-MAX_SHARED = 1 << 30  # bytes of tensors, each counted as often as it is there
-MAX_ITEMS = 100_000  # that an iterator may give
+MAX_SHARED = 1 << 30  # bytes of tensors, counted with repetitions
+MAX_ITEMS = 100_000  # items of an iterator
 MAX_TEXT = 1 << 20
-MAX_BITS = 1 << 14  # of an int
+MAX_BITS = 1 << 14  # bits of an int
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -47,12 +47,12 @@ class UnsendableError(Exception):
 
 
 class Closed(Exception):  # noqa: N818 (the other side ended: an event, which its callers turn into a verdict)
-    """The other side closed the connection, as a process does that ends."""
+    """The other side closed the connection, for example because its process ended."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """Stands for a value of a type that does not cross: its type's name, nothing of its behaviour."""
+    """A placeholder for a value that does not cross: its type's name, without behaviour."""
 
     type_name: str
 
@@ -69,7 +69,7 @@ class Frame:
 
 
 def pack(frame: Frame) -> bytes:
-    """The bytes of a frame."""
+    """Return the bytes of a frame."""
     sizes = [len(data) for data in frame.buffers]
     header = JSON.encode([sizes, frame.header]).encode("ascii")
     body = b"".join(frame.buffers)
@@ -79,7 +79,7 @@ def pack(frame: Frame) -> bytes:
 
 
 def lengths(prefix: bytes | bytearray) -> tuple[int, int]:
-    """Header and body length from the first bytes of a frame."""
+    """Return header and body length from the first bytes of a frame."""
     header, body = PREFIX.unpack(prefix)
     if header > MAX_HEADER or body > MAX_BODY:
         raise ProtocolError(f"a frame of {header:,} + {body:,} bytes is over the limit")
@@ -87,7 +87,7 @@ def lengths(prefix: bytes | bytearray) -> tuple[int, int]:
 
 
 def unpack(header: bytes, body: Any) -> Frame:
-    """The frame of a header's and a body's bytes."""
+    """Return the frame from a header's and a body's bytes."""
     try:
         sizes, message = json.loads(header.decode("ascii"))
     except (ValueError, TypeError, RecursionError) as error:
@@ -104,7 +104,7 @@ def unpack(header: bytes, body: Any) -> Frame:
 
 
 def send(sock: socket.socket, frame: Frame, left: Left = None) -> None:
-    """Write a frame to a socket; TimeoutError when `left()` seconds are none any more."""
+    """Write a frame to a socket; raise TimeoutError once `left()` reaches 0."""
     send_bytes(sock, pack(frame), left)
 
 
@@ -116,23 +116,23 @@ def send_bytes(sock: socket.socket, data: bytes, left: Left = None) -> None:
 
 
 def receive(sock: socket.socket, left: Left = None) -> Frame:
-    """Read the next frame from a socket, nothing beyond it; TimeoutError when `left()` seconds are none any more."""
+    """Read the next frame from a socket, and nothing after it; raise TimeoutError once `left()` reaches 0."""
     return Incoming(sock, ahead=0).receive(left)
 
 
 class Incoming:
-    """Reads the frames that come in on a socket, and up to `ahead` bytes more at a time: a small frame is one read."""
+    """Reads frames from a socket, up to `ahead` bytes more at a time: a small frame takes one read."""
 
     def __init__(self, sock: socket.socket, ahead: int = 1 << 16):
         self.sock, self.ahead, self.data = sock, ahead, bytearray()
 
     def receive(self, left: Left = None) -> Frame:
-        """The next frame; TimeoutError when `left()` seconds are none any more."""
+        """Return the next frame; raise TimeoutError once `left()` reaches 0."""
         header, body = lengths(self._read(PREFIX.size, left))
         return unpack(bytes(self._read(header, left)), self._read(body, left))
 
     def waiting(self) -> bool:
-        """Whether something has come in that was not read, or the other side has ended."""
+        """Whether there is unread input, or the other side has ended."""
         self.sock.setblocking(False)
         try:
             return bool(self.data) or self.sock.recv(1, socket.MSG_PEEK) is not None
@@ -152,7 +152,7 @@ class Incoming:
 
 
 def _within(left: Left, sock, operation, argument):
-    """Do one operation on a socket as long as there is time."""
+    """Do one operation on a socket within the remaining time."""
     while True:
         if left is not None:
             seconds = left()

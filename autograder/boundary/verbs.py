@@ -1,6 +1,6 @@
-"""The verbs of the protocol: all that one side can ask of the other. A call's target is `[verb, operand]`.
+"""The verbs of the protocol: everything that one side can request from the other. A call's target is `[verb, operand]`.
 
-`Worker.verbs` and `Grader.verbs` say who does what; what stands in neither table is refused as a `ProtocolError`.
+`Worker.verbs` and `Grader.verbs` implement them; a verb in neither table is refused with a `ProtocolError`.
 """
 
 EITHER = {"yours": "call the object that the other side gave out under the number `operand`"}

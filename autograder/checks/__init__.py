@@ -1,9 +1,9 @@
-"""What checks are made of. Each function returns nothing, or raises `CheckFailure` with its own sentence.
+"""Building blocks of checks. Each function returns nothing, or raises `CheckFailure` with its own sentence.
 
-`ladder`: a value's type, shape, dtype, and whether it is the right one, by `equality`. `evidence`: what it takes more
-than one value for: a property of all inputs, a share or a mean of random draws, a gradient, counts of calls, time
-beside a reference. What several labs share: `messages` for functions over p ranks, `number_formats` for rounding,
-`impostors` for exercises in which the student examines programs.
+`ladder`: a value's type, shape, dtype, and whether it is right, by `equality`. `evidence`: checks that need more than
+one value: a property of all inputs, a share or a mean of random draws, a gradient, counts of calls, time relative to a
+reference. Shared by several labs: `messages` for functions over p ranks, `number_formats` for rounding, `impostors` for
+exercises in which the student examines programs.
 
 May import: this room, `show`, `hpcdl`.
 """

@@ -1,4 +1,4 @@
-"""When two values are the same: exactly, or up to rounding. Only exact types are compared, never by their own `==`."""
+"""Compare two values, exactly or up to rounding. Only exact types are compared, never by their own `==`."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ import torch
 
 
 def same(a: Any, b: Any) -> bool:
-    """Exactly equal plain values: types, shapes, dtypes and bits (NaN equals NaN); foreign objects never are."""
+    """Whether plain values are exactly equal: types, shapes, dtypes and bits (NaN equals NaN); foreign objects never
+    are."""
     if type(a) is not type(b):
         return False
     if type(a) is torch.Tensor:
@@ -26,7 +27,7 @@ PLAIN = (type(None), bool, int, complex, str, bytes, set, frozenset, range, torc
 
 
 def agree(a: torch.Tensor, b: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
-    """Elementwise: within tolerance, or equal infinities, or both NaN. Integers and bools agree when equal."""
+    """Compare elementwise: within tolerance, or equal infinities, or both NaN. Integers and bools agree when equal."""
     if not (b.is_floating_point() or b.is_complex()) and not (a.is_floating_point() or a.is_complex()):
         return a == b
     a, b = wide(a), wide(b)
@@ -38,7 +39,7 @@ def wide(t: torch.Tensor) -> torch.Tensor:
 
 
 def first_difference(a: Any, b: Any, path: str):
-    """The first place where two values differ, as (path, a there, b there)."""
+    """Return the first difference of two values, as (path, a there, b there)."""
     if type(a) is type(b) and type(a) in (list, tuple) and len(a) == len(b):
         i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not same(x, y))
         return first_difference(a[i], b[i], f"{path}[{i}]")

@@ -15,7 +15,7 @@ FALSE_ALARM = 1e-9  # the probability that a statistical check fails a right ans
 
 
 class counted:  # noqa: N801 (reads as a function: `grad = counted(grad)`)
-    """A trusted function that counts its calls, to hand to the student's code: `grad.calls` after the call."""
+    """A trusted function that counts its calls, to pass to the student's code: `grad.calls` after the call."""
 
     def __init__(self, function: Callable):
         self.function, self.calls, self.__name__ = function, 0, getattr(function, "__name__", "function")
@@ -29,13 +29,13 @@ class counted:  # noqa: N801 (reads as a function: `grad = counted(grad)`)
 
 
 class _TimeIsUpError(BaseException):
-    """Ends the search for a smaller counterexample; Hypothesis would take an `Exception` for another mistake."""
+    """Ends the search for a smaller counterexample; Hypothesis would treat an `Exception` as another failure."""
 
 
 def for_all(property_of: Callable, rng: torch.Generator, *, examples: int = 50, **strategies: Any) -> None:
-    """`property_of(**values)` passes for whatever values the Hypothesis strategies draw, seeded by `rng`.
+    """Check that `property_of(**values)` passes for all values that the Hypothesis strategies draw, seeded by `rng`.
 
-    A failure is that of the smallest counterexample that was found, and shows it.
+    A failure shows the smallest counterexample found.
     """
     import hypothesis
 
@@ -86,25 +86,25 @@ def retested(test: Callable[[], None]) -> None:
 
 
 def share(count: int, trials: int, probability: float, *, what: str, why: str = "") -> None:
-    """`count` of `trials` independent draws is what `probability` gives; `what` names them: `"rounded up"`."""
+    """Check that `count` of `trials` independent draws agrees with `probability`; `what` names them: `"rounded up"`."""
     allowed = _deviation(probability * (1 - probability), 1.0, trials)
     _within(count / trials, probability, allowed, trials, f"The share {what}", why)
 
 
 def mean(draws: torch.Tensor, expected: float, *, low: float, high: float, what: str, why: str = "") -> None:
-    """The mean of independent draws between `low` and `high` is `expected`, as far as chance lets one see."""
+    """Check that the mean of independent draws between `low` and `high` agrees with `expected`, up to chance."""
     outside = (draws < low) | (draws > high) | ~draws.isfinite()
     if outside.any():
         value = draws[outside][0].item()
         raise CheckFailure(f"{what} is {show.number(value)} once: it lies between {low:g} and {high:g}.", why=why)
-    variance = (high - expected) * (expected - low)  # no draws between these ends with this mean vary more
+    variance = (high - expected) * (expected - low)  # the largest possible variance with this range and mean
     allowed = _deviation(variance, high - low, draws.numel())
     _within(draws.double().mean().item(), expected, allowed, draws.numel(), f"The mean of {what}", why)
 
 
 def _deviation(variance: float, reach: float, n: int) -> float:
-    """What the mean of n draws may be off, but for one in 1e9 times. By Bernstein's inequality, for any n:
-    P(|mean - expected| >= t) <= 2 exp(-n t^2 / (2 (variance + reach t / 3)))."""
+    """Return the deviation of the mean of n draws that is exceeded once in 1e9 times. By Bernstein's inequality, for
+    any n: P(|mean - expected| >= t) <= 2 exp(-n t^2 / (2 (variance + reach t / 3)))."""
     a = math.log(2 / FALSE_ALARM)
     return (a * reach / 3 + math.sqrt((a * reach / 3) ** 2 + 2 * n * a * variance)) / n
 
@@ -124,7 +124,7 @@ def _within(got: float, expected: float, allowed: float, n: int, what: str, why:
 
 
 def gradient(got: Any, f: Callable, x: torch.Tensor, *, name: str, why: str = "", mistakes: Mistakes = None) -> None:
-    """`got` is the gradient of the trusted `f` (tensor -> number) at x, as differences of its values tell, to 1e-6."""
+    """Check that `got` is the gradient of the trusted `f` (tensor -> number) at x, by finite differences, to 1e-6."""
     expected = differences(f, x)
     why = why or "Expected is what differences of the function's own values give."
     rtol = 1e-6 if x.dtype == torch.float64 else None
@@ -132,7 +132,7 @@ def gradient(got: Any, f: Callable, x: torch.Tensor, *, name: str, why: str = ""
 
 
 def differences(f: Callable, x: torch.Tensor, h: float = 1e-3) -> torch.Tensor:
-    """df/dx in float64 by central differences of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h."""
+    """Return df/dx in float64 by central differences of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h."""
     x = x.detach().double()
     grad = torch.empty_like(x)
     for i in range(x.numel()):
@@ -155,10 +155,10 @@ def _difference(f: Callable, x: torch.Tensor, i: int, step: float) -> float:
 def faster(
     mine: Callable, reference: Callable, *, none: float, full: float, name: str, repeats: int = 5, why: str = ""
 ) -> None:
-    """The student's `mine()` beside the trusted `reference()`, called in turns, by the fastest of each.
+    """Compare the student's `mine()` with the trusted `reference()`, called alternately, by the fastest run of each.
 
-    Full points where it is `full` times as fast or more, none at `none`, in between in proportion. Whatever `mine`
-    does with its result must be a check of its value: a wrong one is fast. Calls should take 10 ms or more.
+    It gives full points if `mine` is at least `full` times as fast, none at `none`, and proportional points in between.
+    Another check must verify the result's value, since a wrong answer is fast. Calls should take 10 ms or more.
     """
     if not full >= 1.3 * none > 0:
         raise ValueError(f"full is {full}, none is {none}: leave a factor of 1.3 between them, for a busy machine")

@@ -1,8 +1,8 @@
 """Catch the impostors: a student gives inputs, and eight implementations of one function are judged by them.
 
-What arrives is data, of whatever size and type. Before anything runs, each part of each input is held against a
-`Field`, which caps it; the implementations are ours. An input outside the specification unmasks nobody and is named; so
-is one on which right implementations differ: it would accuse the innocent.
+The inputs are data of any size and type. Before anything runs, each part of each input is compared with a `Field`,
+which limits it; the implementations are ours. An input outside the specification exposes no impostor and is named; so
+is one on which right implementations differ, because it would accuse an innocent one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +14,8 @@ from autograder import show
 from .equality import same
 from .ladder import CheckFailure
 
-MOST = 12  # inputs that are heard
-ROUNDING = 1e-6  # right implementations round in their own ways; a difference of more is a mistake
+MOST = 12  # accepted inputs
+ROUNDING = 1e-6  # right implementations round differently; a larger difference is a mistake
 
 
 # What an input may be
@@ -23,7 +23,7 @@ ROUNDING = 1e-6  # right implementations round in their own ways; a difference o
 
 @dataclass(frozen=True)
 class Field:
-    """A part of an input: its rule in words, and whether a value, of any type that crosses the boundary, keeps it."""
+    """A part of an input: its rule in words, and a test whether a value of any type keeps it."""
 
     rule: str
     keeps: Callable[[Any], bool]
@@ -43,7 +43,7 @@ def choice(*names: str) -> Field:
 
 
 def many(part: Field, most: int, *, least: int = 1) -> Field:
-    """A list of `least` to `most` parts, of which each keeps the rule of `part`."""
+    """Return a field for a list of `least` to `most` parts that each keep the rule of `part`."""
     rule = f"a list of {least} to {most} items, each {part.rule}"
     return Field(rule, lambda value: is_list(value, least, most) and all(map(part.keeps, value)))
 
@@ -61,7 +61,7 @@ def is_list(value: Any, least: int, most: int) -> bool:
 
 @dataclass(frozen=True)
 class Suspect:
-    """An implementation under a letter. Of a wrong one: what it does, and in what inputs it shows."""
+    """An implementation with a letter. A wrong one also says what it does, and which inputs show it."""
 
     name: str
     answers: Callable
@@ -81,9 +81,9 @@ def call(implementation: Callable, *case: Any) -> Any:
 class LineUp:
     """Suspects, a right answer to compare with, and the specification of an input, part by part.
 
-    `ask(implementation, *case)` is what is seen of an implementation for one input; `outside(*case)` says which rule
-    over several parts an input breaks, or nothing. Answers are the same where they differ by no more than `tolerance`,
-    of their size or in all.
+    `ask(implementation, *case)` returns an implementation's answer for one input; `outside(*case)` says which rule over
+    several parts an input breaks, or nothing. Answers are equal if they differ by at most `tolerance`, relative or
+    absolute.
     """
 
     name: str  # of the student's function
@@ -108,21 +108,21 @@ class LineUp:
 
 @dataclass(frozen=True)
 class Deed:
-    """What an implementation does instead of an answer: `raises an IndexError`. No right one does."""
+    """What an implementation does instead of answering: `raises an IndexError`. Right ones never do."""
 
     verb: str
 
 
 @dataclass
 class Findings:
-    """Inputs that do not count, and why; the suspects that others unmask, each with its evidence."""
+    """Inputs that do not count, and why; the exposed suspects, each with its evidence."""
 
     refused: list[str] = field(default_factory=list)
     unmasked: dict[str, str] = field(default_factory=dict)  # name of a suspect -> input, its answer and the right one
 
 
 def heard(line_up: LineUp, given: Any) -> Findings:
-    """What a student's inputs bring to light; CheckFailure where they are no list of a few."""
+    """Return what a student's inputs expose; raise CheckFailure unless they are a short list."""
     findings = Findings()
     for i, case in enumerate(cases(line_up, given), start=1):
         shown = f"Input {i}, {show.show(case, 90)},"
@@ -149,7 +149,7 @@ def cases(line_up: LineUp, given: Any) -> list:
 
 
 def broken(line_up: LineUp, case: Any) -> str:
-    """The rule of the specification that an input breaks; empty where it keeps all."""
+    """Return the rule of the specification that an input breaks; empty if it keeps all."""
     if type(case) not in (list, tuple) or len(case) != len(line_up.fields):
         return f"an input is a tuple {line_up.form} of {len(line_up.fields)} parts"
     for (name, part), value in zip(line_up.fields.items(), case, strict=True):
@@ -159,7 +159,7 @@ def broken(line_up: LineUp, case: Any) -> str:
 
 
 def question(line_up: LineUp, case: Any, shown: str, findings: Findings) -> None:
-    """Put one input to every suspect. Right ones are heard first: where they differ, nobody is guilty."""
+    """Give one input to every suspect. Right ones answer first: if they differ, the input does not count."""
     right = answer(line_up, line_up.truth, case)
     differing = dict(strangers(line_up, case, right))
     innocent = [suspect.name for suspect in line_up.suspects if suspect.name in differing and not suspect.wrong]
@@ -175,7 +175,7 @@ def question(line_up: LineUp, case: Any, shown: str, findings: Findings) -> None
 
 
 def strangers(line_up: LineUp, case: Any, right: Any) -> Iterator[tuple[str, Any]]:
-    """The suspects whose answer is not the right one, and their answers."""
+    """Return the suspects with a wrong answer, and their answers."""
     for suspect in line_up.suspects:
         got = answer(line_up, suspect.answers, case)
         if not alike(got, right, line_up.tolerance):
@@ -185,12 +185,12 @@ def strangers(line_up: LineUp, case: Any, right: Any) -> Iterator[tuple[str, Any
 def answer(line_up: LineUp, implementation: Callable, case: Any) -> Any:
     try:
         return line_up.ask(implementation, *case)
-    except Exception as error:  # of an impostor: its answer
+    except Exception as error:  # an impostor's exception is its answer
         return Deed(f"raises {show.an(type(error.__cause__ or error).__name__)}")
 
 
 def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
-    """What is wrong with an answer, at the first place where it is: `answers 3. at [0][2], and right is 4.`."""
+    """Describe the first error in an answer: `answers 3. at [0][2], and right is 4.`."""
     if type(got) is Deed:
         return got.verb
     if type(got) in (list, tuple) and type(got) is type(right) and len(got) == len(right):
@@ -200,7 +200,7 @@ def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
 
 
 def alike(a: Any, b: Any, tolerance: float) -> bool:
-    """The same values up to rounding, in lists and tuples too."""
+    """Whether values are equal up to rounding, also in lists and tuples."""
     if type(a) in (list, tuple) and type(a) is type(b):
         return len(a) == len(b) and all(alike(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if {type(a), type(b)} <= {int, float}:
@@ -212,7 +212,7 @@ def alike(a: Any, b: Any, tolerance: float) -> bool:
 
 
 def spares_the_right(line_up: LineUp, given: Any) -> None:
-    """Every input keeps the specification, and right implementations agree on it."""
+    """Check that every input keeps the specification, and that right implementations agree on it."""
     refused = heard(line_up, given).refused
     if refused:
         others = f" {len(refused) - 1} more of your inputs do not count either." * (len(refused) > 1)
@@ -220,7 +220,7 @@ def spares_the_right(line_up: LineUp, given: Any) -> None:
 
 
 def unmasks_the_wrong(line_up: LineUp, given: Any) -> None:
-    """Every impostor answers some input wrongly; each that does earns its share of the points."""
+    """Check that every impostor answers some input wrongly; each that does earns its share of the points."""
     unmasked, impostors = heard(line_up, given).unmasked, line_up.impostors
     large = [suspect for suspect in impostors if suspect.name not in unmasked]
     if not large:

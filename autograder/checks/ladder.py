@@ -1,8 +1,8 @@
-"""What a check says about a value: a ladder (type, shape, dtype, finite, values) that stops at the first broken rung.
+"""Check a value by a ladder (type, shape, dtype, finite, values) that stops at the first broken rung.
 
-Each function returns nothing, or raises `CheckFailure` with one exact sentence, what came back, what was expected,
-and, where the value is that of a known mistake, the mistake's name first. Only exact types pass: a subclass that lies
-about itself is not a tensor and not a number.
+Each function returns nothing, or raises `CheckFailure` with one exact sentence, the result, the expected value and, if
+the value shows a known mistake, the mistake's name first. Only exact types pass: a subclass that lies about itself is
+not a tensor and not a number.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,13 +16,13 @@ from autograder.show import an, type_name
 
 from .equality import agree, first_difference, same, wide
 
-# What a sentence that names a mistake stands beside: the value of that mistake, or a function that gives it.
+# Sentence that names a mistake -> the mistake's value, or a function that computes it.
 Mistakes = Mapping[str, Any] | None
 
-# Error model. A right answer may add in another order, so the error is measured against the largest value of the
+# Error model. A right answer may add in a different order, so the error is measured against the largest value of the
 # expected result and grows with the square root of the number of rounded operations: some thousands of them are about
 # 150 roundings in float32. Half formats keep a few roundings. In float64 the bound is loose in roundings and still
-# far below float32's rounding (6e-8): an answer that was computed in lower precision inside is found out.
+# far below float32's rounding (6e-8): an answer computed in lower precision is detected.
 TOLERANCE = {
     torch.float64: 1e-9,
     torch.complex128: 1e-9,
@@ -31,27 +31,27 @@ TOLERANCE = {
     torch.float16: 4e-3,
     torch.bfloat16: 3e-2,
 }
-NUMBER_TOLERANCE = 1e-6  # a Python float may come from float32 data by way of `.item()`
+NUMBER_TOLERANCE = 1e-6  # a Python float may come from float32 data through `.item()`
 
 
 @dataclass
 class CheckFailure(AssertionError):  # noqa: N818 (it is a verdict on an answer, not an error of ours)
-    """A check that did not pass: the sentence, and the details that feedback shows beside it."""
+    """A check that did not pass: the sentence, and the details that feedback shows with it."""
 
     message: str
     got: str = ""
     expected: str = ""
     where: str = ""  # the worst element, the tolerance
     why: str = ""
-    mistake: str = ""  # the named mistake, where the value gives it away
-    share: float = 0.0  # of the check's points, where a part of them is earned all the same
+    mistake: str = ""  # the named mistake, if the value reveals it
+    share: float = 0.0  # partial credit: share of the check's points
 
     def __str__(self) -> str:
         return "\n".join(filter(None, (self.mistake, self.message, self.where, self.why)))
 
 
 def tensor(got: Any, *, name: str, shape: Any = None, dtype: Any = None) -> None:
-    """`got` is a finite `torch.Tensor`, of `shape` and `dtype` where they are given."""
+    """Check that `got` is a finite `torch.Tensor`, with the given `shape` and `dtype`, if any."""
     _is_tensor(got, name)
     if shape is not None:
         _has_shape(got, tuple(shape), name)
@@ -63,10 +63,10 @@ def tensor(got: Any, *, name: str, shape: Any = None, dtype: Any = None) -> None
 def close(
     got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistakes = None, rtol: Any = None, atol: Any = None
 ) -> None:
-    """`got` equals `expected` up to rounding; `expected` is a tensor or a number.
+    """Check that `got` equals `expected` up to rounding; `expected` is a tensor or a number.
 
     The allowed error of an element e is `rtol * |e| + atol`. By default `rtol` comes from the dtype and `atol` is
-    `rtol` times the largest expected value (1 where that is zero). A tensor must have the expected shape and dtype;
+    `rtol` times the largest expected value (1 if that is zero). A tensor must have the expected shape and dtype;
     a single number may come as a float or as a 0-d tensor. `mistakes` maps a sentence that names a mistake and says
     what to do to the value (or a function that computes the value) that the mistake would give.
     """
@@ -93,7 +93,7 @@ def close(
 
 
 def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistakes = None) -> None:
-    """`got` is exactly `expected`: the same types, lengths and values, with no tolerance."""
+    """Check that `got` is exactly `expected`: the same types, lengths and values, with no tolerance."""
     if same(got, expected):
         return
     mistake = next((sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value))), "")
@@ -108,7 +108,7 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
 
 
 def unchanged(value: Any, before: Any, *, name: str) -> None:
-    """The argument `name` still has the value `before` (a copy that the check made before its call)."""
+    """Check that the argument `name` still has the value `before` (a copy made before the call)."""
     if not same(value, before):
         raise CheckFailure(
             f"Your function changed its argument {name}. Work on a copy ({name}.clone()) or make a new value.",
@@ -118,7 +118,7 @@ def unchanged(value: Any, before: Any, *, name: str) -> None:
 
 
 def leaves_alone(function: Callable, **tensors: torch.Tensor) -> None:
-    """Call `function` with `tensors`, in their order: afterwards each of them is as it was."""
+    """Call `function` with `tensors`, in order, and check that it changes none of them."""
     before = {name: value.clone() for name, value in tensors.items()}
     function(*tensors.values())
     for name, value in tensors.items():
@@ -126,7 +126,8 @@ def leaves_alone(function: Callable, **tensors: torch.Tensor) -> None:
 
 
 def that(condition: Any, sentence: str, *, got: Any = None, expected: Any = None, why: str = "") -> None:
-    """`condition` holds; `sentence` says what is wrong when it does not. `got` and `expected` are shown as they are."""
+    """Check that `condition` holds; `sentence` says what is wrong otherwise. `got` and `expected` are shown
+    unchanged."""
     if type(condition) is torch.Tensor and condition.dim() == 0 and condition.dtype == torch.bool:
         condition = condition.item()
     if type(condition) is not bool:
@@ -139,7 +140,7 @@ def that(condition: Any, sentence: str, *, got: Any = None, expected: Any = None
 
 
 def fail(sentence: str, *, got: Any = None, expected: Any = None, why: str = "") -> None:
-    """The check fails with `sentence`."""
+    """Fail the check with `sentence`."""
     that(False, sentence, got=got, expected=expected, why=why)
 
 
@@ -251,7 +252,7 @@ def _at(index: tuple[int, ...]) -> str:
 
 
 def _apart(a, b) -> tuple[str, str]:
-    """Two unequal numbers with as many digits as it takes to see the difference."""
+    """Show two unequal numbers with enough digits to see the difference."""
     if type(a) is not float or type(b) is not float:
         return str(a), str(b)
     texts = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in range(6, 18))

@@ -1,4 +1,5 @@
-"""What checks of exercises over p ranks share: whose numbers are in a sum, who sent what, how many rounds it took."""
+"""Shared checks of exercises on p ranks: which ranks' numbers are in a sum, which rank sent what, the number of
+rounds."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,12 +9,12 @@ import torch
 from autograder import checks, show
 from autograder.checks.ladder import Mistakes
 
-FEW = range(1, 10)  # numbers of ranks that every sum is tried on; `tally` can tell that many apart
-SECONDS = 15.0  # of a check over ranks: it makes some hundred messages between processes
+FEW = range(1, 10)  # numbers of ranks to try every sum on; `tally` can distinguish that many
+SECONDS = 15.0  # of a check on ranks: it sends some hundred messages between processes
 
 
 def over(student: Any, name: str, xs: list[torch.Tensor], kwargs: dict | None = None, **machine: Any):
-    """Run `name(x, comm, **kwargs)` with `xs[rank]` as x; CheckFailure where it did not use messages alone."""
+    """Run `name(x, comm, **kwargs)` with `xs[rank]` as x; raise CheckFailure if it did not use only messages."""
     run = student.ranks(name, len(xs), lambda rank: (xs[rank].clone(),), kwargs, **machine)
     own = next((event.op for event in run.trace if event.op in ("all_reduce", "broadcast")), None)
     checks.that(
@@ -23,17 +24,17 @@ def over(student: Any, name: str, xs: list[torch.Tensor], kwargs: dict | None = 
 
 
 def numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[torch.Tensor]:
-    """By rank an x of random whole numbers: sums are exact in any order, and nobody knows them without a message."""
+    """Return, by rank, an x of random integers: sums are exact in any order, and unknown without messages."""
     return [torch.randint(1, 10**6, _tuple(shape), generator=rng).double() for _ in range(p)]
 
 
 def small_numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[torch.Tensor]:
-    """The same in float32, for exercises that count bytes."""
+    """Return such numbers in float32, for exercises that count bytes."""
     return [torch.randint(1, 1000, _tuple(shape), generator=rng).float() for _ in range(p)]
 
 
 def one_of(choices: Sequence[Any], rng: torch.Generator) -> Any:
-    """One of `choices`, a different one for each student."""
+    """Return one of `choices`, different for each student."""
     return choices[int(torch.randint(len(choices), (), generator=rng))]
 
 
@@ -42,7 +43,7 @@ def _tuple(shape: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> None:
-    """Rank `rank`'s x is the sum of all ranks' x; the sentence tells whose x is missing or counted twice."""
+    """Check that rank `rank`'s x is the sum of all ranks' x; the sentence names x that are missing or counted twice."""
     got, xs = run.arguments[rank][0], [arguments[0] for arguments in run.given]
     total, own = torch.stack(xs).sum(0), xs[rank]
     name = f"{setting}: x on rank {rank}"
@@ -76,7 +77,7 @@ MOST_TRIED = 100_000  # ways of counting the ranks' numbers
 
 
 def tally(value: float, values: list[float]) -> str:
-    """Whose number of `values`, one for each rank, is missing in `value`, and whose counts more than once."""
+    """Find which ranks' `values` are missing in `value`, and which count more than once."""
     p = len(values)
     most = max(m for m in range(1, 13) if m == 1 or (m + 1) ** p <= MOST_TRIED)
     counts = torch.cartesian_prod(*[torch.arange(most + 1.0, dtype=torch.float64)] * p).view(-1, p)
@@ -93,7 +94,7 @@ def tally(value: float, values: list[float]) -> str:
 def has_sum_everywhere(
     student: Any, name: str, xs: list[torch.Tensor], setting: str, kwargs: dict | None = None, **machine: Any
 ):
-    """Run `name` on `xs`, by rank; every x becomes their sum. What is counted in the run that comes back is of that."""
+    """Run `name` on `xs`, by rank; check that every x becomes their sum. Return that run, with its counts."""
     run = over(student, name, xs, kwargs, **machine)
     for rank in range(len(xs)):
         has_sum(run, rank, setting)
@@ -101,7 +102,7 @@ def has_sum_everywhere(
 
 
 def carried(student: Any, rng: torch.Generator, ask: Callable[[], Any], setting: str) -> None:
-    """What `ask` asks for, on ranks, comes by messages: it is wrong if other numbers arrive than were sent."""
+    """Check that `ask`'s answer depends on messages: it must be wrong if other numbers arrive than were sent."""
     checks.that(
         not student.is_right_when_garbled(rng, ask),
         f"{setting}: the result is right even if other numbers arrive than were sent, so it does not come from the "
@@ -110,7 +111,7 @@ def carried(student: Any, rng: torch.Generator, ask: Callable[[], Any], setting:
 
 
 def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None) -> None:
-    """Numbers of very different size: another order of adding shows in the last bits."""
+    """Check bits with numbers of very different size: another order of adding shows in the last bits."""
     xs = [torch.randn(65, generator=rng) * 10.0 ** (rank % 4) for rank in range(p)]
     run = over(student, name, xs, kwargs)
     expected = torch.stack(xs).double().sum(0).float()
@@ -125,7 +126,7 @@ def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dic
 
 
 def works(run: Any, seconds: Sequence[float], setting: str) -> None:
-    """Each rank has worked so long in virtual time: a step that skips the work, or says so, is fast."""
+    """Check that each rank has worked this long in virtual time: a step that skips the work is fast."""
     for rank, right in enumerate(seconds):
         got = sum(event.end - event.start for event in run.trace if event.rank == rank and event.op == "compute")
         checks.that(
@@ -140,7 +141,7 @@ def sends(run: Any) -> list:
 
 
 def takes_rounds(run: Any, most: int, setting: str, rule: str, mistakes: Mistakes = None) -> None:
-    """A machine with alpha = 1 and nothing else: virtual seconds are rounds."""
+    """Check the number of rounds, on a machine with only alpha = 1: virtual seconds are rounds."""
     rounds = round(run.seconds)
     if rounds <= most:
         return

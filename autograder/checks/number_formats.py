@@ -1,6 +1,7 @@
-"""What checks of exercises on number formats share: every value of a format, those beside x, random bits, odds.
+"""Shared checks of exercises on number formats: all values of a format, the neighbours of x, random bits,
+probabilities.
 
-An oracle that shares no line with the library: a format's values are enumerated from its codes, and found by searching.
+This oracle shares no line with the library: a format's values are enumerated from its codes, and found by searching.
 """
 
 from functools import cache
@@ -13,7 +14,7 @@ from autograder import checks
 from autograder.checks.ladder import Mistakes
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed, Format
 
-CODES = {  # torch's own dtype of a floating-point format, and integers of its size
+CODES = {  # torch's dtype of a floating-point format, and integers of its size
     BF16: (torch.bfloat16, torch.int16),
     FP16: (torch.float16, torch.int16),
     FP8_E4M3: (torch.float8_e4m3fn, torch.uint8),
@@ -23,7 +24,7 @@ CODES = {  # torch's own dtype of a floating-point format, and integers of its s
 
 @cache
 def values(fmt: Format) -> torch.Tensor:
-    """Every finite value of a format, ascending, in float64."""
+    """Return every finite value of a format, ascending, in float64."""
     if isinstance(fmt, Fixed):
         half = 1 << (fmt.il + fmt.fl - 1)
         return torch.arange(-half, half, dtype=torch.float64) * 2.0**-fmt.fl
@@ -33,18 +34,18 @@ def values(fmt: Format) -> torch.Tensor:
 
 
 def midpoints(fmt: Format) -> torch.Tensor:
-    """The middles between neighbouring values of a format, in float64."""
+    """Return the midpoints between neighbouring values of a format, in float64."""
     return (values(fmt)[:-1] + values(fmt)[1:]) / 2
 
 
 def beside(x: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor]:
-    """The largest value <= x and the smallest >= x, in float64, for finite x between the format's ends."""
+    """Return the largest value <= x and the smallest >= x, in float64, for finite x within the format's range."""
     grid, x = values(fmt), x.double()
     return grid[torch.searchsorted(grid, x, right=True) - 1], grid[torch.searchsorted(grid, x)]
 
 
 def odds(x: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """The probability with which x is rounded up, in float64; 0 where x is a value of the format."""
+    """Return the probability with which x is rounded up, in float64; 0 if x is a value of the format."""
     lower, upper = beside(x, fmt)
     return (x.double() - lower) / (upper - lower).masked_fill(upper == lower, 1.0)
 
@@ -58,13 +59,13 @@ def is_odd(value: torch.Tensor, fmt: Format) -> torch.Tensor:
 
 
 def nearest(x: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """The nearer neighbour of x, of two equally near the even one, in float64."""
+    """Return the nearer neighbour of x, with ties to even, in float64."""
     (lower, upper), p = beside(x, fmt), odds(x, fmt)
     return torch.where((p > 0.5) | (p == 0.5) & is_odd(lower, fmt), upper, lower)
 
 
 def stochastic(x: torch.Tensor, fmt: Format, u: torch.Tensor) -> torch.Tensor:
-    """The upper neighbour where u is below the odds, else the lower one, in float64."""
+    """Return the upper neighbour if u is below the odds, otherwise the lower one, in float64."""
     lower, upper = beside(x, fmt)
     return torch.where(u.double() < odds(x, fmt), upper, lower)
 
@@ -73,7 +74,7 @@ def stochastic(x: torch.Tensor, fmt: Format, u: torch.Tensor) -> torch.Tensor:
 
 
 def philox(seed: int, counters: Any) -> np.ndarray:
-    """Philox4x32-10 `(n, 4)` of a 64-bit seed and n counters; the upper three words of a counter are 0.
+    """Return Philox4x32-10 `(n, 4)` for a 64-bit seed and n counters; the upper three words of a counter are 0.
 
     Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
     """
@@ -93,7 +94,8 @@ def philox(seed: int, counters: Any) -> np.ndarray:
 def exact(
     got: Any, expected: torch.Tensor, x: torch.Tensor, *, name: str, why: str = "", mistakes: Mistakes = None
 ) -> None:
-    """`got` holds exactly the values `expected`, as float32; the sentence names the x of the first that differs."""
+    """Check that `got` holds exactly the values `expected`, as float32; the sentence names the x of the first
+    difference."""
     expected = expected.float()
     try:
         checks.close(got, expected, name=name, why=why, mistakes=mistakes, rtol=0.0, atol=0.0)
@@ -107,6 +109,6 @@ def exact(
 
 
 def digits(x: float) -> str:
-    """A number with as many digits as it takes to tell it from its neighbours in float32."""
+    """Show a number with enough digits to distinguish it from its neighbours in float32."""
     texts = (f"{x:.{n}g}" for n in range(6, 10))
     return next((t for t in texts if np.float32(t) == np.float32(x)), f"{x:.9g}")

@@ -15,7 +15,7 @@ DERIVATIVES = (  # every way to them that starts in Python
 )
 FUSED = ("aten::_fused_adam*", "aten::_fused_adagrad*", "aten::_fused_sgd*")  # a step of an optimizer's in C
 OPTIMIZERS = ("torch.optim", *FUSED)
-UPDATES = (  # all of them, but for torch.optim's hooks, by which the memory meter learns of states
+UPDATES = (  # all of them, except torch.optim's hooks, by which the memory meter learns of states
     "torch.optim.optimizer.Optimizer.__init__",
     "torch.optim._functional",
     "torch.optim.adam",

@@ -1,21 +1,21 @@
-"""From a file to a grade. Read the modules in this order to follow one submission through:
+"""From a file to a grade. Read the modules in this order to follow one submission:
 
-1. `layouts` finds the submissions in a folder or zip file, and whose each is (`owners`, by names; `folders`, however
-   they change). A `submission` keeps all that is asked of its file, and nothing is asked twice.
-2. `batch` has `submitted` read every file, with what lies `beside` it, and gives each a lane, a process that grades one
-   submission after another; `store` knows those whose result is kept from an earlier run, by the hash of all that a
-   result depends on.
-3. `grade` is the way of one submission: a walled worker parses the bytes (`sessions.parsing`); `submitted` says which
+1. `layouts` finds the submissions in a folder or zip file, and their owners (`owners` by names; `folders` even if they
+   change meanwhile). A `submission` stores everything read from its file, so that nothing is read twice.
+2. `batch` lets `submitted` read every file, with the files `beside` it, and gives each a lane, a process that grades
+   one submission after another. `store` keeps results of earlier runs, by the hash of everything that a result depends
+   on.
+3. `grade` handles one submission: a walled worker parses the bytes (`sessions.parsing`); `submitted` says which
    lab it is; the worker gives the statements that the exercises need and runs them.
-4. `run` asks the lab's checks, in order, about that worker's functions: each gets its time, its seed (`seeds`: the
-   course's secret makes every student's own) and its verdict, with the sentence that the student reads.
-5. `pace` shortens the limits after a check that ran out of time; `alone` asks again what ran out of time beside other
-   lanes, `again` what failed without statements that were left out; `follow` asks again with the reference's functions
-   where an earlier exercise was wrong; `real_ranks` repeats what ran on simulated ranks on those of a real MPI.
-6. `grades` takes the newest of each student, and writes `grades.csv` and a result file each.
+4. `run` runs the lab's checks, in order, on that worker's functions: each has a time limit, a seed (`seeds`: different
+   for each student, from the course's secret) and a verdict, with the sentence that the student reads.
+5. `pace` shortens the limits after a check that timed out. `alone` repeats checks that timed out next to other lanes,
+   `again` repeats failed checks with the statements that were left out, and `follow` repeats them with the reference's
+   functions if an earlier exercise was wrong. `real_ranks` repeats runs on simulated ranks with a real MPI.
+6. `grades` takes each student's newest submission, and writes `grades.csv` and one result file each.
 
-Beside that way: `replay` repeats one exercise from a report, for an appeal; `selfcheck` proves a lab's checks before
-they grade anyone: the reference has all points, blank and lazy answers none, each known mistake loses its own.
+Besides: `replay` repeats one exercise from a report, for an appeal; `selfcheck` proves a lab's checks before they grade
+anyone: the reference earns all points, blank and lazy answers none, and each known mistake loses its own.
 
-May import: everything but `cli`, `api`, `doctor` and `outputs`, which stand on it.
+May import: everything except `cli`, `api`, `doctor` and `outputs`, which build on it.
 """

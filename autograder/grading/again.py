@@ -1,7 +1,7 @@
 """A second look: a statement that was left out may have done what an answer needs.
 
-An exercise that fails although it is written is checked again, in a worker that has also run the statements which
-mention an object it uses. The better result counts, and says so.
+An exercise that fails although it is written is checked again, in a worker that has also run the statements that
+mention an object it uses. The better result counts, with a note.
 """
 
 from autograder.authoring import Lab
@@ -21,13 +21,14 @@ Cells = list[tuple[str, str]]  # label, source
 def look_again(
     lab: Lab, found: list[ExerciseResult], content: Cells, run: Cells, zygote: Zygote, seed_of: Seeds, limit: Limit
 ) -> None:
-    """Replace results in `found` by better ones. `content` has the notebook's cells, `run` the statements that ran."""
+    """Replace results in `found` by better ones. `content` holds the notebook's cells, `run` the statements that
+    ran."""
     failed = [i for i, result in enumerate(found) if result.status == "failed" and not result.ran_out]
     if not failed:
         return
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         wider = {i: session.wider(content, lab.exercises[found[i].name].functions) for i in failed}
-    first = [cell for cell in run if cell[0] == REFERENCE]  # what writes the files next to the notebook
+    first = [cell for cell in run if cell[0] == REFERENCE]  # it writes the files next to the notebook
     have = {label for label, _ in run}
     for i, cells in wider.items():
         more = [label for label, _ in cells if label not in have]

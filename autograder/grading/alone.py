@@ -1,7 +1,7 @@
-"""A verdict by time-out, or of a process that was killed, is asked again while no other lane is at work.
+"""Repeat a check that timed out, or whose process was killed, while no other lane is working.
 
-Limits count a student's own work alone, but a crowded machine also has less memory and slower caches. So before such a
-verdict counts, the exercise is checked once more by itself; the better result counts, and says so.
+Limits count only a student's own work, but a busy machine also has less memory and slower caches. So before such a
+verdict counts, the exercise is checked once more alone; the better result counts, with a note.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from .seeds import Seeds
 
 try:
     import fcntl
-except ImportError:  # Windows: lanes do not wait for one another
-    fcntl = None  # type: ignore[assignment]  # a module elsewhere
+except ImportError:  # Windows: lanes do not wait for each other
+    fcntl = None  # type: ignore[assignment]  # a module on other systems
 
-PATIENCE = 60.0  # seconds that one waits for the others: then it goes on beside them
+PATIENCE = 60.0  # seconds to wait for other lanes, then continue next to them
 PAUSE = 0.02
 SAID = "This ran out of time or memory beside others, and was checked again alone: that counts."
 
@@ -32,7 +32,7 @@ SAID = "This ran out of time or memory beside others, and was checked again alon
 def ask_again(
     lab: Lab, found: list[ExerciseResult], session: RemoteSession, seed_of: Seeds, later: Limit = full
 ) -> None:
-    """Replace results in `found` by better ones; `later` are the limits after one that runs out of time again."""
+    """Replace results in `found` by better ones; `later` are the limits after one that times out again."""
     doubtful = [i for i, result in enumerate(found) if is_doubtful(result)]
     if not doubtful:
         return
@@ -47,23 +47,23 @@ def ask_again(
 
 
 def is_doubtful(result: ExerciseResult) -> bool:
-    """Whether the machine, and not the answer, may be why it failed."""
+    """Whether the machine, not the answer, may have caused the failure."""
     return result.ran_out or any(check.kind == "ended" and KILLED in check.message for check in result.checks)
 
 
 class Floor:
-    """What lanes share while they grade, and one has alone: locks that end with the process that holds them.
+    """A lock that lanes share while they grade, and that one lane may hold exclusively; it ends with the process.
 
-    All lanes of an account on this machine meet there, those of other shards and other graders too.
+    All lanes of an account on this machine use it, including other shards' and other graders'.
     """
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.shares = -1  # a descriptor, while this lane is at work
+        self.shares = -1  # a descriptor while this lane works
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """The lane is at work in the block: it begins when nobody has, or waits for, the floor alone."""
+        """Hold the floor shared in the block; wait while another lane holds it, or waits for it, exclusively."""
         with self._held("gate", exclusive=True):
             self.shares = self._open("floor")
             self._lock(self.shares, exclusive=False)
@@ -75,7 +75,7 @@ class Floor:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else is at work in the block, or at least nobody whom one could wait for."""
+        """Hold the floor exclusively in the block, or at least after waiting as long as allowed."""
         if self.shares >= 0:
             self._unlock(self.shares)
         with self._held("gate", exclusive=True), self._held("floor", exclusive=True):
@@ -93,7 +93,7 @@ class Floor:
             self._close(descriptor)
 
     def _open(self, name: str) -> int:
-        """A descriptor to lock; -1 where there can be none."""
+        """Return a descriptor to lock; -1 if there cannot be one."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, exist_ok=True)
             status = self.folder.lstat()
@@ -102,7 +102,7 @@ class Floor:
         return -1
 
     def _lock(self, descriptor: int, exclusive: bool) -> None:
-        """Take the lock, or go on without it after a while."""
+        """Take the lock, or continue without it after a while."""
         kind = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB if fcntl else 0
         end = time.monotonic() + PATIENCE
         while descriptor >= 0 and time.monotonic() < end:

@@ -1,4 +1,5 @@
-"""Many submissions: lanes beside each other, results kept as they end, nothing done twice, nothing that stops all."""
+"""Grade many submissions in parallel lanes; each result is kept at once, nothing is repeated, and no error stops the
+batch."""
 
 import concurrent.futures as futures
 import contextlib
@@ -24,8 +25,8 @@ from .submission import Submission
 from .submitted import copies, discard, take
 
 Graded = tuple[Submission, LabResult]
-AHEAD = 4  # submissions that wait for each lane: results of thousands are never in memory together
-CRASHES = 3  # of a lane's process (for want of memory, say) before the rest is graded in this one
+AHEAD = 4  # submissions queued per lane, so that thousands of results are never in memory together
+CRASHES = 3  # of a lane's process (for example, out of memory) before this process grades the rest
 
 
 def grade_all(
@@ -37,11 +38,10 @@ def grade_all(
     mpi: bool = False,
     allow_weak: bool = False,
 ) -> Iterator[Graded]:
-    """The result of each submission, as it is ready; those that `store` holds come first.
+    """Yield the result of each submission when it is ready; results in `store` come first.
 
-    Every file is read before the first is graded, and nothing is asked of it again: what becomes of it meanwhile
-    changes no result. Each lane tries its walls before it reads a submission: `WallError` where they have a hole,
-    unless that is allowed.
+    Every file is read before grading begins, and never again: later changes do not affect results. Each lane tests its
+    walls before it reads a submission, and raises `WallError` if they have a hole, unless that is allowed.
     """
     scratch.clear()
     store, rest = store or Store(None), []
@@ -64,7 +64,7 @@ def grade_all(
 
 
 def machine(mpi: bool) -> str:
-    """What of this machine a result depends on."""
+    """Return the properties of this machine that a result depends on."""
     return f"{sandbox.tier()}, {'MPI' if mpi else 'no MPI'}"
 
 
@@ -81,13 +81,13 @@ def _in_processes(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator
 
 
 def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[tuple[int, LabResult]]:
-    """The results of the submissions `todo`, each with its number there."""
-    # spawn: a lane forked from here could hang in torch, had a tensor operation run here on several threads
+    """Yield the results of the submissions `todo`, each with its index."""
+    # spawn: a forked lane could hang in torch if a tensor operation has run here on several threads
     context = multiprocessing.get_context("spawn")
     slug = only.slug if only else None
     with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi, allow_weak)) as pool:
         waiting = iter([*todo.items()])
-        with _without_interrupts():  # the processes start here
+        with _without_interrupts():  # this starts the processes
             begun = [(number, pool.submit(_in_lane, one)) for number, one in itertools.islice(waiting, AHEAD * lanes)]
         pending = {future: number for number, future in begun}
         try:
@@ -102,7 +102,7 @@ def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[tuple[i
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C is for this process alone: what it starts here ignores it, and says nothing while it begins."""
+    """Send Ctrl-C only to this process: children started in the block ignore it, and print nothing while they start."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -114,12 +114,12 @@ def _without_interrupts() -> Iterator[None]:
 
 
 class Lane:
-    """One zygote and the submissions that go through it, one after another. A context manager.
+    """One zygote and the submissions that it handles, one after another. A context manager.
 
-    WallError where it is entered and its walls have a hole; with `allow_weak` each result says so instead.
+    On entry raises WallError if its walls have a hole; with `allow_weak` each result says so instead.
     """
 
-    zygote: Zygote  # from `__enter__` on
+    zygote: Zygote  # set by `__enter__`
 
     def __init__(self, secret: bytes, only: Lab | None, store: Store, mpi: bool = False, allow_weak: bool = False):
         self.secret, self.only, self.store, self.mpi, self.allow_weak = secret, only, store, mpi, allow_weak
@@ -130,7 +130,7 @@ class Lane:
         import torch
 
         self.stack.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)  # many small checks: a thread pool costs more than it gives
+        torch.set_num_threads(1)  # many small checks: a thread pool costs more than it saves
         self.zygote = self.stack.enter_context(Zygote())
         try:
             canaries.require(self.zygote)
@@ -148,7 +148,7 @@ class Lane:
         self.close()
 
     def grade(self, submission: Submission) -> LabResult:
-        """The submission's result; an error of the grader's own costs that submission, not the batch."""
+        """Return the submission's result; an error in the grader costs only that submission, not the batch."""
         submission = take(submission)
         key = key_of(submission, self.secret, self.only, machine(self.mpi))
         try:
@@ -158,7 +158,7 @@ class Lane:
             message = f"the grader failed on this file ({type(error).__name__}: {error}): grade it by hand, and tell us"
             result = grade.ungradable(submission, self.only, message)
             result.retry = True
-            with contextlib.suppress(Exception):  # where none can be started, each submission says so
+            with contextlib.suppress(Exception):  # if none can start, each submission reports it
                 self.zygote = self.stack.enter_context(Zygote())
         else:
             if not self.hole:
@@ -169,23 +169,23 @@ class Lane:
 
 
 class _Process:
-    lane: Lane  # from `_open_lane` on, unless there is a hole
+    lane: Lane  # set by `_open_lane`, unless there is a hole
     hole: canaries.WallError | None = None  # why there is no lane
 
 
-_here = _Process()  # the lane of this process, where it is one of several
+_here = _Process()  # this process's lane, if it is one of several
 
 
 def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool, allow_weak: bool) -> None:
     namespaces.end_with_parent()
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
-        os._exit(1)  # it was killed while this process began: nobody would end it
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # at once, and without a word: the grader says it
+        os._exit(1)  # the parent was killed while this process started: nothing would end it
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # at once and silently: the grader reports it
     lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi, allow_weak)
     try:
         _here.lane = lane.__enter__()
-    except canaries.WallError as error:  # for the first submission to say: here it would end the process
+    except canaries.WallError as error:  # the first submission reports it: here it would end the process
         _here.hole = error
 
 

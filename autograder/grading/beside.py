@@ -1,6 +1,6 @@
-"""Files that lie next to a notebook, such as a module or a table of data: small ones are there when it is graded.
+"""Files next to a notebook, such as a module or a data table: small ones are available in grading.
 
-They travel as statements in front of the notebook's own, so that every worker of the submission has them.
+They become statements before the notebook's own, so every worker of the submission has them.
 """
 
 import base64
@@ -22,13 +22,13 @@ Cells = list[tuple[str, str]]  # label, source
 
 
 class Along(NamedTuple):
-    """The files that come along, by name; and of those that do not, why."""
+    """The files that come along, by name, and the reasons why others do not."""
 
     files: dict[str, bytes]
     left: dict[str, str]
 
     def packed(self) -> bytes:
-        """The bytes that `unpacked` reads again."""
+        """Return the bytes for `unpacked`."""
         files = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
         return json.dumps([files, self.left]).encode()
 
@@ -38,11 +38,11 @@ class Along(NamedTuple):
         return cls({name: base64.b64decode(text) for name, text in files.items()}, left)
 
     def cells(self) -> Cells:
-        """Statements that write the files where the notebook's code runs."""
+        """Return statements that write the files where the notebook's code runs."""
         return [(REFERENCE, code) for name, data in self.files.items() for code in _writing(name, data)]
 
     def notes(self, notebook: bytes) -> list[str]:
-        """Sentences about modules, and about the files whose names stand in the notebook."""
+        """Return sentences about modules, and about files that the notebook names."""
         came = [name for name in self.files if _matters(name, notebook)]
         notes = [f"{_listed(came)} {CAME_ALONG}"] if came else []
         left = {name: why for name, why in self.left.items() if _matters(name, notebook)}
@@ -71,7 +71,7 @@ def _clean(name: str) -> str:
 
 
 def _writing(name: str, data: bytes) -> Iterator[str]:
-    """One statement for each piece of a file. None leaves a name behind in the notebook's namespace."""
+    """Return one statement for each piece of a file. They leave no name in the notebook's namespace."""
     path = f'__import__("pathlib").Path({name!r})'
     yield f"{path}.parent.mkdir(parents=True, exist_ok=True)"
     for start in range(0, max(len(data), 1), PIECE):

@@ -1,4 +1,4 @@
-"""Folders that may change while they are read: what cannot be read is said, and ends nothing."""
+"""Read folders that may change meanwhile: an unreadable entry is reported, and nothing stops."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ MOST = 20_000  # files
 
 
 def entries_of(folder: Path) -> list[Path]:
-    """What lies in a folder, but for what systems put there; nothing if it cannot be read."""
+    """Return a folder's entries except system files; empty if it cannot be read."""
     try:
         return in_order(os.listdir(folder), folder)
     except OSError:
@@ -18,12 +18,13 @@ def entries_of(folder: Path) -> list[Path]:
 
 
 def in_order(names: list[str], folder: Path) -> list[Path]:
-    """The files and folders of these names in `folder`, without those that systems make."""
+    """Return the files and folders with these names in `folder`, without system files."""
     return [folder / name for name in sorted(names, key=os.fsencode) if not is_noise(name)]
 
 
 def files_below(folder: Path, unread: list[str]) -> list[Path]:
-    """The files below a folder, links among them; a sentence in `unread` for each folder that cannot be read."""
+    """Yield the files below a folder, including links; add a sentence to `unread` for each folder that cannot be
+    read."""
 
     def note(error: OSError) -> None:
         unread.append(f"the folder {Path(error.filename).name!r} cannot be read: {(error.strerror or 'error').lower()}")

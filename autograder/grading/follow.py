@@ -1,7 +1,7 @@
-"""Follow-through: who got an early function wrong does not lose the points of a later one, which calls it, as well.
+"""Follow-through: a wrong early function does not also cost the points of a later one that calls it.
 
 An exercise that says `uses=("feedforward",)` and fails where `feedforward` has failed is checked again, with the
-reference's `feedforward` in the place of the student's. The better result counts, and says so.
+reference's `feedforward` instead of the student's. The better result counts, with a note.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ from .seeds import Seeds
 def follow_through(
     lab: Lab, found: list[ExerciseResult], cells: list, zygote: Zygote, seed_of: Seeds, limit: Limit = full
 ) -> None:
-    """Give exercises that may have failed for an earlier one's sake the result that they have without that."""
+    """Regrade exercises that may have failed because of an earlier one, without that one's error."""
     results = {result.name: result for result in found}
     for index, exercise in enumerate(lab.exercises.values()):
         broken = [name for name in used(lab, exercise) if not results[name].passed]
@@ -33,30 +33,30 @@ def follow_through(
             again.forbidden = found[index].forbidden or again.forbidden
             if again.points > found[index].points:
                 again.note = said(broken)
-                found[index] = results[exercise.name] = again  # right where the earlier ones are: no longer broken
+                found[index] = results[exercise.name] = again  # correct if the earlier ones are: no longer broken
 
 
 def used(lab: Lab, exercise: Exercise) -> list[str]:
-    """The exercises that this one uses, and those that they use, each once."""
+    """Return the exercises that this one uses, directly or indirectly, each once."""
     every = [name for direct in exercise.uses for name in (*used(lab, lab.exercises[direct]), direct)]
     return list(dict.fromkeys(every))
 
 
 def may_change(result: ExerciseResult, functions: list[str]) -> bool:
-    """Whether there is something to gain: it failed, and not for being a stub itself."""
+    """Whether a repeat can help: it failed, and not because it is a stub itself."""
     stub = next((check.function for check in result.checks if check.status == "not_done"), "")
     return not result.passed and (result.status != "not_done" or stub in functions)
 
 
 def repeat(exercise: Exercise, cells: list, zygote: Zygote, seed_of: Seeds, limit: Limit) -> ExerciseResult:
-    """The exercise's checks once more, on the same inputs, in a worker that has run `cells`."""
+    """Repeat the exercise's checks on the same inputs, in a worker that has run `cells`."""
     with scratch.Folder() as folder, RemoteSession(zygote, cells, folder, opened=exercise.lab.opened) as session:
         return run_exercise(exercise, session, seed_of, limit)
 
 
 @cache
 def replacement(slug: str, functions: tuple[str, ...], keep: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The reference's statements that define `functions`, but none of `keep`, which stay the student's."""
+    """Return the reference's statements that define `functions`, except `keep`, which stay the student's."""
     own, found = set(keep), reference.statements(slug, list(functions))
     return [(REFERENCE, code) for _, code in found if not own & source.defined_names([("", code)])]
 

@@ -1,4 +1,4 @@
-"""The way of one submission: its file is read, parsed, run and asked the checks of its lab."""
+"""Grade one submission: read, parse and run its file, then run the checks of its lab."""
 
 import functools
 import time
@@ -25,11 +25,14 @@ from .seeds import seeds
 from .submission import Submission
 from .submitted import contents, held, lab_of
 
+NO_SHELL = "Grading runs no shell commands: write files from Python, or hand them in next to the notebook"
+
 
 def grade(
     submission: Submission, zygote: Zygote, secret: bytes, only: Lab | None = None, mpi: bool = False
 ) -> LabResult:
-    """The result of one submission, whatever it is; `only` grades it as that lab, `mpi` also tries real ranks."""
+    """Return the result of one submission, whatever its content; `only` grades it as that lab, `mpi` also tries real
+    ranks."""
     start = time.monotonic()
     student = printable(submission.student)
     try:
@@ -42,7 +45,7 @@ def grade(
 
 
 def ungradable(submission: Submission, only: Lab | None, message: str) -> LabResult:
-    """The result of a submission that has no grade, with the reason."""
+    """Return the result of a submission without a grade, with the reason."""
     slug, points = (only.slug, only.points) if only else ("", 0.0)
     return LabResult(printable(submission.student), slug, points, status="ungradable", message=message)
 
@@ -62,7 +65,7 @@ def grade_bytes(
     mpi: bool,
     along: Along = NOTHING,
 ) -> LabResult:
-    """The same from the bytes of a file called `name`, with the files that come along."""
+    """Grade the bytes of a file called `name`, with the files that come along."""
     with scratch.Folder() as folder, ParsingSession(zygote, folder) as session:
         content = session.read(data)
         lab = only or lab_of(content, Path(name))
@@ -73,7 +76,7 @@ def grade_bytes(
         cells += reference.given(lab.slug, tuple(name for e in lab.exercises.values() for name in e.given))
         zygote.bring(lab.brings)
         session.opened = lab.opened
-        session.load(cells)  # where it was read it may run: it has nothing to gain there by either
+        session.load(cells)  # the worker that parsed it may run it: nothing there is worth attacking
         later = functools.partial(pace.limit, zygote)
         notes = content.notes + notes + [*asleep.values()] + along.notes(data)
         result = grade_session(session, notes, lab, student, secret, later)
@@ -90,7 +93,7 @@ def grade_bytes(
 
 
 def say_asleep(result: LabResult, asleep: dict[str, str]) -> None:
-    """Say in the verdicts which cell of text defines a function that is missing."""
+    """Say in the verdicts which text cell defines a missing function."""
     for check in (check for exercise in result.exercises for check in exercise.checks):
         name = next((name for name in asleep if check.kind == "undefined" and f"`{name}`" in check.message), "")
         if name:
@@ -100,7 +103,7 @@ def say_asleep(result: LabResult, asleep: dict[str, str]) -> None:
 def grade_notebook(
     content: Notebook, lab: Lab, zygote: Zygote, student: str, secret: bytes, mpi: bool = False
 ) -> LabResult:
-    """Run all checks of `lab` against a notebook of our own, as `selfcheck` does."""
+    """Run all checks of `lab` on one of our own notebooks, for `selfcheck`."""
     cells, notes = source.needed(content.cells, lab.functions)
     zygote.bring(lab.brings)
     with scratch.Folder() as folder, RemoteSession(zygote, cells, folder, opened=lab.opened) as session:
@@ -113,7 +116,7 @@ def grade_notebook(
 def grade_session(
     session: RemoteSession, notes: list[str], lab: Lab, student: str, secret: bytes, later: Limit = full
 ) -> LabResult:
-    """Run all checks of `lab` against the cells that `session` has run; `later` as in `run_lab`."""
+    """Run all checks of `lab` on the cells that `session` has run; `later` as in `run_lab`."""
     result = LabResult(student, lab.slug, lab.points, notes=notes, isolation=sandbox.words())
     result.exercises = run_lab(lab, session, seeds(secret, student), later)
     for exercise in result.exercises:
@@ -124,4 +127,5 @@ def grade_session(
 
 
 def _said(error) -> str:
-    return f"{error.type}: {error.text}" if error.type else error.text
+    said = f"{error.type}: {error.text}" if error.type else error.text
+    return f"{said}. {NO_SHELL}" if error.type == "FileNotFoundError" else said

@@ -16,7 +16,7 @@ from .submission import Submission
 
 
 class OfStudent(Protocol):
-    """A result, or what stands for one."""
+    """The fields of a result needed here."""
 
     student: str
     lab: str
@@ -25,7 +25,7 @@ class OfStudent(Protocol):
 
     @property
     def score(self) -> float:
-        """The points."""
+        """Return the points."""
 
 
 R = TypeVar("R", bound=OfStudent)
@@ -33,11 +33,11 @@ COLUMNS = ("student", "lab", "score", "max_score", "status", "message")
 
 
 def newest_of_each(results: Sequence[tuple[Submission, R]]) -> list[R]:
-    """One result for each student and lab: of several notebooks the newest counts, and the result says so."""
+    """Return one result for each student and lab: of several notebooks the newest counts, with a note."""
     groups: dict[tuple[str, str], list[tuple[Submission, R]]] = {}
     for submission, result in results:
         groups.setdefault((result.student, result.lab), []).append((submission, result))
-    return [_newest(groups[key]) for key in sorted(groups)]  # whichever lane was done first
+    return [_newest(groups[key]) for key in sorted(groups)]  # independent of the order in which lanes finish
 
 
 def _newest(group: list[tuple[Submission, R]]) -> R:
@@ -48,7 +48,7 @@ def _newest(group: list[tuple[Submission, R]]) -> R:
 
 
 def _choice(submission: Submission, result: R, older: Sequence[tuple[Submission, R]]) -> str:
-    """Which of a student's notebooks counts and why, and loudly if an older one has more points."""
+    """Say which of a student's notebooks counts and why, with a warning if an older one has more points."""
     path = submission.path
     equal = [other for other, _ in older if other.path and other.order[:2] == submission.order[:2]]
     why = "last by name of those with the newest time" if equal else "newest"
@@ -69,13 +69,13 @@ OWN = (
     "groups.csv",
     "instructor.html",
     "feedback",
-)  # what commands write among the students' folders
-MOST_BYTES = 200  # of a folder's name; systems take 255, and files in it have names too
+)  # files that commands write among the students' folders
+MOST_BYTES = 200  # of a folder's name; systems allow 255, and files in it need names too
 MARKED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def write(results: Iterable[LabResult], out: Path) -> None:
-    """Write `grades.csv` and the result files under `out`; an OSError of one of them comes after all others."""
+    """Write `grades.csv` and the result files under `out`; an OSError is raised only after all others are written."""
     problems, table = [], io.StringIO(newline="")
     rows = csv.writer(table)
     rows.writerow(COLUMNS)
@@ -92,7 +92,7 @@ def write(results: Iterable[LabResult], out: Path) -> None:
 
 
 def result_file(result: LabResult, out: Path) -> Path:
-    """Where the result stands under `out`."""
+    """Return the result's file under `out`."""
     return out / safe_name(result.student) / f"{result.lab}.json"
 
 
@@ -102,14 +102,14 @@ def _row(result: LabResult) -> list[str]:
 
 
 def neutral(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet interprets as a formula."""
     return "'" + cell if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def printable(name: str) -> str:
-    """A file's name as text that no terminal obeys: bytes that are not UTF-8 and control characters are written out.
+    """Return a file's name as safe terminal text: bytes that are not UTF-8 and control characters are escaped.
 
-    A backslash is doubled, so that no two names become one.
+    A backslash is doubled, so that different names stay different.
     """
     if name.isprintable() and "\\" not in name:
         return name
@@ -118,9 +118,9 @@ def printable(name: str) -> str:
 
 
 def safe_name(student: str) -> str:
-    """A student's name as the name of one folder inside the results, a different one for each student.
+    """Return a folder name for a student, different for each student.
 
-    A name that must be changed, or that is taken by a file of ours, ends in a hash of what it was.
+    A name that must change, or that one of our files has, ends in a hash of the original name.
     """
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in student).lstrip(".").strip()
     name = _shortened(name, MOST_BYTES) or "_"

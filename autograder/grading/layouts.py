@@ -1,4 +1,4 @@
-"""Finds the submissions in whatever a course system hands out: a folder or a zip file, and whose each file is.
+"""Find the submissions, and their owners, in a course system's folder or zip file.
 
 | layout | what it looks like |
 |---|---|
@@ -7,9 +7,9 @@
 | Canvas | `lastfirst_[LATE_]USER_ATTACHMENT_name.ipynb` (`get_filename` in canvas-lms, `lib/content_zipper.rb`) |
 | Moodle | `Full name_ID_assignsubmission_file[_]/...` or as a prefix (moodle, `mod/assign/classes/downloader.php`) |
 
-A student of Canvas or Moodle is called by name and number, `lovelaceada_4711`, so that a sheet finds the number again.
+A Canvas or Moodle student is identified by name and number, `lovelaceada_4711`, so that a sheet can match the number.
 
-Folders change while they are read: what cannot be read costs its own row, with a sentence, and never another's.
+Folders may change while they are read: an unreadable file costs only its own row, with a sentence.
 """
 
 import contextlib
@@ -26,26 +26,26 @@ from .folders import entries_of, files_below, in_order
 from .owners import HANDOUT, is_archive, is_notebook, mark, own_name, owner
 from .submission import Beside, Submission
 
-COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # beside `submitted` in a course of nbgrader
+COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # next to `submitted` in an nbgrader course
 MAX_MEMBERS = 20_000
 MAX_CLASS = 2 << 30  # bytes of all notebooks and inner zip files of a whole class
-MAX_STUDENT = 256 << 20  # the same of one student's zip file
-MAX_MEMBER = 65 << 20  # bytes of one of them; a notebook above 64 MiB is refused when it is read
+MAX_STUDENT = 256 << 20  # bytes of one student's zip file
+MAX_MEMBER = 65 << 20  # bytes of one member; a notebook above 64 MiB is refused when it is read
 MAX_BESIDE = 1 << 20  # bytes of a file next to a notebook that may come along
-DEEPEST = 2  # a download of the class that holds the zip file of a student
+DEEPEST = 2  # a class download that contains a student's zip file
 MOST_NAMED = 5  # files that a reason names
 
 
 def submissions(folder: Path) -> list[Submission]:
-    """What is in a folder or zip file of any layout above, in the order of its names.
+    """Return the submissions in a folder or zip file of any layout above, in the order of names.
 
-    Nothing in it raises; an OSError says that `folder` itself cannot be read.
+    Nothing in the folder raises; an OSError means that `folder` itself cannot be read.
     """
     return find(folder)[0]
 
 
 def find(folder: Path) -> tuple[list[Submission], list[str]]:
-    """The submissions, and the names of the files beside them that are nobody's."""
+    """Return the submissions, and the names of files that belong to no student."""
     if folder.is_file() and not is_archive(folder.name):
         return _of_student(owner(folder), [folder]), []
     opened = _opened(folder, MAX_CLASS)
@@ -56,13 +56,13 @@ def find(folder: Path) -> tuple[list[Submission], list[str]]:
         if entry not in strays:
             students.setdefault(owner(entry), []).append(entry)
     found = [submission for student, entries in students.items() for submission in _of_student(student, entries)]
-    said = set(_SPOILED.values())  # in the rows of their students
+    said = set(_SPOILED.values())  # already in their students' rows
     problems = [Submission(folder.name, None, problem) for problem in opened.problems if problem not in said]
     return found + problems, [entry.name for entry in strays]
 
 
 def _strays(entries: list[Path]) -> list[Path]:
-    """Files beside the students that are nobody's: a README, and any file where each student has a folder."""
+    """Return files that belong to no student: a README, and any file next to students' folders."""
     files = [entry for entry in entries if not os.path.isdir(entry) and not mark(entry.name)]
     handed_in = [entry for entry in files if is_notebook(entry.name) or is_archive(entry.name)]
     by_folder = len(files) < len(entries) and not handed_in
@@ -74,7 +74,7 @@ def _strays(entries: list[Path]) -> list[Path]:
 
 
 def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
-    """What lies in nbgrader's `submitted`, in the top folder of a class's zip file, else the entries themselves."""
+    """Return the entries of nbgrader's `submitted`, of a zip file's top folder, or the entries themselves."""
     names = {entry.name for entry in entries}
     course = "submitted" in names and (names & COURSE_FILES or names == {"submitted"})
     if course and os.path.isdir(below := entries[0].with_name("submitted")):
@@ -87,7 +87,7 @@ def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
 
 
 def _are_students(entries: list[Path]) -> bool:
-    """Whether the entries of a folder belong to several students, and not to one."""
+    """Whether the entries of a folder belong to several students."""
     folders = [entry for entry in entries if os.path.isdir(entry) and _holds_notebooks(entry)]
     archives = [entry for entry in entries if is_archive(entry.name)]
     return len({owner(entry) for entry in [*folders, *archives]}) > 1 or any(mark(entry.name) for entry in entries)
@@ -102,7 +102,7 @@ def _holds_notebooks(folder: Path) -> bool:
 
 @dataclass
 class _Seen:
-    """What was found in a student's files."""
+    """The content of a student's files."""
 
     notebooks: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -128,20 +128,20 @@ def _of_student(student: str, entries: list[Path]) -> list[Submission]:
 def _submission(student: str, path: Path, others: list[Path], is_top: bool) -> Submission:
     if path in _SPOILED:
         return Submission(student, None, _SPOILED[path])
-    # Beside a file of the top level lie other students' files: the student's own are those of the same mark.
+    # Next to a top-level file are other students' files: the student's own have the same mark.
     near = others if is_top else [other for other in others if other.is_relative_to(path.parent)]
     beside = [(own_name(o.name) if is_top else o.relative_to(path.parent).as_posix(), o) for o in near]
-    beside.sort(key=lambda pair: (pair[0].count("/"), not pair[0].endswith(".py"), pair[0]))  # only so many come along
+    beside.sort(key=lambda pair: (pair[0].count("/"), not pair[0].endswith(".py"), pair[0]))  # the first come along
     return Submission(student, path, beside=tuple(beside))
 
 
 def neighbours(notebook: Path) -> Beside:
-    """The files that come along with a notebook of a student's folder."""
+    """Return the files that come along with a notebook in a student's folder."""
     return _submission("", notebook, _look_below(notebook.parent, 1, "").others, False).beside
 
 
 def _look(entry: Path, depth: int = 1) -> _Seen:
-    """The notebooks in a file, folder or zip file, and what is wrong where there are none."""
+    """Find the notebooks in a file, folder or zip file, or say what is wrong if there are none."""
     is_link, is_folder = os.path.islink(entry), os.path.isdir(entry)
     if is_notebook(entry.name) and (is_link or not is_folder):
         return _Seen([entry])
@@ -179,20 +179,20 @@ def _look_below(folder: Path, depth: int, place: str) -> _Seen:
 
 
 def _named(others: list[Path]) -> str:
-    """What lies there instead of a notebook."""
+    """Name the files found instead of a notebook."""
     names = ", ".join(repr(path.name) for path in others[:MOST_NAMED])
     return f"; it has {names}{', ...' if len(others) > MOST_NAMED else ''}" if names else ""
 
 
 # -- zip files
 
-_UNPACKED: list[scratch.Folder] = []  # removed when the program ends: the grades are made by then
-_SPOILED: dict[Path, str] = {}  # files of those folders whose content could not be unpacked, and why
+_UNPACKED: list[scratch.Folder] = []  # removed when the program ends, after grading
+_SPOILED: dict[Path, str] = {}  # files in these folders that could not be unpacked, and why
 
 
 @dataclass
 class _Opened:
-    """A folder to read, and what could not be taken from its zip file."""
+    """A folder to read, and the files that its zip file could not provide."""
 
     root: Path
     name: str
@@ -201,7 +201,7 @@ class _Opened:
 
 
 def _opened(source: Path, room: int) -> _Opened:
-    """The folder itself, or a fresh folder with what counts of a zip file."""
+    """Return the folder itself, or a new folder with the relevant files of a zip file."""
     if source.is_dir():
         return _Opened(source, source.name)
     _UNPACKED.append(scratch.Folder())
@@ -210,7 +210,7 @@ def _opened(source: Path, room: int) -> _Opened:
 
 
 def unpack(archive: Path, target: Path, room: int) -> list[str]:
-    """Write the files of a zip file under `target`, nothing outside it and no more than `room` bytes; the problems.
+    """Unpack a zip file under `target`, nothing outside it and at most `room` bytes; return the problems.
 
     Notebooks and zip files come first. A small file beside them comes along; of any other only the name matters.
     """
@@ -235,7 +235,7 @@ def _counts(name: str) -> bool:
 
 
 class _MemberError(Exception):
-    """One file of an archive cannot be taken; `is_small` if it is one that only might have come along."""
+    """A file of an archive cannot be unpacked; `is_small` if it is only a possible companion file."""
 
     is_small = False
 
@@ -247,19 +247,19 @@ def _unpack_member(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "xb") as file:
             if not counts and member.file_size > MAX_BESIDE:
-                file.truncate(MAX_BESIDE + 1)  # its size says that it is not there
+                file.truncate(MAX_BESIDE + 1)  # its size marks it as missing
                 return 0
             size = _copy(opened, member, file, room, MAX_MEMBER if counts else MAX_BESIDE)
         _set_time(path, member)
     except FileExistsError:
         raise _MemberError(f"{member.filename!r} stands in the zip file twice; the first counts") from None
-    except Exception as error:  # each decompressor has errors of its own
+    except Exception as error:  # each decompressor has its own errors
         raise _spoiled(path, member, error, counts) from None
     return size
 
 
 def _spoiled(path: Path, member: zipfile.ZipInfo, error: Exception, counts: bool) -> _MemberError:
-    """What is wrong with a member. Its file stays, empty: whose it is can be seen from its place."""
+    """Say what is wrong with a member. Its file stays, empty, because its path shows the owner."""
     said = str(error) if isinstance(error, _MemberError) else f"cannot be read from the zip file: {error}"
     problem = _MemberError(f"{member.filename[:80]!r} {said}")
     with contextlib.suppress(OSError):
@@ -280,7 +280,7 @@ def _inner_path(member: zipfile.ZipInfo) -> PurePosixPath:
 
 
 def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file, room: int, most: int) -> int:
-    """Copy what the member really holds, whatever size it declares, and stop at the limits."""
+    """Copy the member's real content, whatever size it declares, and stop at the limits."""
     size = 0
     with opened.open(member) as content:
         while block := content.read(1 << 20):
@@ -294,7 +294,7 @@ def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file, room: int, mos
 
 
 def _set_time(path: Path, member: zipfile.ZipInfo) -> None:
-    """The time in the archive: of several notebooks of a student the newest counts."""
-    with contextlib.suppress(ValueError, OverflowError):  # a date that is none: it keeps the time of unpacking
+    """Set the time from the archive: of a student's notebooks the newest counts."""
+    with contextlib.suppress(ValueError, OverflowError):  # an invalid date: keep the time of unpacking
         moment = time.mktime((*member.date_time, 0, 0, -1))
         os.utime(path, (moment, moment))

@@ -1,8 +1,8 @@
-"""Lazy answers to every exercise, made from the signatures of its reference: none of them may earn a point.
+"""Lazy answers to every exercise, generated from the reference's signatures: none may earn a point.
 
 A lazy answer does no work: it returns a constant, an argument, zeros of an argument's shape; its class accepts
-everything and does nothing. A check that passes one of them holds an upper bound without a lower one, or asks nothing
-that only work can answer.
+everything and does nothing. A check that such an answer passes has an upper bound without a lower one, or does not
+require real work.
 
     for answer in answers("frameworks"):
         print(answer.exercise, answer.kind, answer.code)     # plan  returns {}  def plan(*args, **kwargs): ...
@@ -23,7 +23,7 @@ from .run import run_exercise
 from .seeds import seeds
 
 OWN_DATA = "works on its own data alone"
-WORK_ON_OWN_DATA = {  # exercises in which a part of the work is on a rank's own data: that part has its points
+WORK_ON_OWN_DATA = {  # exercises in which part of the work is on a rank's own data: that part earns its points
     "ring_attention": "stripes deals positions, without a communicator",
     "loss_scaler": "the rules of the scale are those of one process",
     "gossip": "the matrix and the number of rounds are of the graph",
@@ -54,7 +54,8 @@ FILLS = {"zeros": "torch.zeros_like", "ones": "torch.ones_like", "a copy": "torc
 
 
 def problems(slug: str, sample: int = 0) -> list[str]:
-    """What lazy answers earn in a lab: a line for each exercise, with the checks that pass and some of the answers."""
+    """Return what lazy answers earn in a lab: a line for each exercise, with the passing checks and some of the
+    answers."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for answer, passed in earning(slug, sample):
         kinds.setdefault((answer.exercise, ", ".join(passed)), []).append(answer.kind)
@@ -66,7 +67,7 @@ def problems(slug: str, sample: int = 0) -> list[str]:
 
 
 class LazyAnswer(NamedTuple):
-    """An answer to `exercise` that does no work; `kind` says in words what it does instead."""
+    """An answer to `exercise` that does no work; `kind` describes what it does instead."""
 
     exercise: str
     kind: str
@@ -74,7 +75,7 @@ class LazyAnswer(NamedTuple):
 
 
 def answers(slug: str) -> list[LazyAnswer]:
-    """All lazy answers to a lab, in the order of its exercises."""
+    """Yield all lazy answers to a lab, in the order of its exercises."""
     references, lab = build.references(slug), exercises.load(slug)
     return [
         LazyAnswer(name, kind, code)
@@ -84,7 +85,8 @@ def answers(slug: str) -> list[LazyAnswer]:
 
 
 def answers_to(reference: str, functions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Each kind of lazy answer to `functions`, which the text `reference` defines, with its code; no code twice."""
+    """Yield each kind of lazy answer to `functions`, defined in the text `reference`, with its code, without
+    duplicates."""
     wanted = [node for node in ast.parse(reference).body if getattr(node, "name", "") in functions]
     seen = set()
     if any("comm" in names(node) for node in wanted):
@@ -129,18 +131,18 @@ def _on_own_data(function):
 
 
 def alone(reference: str, wanted: list) -> str:
-    """The text of the reference's answer in which every rank takes itself for the only one."""
+    """Return the reference's answer, changed so that every rank thinks it is the only one."""
     return "\n".join([reference, ALONE, *(f"{node.name} = _on_own_data({node.name})" for node in wanted)])
 
 
 def names(node: Any) -> set[str]:
-    """The names of all arguments of a function, or of a class's methods."""
+    """Return the names of all arguments of a function, or of a class's methods."""
     functions = [node] if isinstance(node, ast.FunctionDef) else methods(node)
     return {argument.arg for function in functions for argument in function.args.args}
 
 
 def values(nodes: list) -> Iterator[tuple[str, str]]:
-    """What a lazy function returns: in words, and as an expression of its `args`."""
+    """Yield what a lazy function returns, in words and as an expression of its `args`."""
     yield from ((f"returns {value}", value) for value in (*CONSTANTS, *TENSORS))
     widths = {n for node in nodes for n in tuple_widths(node)}
     for i in range(min(MOST, max(map(arity, nodes)))):
@@ -161,7 +163,7 @@ def values(nodes: list) -> Iterator[tuple[str, str]]:
 
 
 def arity(node: Any) -> int:
-    """The number of arguments that a function takes, or the method of a class that takes most."""
+    """Return the number of arguments of a function, or the largest number of a class's methods."""
     functions = [node] if isinstance(node, ast.FunctionDef) else methods(node)
     return max((len(function.args.args) for function in functions), default=0)
 
@@ -171,7 +173,7 @@ def methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
 
 
 def tuple_widths(node: Any) -> set[int]:
-    """The lengths of tuples that a definition returns: by its annotation, and by its `return` statements."""
+    """Return the lengths of tuples that a definition returns, from its annotation and its `return` statements."""
     returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return)]
     found = {len(value.elts) for value in returned if isinstance(value, ast.Tuple)}
     annotation = getattr(node, "returns", None)
@@ -181,14 +183,14 @@ def tuple_widths(node: Any) -> set[int]:
 
 
 def class_styles(nodes: list) -> tuple[str, ...]:
-    """How a lazy class keeps what it is given; a function alone has one style."""
+    """Yield the ways in which a lazy class stores its arguments; a function has only one."""
     if not any(isinstance(node, ast.ClassDef) for node in nodes):
         return ("",)
     return ("its class is empty", "its class keeps its arguments", "its class calls what it is given")
 
 
 def definition(node: Any, value: str, style: str) -> str:
-    """The text of a lazy function or class in the place of `node`."""
+    """Return the text of a lazy function or class to replace `node`."""
     if isinstance(node, ast.FunctionDef):
         return f"def {node.name}(*args, **kwargs):\n    args += tuple(kwargs.values())\n    return {value}\n"
     bases = f"({', '.join(map(ast.unparse, node.bases))})" if node.bases else ""
@@ -198,7 +200,7 @@ def definition(node: Any, value: str, style: str) -> str:
 
 
 def method(node: ast.FunctionDef, value: str, style: str) -> str:
-    """The text of a lazy method in the place of `node`."""
+    """Return the text of a lazy method to replace `node`."""
     decorators = "".join(f"    @{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
     given_names = [argument.arg for argument in node.args.args[1:]]
     if node.name == "__init__":
@@ -220,13 +222,13 @@ def method(node: ast.FunctionDef, value: str, style: str) -> str:
 
 
 def earning(slug: str, sample: int = 0, seed: int = 0) -> Iterator[tuple[LazyAnswer, list[str]]]:
-    """The lazy answers that earn points, and the checks that pass; of each exercise's a `sample`, or (0) all."""
+    """Yield the lazy answers that earn points, and the passing checks; try a `sample` per exercise, or (0) all."""
     lab, namespace = exercises.load(slug), solved(slug)
     for answer in chosen(answers(slug), sample, seed):
         before = dict(namespace)
         try:
             exec(compile(answer.code, "lazy answer", "exec"), namespace)
-            with warnings.catch_warnings(action="ignore"):  # of torch, about what lazy answers make of tensors
+            with warnings.catch_warnings(action="ignore"):  # torch warns about what lazy answers do to tensors
                 result = run_exercise(lab.exercises[answer.exercise], LocalSession(namespace), seeds(b"lazy", slug))
         finally:
             namespace.update(before)
@@ -236,7 +238,7 @@ def earning(slug: str, sample: int = 0, seed: int = 0) -> Iterator[tuple[LazyAns
 
 
 def solved(slug: str) -> dict[str, Any]:
-    """The names of the lab's notebook with its solutions."""
+    """Return the names in the lab's notebook with its solutions."""
     namespace: dict[str, Any] = {}
     cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
     for label, code in source.needed(cells, exercises.load(slug).functions)[0]:
@@ -245,7 +247,7 @@ def solved(slug: str) -> dict[str, Any]:
 
 
 def chosen(every: Iterable[LazyAnswer], sample: int, seed: int) -> list[LazyAnswer]:
-    """A `sample` of each exercise's lazy answers, or all of them for 0."""
+    """Return a `sample` of each exercise's lazy answers, or all of them for 0."""
     by_exercise: dict[str, list[LazyAnswer]] = {}
     for answer in every:
         by_exercise.setdefault(answer.exercise, []).append(answer)

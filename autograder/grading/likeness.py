@@ -1,8 +1,8 @@
-"""Whose code is like whose, like the lab's own solution, or like the library's: reasons for a person to look.
+"""Find answers that resemble each other, the lab's solution, or the library: reasons for a person to look.
 
-Compared are the shapes of an answer's parts (`inside.fingerprint`), which neither names nor layout nor comments change,
-and which most parts keep when statements are reordered. A part counts the more the fewer have it, so that code which
-was handed out, and what everybody writes, counts for little (the inverse document frequency of Sparck Jones 1972).
+It compares the shapes of an answer's parts (`inside.fingerprint`), which do not depend on names, layout or comments,
+and mostly survive reordering. Rare parts count more, so code that was handed out, or that everybody writes, counts
+little (inverse document frequency: Sparck Jones 1972).
 """
 
 import ast
@@ -21,8 +21,8 @@ from autograder.results import LabResult
 
 from . import reference
 
-THRESHOLD = 0.8  # the share of an answer that is like another's, from which on it is shown
-RARE = 50  # answers are compared where they share a part that at most so many have
+THRESHOLD = 0.8  # show answers from this similarity on
+RARE = 50  # compare answers that share a part with at most this many owners
 OWN_SOLUTION = "the lab's own solution"
 
 
@@ -36,9 +36,10 @@ class Likeness(NamedTuple):
 
 
 def alike(found: list[LabResult], threshold: float = THRESHOLD) -> list[Likeness]:
-    """Pairs of students, and of a student and a place, with at least this share in common; the most alike first.
+    """Return pairs of students, and of a student and a place, with at least this share in common, the most similar
+    first.
 
-    Answers whose fingerprints are equal are no pairs here: `instructor.identical` groups them.
+    Answers with equal fingerprints are not included: `instructor.identical` groups them.
     """
     answers: dict[str, dict[str, Counter]] = defaultdict(dict)
     prints: dict[tuple[str, str], str] = {}
@@ -52,7 +53,8 @@ def alike(found: list[LabResult], threshold: float = THRESHOLD) -> list[Likeness
 
 
 def grouped(likely: list[Likeness]) -> list[tuple[int, str, str, str]]:
-    """(share in percent, exercise, students, where else): those who are as like the same place stand in one row."""
+    """Return rows (share in percent, exercise, students, where else); students equally similar to one place share a
+    row."""
     rows = defaultdict(list)
     for like in likely:
         rows[-round(100 * like.share), like.exercise, like.where].append(like.who)
@@ -78,7 +80,7 @@ def _of_exercise(name: str, answers: dict[str, Counter], prints: dict, threshold
 
 
 def _candidates(answers: dict[str, Counter], holders: Counter) -> list[tuple[str, str]]:
-    """Students who share a part that few have, in the order of their names."""
+    """Return students who share a rare part, in the order of their names."""
     having = defaultdict(list)
     for student, shapes in sorted(answers.items()):
         for shape in shapes:
@@ -88,7 +90,8 @@ def _candidates(answers: dict[str, Counter], holders: Counter) -> list[tuple[str
 
 
 def _places(exercise: str) -> dict[str, Counter]:
-    """Where an answer may come from: the lab's own solution, where its source is here, and the library's functions."""
+    """Return where an answer may come from: the lab's solution, if its source is available, and the library's
+    functions."""
     slug, _, name = exercise.partition(".")
     known = dict(_library())
     if slug in exercises.LABS:
@@ -100,7 +103,7 @@ def _places(exercise: str) -> dict[str, Counter]:
 
 @cache
 def _library() -> dict[str, Counter]:
-    """`hpcdl`'s functions and classes by their places, long ones only."""
+    """Return `hpcdl`'s functions and classes by place, only long ones."""
     root = Path(hpcdl.__file__).parent
     return {
         f"{file.relative_to(root.parent)}: {node.name}": Counter(shapes)

@@ -1,4 +1,4 @@
-"""Which small changes of the reference solutions lose no points: see `authors.mutants`."""
+"""Find small changes of the reference solutions that lose no points: see `authors.mutants`."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from . import selfcheck
 
 
 def proofs(slug: str, zygote: Zygote) -> Iterator[selfcheck.Proof]:
-    """One for each mutant that survives, and one for all others."""
+    """Return one proof for each surviving mutant, and one for all others."""
     tried, left = chosen(slug), 0
     for mutant in survivors(slug, zygote):
         left += 1
@@ -23,7 +23,7 @@ def proofs(slug: str, zygote: Zygote) -> Iterator[selfcheck.Proof]:
 
 
 def survivors(slug: str, zygote: Zygote, sample: int = 0, seed: int = 0, only: str = "") -> Iterator[Mutant]:
-    """The mutants that keep all points and are not listed as equivalent; of a `sample` where it is not 0."""
+    """Yield the mutants that keep all points and are not listed as equivalent; of a `sample` if it is not 0."""
     solved = selfcheck.cells_of(selfcheck.build.solved(slug))
     for mutant in chosen(slug, sample, seed, only):
         if not is_killed(slug, mutant, solved, zygote):
@@ -31,7 +31,7 @@ def survivors(slug: str, zygote: Zygote, sample: int = 0, seed: int = 0, only: s
 
 
 def chosen(slug: str, sample: int = 0, seed: int = 0, only: str = "") -> list[Mutant]:
-    """The mutants to try, in order: those of the exercise `only`, without what is known to be equivalent."""
+    """Return the mutants to try, in order, without known equivalent ones; `only` selects one exercise."""
     known = mutants.equivalent(slug)
     every = [m for m in mutants.mutants(slug) if m.change not in known.get(m.exercise, {}) and only in ("", m.exercise)]
     if not sample or sample >= len(every):

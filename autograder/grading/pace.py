@@ -1,7 +1,7 @@
-"""What a check may take once a submission has run out of time: a loop costs one limit, not one for each exercise.
+"""Shorter limits after a submission's first time-out: an endless loop costs one limit, not one per exercise.
 
-Later checks get a part of their limit, and whatever else fifty times what the reference takes: code that is right and
-slow keeps its points. Where the reference is not at hand every check keeps its limit.
+Later checks get part of their limit, but at least fifty times the reference's time: correct but slow code keeps its
+points. If the reference is not available, every check keeps its limit.
 """
 
 import itertools
@@ -16,13 +16,13 @@ from .run import run_lab
 from .seeds import seeds
 
 GENEROUS = 50  # times the reference's seconds
-PARTS = (0.1, 0.25, 0.5)  # of a check's limit; few, so that a busy machine gives the same limits
+PARTS = (0.1, 0.25, 0.5)  # of a check's limit; only a few values, so that a busy machine gives the same limits
 
-_measured: dict[str, dict[str, float]] = {}  # by lab, for as long as this process grades
+_measured: dict[str, dict[str, float]] = {}  # by lab, for the lifetime of this process
 
 
 def limit(zygote: Zygote, exercise: Exercise, check: Check) -> float:
-    """The seconds that `check` may take in a submission that has run out of time before."""
+    """Return the seconds that `check` may take in a submission that has timed out before."""
     took = reference_seconds(exercise.lab, zygote).get(f"{exercise.name}.{check.name}")
     if took is None:
         return check.seconds
@@ -31,7 +31,7 @@ def limit(zygote: Zygote, exercise: Exercise, check: Check) -> float:
 
 
 def reference_seconds(lab: Lab, zygote: Zygote) -> dict[str, float]:
-    """Seconds that the reference takes for each check, by "exercise.check"; measured when they are first asked for."""
+    """Return the reference's seconds for each check, by "exercise.check"; measured on first use."""
     if lab.slug not in _measured:
         _measured[lab.slug] = _measure(lab, zygote)
     return _measured[lab.slug]

@@ -1,7 +1,7 @@
-"""What passed on simulated ranks runs once more on ranks of a real MPI, with the same inputs, and has to give the same.
+"""Repeat passed runs on ranks of a real MPI with the same inputs: results must be the same.
 
-It is done once for a submission, and gives no points: not every machine has an MPI. What came of it is reported as one
-more check of each exercise whose functions ran on 2 or 3 ranks and whose own checks have all passed.
+It runs once per submission and gives no points, since not every machine has MPI. It adds one check to each exercise
+whose functions ran on 2 or 3 ranks and whose own checks have all passed.
 """
 
 import torch
@@ -25,11 +25,11 @@ ELSEWHERE = (
 
 
 def repeat(lab: Lab, results: list[ExerciseResult], session: RemoteSession, zygote: Zygote) -> list[str]:
-    """Add the check to the results of those exercises whose runs `session` has kept. Returns notes for the student."""
+    """Add the check to the results of exercises whose runs `session` has kept. Return notes for the student."""
     todo = []
     for exercise, result in zip(lab.exercises.values(), results, strict=True):
         runs = [run for name in exercise.functions for run in session.runs.get(name, [])]
-        if runs and result.passed and not result.note:  # with a note it has passed with other code
+        if runs and result.passed and not result.note:  # a note means that it passed with other code
             hidden = any(check.hidden for check in exercise.checks.values())
             todo.append((result, runs, hidden))
     try:
@@ -41,7 +41,7 @@ def repeat(lab: Lab, results: list[ExerciseResult], session: RemoteSession, zygo
 
 
 def _in_one_start(todo: list, cells: list, zygote: Zygote) -> list:
-    """Repeat exercises until one ends the ranks; those that are left, none of them after one that ran out of time."""
+    """Repeat exercises until one ends the ranks; return the remaining ones, or none after a time-out."""
     with team(zygote, cells) as ranks:
         for done, (result, runs, hidden) in enumerate(todo, start=1):
             result.checks.append(verdict := judge(ranks, runs, hidden))
@@ -51,7 +51,7 @@ def _in_one_start(todo: list, cells: list, zygote: Zygote) -> list:
 
 
 def judge(ranks: Team, runs: list[RecordedRun], hidden: bool) -> CheckResult:
-    """The verdict on the same runs on real ranks; `hidden` where students may not see their inputs."""
+    """Return the verdict on the same runs on real ranks; `hidden` if students may not see their inputs."""
 
     def on_real_ranks(student, rng):
         "On 2 and 3 ranks of a real MPI it gives the same as on simulated ones."
@@ -67,7 +67,7 @@ def judge(ranks: Team, runs: list[RecordedRun], hidden: bool) -> CheckResult:
 
 
 def agree(found: list[tuple], run: RecordedRun) -> None:
-    """What each rank returned, and what it left of its arguments, is the same as on simulated ranks up to rounding."""
+    """Raise unless each rank's result and final arguments equal those on simulated ranks up to rounding."""
     for rank, (result, left) in enumerate(found):
         where = f"{run.name} on rank {rank} of {run.p}"
         _same(result, run.results[rank], f"what {where} returned")
@@ -80,6 +80,6 @@ def _same(got, expected, name: str) -> None:
     if kind in (list, tuple) and type(got) is kind and len(got) == len(expected):
         for i in range(len(expected)):
             _same(got[i], expected[i], f"{name}[{i}]")
-    elif kind is not Foreign:  # of what did not cross there is nothing to compare
+    elif kind is not Foreign:  # values that did not cross cannot be compared
         compare = checks.close if kind in (torch.Tensor, float) else checks.equal
         compare(got, expected, name=name, why="It ran with the same inputs on simulated ranks, and had this.")

@@ -10,7 +10,8 @@ Statements = list[tuple[str, str]]  # label, source
 
 
 def statements(slug: str, functions: list[str]) -> Statements:
-    """Those that define `functions`, with what they need; [] where the labs' sources are not here (a wheel)."""
+    """Return the statements that define `functions`, with what they need; [] if the labs' sources are not available (a
+    wheel)."""
     try:
         solved = build.code(slug)
     except FileNotFoundError:
@@ -20,7 +21,7 @@ def statements(slug: str, functions: list[str]) -> Statements:
 
 @functools.cache
 def given(slug: str, functions: tuple[str, ...]) -> Statements:
-    """The definitions of `functions`, which the lab gives, and the imports before them; no solution."""
+    """Return the definitions of `functions`, which the lab gives, and the imports before them, without solutions."""
     found = statements(slug, list(functions)) if functions else []
     names = [(code, source.defined_names([("", code)])) for _, code in found]
     wanted = [code for code, bound in names if code.lstrip().startswith(IMPORTS) or bound & {*functions}]

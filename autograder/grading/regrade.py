@@ -1,4 +1,4 @@
-"""Grade again what was graded: some students, or one exercise of all, and what has changed by it."""
+"""Regrade some students, or one exercise of all, and show what changed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from .submission import Submission
 
 
 class Change(NamedTuple):
-    """What is different from before: an exercise's points, or whether the submission could be graded."""
+    """A difference from before: an exercise's points, or whether the submission could be graded."""
 
     student: str
     said: str
@@ -34,9 +34,9 @@ def regrade(
 ) -> tuple[list[Change], list[LabResult]]:
     """Grade all of `todo` on the same inputs as before and write their results under `out`.
 
-    Returns what has changed, and all results as they are now. With `exercise`, such as `ddp.ring_all_reduce`, the
-    results of all others stay as they were. A submission that was never looked at is left out; one that cannot be
-    graded any more keeps its result.
+    Returns the changes, and all current results. With `exercise`, such as `ddp.ring_all_reduce`, other exercises'
+    results do not change. A submission that was never graded is skipped; one that can no longer be graded keeps its
+    result.
     """
     results, changed = {(result.student, result.lab): result for result in before}, list[Change]()
     done = list(batch.grade_all(todo, secret, only, lanes=lanes, mpi=mpi, allow_weak=allow_weak))
@@ -56,14 +56,14 @@ def regrade(
 
 
 def _before(results: dict[tuple[str, str], LabResult], now: LabResult) -> LabResult | None:
-    """The student's result of this lab; while a file cannot be graded, its lab may not be known."""
+    """Return the student's earlier result for this lab; if a file cannot be graded, its lab may be unknown."""
     same = results.get((now.student, now.lab)) or results.get((now.student, ""))
     own = [result for (student, _), result in results.items() if student == now.student]
     return own[0] if same is None and not now.lab and len(own) == 1 else same
 
 
 def changes(then: LabResult, now: LabResult) -> Iterator[Change]:
-    """What is different, in words."""
+    """Describe the differences."""
     if then.status == now.status:
         before = {exercise.id: exercise.points for exercise in then.exercises}
         for exercise in now.exercises:
@@ -76,6 +76,6 @@ def changes(then: LabResult, now: LabResult) -> Iterator[Change]:
 
 
 def _exchanged(then: LabResult, now: LabResult, exercise: str) -> LabResult:
-    """`then` with one exercise of `now`."""
+    """Return `then` with one exercise replaced by `now`'s."""
     new = {each.id: each for each in now.exercises if each.id == exercise}
     return replace(then, exercises=[new.get(each.id, each) for each in then.exercises])

@@ -1,4 +1,4 @@
-"""Repeats the checks of one exercise of one student, on the same inputs, from the report: for an appeal."""
+"""Repeat the checks of one student's exercise on the report's inputs, for an appeal."""
 
 import json
 from pathlib import Path
@@ -16,11 +16,11 @@ from .submitted import contents, read
 
 
 class ReplayError(ValueError):
-    """The report has no such exercise; the message names those it has."""
+    """The report has no such exercise; the message names the exercises that it has."""
 
 
 def replay(report: Path, submission: Path, name: str, zygote: Zygote) -> tuple[ExerciseResult, ExerciseResult]:
-    """The exercise `name` as the report has it, and as the submission does now with the seeds of the report."""
+    """Return the exercise `name` from the report, and its result now with the report's seeds."""
     result = LabResult.from_json(json.loads(report.read_text(encoding="utf-8")))
     before = {exercise.name: exercise for exercise in result.exercises}
     if name not in before:

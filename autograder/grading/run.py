@@ -1,4 +1,4 @@
-"""Runs a lab's checks against a student's code. Every check of the lab gets a verdict, and it is made here."""
+"""Run a lab's checks on a student's code. Every check of the lab gets a verdict, and it is made here."""
 
 import traceback
 from collections.abc import Callable
@@ -15,15 +15,15 @@ from autograder.sessions.session import Session
 
 from .seeds import Seeds
 
-GRACE = 0.2  # of the limit that a check ran out of: what the exercise's other checks may still take, together
+GRACE = 0.2  # after a time-out, this share of the limit remains for all other checks of the exercise together
 LEAST_GRACE = 0.25  # seconds
 
 INSTEAD = "The library is closed to your code here: write it yourself, with what the notebook gives you for it."
 
 TEXTS = ("message", "got", "expected", "where", "why", "mistake", "call", "source", "via", "function")
 CHANGED = "Your function changes its arguments, which are the caller's: work on copies, or make new values."
-LONGEST = 4000  # characters of each, so that a report has a size
-MOST_FORBIDDEN = 20  # calls that are told of an exercise
+LONGEST = 4000  # characters of each, to limit a report's size
+MOST_FORBIDDEN = 20  # reported calls per exercise
 
 Limit = Callable[[Exercise, Check], float]  # how many seconds a check may take
 
@@ -33,7 +33,7 @@ def full(exercise: Exercise, check: Check) -> float:
 
 
 def run_lab(lab: Lab, session: Session, seed_of: Seeds, later: Limit = full) -> list[ExerciseResult]:
-    """The results of all exercises of `lab`; `later` are the limits after an exercise that ran out of time."""
+    """Return the results of all exercises of `lab`; `later` are the limits after an exercise that timed out."""
     results: list[ExerciseResult] = []
     limit: Limit = full
     for exercise in lab.exercises.values():
@@ -45,7 +45,7 @@ def run_lab(lab: Lab, session: Session, seed_of: Seeds, later: Limit = full) -> 
 def run_exercise(
     exercise: Exercise, session: Session, seed_of: Seeds, limit: Limit = full, *, hidden: bool = True
 ) -> ExerciseResult:
-    """The results of an exercise's checks, in order; `hidden=False` leaves the hidden ones out, as a notebook does."""
+    """Return the results of an exercise's checks, in order; `hidden=False` skips hidden checks, as in a notebook."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
     try:
         session.forbid(exercise.forbid, exercise.opened)
@@ -85,13 +85,13 @@ def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit
 
 
 def _waits(check: Check, verdicts: dict[str, CheckResult]) -> str:
-    """Why a check is not run: one that it needs has not passed."""
+    """Say why a check is not run: one that it needs has not passed."""
     missing = next((verdicts[name] for name in check.needs if name in verdicts and not verdicts[name].passed), None)
     return f"Waits for “{missing.title}”." if missing else ""
 
 
 def _shorter(seconds: float, late: CheckResult | None) -> str:
-    """Why a check had less than its `seconds`, and what to do."""
+    """Say why a check had less than its `seconds`, and what to do."""
     if late:
         return f"“{late.title}” ran out of time before, so the other checks had little of it. Mend that one first."
     return (
@@ -101,7 +101,7 @@ def _shorter(seconds: float, late: CheckResult | None) -> str:
 
 
 def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
-    """Say what to do instead of a forbidden call, and put those that were made on the record."""
+    """Say what to do instead of forbidden calls, and record the calls that were made."""
     verdict.why = exercise.instead or INSTEAD
     for call in map(called, session.denied):
         if call not in result.forbidden and len(result.forbidden) < MOST_FORBIDDEN:
@@ -113,7 +113,7 @@ def shortened(text: str) -> str:
 
 
 def called(made: StudentError) -> str:
-    """A forbidden call, and where it was made."""
+    """Describe a forbidden call, and where it was made."""
     return f"{made.text} in line {made.line} of {made.function}: {made.source}" if made.line else made.text
 
 
@@ -124,7 +124,7 @@ def _blank(exercise: Exercise, check: Check, seed_of: Seeds) -> CheckResult:
 
 
 def run_check(check: Check, verdict: CheckResult, session: Session, seconds: float) -> None:
-    """Run one check and write what came of it into `verdict`."""
+    """Run one check and write the outcome into `verdict`."""
     try:
         _ask(check, verdict.seed, session, seconds)
         verdict.status = "passed"
@@ -136,7 +136,7 @@ def run_check(check: Check, verdict: CheckResult, session: Session, seconds: flo
         _explain(verdict, error, session)
     except (ProtocolError, UnsendableError) as error:
         verdict.kind, verdict.message = "unsendable", f"What your code returned cannot be checked: {error}."
-    except Exception as error:  # most often the check took a value of the wrong type for a right one
+    except Exception as error:  # usually the check did not notice a value of the wrong type
         verdict.kind = "check"
         verdict.message = (
             f"The check could not work with what your code returned ({type(error).__name__}: {_told(error)})."
@@ -154,9 +154,9 @@ def _told(error: Exception) -> str:
 
 
 def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
-    """Run the check; a pass of code that changed its arguments must hold with the check's own values safe from it.
+    """Run the check; if code passes but changed its arguments, it must also pass with copies.
 
-    A check may compute what it expects after the call. Code that sets all inputs to zero would agree with it.
+    A check may compute its expected value after the call. Code that sets all inputs to zero would then agree with it.
     """
     for protected in (False, True):
         session.start_check(seconds, protected=protected)
@@ -171,13 +171,13 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
             raise
         finally:
             if session.denied:
-                raise session.denied[0]  # whatever the code made of the error
+                raise session.denied[0]  # even if the code caught the error
         if not session.touched:
             return
 
 
 def _passes_with_copies(check: Check, seed: int, session: Session, seconds: float) -> bool:
-    """Whether the check fails only since the code changes what it is given, which the check uses again."""
+    """Whether the check fails only because the code changes its arguments, which the check uses again."""
     session.start_check(seconds, protected=True)
     try:
         with torch.enable_grad():

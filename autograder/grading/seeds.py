@@ -1,4 +1,4 @@
-"""The inputs of checks are random: each student's seeds for them, and the course's secret behind those."""
+"""Seeds for the random inputs of checks: different for each student, derived from the course's secret."""
 
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ Seeds = Callable[[str], int]  # "slug.exercise.check" -> seed
 
 
 def seeds(secret: bytes, student: str) -> Seeds:
-    """Each student's own seed for each check; without the secret nobody can tell it beforehand."""
+    """Return a student's seed for each check; it cannot be predicted without the secret."""
 
     def seed(check_id: str) -> int:
         digest = hmac.new(secret, f"{student}\0{check_id}".encode("utf-8", "surrogateescape"), hashlib.sha256).digest()
@@ -22,7 +22,8 @@ def seeds(secret: bytes, student: str) -> Seeds:
 
 
 def course_secret(out: Path, file: Path | None = None) -> bytes:
-    """The secret behind the seeds: that of `file`, HPCDL_SECRET of the environment, or one made for `out` and kept."""
+    """Return the secret behind the seeds: from `file`, from HPCDL_SECRET in the environment, or one created and kept in
+    `out`."""
     if file is not None:
         return file.read_bytes().strip()
     if given := os.environ.get("HPCDL_SECRET"):
@@ -33,7 +34,7 @@ def course_secret(out: Path, file: Path | None = None) -> bytes:
         temporary = out / f".secret.{os.getpid()}"
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
             made.write(secrets.token_hex(32))
-        with contextlib.suppress(FileExistsError):  # one that another grader has just made counts
+        with contextlib.suppress(FileExistsError):  # another grader may just have created one: use it
             os.link(temporary, path)
         temporary.unlink()
     return path.read_bytes().strip()

@@ -1,4 +1,4 @@
-"""Proves a lab's checks before they grade anyone: the reference is right, mistakes are caught, no work is nothing."""
+"""Prove a lab's checks before they grade anyone: the reference is right, mistakes are caught, no work earns nothing."""
 
 import importlib
 from collections.abc import Iterator
@@ -18,21 +18,22 @@ from . import lazy
 from .grade import grade_notebook
 
 SECRET = b"selfcheck"
-LAZY = 12  # lazy answers to each exercise that are tried; of some thousands
+LAZY = 12  # lazy answers tried per exercise, out of some thousands
 WRONG = "wrong answer"  # the label of its cell
 NAMES = "name an operator that computes (aten::convolution, not aten::conv2d, which calls it) or a Python function"
 
 
 @dataclass
 class Proof:
-    """One question of the self-check and what is wrong with its answer; no problems means it holds."""
+    """One proof of the self-check and its problems; without problems it holds."""
 
     title: str
     problems: list[str]
 
 
 def selfcheck(slug: str, zygote: Zygote, sample: int = LAZY, each: int = 1) -> Iterator[Proof]:
-    """The proofs for one lab: reference, blank, a `sample` of lazy answers to each exercise, each n-th wrong one."""
+    """Yield the proofs for one lab: reference, blank, a `sample` of lazy answers per exercise, and every n-th wrong
+    answer."""
     lab = exercises.load(slug)
     solved, student = (cells_of(make(slug)) for make in (build.solved, build.student))
     yield Proof("points", [] if lab.points == 100 else [f"the lab has {lab.points:g} points, not 100"])
@@ -48,7 +49,8 @@ def selfcheck(slug: str, zygote: Zygote, sample: int = LAZY, each: int = 1) -> I
 
 
 def reached(lab: Lab, cells: list[tuple[str, str]]) -> Lab:
-    """The exercises whose functions use the wrong answer. The others run the reference's code, which has passed."""
+    """Return the exercises whose functions use the wrong answer. The others run the reference's code, which has
+    passed."""
     part = Lab(lab.slug, number=lab.number, title=lab.title)
     for name, exercise in lab.exercises.items():
         statements, _ = source.needed(cells, list(exercise.functions))
@@ -58,7 +60,7 @@ def reached(lab: Lab, cells: list[tuple[str, str]]) -> Lab:
 
 
 def bank(slug: str) -> list[WrongAnswer]:
-    """The wrong answers of a lab, in the order of its exercises; none where it has no bank yet."""
+    """Return the wrong answers of a lab, in the order of its exercises; empty if it has no bank yet."""
     try:
         importlib.import_module(f"autograder.bank.{slug}")
     except ModuleNotFoundError as error:
@@ -68,7 +70,7 @@ def bank(slug: str) -> list[WrongAnswer]:
 
 
 def place_in_the_course(answer: WrongAnswer) -> int:
-    """The number of its exercise in its lab; one of no exercise, which `judge` tells of, comes last."""
+    """Return the position of its exercise in the lab; an unknown exercise, which `judge` reports, comes last."""
     slug, _, name = answer.exercise.partition(".")
     names = list(exercises.load(slug).exercises)
     return names.index(name) if name in names else len(names)
@@ -98,7 +100,7 @@ def blank(result: LabResult) -> list[str]:
 
 
 def judge(answer: WrongAnswer, result: LabResult) -> list[str]:
-    """What differs from what the wrong answer should lose and be told."""
+    """Return how the result differs from the expected lost points and messages."""
     name = answer.exercise.partition(".")[2]
     lost = {(e.name, c.name) for e in result.exercises for c in e.checks if not c.passed}
     expected = {tuple(f"{name}.{check}".split(".")[-2:]) for check in answer.fails}  # "check" or "exercise.check"

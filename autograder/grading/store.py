@@ -1,4 +1,4 @@
-"""Results that are kept: written whole or not at all, found again by what they depend on, one grader to a folder."""
+"""Stored results: written atomically, found by a hash of everything they depend on, one grader per folder."""
 
 import contextlib
 import hashlib
@@ -27,13 +27,13 @@ class BusyError(Exception):
 
 
 class Store:
-    """Results by key under `folder`. A batch that was killed finds there what it had done; None keeps nothing."""
+    """Results by key under `folder`, where a killed batch finds its work again; None stores nothing."""
 
     def __init__(self, folder: Path | None):
         self.folder = folder
 
     def load(self, key: str) -> LabResult | None:
-        """The kept result, or None where there is none that can be read."""
+        """Return the stored result, or None if none can be read."""
         if self.folder is None or not key:
             return None
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -41,14 +41,15 @@ class Store:
         return None
 
     def save(self, key: str, result: LabResult) -> None:
-        """Keep a result; one for which there is no room is made again by the next batch."""
+        """Store a result; if there is no room for it, the next batch computes it again."""
         if self.folder is not None and key:
             with contextlib.suppress(OSError):
                 write_json(result, self.folder / f"{key}.json")
 
 
 def key_of(submission: Submission, secret: bytes, only: Lab | None, tier: str) -> str:
-    """A hash of all that a result depends on: file, student, checks, versions, secret, tier; "" where none is read."""
+    """Return a hash of everything that a result depends on: file, student, checks, versions, secret, tier; "" if no
+    file was read."""
     submission = take(submission)
     if submission.path is None or not submission.digest:
         return ""
@@ -60,7 +61,8 @@ def key_of(submission: Submission, secret: bytes, only: Lab | None, tier: str) -
 
 @cache
 def checks_and_versions() -> bytes:
-    """A hash of the autograder's own files, the checks among them, of hpcdl, the solutions, and the versions below."""
+    """Return a hash of the autograder's files, including the checks, of hpcdl, the solutions, and the versions
+    below."""
     digest = hashlib.sha256(f"{SCHEMA} {sys.version} {torch.__version__}".encode())
     for path in sorted(path for folder in PROGRAM for path in folder.rglob("*.py")):
         digest.update(str(path.relative_to(PACKAGE.parent)).encode() + b"\0" + path.read_bytes())
@@ -69,7 +71,7 @@ def checks_and_versions() -> bytes:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` against other graders; the system lets go of it when this process ends, however it does."""
+    """Lock `folder` against other graders; the system releases the lock when this process ends in any way."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -96,7 +98,7 @@ def write_json(result: LabResult, path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of results, in a folder that is made where it is missing; names may hold bytes that are no UTF-8."""
+    """Write a file of results, and create its folder if needed; names may hold bytes that are not UTF-8."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path, errors="backslashreplace", newline="") as file:
         file.write(text)

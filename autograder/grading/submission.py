@@ -1,4 +1,4 @@
-"""A submission: whose it is, where its notebook lies, and all that a batch asks of the file, once."""
+"""A submission: its owner, its notebook's path, and everything that a batch reads from the file, once."""
 
 import contextlib
 import os
@@ -9,15 +9,15 @@ from typing import Any
 from .owners import attachment
 
 UNASKED = float("-inf")
-Beside = tuple[tuple[str, Path], ...]  # the files that may come along with a notebook: name from its folder, place
+Beside = tuple[tuple[str, Path], ...]  # files that may come along with a notebook: (name, path)
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A student and the file that counts; without a file, `problem` says why there is none.
+    """A student and the file that counts; without a file, `problem` says why.
 
-    What a batch needs of the file is asked once: `time` and `order` when it is found, its bytes by `submitted.take`,
-    which puts a copy where nobody else writes.
+    A batch reads the file only once: `time` and `order` when it is found, its bytes in `submitted.take`, which makes a
+    private copy.
     """
 
     student: str
@@ -25,10 +25,10 @@ class Submission:
     problem: str = ""
     time: float = field(default=UNASKED, compare=False)  # when the file was last changed
     beside: Beside = field(default=(), compare=False)
-    copy: Path | None = field(default=None, compare=False)  # of the file, with what comes along beside it
-    content: Any = field(default=None, compare=False, repr=False)  # the same in memory, where there is no copy
-    digest: bytes = field(default=b"", compare=False)  # of its bytes, once they were read
-    refused: str = field(default="", compare=False)  # why they could not be
+    copy: Path | None = field(default=None, compare=False)  # of the file, with the files that come along
+    content: Any = field(default=None, compare=False, repr=False)  # the content in memory, if there is no copy
+    digest: bytes = field(default=b"", compare=False)  # hash of its bytes, once read
+    refused: str = field(default="", compare=False)  # why it could not be read
 
     def __post_init__(self):
         if self.time == UNASKED:
@@ -36,7 +36,7 @@ class Submission:
 
     @property
     def order(self) -> tuple[int, float, bytes]:
-        """What orders the notebooks of a student: Canvas's number of the upload, then the time, then the name."""
+        """Return the sort key of a student's notebooks: Canvas's number of the upload, then the time, then the name."""
         if self.path is None:
             return 0, 0.0, b""
         return attachment(self.path.name), self.time, os.fsencode(self.path)

@@ -1,4 +1,4 @@
-"""A submitted file: its bytes, read once, or why it cannot be read; and the lab that its notebook belongs to."""
+"""A submitted file: its bytes, read once, or why it cannot be read; and its notebook's lab."""
 
 import contextlib
 import hashlib
@@ -20,14 +20,14 @@ from .beside import NOTHING, Along, gather
 from .submission import Submission
 
 MAX_BYTES = 64 << 20
-BESIDE = "beside.json"  # in the folder of a copy
+BESIDE = "beside.json"  # in a copy's folder
 
 
 def take(submission: Submission, folder: Path | None = None) -> Submission:
-    """The submission with its file's bytes, for which nobody asks the file again.
+    """Return the submission with its file's bytes, so that the file is not read again.
 
-    They are copied into `folder`, where nobody else writes; without one they are kept in memory. A reason stands in
-    `refused` if they cannot be read.
+    They are copied into the private `folder`, or kept in memory without one. If they cannot be read, `refused` gives
+    the reason.
     """
     if submission.path is None or submission.digest or submission.refused:
         return submission
@@ -44,15 +44,15 @@ def take(submission: Submission, folder: Path | None = None) -> Submission:
 
 
 def alone(student: str, path: Path) -> Submission:
-    """The submission that is one file, with the files near it that it imports or names."""
+    """Return a submission of one file, with the files near it that it imports or names."""
     try:
         return Submission(student, path, beside=tuple(needed_near(path, read(path))))
     except UngradableError:
-        return Submission(student, path)  # the reason is said when it is graded
+        return Submission(student, path)  # grading reports the reason
 
 
 def _copied(name: str, data: bytes, along: Along, folder: Path) -> Path | None:
-    """The place of the copy; None if there is no room for it."""
+    """Return the path of the copy; None if there is no room for it."""
     try:
         place = Path(tempfile.mkdtemp(dir=folder))
         (place / name).write_bytes(data)
@@ -65,19 +65,19 @@ def _copied(name: str, data: bytes, along: Along, folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def copies() -> Iterator[Path]:
-    """A folder for copies, as long as the block runs."""
+    """Provide a folder for copies while the block runs."""
     with scratch.Folder() as folder:
         yield Path(folder)
 
 
 def discard(submission: Submission) -> None:
-    """Remove the copy of a submission that need not be graded."""
+    """Remove the copy of a submission that does not need grading."""
     if submission.copy:
         shutil.rmtree(submission.copy.parent, ignore_errors=True)
 
 
 def held(submission: Submission) -> tuple[bytes, Along]:
-    """The notebook's bytes and what comes along with it; UngradableError says why there is nothing to grade."""
+    """Return the notebook's bytes and the files that come along; raise UngradableError if there is nothing to grade."""
     submission = take(submission)
     if reason := submission.refused if submission.path else submission.problem:
         raise UngradableError(reason)
@@ -91,7 +91,7 @@ def held(submission: Submission) -> tuple[bytes, Along]:
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a regular file that is neither empty nor too large; UngradableError says why there are none."""
+    """Return the bytes of a regular file that is neither empty nor too large; otherwise raise UngradableError."""
     return filled(read(path))
 
 

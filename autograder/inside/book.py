@@ -1,7 +1,7 @@
-"""What a harness writes down while the student's code runs: what is read, written and asked for, and when.
+"""A harness's log while the student's code runs: what is read, written and requested, and when.
 
-In grading the book is kept on the grader's side, which also takes the time that an entry takes. In a notebook, and on
-a real MPI, it is kept here.
+In grading the book is on the grader's side, which also lets virtual time pass for an entry. In a notebook, and with a
+real MPI, it is here.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from typing import Any
 
 from hpcdl.comm.base import Communicator
 
-Entry = tuple[str, str, Any, float, float]  # what was done, to what, the content, its begin and end in virtual time
+Entry = tuple[str, str, Any, float, float]  # operation, object, content, begin and end in virtual time
 
 
 class Book:
-    """Entries of this rank; each entry of a kind in `takes` takes so many virtual seconds."""
+    """Entries of this rank; `takes` gives virtual seconds by kind of entry."""
 
     def __init__(self, comm: Communicator, takes: dict[str, float]):
         self.comm, self.takes, self.entries = comm, takes, list[Entry]()
@@ -26,7 +26,7 @@ class Book:
 
 
 class WireBook:
-    """The same, kept by the grader."""
+    """A book on the grader's side."""
 
     def __init__(self, operate: Callable):
         self.operate = operate

@@ -1,4 +1,5 @@
-"""Harnesses (see `harnesses`) of asynchronous training: gradients a w + c that take time, and what workers saw of w."""
+"""Harnesses (see `harnesses`) of asynchronous training: gradients a w + c that take time, and the w that workers
+saw."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from hpcdl.comm.base import Communicator
 
 
 class Gradient:
-    """`grad(w, k)` is a w + c[k] and takes seconds[k]; `seen` has the w of every call."""
+    """`grad(w, k)` returns a w + c[k] and takes seconds[k]; `seen` lists the w of every call."""
 
     def __init__(self, a: float, c: torch.Tensor, seconds: list, comm: Communicator):
         self.a, self.c, self.seconds, self.comm = a, c, seconds, comm
@@ -24,7 +25,7 @@ class Gradient:
 def asynchronous(
     train: Callable, a: float, c: torch.Tensor, seconds: list, w: torch.Tensor, rest: list, comm: Communicator
 ):
-    """Train with this rank's gradient: what the student's function returned, and the w that its gradients saw."""
+    """Train with this rank's gradient; return the student function's result, and the w that its gradients saw."""
     gradient = Gradient(a, c, seconds, comm)
     returned = train(comm, gradient, w, *rest)
     return returned, gradient.seen
@@ -34,13 +35,13 @@ def downpour(
     train: Callable, a: float, c: torch.Tensor, seconds: list, w: torch.Tensor, servers: int, rest: list,
     comm: Communicator,
 ):  # fmt: skip
-    """The same for a function whose servers are several."""
+    """Train with a function for several servers."""
     gradient = Gradient(a, c, seconds, comm)
     returned = train(comm, servers, gradient, w, *rest)
     return returned, gradient.seen
 
 
 def comm_first(function: Callable, *args: Any):
-    """For a function whose first argument is the communicator, as the server's is."""
+    """Call a function whose first argument is the communicator, like the server's."""
     *rest, comm = args
     return function(comm, *rest)

@@ -1,4 +1,4 @@
-"""A call of the student's code may neither wait for someone at the keyboard nor end a notebook's kernel."""
+"""Keep student code from waiting at the keyboard and from ending a notebook's kernel."""
 
 import builtins
 import contextlib
@@ -11,13 +11,13 @@ EXITS = ("exit", "quit")
 
 
 class AskedError(BaseException):
-    """The code asks for input; no `Exception`, so that code which swallows those is told all the same."""
+    """The code asks for input; not an `Exception`, so that `except Exception` does not hide it."""
 
 
 @contextlib.contextmanager
 @whole
 def nobody_there(namespace: dict) -> Iterator[None]:
-    """In the block `input` raises AskedError, and IPython's `exit`, which ends the kernel, raises SystemExit."""
+    """Make `input` raise AskedError in the block, and IPython's `exit`, which ends the kernel, raise SystemExit."""
     asks, kept = builtins.input, {name: namespace[name] for name in EXITS if _ends_the_kernel(namespace.get(name))}
     builtins.input = _refuse
     namespace.update(dict.fromkeys(kept, sys.exit))

@@ -1,6 +1,6 @@
-"""Doors before Python's functions: the code inside a function is replaced, so no alias leads past it.
+"""Doors: replace the code inside a Python function, so that no alias bypasses it.
 
-A copy of the function that is made afterwards, `types.FunctionType(f.__code__, ...)`, has the door in it as well.
+A later copy of the function, `types.FunctionType(f.__code__, ...)`, also contains the door.
 """
 
 import functools
@@ -11,23 +11,23 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-Knock = Callable[[tuple], None]  # is told the arguments of a call; what it raises, the caller gets
+Knock = Callable[[tuple], None]  # receives a call's arguments; its exception reaches the caller
 
 
 def opaque(function: Callable) -> Callable:
-    """Return a callable in C that calls `function` and leads to nothing of it: no closure, code or globals."""
+    """Return a C callable that calls `function` and exposes nothing of it: no closure, code or globals."""
     make: Any = functools._lru_cache_wrapper
     shown = make(function, 0, False, None)
-    shown.__wrapped__ = _behind  # who looks behind it, as torch's compiler does, finds this
+    shown.__wrapped__ = _behind  # torch's compiler and others that unwrap it find this
     return shown
 
 
 def _behind(*args, **kwargs):
-    """Stands for a function that is not shown."""
+    """Stand for a function that is not shown."""
 
 
 class Door:
-    """Stands in a function's place: knocks, and then runs the function's own code."""
+    """Replaces a function: knocks, then runs the function's own code."""
 
     def __init__(self, function: types.FunctionType, knock: Knock):
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
@@ -36,7 +36,7 @@ class Door:
         self.entry = self._entry_like(function.__code__)
 
     def _entry_like(self, own: types.CodeType) -> types.CodeType:
-        """Return the code of an entry: of the same kind as `own`, and with as many cells, which a function keeps."""
+        """Return the code of an entry: of the same kind as `own`, with the same number of closure cells."""
         template = ENTRIES[own.co_flags & KIND if OF_ITS_KIND else 0].__code__
         return template.replace(
             co_consts=tuple(self if const == HERE else const for const in template.co_consts),
@@ -50,7 +50,7 @@ class Door:
         return self.original(*args, **kwargs)
 
 
-# Each check bars hundreds of functions and opens them again, so their doors are kept.
+# Each check bars and opens hundreds of functions, so doors are cached.
 _made: weakref.WeakKeyDictionary[types.FunctionType, Door] = weakref.WeakKeyDictionary()
 
 
@@ -61,7 +61,7 @@ class Doors:
         self.barred: dict[types.FunctionType, types.CodeType] = {}
 
     def bar(self, function: types.FunctionType, knock: Knock) -> None:
-        """Let each call of `function` knock first; nothing where it has a door already."""
+        """Let each call of `function` knock first; do nothing if it already has a door."""
         own = function.__code__
         if is_door(own):
             return
@@ -88,8 +88,8 @@ def behind(code: types.CodeType) -> types.FunctionType:
     return next(const for const in code.co_consts if type(const) is Door).original
 
 
-# Since 3.13 Python asks that a function's new code is of its kind: plain, a generator, a coroutine, an async generator.
-# A plain entry is the stricter one: it knocks at the call, the others when what they return is first used.
+# Python 3.13 requires a function's new code to be of the same kind: plain, generator, coroutine or async generator. A
+# plain entry is stricter: it knocks at the call, the others when their result is first used.
 
 OF_ITS_KIND = sys.version_info >= (3, 13)
 HERE = "its place among the constants of the code, which holds the door itself"

@@ -1,6 +1,6 @@
 """Harnesses (see `harnesses`) of decoders whose parameters are torch's DTensors: FSDP2 and tensor parallelism.
 
-torch.distributed is the real one, over a process group whose messages the grader's machine carries
+This is the real torch.distributed, over a process group whose messages the grader's machine carries
 (`hpcdl.training.process_group`).
 """
 
@@ -28,18 +28,19 @@ def decoder(weights: list, tied: bool = False) -> Decoder:
 
 
 def next_token(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    """The mean loss of guessing each next token."""
+    """Return the mean loss of predicting each next token."""
     return cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, comm: Communicator):
-    """Steps with the student's sharded model: losses, this rank's share of each parameter, calls of each step."""
+    """Run steps with the student's sharded model; return losses, this rank's share of each parameter, and calls of each
+    step."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
 
     from hpcdl.training.process_group import process_group
 
-    # Of a layer that is sharded alone torch says what a write into its output would do: nobody writes here.
+    # torch warns about writes into the output of a separately sharded layer; there are none here.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module")
     with process_group(comm) as group:
         model = shard(decoder(weights, tied), init_device_mesh("cpu", (comm.size,)))
@@ -59,12 +60,12 @@ def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, com
 
 
 def _share(param: Any) -> tuple[int, int]:
-    """Elements that this rank holds, and those of the whole."""
+    """Return the number of elements on this rank, and in the whole."""
     return (param.to_local() if hasattr(param, "to_local") else param).numel(), param.numel()
 
 
 def state_out(whole: Callable, weights: list, tied: bool, comm: Communicator):
-    """What the student's function says is the whole state of a sharded model: tensors, and their types, by name."""
+    """Return what the student's function gives as a sharded model's whole state: tensors and their types, by name."""
     from hpcdl.training.process_group import process_group
 
     with process_group(comm):
@@ -73,7 +74,7 @@ def state_out(whole: Callable, weights: list, tied: bool, comm: Communicator):
 
 
 def state_in(restore: Callable, weights: list, state: dict, tied: bool, comm: Communicator):
-    """The weights of a sharded model after the student's function has filled it from a whole state, and its shares."""
+    """Return a sharded model's weights and shares after the student's function has filled it from a whole state."""
     from hpcdl.training.process_group import process_group
 
     with process_group(comm):
@@ -103,9 +104,10 @@ def _whole(x: Any) -> torch.Tensor:
 
 
 def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communicator):
-    """One pass through a decoder cut by the student's plan.
+    """Run one pass through a decoder split by the student's plan.
 
-    Logits, calls of the forward and of the backward pass, this rank's share of each parameter, gradients made whole.
+    Returns logits, the calls of the forward and of the backward pass, this rank's share of each parameter, and whole
+    gradients.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import parallelize_module
@@ -127,12 +129,12 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
 
 @contextlib.contextmanager
 def _no_log_of_shapes() -> Iterator[None]:
-    """Without what torch logs, with its frames, of shapes that do not fit, and then raises: the check says it."""
+    """Silence torch's log of mismatched shapes, with its frames; torch also raises, and the check reports that."""
 
     def drop(record: logging.LogRecord) -> bool:
         return False
 
-    # Of each rank one, since ranks come and go at different times.
+    # One per rank, since ranks start and end at different times.
     log = logging.getLogger("torch._subclasses.fake_tensor")
     log.addFilter(drop)
     try:

@@ -1,14 +1,14 @@
-"""Which global objects a statement may change: what a definition needs is more than the statement that binds a name.
+"""Find the global objects that a statement may change: a definition needs more than the statement that binds a name.
 
 The rules are conservative. A statement may change the object behind a name if it
-- stores into it: `table[0] = 1`, `net.rate = 1`, `del table[0]`, wherever that stands (in loops, ifs, withs, classes);
-- calls a method on it that is not known to read only: `table.append(1)`, `W.zero_()`, but not `W.mean()`;
-- passes it to a call that is not known to leave its arguments alone: `nn.init.zeros_(W)`, `fill(table)`;
-- does so by another name: `row = table[0]; row.append(1)`, `for p in net.parameters(): p.zero_()`;
-- calls an object, which may change itself and what was made with it: `put, get = store(); put(1)`;
-- mentions a function of the notebook that does so with a global name, also as a decorator: `@register("x")`.
+- stores into it: `table[0] = 1`, `net.rate = 1`, `del table[0]`, anywhere (in loops, ifs, withs, classes);
+- calls a method on it that is not known as read-only: `table.append(1)`, `W.zero_()`, but not `W.mean()`;
+- passes it to a call that may change its arguments: `nn.init.zeros_(W)`, `fill(table)`;
+- does so through another name: `row = table[0]; row.append(1)`, `for p in net.parameters(): p.zero_()`;
+- calls an object, which may change itself and objects created with it: `put, get = store(); put(1)`;
+- mentions a notebook function that does so with a global name, even as a decorator: `@register("x")`.
 
-Left alone are modules, functions, and what plots, pictures, checks and engines are given.
+Modules, functions, and the arguments of plots, pictures, checks and engines do not count.
 """
 
 import ast
@@ -30,19 +30,20 @@ from .known_calls import (
     SETTINGS,
     SLOW,
     SPACES,
+    WRITERS,
     WRITES,
 )
 
-FILES, ALL = "<files>", "*"  # names that no Python has: the files of the folder; what may concern everything
+FILES, ALL = "<files>", "*"  # not valid Python names: the folder's files; anything that may concern everything
 
 
 class Notebook:
-    """What the names of a notebook stand for, and what its statements may change."""
+    """The objects behind a notebook's names, and what its statements may change."""
 
     def __init__(self, nodes: list[ast.stmt], facts: list[Facts], asked: Iterable[str], bound: set[str]):
-        """`facts` are those of `nodes`, which bind the names `bound`.
+        """`facts` describe `nodes`, which bind the names `bound`.
 
-        Functions that are `asked` for change nothing: grading calls them anyway.
+        Functions that are `asked` for count as changing nothing: grading calls them anyway.
         """
         self.asked = set(asked)
         self.imports = {name: module for node in nodes for name, module in _imports(node)}
@@ -51,18 +52,18 @@ class Notebook:
         classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
         self.classes = {node.name for node in classes}
         shared = {node.name for node in classes if _is_shared(node)}
-        for each in classes:  # a base comes before what inherits from it
+        for each in classes:  # base classes come before subclasses
             shared |= {each.name} if shared & {root_of(base) for base in each.bases} else set()
-        self.plain = self.classes - shared  # to make an object of these changes nothing else
-        self.taking: set[str] = set()  # functions that may change what they are given
-        for _ in range(3):  # by way of each other
+        self.plain = self.classes - shared  # creating an object of these changes nothing else
+        self.taking: set[str] = set()  # functions that may change their arguments
+        for _ in range(3):  # indirectly, through each other
             self.taking = {name for name, body in self.definitions.items() if self._direct(body) & body.own}
         self.effects = {name: self._direct(body) - body.own for name, body in self.definitions.items()}
         for node in nodes:
             if isinstance(node, Definition):
                 self.effects[node.name] |= self.definitions[node.name].outside | _remembers(node)
         self._spread()
-        self.behind: dict[str, set[str]] = {}  # the objects that a name may stand for
+        self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
         for new, old in (pair for each in facts for pair in each.aliases):
             objects = set(filter(self._is_object, old)).union(*(self.effects.get(name, set()) for name in old))
             together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
@@ -78,20 +79,25 @@ class Notebook:
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
             | ({ALL} if last & ANYTHING or facts.stores & SPACES else set())
-            | ({FILES} if last & WRITES else set())
+            | ({FILES} if last & WRITES or self._opens_to_write(facts) else set())
         )
 
+    def _opens_to_write(self, facts: Facts) -> bool:
+        modules = {self.imports.get(call.root, "").partition(".")[0] for call in facts.calls}
+        return bool(modules & set(WRITERS)) or any(call.is_opened_to_write for call in facts.calls)
+
     def mentions(self, facts: Facts) -> set[str]:
-        """Return what `changes` returns, and all objects that are mentioned, unless it draws or runs engines."""
+        """Return the result of `changes` and all mentioned objects, unless the statement draws or runs engines."""
         used = {self.imports.get(call.root, "") for call in facts.calls}
         if any(module.startswith(SLOW) for module in used):
             return self.changes(facts)
-        mentioned = {name for name in facts.loads & self.bound if self._is_object(name)}
+        loads = facts.loads.union(*(self.definitions[name].loads for name in facts.loads & self.definitions.keys()))
+        mentioned = {name for name in loads & self.bound if self._is_object(name)}
         own = {module_of(self.imports[name]) for name in facts.loads & self.imports.keys()} - {""}
         return self.changes(facts) | mentioned | {n for n, whole in self.imports.items() if module_of(whole) in own}
 
     def _spread(self) -> None:
-        """Let each function have the effects of those that it mentions, but for what is asked for."""
+        """Give each function the effects of the functions that it mentions, except the ones asked for."""
         callers: dict[str, list[str]] = {}
         for name, body in self.definitions.items():
             for other in body.loads & self.effects.keys() - self.asked:
@@ -105,32 +111,40 @@ class Notebook:
                     todo.append(caller)
 
     def _direct(self, facts: Facts) -> set[str]:
-        """Return the names that a piece of code changes by itself; inside functions also local ones."""
+        """Return the names that a piece of code changes directly; inside functions also local ones."""
         found: set[str] = set()
-        own: set[str] = set()  # functions and a student's own modules, as in `f.register(...)`
+        own: set[str] = set()  # functions and a student's own modules, such as `f.register(...)`
         for call in facts.calls:
             found |= call.handed
             if call.last not in READS if call.is_method else call.root in self.bound - self.plain:
                 found.add(call.root)
-            if call.of in self.definitions.keys() - self.asked or module_of(self.imports.get(call.of, "sys")):
+            if call.of in self.definitions.keys() - self.asked or self._is_own_module(call.of):
                 own.add(call.of)
             if not self._is_harmless(call):
                 found |= call.args
+                own |= set(filter(self._is_own_module, call.args))  # `importlib.reload(tools)`
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
         return facts.stores | own | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
 
     def _is_object(self, name: str) -> bool:
-        """Whether calls can change what is behind a name: not a builtin, a module, a function, or what is asked for."""
+        """Whether calls can change the object behind a name: not a builtin, a module, a function, or one asked for."""
         if name in self.imports or name in self.asked or (name in self.definitions and name not in self.classes):
             return False
         return name in self.bound or not hasattr(builtins, name)
 
+    def _is_own_module(self, name: str) -> bool:
+        return bool(module_of(self.imports.get(name, "sys")))
+
     def _is_harmless(self, call: Call) -> bool:
-        """Whether a call leaves its arguments alone."""
+        """Whether a call does not change its arguments."""
         if module := self.imports.get(call.root):
+            if call.last in CHANGERS:
+                return False
             if module.split(".")[0] in ARRAYS:
-                return not (call.last.endswith("_") or call.out or call.last in CHANGERS)
+                return not (call.last.endswith("_") or call.out)
             return any(module == quiet or module.startswith(f"{quiet}.") for quiet in QUIET)
+        if call.is_method and call.last in CONTAINERS and not self._is_object(call.root):
+            return False  # `list.append(table, 1)`
         if call.is_method and call.last in READS | CONTAINERS:
             return not call.out
         if call.is_method:
@@ -140,7 +154,7 @@ class Notebook:
         return call.root in PURE
 
     def _by_other_names(self, found: set[str]) -> set[str]:
-        """Add the objects that the changed names may stand for."""
+        """Add the objects that the changed names may refer to."""
         todo, seen = set(found), set(found)
         while todo:
             fresh = self.behind.get(todo.pop(), set()) - seen
@@ -151,7 +165,7 @@ class Notebook:
 
 @lru_cache(maxsize=1024)
 def module_of(imported: str) -> str:
-    """Return the module that an import names if it is one of the student's own, which may keep a state; else ""."""
+    """Return the imported module if it is the student's own, which may have state; otherwise ""."""
     top = imported.partition(".")[0]
     try:
         return "" if importlib.util.find_spec(top) else top
@@ -160,7 +174,7 @@ def module_of(imported: str) -> str:
 
 
 def _is_shared(node: ast.ClassDef) -> bool:
-    """Whether objects of the class may change something of the class's own: a table, a count, a registry."""
+    """Whether objects of the class may change class state: a table, a count, a registry."""
     if node.decorator_list or node.keywords:
         return True
     tables = [part for part in node.body if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign) and part.value]
@@ -171,26 +185,30 @@ def _is_shared(node: ast.ClassDef) -> bool:
 
 
 def _remembers(node: Definition) -> set[str]:
-    """Return the function's own name if a default argument of it is an object, which keeps what it is given."""
+    """Return the function's name if a default argument is an object, which may store arguments."""
     arguments = getattr(node, "args", None)
     defaults = [*arguments.defaults, *filter(None, arguments.kw_defaults)] if arguments else []
     return {node.name} if any(isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call) for d in defaults) else set()
 
 
 def is_setting(node: ast.AST) -> bool:
-    """Whether a statement is a call by itself that changes how a library works: `torch.set_default_dtype(...)`."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and call_of(node.value).last in SETTINGS
+    """Whether a statement may concern all others: `torch.set_default_dtype(...)`, or a store into a call's result."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call) and call_of(node.value).last in SETTINGS
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    places = [target.value for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
+    return any(isinstance(part, ast.Call) for place in places for part in ast.walk(place))  # `getcontext().prec = 9`
 
 
 def surroundings(node: ast.AST) -> set[str]:
-    """Return what a statement uses besides its names: files that it reads, and the path of a student's own modules."""
+    """Return what a statement uses besides names: files that it reads, and the path of a student's own modules."""
     imports_own = any(module_of(whole) for _, whole in _imports(node))
     opens = any(isinstance(part, ast.Call) and call_of(part).last in OPENS for part in ast.walk(node))
     return {FILES, "sys"} if imports_own else {FILES} if opens else set()
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, with the module that each comes from."""
+    """Yield the names that an import binds, each with its module."""
     for inner in ast.walk(node) if not isinstance(node, Definition) else ():
         if isinstance(inner, ast.Import):
             for alias in inner.names:

@@ -1,4 +1,4 @@
-"""What a piece of code does with names, whoever they are: calls, stores, and other names for the same object."""
+"""Collect what a piece of code does with names: calls, stores, and aliases."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,15 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Call:
-    """A call: `root.….last(args)`; `root` is empty if what is called has no name."""
+    """A call: `root.….last(args)`; `root` is empty if the called object has no name."""
 
     root: str
     last: str
     args: frozenset[str]
     out: bool
-    of: str = ""  # the name whose method it is, in `f.last(...)`: not in `f().last(...)`
-    handed: frozenset[str] = frozenset()  # objects whose changing methods are arguments: `map(table.append, x)`
+    of: str = ""  # the object of a method call: `f` in `f.last(...)`, not in `f().last(...)`
+    handed: frozenset[str] = frozenset()  # objects with mutating methods among the arguments: `map(table.append, x)`
+    is_opened_to_write: bool = False  # `open(path, "a")`, `path.open(mode="w")`
 
     @property
     def is_method(self) -> bool:
@@ -29,18 +30,18 @@ class Call:
 
 @dataclass
 class Facts:
-    """What a piece of code does with names, whoever they are."""
+    """What a piece of code does with names."""
 
-    stores: set[str] = field(default_factory=set)  # roots of `a[i] = …`, `a.b = …`, `del a[i]`
+    stores: set[str] = field(default_factory=set)  # root names in `a[i] = …`, `a.b = …`, `del a[i]`
     calls: list[Call] = field(default_factory=list)
     loads: set[str] = field(default_factory=set)
-    aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # new names, of which objects
+    aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # (new names, their objects)
     outside: set[str] = field(default_factory=set)  # declared `global`
-    own: set[str] = field(default_factory=set)  # parameters and names that are assigned
+    own: set[str] = field(default_factory=set)  # parameters and assigned names
 
 
 def facts_of(node: ast.AST) -> Facts:
-    """Return what runs when the statement `node` runs: of a definition its decorators, defaults and class body."""
+    """Return the facts of running the statement `node`; a definition runs its decorators, defaults and class body."""
     facts = Facts()
     for part in _executed(node):
         _gather(part, facts)
@@ -49,7 +50,7 @@ def facts_of(node: ast.AST) -> Facts:
 
 @lru_cache(maxsize=1024)
 def facts_of_body(node: Definition) -> Facts:
-    """Return what runs when the function is called, or when any method of the class is."""
+    """Return the facts of calling the function, or any method of the class."""
     facts = Facts()
     for part in ast.walk(node):
         _gather(part, facts)
@@ -59,7 +60,7 @@ def facts_of_body(node: Definition) -> Facts:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield `node` and what stands in it, but for the bodies of functions."""
+    """Yield `node` and its descendants, except the bodies of functions."""
     yield node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         inner: Iterable[ast.AST] = [*node.decorator_list, node.args]
@@ -70,7 +71,7 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _gather(node: ast.AST, facts: Facts) -> None:
-    """Add what one node says."""
+    """Add the facts of one node."""
     if isinstance(node, ast.Name):
         (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
     elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -96,7 +97,7 @@ def _gather(node: ast.AST, facts: Facts) -> None:
 
 
 def call_of(node: ast.Call) -> Call:
-    """Return what a call calls, with what."""
+    """Return the `Call` of a call node."""
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     out = any(keyword.arg == "out" for keyword in node.keywords)
@@ -105,7 +106,9 @@ def call_of(node: ast.Call) -> Call:
     handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
     owner = getattr(node.func, "value", None)
     of = owner.id if isinstance(owner, ast.Name) else ""
-    return Call(root_of(node.func), last, _names(values), out, of, frozenset(map(root_of, handed)))
+    modes = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    writes = last == "open" and any(set("wax+") & set(mode) and set(mode) <= set("rwaxbt+") for mode in modes)
+    return Call(root_of(node.func), last, _names(values), out, of, frozenset(map(root_of, handed)), writes)
 
 
 def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -113,7 +116,7 @@ def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def root_of(node: ast.AST) -> str:
-    """Return the name at the front of `a.b[c].d`, also of `a.b().c`; empty if it begins with something else."""
+    """Return the first name in `a.b[c].d` or `a.b().c`; empty if it begins with something else."""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

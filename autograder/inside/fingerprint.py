@@ -1,8 +1,8 @@
-"""What stays of a student's code when names, comments, docstrings and layout are taken away: as one hash, and in parts.
+"""Hashes of a student's code, whole and in parts, without names, comments, docstrings and layout.
 
 Equal hashes are a reason for a person to look, no more. `shapes` are hashes of all parts, from an expression to the
-whole function: code that was reordered, or changed in one place, keeps most of them (Baxter et al. 1998, "Clone
-detection using abstract syntax trees"). A short function, which has few ways to be written, has none of either.
+whole function: code that was reordered or changed in one place keeps most of them (Baxter et al. 1998, "Clone detection
+using abstract syntax trees"). A short function, which can be written in only a few ways, has neither.
 """
 
 import ast
@@ -13,8 +13,8 @@ from typing import Any
 from .syntax import PARSE_ERRORS, parse
 
 SHORT = 60  # nodes of the syntax tree; a loop of three or four lines has more
-SMALLEST = 6  # nodes of a part that is worth comparing
-MOST = 2000  # parts that are kept of an exercise
+SMALLEST = 6  # nodes of the smallest compared part
+MOST = 2000  # stored parts per exercise
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAMED = {**dict.fromkeys(_DEFINITIONS, "name"), ast.arg: "arg", ast.Name: "id"}
@@ -22,7 +22,8 @@ _LEFT_OUT = {ast.FunctionDef: "returns", ast.AsyncFunctionDef: "returns", ast.ar
 
 
 def of(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> str:
-    """The fingerprint of the definitions of `functions` in (label, source) cells; "" where they are short or broken."""
+    """Return the fingerprint of the definitions of `functions` in (label, source) cells; "" if they are short or
+    broken."""
     try:
         plain = [_Plain(node) for node in _definitions(cells, functions)]
     except PARSE_ERRORS:
@@ -33,8 +34,8 @@ def of(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> str:
 
 
 def shapes(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> list[str]:
-    """Hashes of the parts of the definitions of `functions`, names left out, each as often as it is there; [] where
-    they are short or broken."""
+    """Return hashes of the parts of the definitions of `functions`, without names, with repetitions; [] if they are
+    short or broken."""
     try:
         return shapes_of(_definitions(cells, functions))
     except PARSE_ERRORS:
@@ -42,21 +43,22 @@ def shapes(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> list[str
 
 
 def shapes_of(definitions: list) -> list[str]:
-    """The same of syntax trees."""
+    """Return hashes of the parts of syntax trees."""
     found: list[str] = []
     nodes = sum(_shape(node, found)[1] for node in definitions)
     return sorted(found)[:MOST] if nodes > SHORT else []
 
 
 def _definitions(cells: list[tuple[str, str]], functions: tuple[str, ...]) -> list:
-    """The definitions of `functions`, in that order."""
+    """Return the definitions of `functions`, in that order."""
     nodes = (node for _, source in cells for node in parse(source).body)
     found = [node for node in nodes if isinstance(node, _DEFINITIONS) and node.name in functions]
     return sorted(found, key=lambda node: functions.index(node.name))
 
 
 def _shape(node: ast.AST, found: list[str]) -> tuple[str, int]:
-    """A hash of the tree under `node` without names, and its nodes; those of its parts are added to `found`."""
+    """Return a hash of the tree under `node` without names, and its number of nodes; add its parts' hashes to
+    `found`."""
     parts, nodes = [type(node).__name__], 1
     for field in node._fields:
         value = _without_words(node, field)
@@ -71,7 +73,7 @@ def _shape(node: ast.AST, found: list[str]) -> tuple[str, int]:
 
 
 def _without_words(node: ast.AST, field: str):
-    """A field's value, None instead of a name and of an annotation; a body begins after its docstring."""
+    """Return a field's value, with None for names and annotations, and bodies without docstrings."""
     value: Any = getattr(node, field, None)
     if _NAMED.get(type(node)) == field:
         return value if hasattr(builtins, value) else None
@@ -81,8 +83,8 @@ def _without_words(node: ast.AST, field: str):
 
 
 class _Plain:
-    """A definition's tree as text: names, but for builtins, are numbered in the order of their first use, docstrings
-    and annotations are left out."""
+    """A definition's tree as text: names, except builtins, are numbered in the order of first use; docstrings and
+    annotations are removed."""
 
     def __init__(self, node: ast.stmt):
         self.numbers: dict[str, str] = {}

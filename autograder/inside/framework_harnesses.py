@@ -1,6 +1,6 @@
-"""Harnesses (see `harnesses`) of trainings with torch's DDP, Horovod's interface and Ray's, on ranks of ours.
+"""Harnesses (see `harnesses`) of trainings with torch's DDP, Horovod's interface and Ray's, on our ranks.
 
-torch.distributed is the real one: DDP runs in the student's process, over a process group whose messages the
+torch.distributed is real: DDP runs in the student's process, over a process group whose messages the
 grader's machine carries (`hpcdl.training.process_group`).
 """
 
@@ -23,7 +23,7 @@ MOMENTUM = 0.9
 
 
 def network(name: str, weights: list) -> nn.Module:
-    """The network of that name in float64, with these weights."""
+    """Return the network of that name in float64, with these weights."""
     return filled(MODELS[name]().double(), weights)
 
 
@@ -42,9 +42,9 @@ def weights_of(model: nn.Module) -> list[torch.Tensor]:
 
 
 def horovod(make: Callable, name: str, weights: list, steps: list, lr: float, seconds: float, comm: Communicator):
-    """Steps of the student's optimizer, each with some passes of (x, y); the weights after them.
+    """Run steps of the student's optimizer, each with some passes of (x, y); return the weights after them.
 
-    `seconds`: what each layer's backward pass takes.
+    `seconds` is the time of each layer's backward pass.
     """
     model = network(name, weights)
     if seconds:
@@ -59,7 +59,8 @@ def horovod(make: Callable, name: str, weights: list, steps: list, lr: float, se
 
 
 def horovod_out_of_order(make: Callable, name: str, weights: list, x: Any, y: Any, comm: Communicator):
-    """`zero_grad` between a backward pass and its step: the type of what is raised; and once more after the step."""
+    """Call `zero_grad` between a backward pass and its step, and again after the step; return the types of the
+    errors."""
     model = network(name, weights)
     optimizer = make(torch.optim.SGD(model.parameters(), 0.1), comm, 1)
     cross_entropy(model(x), y).backward()
@@ -79,7 +80,7 @@ def horovod_out_of_order(make: Callable, name: str, weights: list, x: Any, y: An
 
 
 def broadcasting(function: Callable, values: list, root: int, comm: Communicator):
-    """Parameters after the student's broadcast, and what their memory of before holds then."""
+    """Return the parameters after the student's broadcast, and the content of their old memory."""
     params = [nn.Parameter(value.clone()) for value in values]
     memory = [param.detach() for param in params]
     function(params, comm, root)
@@ -87,7 +88,8 @@ def broadcasting(function: Callable, values: list, root: int, comm: Communicator
 
 
 def momenta(function: Callable, kind: str, weights: list, states: list, root: int, comm: Communicator):
-    """The state of an optimizer with a group for each weight, this rank's own before the student's broadcast."""
+    """Return an optimizer's state after the student's broadcast; before it each rank has its own, with a group per
+    weight."""
     params = [nn.Parameter(weight.clone()) for weight in weights]
     groups = [{"params": [param]} for param in params]
     optimizer = torch.optim.SGD(groups, 0.1, momentum=MOMENTUM) if kind == "SGD" else torch.optim.Adam(groups, 0.1)
@@ -98,7 +100,7 @@ def momenta(function: Callable, kind: str, weights: list, states: list, root: in
 
 
 def with_gpus(function: Callable, env: dict, comm: Communicator):
-    """`function(env)` as if this machine had eight GPUs."""
+    """Call `function(env)` as if this machine had eight GPUs."""
     before = torch.cuda.is_available, torch.cuda.device_count
     torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 8
     try:
@@ -111,11 +113,11 @@ def with_gpus(function: Callable, env: dict, comm: Communicator):
 
 
 class KilledError(BaseException):
-    """This rank's process ends here."""
+    """Ends this rank's process."""
 
 
 class Files:
-    """A disk for states: what is written is copied and noted. Its methods lead to neither copies nor book."""
+    """A disk for states: written states are copied and logged. Its methods expose neither copies nor book."""
 
     __slots__ = ("exists", "read", "write")
 
@@ -147,9 +149,9 @@ def _copied(value: Any) -> Any:
 def resuming(
     train: Callable, weights: list, x: Any, y: Any, batches: list, files: dict, dies: int, comm: Communicator, book: Any
 ):  # fmt: skip
-    """The student's elastic training of "plain"; at the `dies`-th loss that it asks for, every process ends.
+    """Run the student's elastic training of "plain"; at its `dies`-th loss, every process ends.
 
-    The losses that it returned, weights and momentum. The entries: samples of each loss, and what it wrote to the disk.
+    Returns its losses, weights and momentum. The entries are the samples of each loss and the writes to the disk.
     """
     model = network("plain", weights)
     optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
@@ -171,17 +173,18 @@ def resuming(
 
 
 def resumed(result: Any, entries: list) -> tuple:
-    """Returned losses, the samples of each loss, what was written and when in the order of its rank, the rest."""
+    """Return the losses, the samples of each loss, what was written and when in its rank's order, and the rest."""
     returned, weights, kept = result
     written = [(i, name, what) for i, (_, name, what, *_) in enumerate(of_kind(entries, "write"))]
     return returned, [what for _, _, what, *_ in of_kind(entries, "asked")], written, weights, kept
 
 
-# torch.distributed, on ranks of ours
+# torch.distributed, on our ranks
 
 
 def in_group(function: Callable, name: str, weights: list, parts: tuple, comm: Communicator):
-    """`function(*parts)` with the model in the place of None, inside a process group; its weights, and the calls."""
+    """Call `function(*parts)`, with the model instead of None, inside a process group; return its weights and the
+    calls."""
     from hpcdl.training.process_group import process_group
 
     model = network(name, weights)
@@ -191,7 +194,7 @@ def in_group(function: Callable, name: str, weights: list, parts: tuple, comm: C
 
 
 class Ray:
-    """What `ray.train` offers to a worker, on a rank of ours; `report` waits for all ranks, as Ray's does."""
+    """The worker's interface of `ray.train`, on one of our ranks; `report` waits for all ranks, like Ray's."""
 
     def __init__(self, comm: Communicator):
         self._comm, self.reports, self.models = comm, list[dict](), list[nn.Module]()
@@ -211,7 +214,7 @@ class Ray:
 
 
 def ray_loop(loop: Callable, name: str, weights: list, batches: list, lr: float, comm: Communicator):
-    """The student's loop on this rank: what it reported, and the weights of the model that it prepared."""
+    """Run the student's loop on this rank; return its reports, and the weights of the model it prepared."""
     from hpcdl.training.process_group import process_group
 
     train = Ray(comm)

@@ -1,8 +1,9 @@
-"""What a student's function needs and no message can carry, such as a network; and what only its process can see.
+"""Harnesses: build what a student's function needs but no message can carry, such as a network, and observe what only
+its process can see.
 
-A harness is called as one of the ranks, `harness(function, *args, comm)`, in the process of the student's code: it
-makes what is needed, calls the function and returns plain values. It holds nothing that is expected; `shown` is how
-feedback writes the call of the function.
+A harness runs as one of the ranks, `harness(function, *args, comm)`, in the student's process: it creates what is
+needed, calls the function and returns plain values. It holds no expected values; `shown` is how feedback writes the
+call.
 
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
@@ -40,7 +41,7 @@ from .tensor_harnesses import averaging, descending, in_memory, share_memory, ta
 
 
 def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
-    """The network of that name with these weights; with `seconds`, what each layer's backward pass takes."""
+    """Return the network of that name with these weights; `seconds` is the time of each layer's backward pass."""
     model = MODELS[name]()
     with torch.no_grad():
         for param, weight in zip(model.parameters(), weights, strict=True):
@@ -51,7 +52,7 @@ def network(name: str, weights: list, comm: "Communicator | None" = None, second
 def steps(
     train_step: Callable, name: str, weights: list, batches: list, lr: float, cap_bytes: int, comm: "Communicator"
 ):
-    """Train with the student's step; the weights and what the steps returned."""
+    """Train with the student's step; return the weights and the steps' results."""
     model = network(name, weights)
     returned = [train_step(model, tuple(batch), lr, comm, cap_bytes) for batch in batches]
     return [param.detach() for param in model.parameters()], returned
@@ -67,7 +68,7 @@ def hooks(
     seconds: float,
     comm: "Communicator",
 ):
-    """Train with the student's wrapper; the weights, and the gradients of the last step (None where there is none)."""
+    """Train with the student's wrapper; return the weights, and the last step's gradients (None if missing)."""
     model = network(name, weights, comm, seconds)
     ddp = wrap(model, comm, cap_bytes)
     for x, y in batches:
@@ -82,30 +83,30 @@ def hooks(
 
 
 def once(function: Callable, values: list, *rest: Any, **kwargs: Any):
-    """Give the values one by one, as `model.parameters()` does: they can be gone through once."""
+    """Pass the values as a one-time iterator, like `model.parameters()`."""
     return function(iter(values), *rest, **kwargs)
 
 
 def once_alone(function: Callable, values: list, *rest: Any):
-    """The same for a function that has no use for a communicator."""
+    """Pass the values as a one-time iterator to a function without a communicator."""
     return function(iter(values), *rest[:-1])
 
 
 def leaves_chance_alone(function: Callable, *args: Any) -> bool:
-    """Whether torch's global generator stands where it stood before the call; the communicator is not passed on."""
+    """Return whether the call left torch's global generator unchanged; the communicator is not passed on."""
     before = torch.get_rng_state()
     function(*args[:-1])
     return torch.equal(before, torch.get_rng_state())
 
 
 def when(function: Callable, x: torch.Tensor, comm: Communicator, **kwargs: Any) -> float:
-    """When the function returns, in virtual seconds."""
+    """Return when the function returns, in virtual seconds."""
     function(x, comm, **kwargs)
     return comm.clock()
 
 
 def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> int:
-    """How many of x's numbers, from the first on, a Triton kernel reads; 0 on a GPU, where nobody tells."""
+    """Return how many of x's numbers, from the first one, a Triton kernel reads; 0 on a GPU, where it is unknown."""
     from triton.runtime.interpreter import InterpreterBuilder
 
     read, load = [0], InterpreterBuilder.create_masked_load
@@ -126,10 +127,10 @@ def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm
 def layer(
     make: Callable, weight: torch.Tensor, bias: torch.Tensor, x: torch.Tensor, dy: torch.Tensor, comm: Communicator
 ):
-    """One pass through the student's layer, a second apart in the trace: to make it, forward, backward.
+    """Run one pass through the student's layer; creation, forward and backward are a second apart in the trace.
 
-    What came of it, the parameters that it holds and their gradients; the gradients of a second pass like the first;
-    whether its parameters lie in memory of their own, and the bytes that it keeps when it is made.
+    Returns the result, the layer's parameters and gradients, the gradients of an equal second pass, whether its
+    parameters have separate memory, and the bytes that it keeps after creation.
     """
     whole = weight.clone(), bias.clone()
     with meter(*whole) as memory:
@@ -154,8 +155,8 @@ def stages(
 ):
     """Run this rank's stage, linear layers of these weights with tanh between them, once for each batch.
 
-    A batch is its microbatches on the first stage (None elsewhere) and their targets on the last one. What was
-    returned, the gradients, the ops that were done, and the most microbatches held at a time.
+    A batch is its microbatches on the first stage (None elsewhere) and their targets on the last one. Returns the
+    function's result, the gradients, the executed ops, and the largest number of microbatches held at a time.
     """
     layers = [nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype) for weight in weights]
     for linear, weight in zip(layers, weights, strict=True):
@@ -183,7 +184,7 @@ def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 class Priced(TorchDispatchMode):
-    """Every matrix product takes virtual time: `seconds` for each of its multiplications."""
+    """Makes every matrix product take virtual time: `seconds` per multiplication."""
 
     def __init__(self, comm: Communicator, seconds: float):
         super().__init__()
@@ -201,7 +202,7 @@ class Priced(TorchDispatchMode):
 
 
 def measured(function: Callable, seconds: float, *args: Any):
-    """What the student's function returned, and the most bytes that tensors held at a time; products take time."""
+    """Return the student function's result, and the peak bytes of tensors; products take time."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     with meter(*tensors) as memory, Priced(args[-1], seconds):
         result = function(*args)
@@ -209,7 +210,7 @@ def measured(function: Callable, seconds: float, *args: Any):
 
 
 def peak(function: Callable, *args: Any):
-    """What the student's function returned, without a communicator, and the most bytes that tensors held at a time."""
+    """Return the student function's result without a communicator, and the peak bytes of tensors."""
     *given, _ = args
     with meter(*(arg for arg in given if isinstance(arg, torch.Tensor))) as memory:
         result = function(*given)
@@ -219,8 +220,8 @@ def peak(function: Callable, *args: Any):
 class Harness(NamedTuple):
     """A harness, and how feedback writes the call.
 
-    With `booked` it gets a `book` (see `book`), and what it returns and the entries become the result; `takes` has the
-    virtual seconds of entries by kind, from the arguments.
+    With `booked` it gets a `book` (see `book`), and its result includes the entries; `takes` computes the entries'
+    virtual seconds by kind from the arguments.
     """
 
     run: Callable

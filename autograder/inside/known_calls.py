@@ -1,6 +1,7 @@
-"""Calls whose effects `effects` knows by their names: they leave arguments alone, change them, or concern all."""
+"""Calls whose effects `effects` knows by name: read-only calls, calls that change arguments, and calls that concern
+everything."""
 
-# Calls that leave their arguments alone: builtins, and whatever comes from these modules.
+# Calls that do not change their arguments: builtins, and everything from these modules.
 PURE = frozenset(
     """
     abs all any bool bytes callable chr complex dict display divmod enumerate filter float format frozenset getattr
@@ -18,10 +19,10 @@ QUIET = frozenset(
 ARRAYS = ("torch", "numpy", "scipy")
 CHANGERS = frozenset(
     """
-    copyto put place putmask fill_diagonal shuffle vector_to_parameters
+    at copyto delitem fill_diagonal iadd iconcat imul ior isub place put putmask setitem shuffle vector_to_parameters
     """.split()  # noqa: SIM905
 )
-# Methods that read only, whoever has them; and those of containers, which leave their arguments alone.
+# Read-only methods of any object; and methods of containers, which do not change their arguments.
 READS = frozenset(
     """
     abs all allclose any argmax argmin astype bool clamp clone contiguous copy cos count cpu detach diff dim double
@@ -36,16 +37,25 @@ CONTAINERS = frozenset(
     add append appendleft clear discard extend insert pop popitem remove reverse setdefault sort update
     """.split()  # noqa: SIM905
 )
-# Calls that may bind any name, and those that write and read files: what one writes another may need.
-ANYTHING = frozenset({"exec", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
-SPACES = frozenset({"vars", "get_ipython", "builtins"})  # what holds the notebook's names: `vars()["x"] = 1`
+# Calls that may bind any name, and calls that write and read files: one may read what another has written.
+ANYTHING = frozenset({"exec", "eval", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
+SPACES = frozenset({"vars", "get_ipython", "builtins"})  # objects that hold the notebook's names: `vars()["x"] = 1`
 WRITES = frozenset(
     """
-    dump makedirs mkdir save savetxt savez to_csv write write_bytes write_text writefile writelines writerow writerows
+    chdir dump executescript extractall hardlink_to makedirs mkdir mkdtemp mkstemp rename save savetxt savez
+    savez_compressed symlink symlink_to to_csv to_excel to_feather to_hdf to_json to_parquet to_pickle tofile touch
+    unlink urlretrieve write write_bytes write_text writefile writelines writerow writerows writestr
     """.split()  # noqa: SIM905
 )
-OPENS = frozenset({"open", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt", "read_csv"})
-# Calls that change how a library works from then on: each is quick, and runs in any case.
+WRITERS = ("shelve", "shutil", "sqlite3", "tarfile", "zipfile")  # modules whose every call may write
+OPENS = frozenset(
+    """
+    connect exists fromfile genfromtxt glob import_module iterdir listdir load loadtxt memmap open parse read read_bytes
+    read_csv read_excel read_feather read_hdf read_html read_json read_parquet read_pickle read_table read_text
+    run_path scandir walk ZipFile
+    """.split()  # noqa: SIM905
+)
+# Calls that change a library's settings: they are quick, and always run.
 SETTINGS = frozenset(
     """
     filterwarnings manual_seed seed set_default_dtype set_float32_matmul_precision set_flush_denormal set_grad_enabled

@@ -1,11 +1,11 @@
-"""hpcdl is closed while a student's code runs, but for what the exercise opens: its points are for what they wrote.
+"""Close hpcdl while a student's code runs, except what the exercise opens: points are for their own code.
 
-A function of the library runs when the library itself calls it, or the code of the checks; called by an answer, under
-whatever name, it knocks. Who calls is the nearest frame on the stack that is either's. Functions that numba and Triton
-compiled have no code to replace: there the door is before all that they compiled.
+A library function runs if the library itself or the checks call it; called by an answer, under any name, it knocks. The
+caller is the nearest stack frame that belongs to the library or the student. Functions compiled by Numba and Triton
+have no code to replace: there one door is before everything that they compiled.
 
-A table that a cached function has made before, `kernel.py_func` of numba's, and a module's source that is run anew are
-ways past it: a person who looks at what is flagged, and at the code, sees them.
+A cached function's earlier table, Numba's `kernel.py_func`, and running a module's source again bypass it; a person who
+looks at flagged answers, and at the code, notices them.
 """
 
 import functools
@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from .doors import behind, is_door
 
-# What a check hands over: the machine that ranks run on, networks, number formats; and what no exercise asks for. The
-# memory meter is called by torch, in the middle of an answer that a check measures.
+# What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
+# torch calls the memory meter in the middle of an answer that a check measures.
 GIVEN = (
     "hpcdl.comm",
     "hpcdl.nn.awkward",
@@ -37,12 +37,12 @@ GIVEN = (
     "hpcdl.memory",
     "hpcdl.training.process_group",
 )
-OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they stand between the two
-CALLS_BACK = "hpcdl.comm"  # calls functions that it is given: who gave them is who calls
+OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they are between the two
+CALLS_BACK = "hpcdl.comm"  # it calls functions passed to it: their owner is the caller
 
 
 def see_behind_doors() -> None:
-    """Let Numba compile the own code of functions that have a door."""
+    """Let Numba compile the original code of functions that have a door."""
     from numba.core.bytecode import FunctionIdentity
 
     find = FunctionIdentity.from_function.__func__  # type: ignore[attr-defined]
@@ -52,24 +52,24 @@ def see_behind_doors() -> None:
 
 
 def _identity_behind(cls, function):
-    """Return what Numba knows of a function, of the one behind its door if it has one."""
+    """Return Numba's identity of a function, or of the one behind its door."""
     if type(function) is types.FunctionType and is_door(function.__code__):
         function = behind(function.__code__)
     return _identity_behind.__wrapped__(cls, function)  # type: ignore[attr-defined]
 
 
 class Library:
-    """Doors before the functions of hpcdl, for a `guard` that is up while code of `namespace` runs."""
+    """Puts doors before hpcdl's functions, for a `guard` that is up while code of `namespace` runs."""
 
     def __init__(self, guard: Any):
         self.guard = guard
-        self.finder: Any = None  # what stands for it among Python's finders
+        self.finder: Any = None  # its entry among Python's finders
         self.namespace: dict = {}
-        self.opened: tuple[str, ...] | None = None  # None: all of it is open
+        self.opened: tuple[str, ...] | None = None  # None: everything is open
         self.known: dict[str, bool] = {}  # whether a name is open: a loop may call its function thousands of times
 
     def close(self, opened: tuple[str, ...] | None) -> None:
-        """From now on answers may call what has one of these names, or is below it, and no more; None: all."""
+        """Let answers call only these names, and names below them, from now on; None opens everything."""
         if opened == self.opened:
             return
         before, self.opened = self.opened, opened
@@ -86,19 +86,19 @@ class Library:
             self.bar_compilers()
 
     def bar(self, module: types.ModuleType) -> None:
-        """Doors before the functions of a module of hpcdl's."""
+        """Put doors before the functions of an hpcdl module."""
         for called, function in closed_in(module):
             self.guard.bar(function, called)
 
     def bar_copies(self) -> None:
-        """Doors before functions of the student's that were made of the code of a closed one before it had a door."""
+        """Put doors before student functions that copied the code of a closed function before it had a door."""
         closed = {id(code): function for function, code in self.guard.doors.barred.items()}
         for value in list(self.namespace.values()):
             if type(value) is types.FunctionType and (original := closed.get(id(value.__code__))):
                 self.guard.bar(value, name_of(original))
 
     def bar_compilers(self) -> None:
-        """A door before all functions that numba or Triton has compiled, if one of them is here."""
+        """Put a door before all functions compiled by Numba or Triton, if they are imported."""
         bar = self.guard.doors.bar
         if triton := sys.modules.get("triton.runtime.interpreter"):
             for function in (triton.InterpretedFunction.run, triton.InterpretedFunction.__call__):
@@ -118,21 +118,21 @@ class Library:
         return self.known[name]
 
     def denies(self, name: str) -> bool:
-        """Whether it is an answer that calls what has this name, and may not."""
+        """Whether the caller is an answer that must not use this name."""
         return not self.is_open(name) and not self.library_calls()
 
     def runs(self, name: str, shown: str = "") -> None:
-        """A function of this name is to run; `shown` is what to call it."""
+        """Handle a call of the function with this name; reports use `shown`."""
         if self.guard.is_up and self.denies(name):
             self.guard.knock(shown or name)
 
     def asks_for_source(self, args: tuple) -> None:
-        """The source of a closed function is not for an answer to run."""
+        """Refuse to give an answer the source of a closed function."""
         name = name_of(inspect.unwrap(args[0])) if args and callable(args[0]) else getattr(args[0], "__name__", "")
         self.runs(name, f"inspect.getsource({name})")
 
     def library_calls(self) -> bool:
-        """Whether the nearest frame that is the library's or the student's is the library's."""
+        """Whether the nearest frame of the library or the student belongs to the library."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals is not self.namespace and not is_of_checks(frame):
             if is_of_library(frame):
@@ -141,7 +141,7 @@ class Library:
         return False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
-        """A module of hpcdl's that is imported later gets its doors when it is there."""
+        """Put doors into an hpcdl module that is imported later."""
         if not is_below(fullname, "hpcdl"):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -151,7 +151,7 @@ class Library:
 
 
 class _Barring(importlib.abc.Loader):
-    """Loads a module as `loader` does, and then puts doors into it."""
+    """Loads a module like `loader`, then puts doors into it."""
 
     def __init__(self, loader: importlib.abc.Loader, library: Library):
         self.loader, self.library = loader, library
@@ -164,16 +164,16 @@ class _Barring(importlib.abc.Loader):
 
     def exec_module(self, module):
         self.loader.exec_module(module)
-        module.__loader__ = module.__spec__.loader = self.loader  # which leads to nothing of ours
+        module.__loader__ = module.__spec__.loader = self.loader  # it exposes nothing of ours
         if self.library.opened is not None:
-            closed_in.cache_clear()  # a module that is loaded again has other functions
+            closed_in.cache_clear()  # a reloaded module has new functions
             self.library.bar(module)
             self.library.bar_compilers()
 
 
 def imports() -> Hashable:
-    """It is another one after each import: how many modules there are, and which was the last to come."""
-    names = list(sys.modules)  # in one go: another thread may be importing
+    """Return a key that changes with each import: the number of modules, and the last one."""
+    names = list(sys.modules)  # atomic: another thread may be importing
     return len(names), names[-1]
 
 
@@ -184,12 +184,12 @@ def _of_hpcdl(_: Hashable) -> list[str]:
 
 @functools.cache
 def closed_in(module: types.ModuleType) -> list[tuple[str, types.FunctionType]]:
-    """The functions of a module of hpcdl's that no check hands over."""
+    """Return the functions of an hpcdl module that no check passes to answers."""
     return [item for item in functions_of(module) if not is_below(item[0], *GIVEN)]
 
 
 def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
-    """The Python functions that a module defines, methods too, with their names; not those that are compiled."""
+    """Yield the Python functions and methods that a module defines, with their names, without compiled ones."""
     for value in list(vars(module).values()):
         if getattr(value, "__module__", None) != module.__name__:
             continue
@@ -201,7 +201,7 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
 
 
 def _plain(value) -> Iterator[types.FunctionType]:
-    """The functions of a method, a property, a cached or wrapped function."""
+    """Yield the functions inside a method, a property, a cached or wrapped function."""
     if isinstance(value, property):
         inner = [value.fget, value.fset]
     elif isinstance(value, staticmethod | classmethod):
@@ -209,7 +209,7 @@ def _plain(value) -> Iterator[types.FunctionType]:
     elif isinstance(value, functools.cached_property | functools.partial):
         inner = [value.func]
     elif type(value) is types.FunctionType:
-        inner = inspect.unwrap(value)  # the code of a wrapper, as that of `torch.no_grad()`, is others' too
+        inner = inspect.unwrap(value)  # other functions share a wrapper's code, for example `torch.no_grad()`'s
         yield inner if type(inner) is types.FunctionType else value
         return
     else:
@@ -224,30 +224,30 @@ def name_of(function: Any) -> str:
 
 
 def is_of_library(frame: types.FrameType) -> bool:
-    """A frame of a module of hpcdl's: by its file too, since code can be run with any module's names."""
+    """Whether a frame belongs to an hpcdl module; its file counts, too, since code can run with any module's names."""
     name, file = frame.f_globals.get("__name__"), frame.f_globals.get("__file__")
     is_own = type(name) is str and is_below(name, "hpcdl") and not is_below(name, CALLS_BACK)
     return is_own and frame.f_code.co_filename == file
 
 
 def is_of_checks(frame: types.FrameType) -> bool:
-    """A frame of the checks' machinery, but for the doors themselves."""
+    """Whether a frame belongs to the checks' machinery, except the doors themselves."""
     name = frame.f_globals.get("__name__")
     return type(name) is str and name not in OF_DOORS and is_below(name, "autograder")
 
 
 def is_below(name: str, *wholes: str) -> bool:
-    """Whether a dotted name is one of these, or of something in one of them."""
+    """Whether a dotted name is one of these, or inside one of them."""
     return f"{name}.".startswith(_with_dots(wholes))
 
 
-@functools.lru_cache(maxsize=256)  # the wholes are the checks' and ours, and few
+@functools.lru_cache(maxsize=256)  # only a few values: from the checks and from us
 def _with_dots(wholes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple([f"{whole}." for whole in wholes])
 
 
 def through(call: Callable) -> Callable:
-    """A function of Python's that does the same: one that a door fits."""
+    """Return an equivalent Python function, which can have a door."""
 
     def __call__(self, *args, **kwargs):  # noqa: N807 - a method, by the name that it will have
         return call(self, *args, **kwargs)

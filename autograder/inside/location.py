@@ -1,4 +1,4 @@
-"""Which line of the student's own code is being run, or raised: what a report shows of it."""
+"""The line of the student's code that is running or that raised, for reports."""
 
 import linecache
 import os
@@ -12,7 +12,7 @@ from hpcdl.comm.location import OURS, line_at
 
 from . import shell
 
-REFERENCE = "reference"  # the label of code that is not the student's, and whose lines nobody is shown
+REFERENCE = "reference"  # the label of code that is not the student's; its lines are never shown
 OF_REFERENCE = f"<{REFERENCE}>"
 ROOTS = sorted({os.path.dirname(OURS[0].rstrip(os.sep)), sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix)})
 OF_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, ROOTS))})(?:/[^\\s'\":,;)]+)*")
@@ -20,17 +20,17 @@ OF_OURS = re.compile(r"\b(?:hpcdl|autograder)/[\w/]+\.py\b|site-packages/|\b(?:d
 
 
 def without_paths(text: str) -> str:
-    """Return `text` with a file's or folder's name in the place of its path on this machine."""
+    """Return `text` with file and folder names instead of paths on this machine."""
     return OF_MACHINE.sub(lambda match: os.path.basename(match[0].rstrip("/")), text)
 
 
 def places_of_ours(text: str) -> list[str]:
-    """Return the paths of this machine, and places in files of ours, that a text for students names."""
+    """Return the machine's paths, and locations in our files, that a text for students contains."""
     return [*OF_MACHINE.findall(text), *OF_OURS.findall(text)]
 
 
 def current_frame(namespace: dict) -> FrameType | None:
-    """The innermost frame that runs code of `namespace`, a student's global names; None where none does."""
+    """Return the innermost frame that runs code of `namespace`, a student's global names, or None."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and not is_students(frame, namespace):
         frame = frame.f_back
@@ -38,12 +38,12 @@ def current_frame(namespace: dict) -> FrameType | None:
 
 
 def is_students(frame: FrameType, namespace: dict) -> bool:
-    """Whether a frame runs the student's own code, and not the reference's that stands in for a part of it."""
+    """Whether a frame runs the student's own code, not the reference's replacement for part of it."""
     return frame.f_globals is namespace and frame.f_code.co_filename != OF_REFERENCE
 
 
 def is_of_reference(error: BaseException, namespace: dict) -> bool:
-    """Whether `error` was raised in a function of the reference, or below it, and not in the student's own code."""
+    """Whether `error` was raised in or below a function of the reference, not in the student's code."""
     found, step = False, error.__traceback__
     while step is not None:
         frame, step = step.tb_frame, step.tb_next
@@ -53,7 +53,7 @@ def is_of_reference(error: BaseException, namespace: dict) -> bool:
 
 
 def current_line(namespace: dict) -> dict:
-    """Function, line and source of the student's line that is being run; {} where none is."""
+    """Return function, line and source of the student's running line; {} if there is none."""
     frame = current_frame(namespace)
     if frame is None:
         return {}
@@ -61,9 +61,9 @@ def current_line(namespace: dict) -> dict:
 
 
 def raised_at(error: BaseException, namespace: dict) -> dict:
-    """The same of the deepest frame in the student's own code that `error` went through.
+    """Return the same for the deepest frame of the student's code that `error` passed.
 
-    Where that is in another function than the first, `via` is the line of the first.
+    If that is a different function from the first, `via` is the line in the first.
     """
     steps, step = [], error.__traceback__
     while step is not None:
@@ -104,23 +104,23 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def starts_a_process(error: BaseException) -> bool:
-    """Whether an error of permissions comes from a module that starts processes."""
+    """Whether a permission error comes from a module that starts processes."""
     frames = traceback.walk_tb(error.__traceback__) if isinstance(error, OSError) else ()
     return any(str(frame.f_globals.get("__name__")).startswith(PROCESSES) for frame, _ in frames)
 
 
 def is_history(error: BaseException) -> bool:
-    """Whether an error asks for a name that IPython binds to what cells have shown: `_`, `__`, `_12`."""
+    """Whether an error is about a name that IPython binds to cells' outputs: `_`, `__`, `_12`."""
     return isinstance(error, NameError) and str(error.name).startswith("_") and not str(error.name).strip("_0123456789")
 
 
 def is_of_checks(error: BaseException) -> bool:
-    """Whether an error is that of a cell that imports the checks, which are not to be read here."""
+    """Whether an error comes from a cell that imports the checks, which cannot be read here."""
     return isinstance(error, PermissionError) and str(error.filename).startswith(f"{PACKAGE}{os.sep}")
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error's message as students read it."""
+    """Return an error's message for students."""
     try:
         if starts_a_process(error):
             return NO_PROCESSES

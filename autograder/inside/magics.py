@@ -1,8 +1,9 @@
-"""A cell as plain Python: what IPython makes of magics, prompts and indented cells, as far as an answer can notice.
+"""Convert a cell to plain Python: handle magics, prompts and indented cells like IPython, as far as an answer can
+notice.
 
-`%%time`, `%%capture` and others give their body, stacked to any depth; `%time x = 1` gives its statement, `%pylab` its
-imports, `%env` and `%%writefile` a call of the stand-in for IPython's shell (`shell`); cells in other languages are
-empty. What is left becomes calls of `get_ipython()`.
+`%%time`, `%%capture` and others become their body, stacked to any depth; `%time x = 1` becomes its statement, `%pylab`
+its imports, `%env` and `%%writefile` a call of the substitute for IPython's shell (`shell`); cells in other languages
+become empty. All other magics become calls of `get_ipython()`.
 """
 
 import ast
@@ -15,13 +16,14 @@ CELL_MAGIC = re.compile(r"^(\s*)%%(\w+)[ \t]*([^\n]*)(?:\n|$)")
 TRANSPARENT = frozenset({"px", "time", "capture", "timeit", "prun"})
 FILES = frozenset({"writefile", "file"})
 LINE_MAGIC = re.compile(r"""get_ipython\(\)\.run_line_magic\('(\w+)', ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
-PROMPT = re.compile(r"\s*In \[\d+\]: ")  # with a plain assignment behind it, it is Python, too
+OPTIONS = re.compile(r"\s*(?:-[lsTD] *\S+\s+|-[rq]+\s+|--[\w-]+\s+)*")  # of %prun and %time, before the statement
+PROMPT = re.compile(r"\s*In \[\d+\]: ")  # followed by a plain assignment it is also valid Python
 PYLAB = (
     "import numpy, matplotlib; from matplotlib import pyplot; np = numpy; plt = pyplot; "
     "from pylab import *; from numpy import *"
 )
 ALWAYS = ("get_ipython().setenv(", "get_ipython().writefile(")  # calls that every answer may need
-RUNS = (  # and those that may bind any name
+RUNS = (  # calls that may bind any name
     *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex("),
     *("get_ipython().run_line_magic('run', ", "get_ipython().run_line_magic('time', "),
 )
@@ -44,22 +46,22 @@ def plain_python(source: str) -> str:
         return before + source if before.strip() else before * bool(source.strip()) + source
     try:
         return before + LINE_MAGIC.sub(_line, transformer().transform_cell(source))
-    except Exception:  # the transformer gives up on code that is no Python either: the parser will say so
+    except Exception:  # the transformer rejects invalid code, which the parser will report
         return before + source
 
 
 def _captured(line: str) -> str:
-    """Return the line that binds what `%%capture NAME` binds: an output that is empty."""
+    """Return a line that binds the NAME of `%%capture NAME` to an empty output."""
     names = [word for word in line.split() if word.isidentifier()]
     return f"{names[0]} = get_ipython().captured()" if names else ""
 
 
 def _line(found: re.Match) -> str:
-    """Return Python for a line magic that binds names or has a value; the call itself for every other."""
+    """Return Python for a line magic that binds names or has a value; otherwise the call itself."""
     name, line = found[1], ast.literal_eval(found[2])
     alone = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()].strip() == ""
     if name in ("time", "prun") and line.strip():
-        code = plain_python(line).strip("\n")
+        code = plain_python(OPTIONS.sub("", line, count=1)).strip("\n")
         return code if alone else f"({code})"
     if name == "pylab" and alone:
         return PYLAB
@@ -71,7 +73,7 @@ def _line(found: re.Match) -> str:
 
 @cache
 def transformer():
-    """Return IPython's, which turns magics into calls; imported on first use."""
+    """Return IPython's transformer, which turns magics into calls; imported on first use."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     return TransformerManager()

@@ -11,7 +11,7 @@ from .magics import plain_python
 from .source import defined_names
 
 MAX_CELL = 1 << 18  # characters of one cell's code
-MOST_STATEMENTS = 1500  # of one cell, at its top level
+MOST_STATEMENTS = 1500  # of one cell, at top level
 MOST_TOGETHER = 4000
 DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
@@ -22,7 +22,7 @@ class UngradableError(Exception):
 
 @dataclass
 class TextCell:
-    """A Markdown or raw cell that defines functions or classes, as a code cell does that was turned into one."""
+    """A Markdown or raw cell that defines functions or classes: probably a converted code cell."""
 
     label: str
     kind: str
@@ -35,12 +35,12 @@ class Notebook:
 
     cells: list[tuple[str, str]]
     notes: list[str]
-    slug: str = ""  # the lab that the build wrote into the file
-    names: set[str] = field(default_factory=set)  # that its cells bind
+    slug: str = ""  # the lab, written into the file by the build
+    names: set[str] = field(default_factory=set)  # names that its cells bind
     texts: list[TextCell] = field(default_factory=list)
 
     def asleep(self, functions: list[str]) -> dict[str, str]:
-        """What to do about those `functions` which no code cell defines, but a cell of text."""
+        """Say what to do about `functions` that only a text cell defines."""
         return {
             name: f"{text.label}, in which you define `{name}`, is a {text.kind} cell: turn it into a code cell"
             for text in self.texts
@@ -50,7 +50,7 @@ class Notebook:
 
 
 def parse(data: bytes) -> Notebook:
-    """The notebook of a file's bytes. Grading calls it in the sandbox: what parses may be attacked through it."""
+    """Parse a notebook from a file's bytes. Grading calls it in the sandbox, because a file may attack the parser."""
     content = _parse(_text(data))
     cells: list[tuple[str, str]] = []
     notes, texts, room = [], [], MOST_TOGETHER
@@ -72,7 +72,7 @@ def parse(data: bytes) -> Notebook:
 
 
 def _statements(code: str) -> int:
-    """The number of statements at the top level; 0 if the code does not compile, which is said later."""
+    """Return the number of top-level statements; 0 if the code does not compile, which is reported later."""
     try:
         return len(syntax.parse(code).body)
     except syntax.PARSE_ERRORS:
@@ -105,7 +105,7 @@ def _version_4(content: dict) -> dict:
     if type(version) is int and version < 4:
         try:
             return nbformat.convert(nbformat.from_dict(content), 4)
-        except Exception:  # whatever a malformed old notebook makes the converter raise
+        except Exception:  # a malformed old notebook may make the converter raise anything
             raise UngradableError(f"it is a notebook of format {version} that cannot be converted") from None
     return content
 

@@ -1,4 +1,4 @@
-"""Harness (see `harnesses`) of loss scaling: many steps of one scaler, and what the optimizer was given in each."""
+"""Harness (see `harnesses`) of loss scaling: many steps of one scaler, and the optimizer's input in each."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from hpcdl.comm.base import Communicator
 
 
 def loss_scaling(make: Callable, steps: list, options: dict, measured: bool, comm: Communicator):
-    """Steps of the student's scaler, which gets each step's scaled gradients.
+    """Run steps of the student's scaler, which gets each step's scaled gradients.
 
-    For each: what `step` returned, what each of its updates was given, and, with `measured`, the virtual seconds that
-    it took. The scale itself is seen in what it divides.
+    Returns for each step the result of `step`, the inputs of its updates and, with `measured`, its virtual seconds. The
+    scale itself shows in the divided gradients.
     """
     scaler, log = make(comm, **options), []
     for gradients in steps:

@@ -1,8 +1,7 @@
-"""What a harness stands on, as it was before a line of the student's ran: classes that cannot be changed, and a look
-at the rest.
+"""Seal what harnesses depend on before student code runs: make classes immutable, and detect other changes.
 
-A class of the machinery is made unchangeable, as those of C are. What stands in modules and registries is compared
-with what stood there; a harness itself runs with names of its own, which nothing outside it holds.
+A class of the machinery becomes immutable, like C classes. The content of modules and registries is compared with a
+copy; a harness itself runs with private names, which nothing outside it holds.
 """
 
 import builtins
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-MACHINERY = (  # packages whose modules and classes no answer changes
+MACHINERY = (  # packages whose modules and classes answers must not change
     "autograder",
     "hpcdl.comm",
     "hpcdl.memory",
@@ -26,17 +25,17 @@ MACHINERY = (  # packages whose modules and classes no answer changes
     "hpcdl.nn.stage",
     "hpcdl.training.process_group",
 )
-PILLARS: tuple[Any, ...] = (  # what a harness calls besides
+PILLARS: tuple[Any, ...] = (  # other objects that a harness calls
     builtins, math, operator, time, weakref, torch, torch.nn.functional, torch.Tensor, torch.nn.Module,
     torch.nn.Parameter, torch.autograd.Function, torch.utils._python_dispatch.TorchDispatchMode, sys,
 )  # fmt: skip
 KINDS = (types.FunctionType, types.BuiltinFunctionType, type, types.MethodDescriptorType, types.GetSetDescriptorType,
          property, staticmethod, classmethod)  # fmt: skip
-LIVELY = ("_", "input", "displayhook", "excepthook")  # names that Python or a worker rebinds itself
+LIVELY = ("_", "input", "displayhook", "excepthook")  # names that Python or a worker rebinds
 
-OF_TORCH = torch.__file__.removesuffix("__init__.py")  # where its code is; no code of a student's has such a file
+OF_TORCH = torch.__file__.removesuffix("__init__.py")  # the folder of its code; student code never has a file there
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
-FLAGS_AT = 168  # where a type keeps its flags, on 64 bits; looked at before it is written
+FLAGS_AT = 168  # offset of a type's flags, on 64 bits; checked before writing
 
 
 def below(name: str, wholes: tuple[str, ...] = MACHINERY) -> bool:
@@ -44,14 +43,14 @@ def below(name: str, wholes: tuple[str, ...] = MACHINERY) -> bool:
 
 
 def modules() -> Iterator[types.ModuleType]:
-    """The modules of the machinery that are imported."""
+    """Return the imported modules of the machinery."""
     for name, module in list(sys.modules.items()):
         if module is not None and below(name):
             yield module
 
 
 def harden() -> None:
-    """Make the machinery's classes unchangeable; networks are not, since torch gives them classes of its own."""
+    """Make the machinery's classes immutable, except networks, since torch gives them new classes."""
     for module in modules():
         for value in list(vars(module).values()):
             if (
@@ -69,7 +68,7 @@ def _freeze(kind: type) -> None:
 
 
 def private(function: Callable, known: dict[int, dict] | None = None) -> Callable:
-    """Return `function` with global names and builtins of its own, and so the functions of its module that it calls."""
+    """Return `function` with private globals and builtins, and likewise the functions of its module that it calls."""
     known = {} if known is None else known
     if type(function) is not types.FunctionType or not below(function.__module__, ("autograder.inside",)):
         return function
@@ -84,7 +83,7 @@ def private(function: Callable, known: dict[int, dict] | None = None) -> Callabl
 
 
 def take() -> Callable[[], list[str]]:
-    """Return a function that names what changes from now on in the machinery: modules, registries, pillars."""
+    """Return a function that names later changes in the machinery: modules, registries, pillars."""
     kept: list[tuple[str, Mapping, dict]] = []
     imported = {module.__name__: module for module in modules()}
     for name, module in imported.items():
@@ -111,7 +110,7 @@ def take() -> Callable[[], list[str]]:
 
 
 def _by_torch(name: str, value: Any) -> bool:
-    """Whether torch itself has put `value` there: its compiler wraps functions of torch's when it is imported."""
+    """Whether torch itself has put `value` there: its compiler wraps torch functions when it is imported."""
     code = value.__code__ if type(value) is types.FunctionType else None
     return name.partition(".")[0] == "torch" and code is not None and code.co_filename.startswith(OF_TORCH)
 

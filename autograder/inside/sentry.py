@@ -1,12 +1,12 @@
-"""What a student's code may not do to the process that it shares with its worker: seen by Python's audit events.
+"""Protect the worker's process from student code, by Python's audit events.
 
 The interpreter raises an event before it hands out a frame, a function's code or an object's referrers, before it
-writes to foreign code and before it lets C in. A hook hears it, which nothing can take away and nothing leads to: no
-module, closure, constant or frame holds it. It refuses the event where the student's code asked for it, and tells the
-grader at once. Whose code asks is read from the file that the code comes from; no code can be made with the name of a
-file of ours, because that is refused, too.
+writes to foreign code and before it loads C code. A hook receives it, which cannot be removed or reached: no module,
+closure, constant or frame holds it. It refuses an event that student code caused, and tells the grader at once. The
+code's file name shows whose code it is; student code cannot be created with one of our file names, because that is
+refused, too.
 
-It is set in a worker alone. In a notebook the kernel is the student's own.
+It is set only in a worker. In a notebook the kernel belongs to the student.
 """
 
 import _thread
@@ -40,7 +40,7 @@ INSTALLED = tuple(
 )
 LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
-# Functions of these files return frames and code: then the question is who called them.
+# Functions in these files return frames and code: then their caller counts.
 INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
 TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
 DISPATCH = "_python_dispatch.py"
@@ -51,7 +51,7 @@ TRACING = ("sys.settrace", "sys.setprofile", "sys._current_frames", "sys.monitor
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
 CODES = ("__code__", "gi_code", "cr_code", "ag_code")
 WRITTEN = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__", "f_trace")
-SEAL = "autograder.seal"  # look whether the machinery is what it was
+SEAL = "autograder.seal"  # event: check that the machinery is unchanged
 
 Knock = Callable[[str], object]
 
@@ -59,8 +59,8 @@ Knock = Callable[[str], object]
 def install(report: Knock, denies: Callable[[str], bool], changed: Callable[[], list[str]]) -> None:
     """Set the hook in this process, for good.
 
-    `report(name)` tells the grader what was refused, `changed()` names what of the machinery is no longer what it was,
-    and `denies(name)` says whether this exercise forbids a function of C's.
+    `report(name)` tells the grader what was refused, `changed()` names changed parts of the machinery, and
+    `denies(name)` says whether this exercise forbids a C function.
     """
     busy: set[int] = set()
     judges = _judges(changed, denies)
@@ -81,7 +81,7 @@ def install(report: Knock, denies: Callable[[str], bool], changed: Callable[[], 
     sys.addaudithook(hook)
 
 
-Judge = Callable[[str, tuple, Any], str | None]  # event, arguments, who raised it: the name of what is refused
+Judge = Callable[[str, tuple, Any], str | None]  # (event, arguments, raising frame) -> the name of what is refused
 
 
 def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> dict[str, Judge]:
@@ -134,20 +134,20 @@ def _never(event: str, args: tuple, frame: FrameType) -> str | None:
 def _tracing(event: str, args: tuple, frame: FrameType) -> str | None:
     if _is_ours(frame) or frame.f_code.co_filename.endswith("/threading.py"):
         return None
-    # A trace function that raises, as a time limit's does, is taken away by the interpreter itself.
+    # The interpreter itself removes a trace function that raises, like a time limit's.
     tracing = getattr(sys.gettrace(), "__code__", None)
     return None if tracing is not None and tracing.co_filename.startswith(OURS) else event
 
 
 def _asks(frame: FrameType | None, name: str) -> bool:
-    """Whether a library's own code asks for `name`, and keeps what it gets to itself."""
+    """Whether a library's own code requests `name`, and does not pass on what it gets."""
     while frame is not None:
         code = frame.f_code
         if not _is_library(code):
             return False
         if code.co_filename.endswith(TRACEBACK):
             return _keeps(frame)
-        if code.co_filename.endswith(LOGGING):  # it finds its caller, and keeps the name and the line
+        if code.co_filename.endswith(LOGGING):  # it finds its caller, and uses only name and line
             return frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(LOGGING)
         if name not in code.co_names:
             return False
@@ -158,7 +158,7 @@ def _asks(frame: FrameType | None, name: str) -> bool:
 
 
 def _keeps(frame: FrameType) -> bool:
-    """Whether `traceback` was called for text: a generator of its own would hand the frame on to who asks for it."""
+    """Whether `traceback` was called for text: one of its generators would pass the frame on to the caller."""
     while frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(TRACEBACK):
         frame = frame.f_back
     return not frame.f_code.co_flags & inspect.CO_GENERATOR or _is_ours(frame.f_back)
@@ -178,7 +178,7 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
 
 
 def _compiles(frame: FrameType | None) -> bool:
-    """Whether Numba asks for the code of a function that it compiles, on its own account."""
+    """Whether Numba itself requests the code of a function that it compiles."""
     name = ""
     while frame is not None and (frame.f_code.co_filename.endswith(NUMBA) or _is_ours(frame)):
         name = name if _is_ours(frame) else frame.f_code.co_name
@@ -196,7 +196,7 @@ def _write(event: str, args: tuple, frame: FrameType) -> str | None:
     if name not in WRITTEN or _is_ours(frame) or _is_students(owner):
         return None
     while frame.f_back is not None and frame.f_code.co_name == "__setattr__" and _is_library(frame.f_code):
-        frame = frame.f_back  # a module's own way to set it
+        frame = frame.f_back  # the module's own way to set it
     return None if name != "__code__" and _is_library(frame.f_code) and name in _all_names(frame.f_code) else str(name)
 
 
@@ -205,7 +205,7 @@ def _all_names(code: CodeType) -> tuple:
 
 
 def _is_students(value: Any) -> bool:
-    """Whether a function or class is not of a library: by its code, or the code of what made it."""
+    """Whether a function or class is the student's: by its code, or the code of its creator."""
     code = _code_of(value)
     if code is not None:
         return not _is_library(code)
@@ -239,7 +239,7 @@ def _new_function(event: str, args: tuple, frame: FrameType) -> str | None:
 
 
 def _compiled(event: str, args: tuple, frame: FrameType) -> str | None:
-    """Code with the file name of a library's is made of that file, or not at all."""
+    """Allow code with a library's file name only if it is compiled from that file."""
     source, filename = (*args, None, None)[:2]
     if type(filename) is not str or not filename.startswith(LIBRARIES) or _is_ours(frame):
         return None

@@ -1,4 +1,4 @@
-"""Harnesses (see `harnesses`) of what keeps shares alone: optimizers, layers and checkpoints; and of recomputation."""
+"""Harnesses (see `harnesses`) for sharded optimizers, layers and checkpoints, and for recomputation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,14 +13,15 @@ from .doors import opaque
 
 
 def of_its_own(nbytes: Bytes) -> int:
-    """Without what this rank only read: where ranks are threads, a message is copied from the other rank's tensor."""
+    """Exclude tensors that this rank only read: if ranks are threads, a message is copied from the other rank's
+    tensor."""
     return nbytes.total - nbytes["others"]
 
 
 def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: Communicator):
-    """Steps of the student's optimizer, which finds each step's gradients in its parameters.
+    """Run steps of the student's optimizer, which finds each step's gradients in its parameters.
 
-    The weights afterwards, the bytes that it keeps beside them, and how many parameters still have a gradient.
+    Returns the weights afterwards, the bytes that it keeps besides them, and how many parameters still have a gradient.
     """
     params = [nn.Parameter(weight.clone()) for weight in weights]
     with meter(*params) as memory:
@@ -35,7 +36,7 @@ def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: 
 
 
 class DenseLayer:
-    """y = tanh(x W^T), whose weights come as a flat vector in each pass, which takes so many virtual seconds."""
+    """y = tanh(x W^T); its weights come as a flat vector in each pass, which takes the given virtual seconds."""
 
     def __init__(self, inputs: int, outputs: int, work: Callable[[], None] = lambda: None):
         self.shape, self.work, self.kept = (outputs, inputs), work, list[tuple]()
@@ -57,10 +58,10 @@ def gathered(
     make: Callable, widths: list, weights: list, x: torch.Tensor, dy: torch.Tensor, order: list, seconds: float,
     measured: bool, again: bool, comm: Communicator,
 ):  # fmt: skip
-    """One step of the student's sharded layers, with `again` two of them: output, gradients and shares.
+    """Run one step (two with `again`) of the student's sharded layers; return output, gradients and shares.
 
-    With `measured` also the bytes that it keeps when it is made, between the passes and after them, the peaks of both
-    passes and their virtual seconds.
+    With `measured`, also the bytes that it keeps after creation, between the passes and after them, and the peaks and
+    virtual seconds of both passes.
     """
     layers = [DenseLayer(a, b, lambda: comm.compute(seconds)) for a, b in widths]
     whole = [weight.clone() for weight in weights]
@@ -83,7 +84,7 @@ def gathered(
 
 
 def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dropout: float) -> torch.Tensor:
-    """What `recomputed` recomputes: two products with a random mask between them."""
+    """Compute two products with a random mask between them, for `recomputed`."""
     h = torch.nn.functional.dropout(torch.tanh(x @ weights[0].T), dropout)
     return (h * z) @ weights[1].T
 
@@ -91,10 +92,10 @@ def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dro
 def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
     seed: int, comm: Communicator,
 ):  # fmt: skip
-    """One pass through `block` by the student's autograd function.
+    """Run one pass through `block` by the student's autograd function.
 
-    The output, the gradients of x, z and the weights, the calls of `block` after the forward pass and after all, the
-    bytes kept between the passes, and what torch's generator draws after each pass.
+    Returns the output, the gradients of x, z and the weights, the number of calls of `block` after the forward pass and
+    in total, the bytes kept between the passes, and what torch's generator draws after each pass.
     """
     params, calls = [nn.Parameter(weight.clone()) for weight in weights], [0]
     x, z, dy, before = x.clone().requires_grad_(), z.clone(), dy.clone(), torch.get_rng_state()
@@ -116,7 +117,8 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
 
 
 def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, comm: Communicator) -> str:
-    """Change an input between the passes of the student's autograd function: the error of the backward pass, or ""."""
+    """Change an input between the passes of the student's autograd function; return the error of the backward pass, or
+    ""."""
     x, weight = x.clone().requires_grad_(), nn.Parameter(weight.clone())
     y = function.apply(lambda x: torch.tanh(x @ weight.T), x)
     with torch.no_grad():
@@ -129,9 +131,9 @@ def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, comm: Communic
 
 
 class Disk:
-    """Files as dicts, those of `files` to begin with; what is done to them is noted in a book.
+    """Files as dicts, beginning with `files`; operations on them are logged in a book.
 
-    Its methods lead to neither of the two: what is read without them would be in no book.
+    Its methods expose neither files nor book, so every read is logged.
     """
 
     __slots__ = ("read", "rename", "write")
@@ -164,11 +166,11 @@ class Disk:
 def saving(
     save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator, book: Any
 ) -> None:
-    """Let the student's `save` work on a disk. Its entries: write, rename, and at the end return."""
+    """Let the student's `save` work on a disk. The entries are write, rename, and at the end return."""
     save(Disk(files, book.note), step, state, n, comm)
     book.note("return")
 
 
 def loading(load: Callable, files: dict, comm: Communicator, book: Any):
-    """What the student's `load` returns; the entries are the files that it reads."""
+    """Return the result of the student's `load`; the entries are the files that it reads."""
     return load(Disk(files, book.note), comm)

@@ -1,4 +1,4 @@
-"""What a cell finds of IPython where it is graded: `display` shows nothing, `get_ipython()` is a quiet stand-in."""
+"""A substitute for IPython in grading: `display` shows nothing, `get_ipython()` returns a quiet stand-in."""
 
 import builtins
 import os
@@ -20,11 +20,11 @@ class NoProgramsError(RuntimeError):
 
 
 class NoOutputsError(LookupError):
-    """A cell asks for what another has shown."""
+    """A cell asks for another cell's output."""
 
 
 class Outputs(dict):
-    """IPython's `Out`, where nothing is shown."""
+    """IPython's `Out`, always empty."""
 
     def refuse(self, *args: Any) -> Any:
         raise NoOutputsError(NO_OUTPUTS)
@@ -54,11 +54,11 @@ class Shell:
     ex = run_cell
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
-        """Run `cell` as if `%%name line` stood above it."""
+        """Run `cell` as the body of `%%name line`."""
         self.run_cell(f"%%{name} {line}\n{cell}")
 
     def run_line_magic(self, name: str, line: str, *args: Any) -> None:
-        """Do what `%run FILE` and `%time STATEMENT` do to the notebook's names; nothing for other magics."""
+        """Do what `%run FILE` and `%time STATEMENT` do to the notebook's names; ignore other magics."""
         if name == "run":
             path = next(word for word in line.split() if not word.startswith("-"))
             self.run_cell(Path(path).expanduser().read_text(encoding="utf-8"))
@@ -66,11 +66,11 @@ class Shell:
             self.run_cell(line)
 
     def push(self, variables: dict, *args: Any, **options: Any) -> None:
-        """Give the notebook these names."""
+        """Add these names to the notebook."""
         self.user_ns.update(variables)
 
     def captured(self) -> SimpleNamespace:
-        """Return what `%%capture NAME` binds, with nothing in it."""
+        """Return an empty capture for `%%capture NAME`."""
         return SimpleNamespace(stdout="", stderr="", outputs=[], show=_nothing)
 
     def getoutput(self, command: str, *args: Any, **options: Any) -> None:
@@ -86,7 +86,7 @@ class Shell:
 
 
 def install(namespace: dict) -> None:
-    """Give cells that run in `namespace` what IPython gives them, and let them import files that they write."""
+    """Give cells in `namespace` IPython's names, and let them import files that they write."""
     shell = Shell(namespace)
     builtins.get_ipython = lambda: shell  # type: ignore[attr-defined]
     builtins.display = _nothing  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ def install(namespace: dict) -> None:
 
 
 def without_cache(code: str) -> None:
-    """Let Numba compile `code` although `cache=True` stands in it: it finds no file of a cell, and gives up."""
+    """Let Numba compile `code` despite `cache=True`: Numba finds no file for a cell, and would fail."""
     if "cache=" in code and "numba" in sys.modules:
         import numba.core.dispatcher
 
@@ -104,4 +104,4 @@ def without_cache(code: str) -> None:
 
 
 def _nothing(*args: Any, **options: Any) -> None:
-    """Do nothing, whatever it is given."""
+    """Do nothing, with any arguments."""

@@ -1,6 +1,7 @@
-"""Python in front of functions of C's, where no door fits: each raises an audit event, and the sentry asks who calls.
+"""Python shims before C functions, which cannot have a door: each raises an audit event, and the sentry checks the
+caller.
 
-A function is replaced in every module that has it.
+Each function is replaced in every module that has it.
 """
 
 import _thread
@@ -15,10 +16,10 @@ from .doors import opaque
 
 SHIM = "autograder.shim"  # the event
 C: Any = torch._C
-FUNCTIONS: dict[str, tuple[Any, str]] = {  # name -> the module of C's, and the function's name there
+FUNCTIONS: dict[str, tuple[Any, str]] = {  # name -> the C module, and the function's name there
     "ctypes.memmove": (ctypes, "memmove"),  # writes anywhere in memory
     "ctypes.memset": (ctypes, "memset"),
-    "torch._C._get_dispatch_stack_at": (C, "_get_dispatch_stack_at"),  # hands out the meter that a harness reads
+    "torch._C._get_dispatch_stack_at": (C, "_get_dispatch_stack_at"),  # gives access to the meter that a harness reads
     "torch._C._pop_torch_dispatch_stack": (C, "_pop_torch_dispatch_stack"),
     "torch._C._get_dispatch_mode": (C, "_get_dispatch_mode"),
     "torch._C._unset_dispatch_mode": (C, "_unset_dispatch_mode"),
@@ -31,7 +32,7 @@ STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thre
 
 
 def in_front(name: str, function: Callable) -> Callable:
-    """Return `function` with an event before it."""
+    """Return `function` with an audit event before it."""
     audit = sys.audit
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -42,7 +43,7 @@ def in_front(name: str, function: Callable) -> Callable:
 
 
 def starting(start: Callable, guard: Any) -> Callable:
-    """Return `start`, which begins a thread, so that the thread is watched by `guard` as the one that begins it."""
+    """Return the thread-starting function `start`, changed so that `guard` watches the new thread like its parent."""
 
     def begin(function: Callable, *rest: Any, **options: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +56,7 @@ def starting(start: Callable, guard: Any) -> Callable:
 
 
 def install(guard: Any) -> None:
-    """Put the shims in their places, in a process that will run a student's code."""
+    """Install the shims in a process that will run student code."""
     for name, (owner, attribute) in FUNCTIONS.items():
         if (function := getattr(owner, attribute, None)) is not None:
             replace(function, in_front(name, function))
@@ -65,7 +66,7 @@ def install(guard: Any) -> None:
 
 
 def replace(function: Any, shim: Callable) -> None:
-    """Put `shim` in the place of `function` in all modules that are imported."""
+    """Replace `function` by `shim` in all imported modules."""
     for module in list(sys.modules.values()):
         for key, value in list(getattr(module, "__dict__", {}).items()):
             if value is function:

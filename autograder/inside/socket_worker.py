@@ -1,4 +1,4 @@
-"""A worker at the end of a socket, as grading has it: a process of its own, which serves until the grader hangs up."""
+"""A worker at the end of a socket, for grading: a separate process that serves until the grader hangs up."""
 
 import builtins
 import contextlib
@@ -34,7 +34,7 @@ class SocketWorker(Worker):
         self.harnesses = {name: private(harness.run, known) for name, harness in HARNESSES.items()}
 
     def make_proxy(self, number: int, is_function: bool, name: str):
-        """Return a stand-in that does not lead to this worker."""
+        """Return a stand-in that does not expose this worker."""
         proxy: Any = opaque(super().make_proxy(number, is_function, name))
         proxy.__name__ = proxy.__qualname__ = name
         return proxy
@@ -50,7 +50,7 @@ class SocketWorker(Worker):
         harness: str | None,
         _audit: Callable = sys.audit,
     ):
-        """Call the function as a rank, with what it stands on unchanged before and after."""
+        """Call the function as a rank, and check before and after that the machinery is unchanged."""
         _audit(SEAL)
         try:
             return super().run_rank(name, args, kwargs, rank, size, operate, harness)
@@ -58,7 +58,7 @@ class SocketWorker(Worker):
             _audit(SEAL)
 
     def harnessed(self, harness: str, function: Callable, operate: Callable | None) -> Callable:
-        """Return the harness of that name; a book that it has is kept by the grader, whom `operate` reaches."""
+        """Return the harness of that name; its book, if any, is kept by the grader, which `operate` reaches."""
         if operate is None:
             return super().harnessed(harness, function, operate)
         if type(function) is types.FunctionType:
@@ -68,7 +68,7 @@ class SocketWorker(Worker):
 
     def ask(self, frame: Frame) -> Frame:
         time = account()
-        with time.aside():  # the grader works, or a call within, which has a limit of its own
+        with time.aside():  # the grader works, or a nested call, which has its own limit
             protocol.send(self.sock, frame)
             while True:
                 reply = self.incoming.receive()
@@ -80,7 +80,7 @@ class SocketWorker(Worker):
                     return reply
 
     def reply(self, frame: Frame) -> bytes:
-        """The reply to a call, in a form that can be sent whatever the result is."""
+        """Return the reply to a call in a form that can be sent, whatever the result."""
         reply = self.serve(frame)
         try:
             return protocol.pack(reply)
@@ -96,7 +96,7 @@ class SocketWorker(Worker):
 
 
 def watched(function: Callable) -> Callable:
-    """Return `function` with a look at the machinery each time that it returns to a harness."""
+    """Return `function` with a check of the machinery each time that it returns to a harness."""
     audit = sys.audit
 
     @functools.wraps(function)
@@ -109,12 +109,12 @@ def watched(function: Callable) -> Callable:
 
 
 def fresh_namespace() -> dict:
-    """A namespace for a student's cells, as a notebook has it."""
+    """Return a namespace for a student's cells, like a notebook's."""
     return {"__name__": "__main__", "__builtins__": builtins}
 
 
 def warm_up(worker: Worker) -> None:
-    """Read a notebook of one cell. The first time, in the zygote, sets up what parses; the first time in a worker
-    takes the memory for it, and now nobody waits for that."""
+    """Parse a notebook of one cell. In the zygote this sets up the parser; in a worker it allocates the memory in
+    advance."""
     cells, *_ = worker.parse(b'{"cells": [{"cell_type": "code", "source": "def f(x): return x"}]}')
     worker.needed(cells, [["f"]])

@@ -1,8 +1,8 @@
-"""Which statements of a notebook the graded functions need: their definitions, and what those use, transitively.
+"""Find the statements that the graded functions need: their definitions, and everything those use, transitively.
 
-Imports, helpers and constants that are used run, in the notebook's order, and whatever may change them (`effects`);
-plots, widgets, cluster cells, training runs and `check(...)` do not, since nothing that is graded uses the names that
-they bind or change.
+Used imports, helpers and constants run in the notebook's order, and so does everything that may change them
+(`effects`). Plots, widgets, cluster cells, training runs and `check(...)` do not run, since no graded function uses the
+names that they bind or change.
 """
 
 import ast
@@ -18,7 +18,7 @@ from .syntax import PARSE_ERRORS, lines_of, parse
 
 @dataclass
 class Statement:
-    """A top-level statement: where it stands, the names it binds and those it uses."""
+    """A top-level statement: its location, the names it binds and the names it uses."""
 
     label: str
     start: int
@@ -29,13 +29,13 @@ class Statement:
     facts: Facts = field(default_factory=Facts)
 
     def code(self, sources: dict[str, str]) -> str:
-        """The statement alone, on the line numbers of its cell."""
+        """Return only the statement, with its cell's line numbers."""
         lines = lines_of(sources[self.label])
         return "\n" * (self.start - 1) + "\n".join(lines[self.start - 1 : self.end]) + "\n"
 
     @property
     def is_stub(self) -> bool:
-        """A definition with a function that is still as the lab gave it."""
+        """Whether it is a definition with an untouched stub."""
         return any(_is_stub(node) for node in ast.walk(self.node) if isinstance(node, ast.FunctionDef))
 
 
@@ -44,7 +44,7 @@ def needed(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the statements that define `names`, with what they need, as (label, source); and notes for the student.
 
-    `wider` takes those, too, that only mention an object that is needed.
+    `wider` also includes statements that only mention a needed object.
     """
     sources, notes = dict(cells), []
     statements = []
@@ -60,7 +60,7 @@ def needed(
 
 
 def _misnamed(statements: list[Statement], names: list[str]) -> list[str]:
-    """A note for each function that is missing where there is one of nearly that name."""
+    """Return a note for each missing function if there is one with a similar name."""
     bound = {name for statement in statements for name in statement.binds}
     functions = {s.node.name for s in statements if isinstance(s.node, ast.FunctionDef | ast.ClassDef)} - set(names)
     near = {name: difflib.get_close_matches(name, functions, n=1) for name in names if name not in bound}
@@ -68,7 +68,7 @@ def _misnamed(statements: list[Statement], names: list[str]) -> list[str]:
 
 
 def defined_names(cells: list[tuple[str, str]]) -> set[str]:
-    """The names that the cells bind at top level."""
+    """Return the names that the cells bind at top level."""
     found: set[str] = set()
     for label, source in cells:
         try:
@@ -80,20 +80,20 @@ def defined_names(cells: list[tuple[str, str]]) -> set[str]:
 
 @lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times
 def _statements(label: str, source: str) -> list[Statement]:
-    """The top-level statements of a cell; nobody changes them."""
+    """Return the top-level statements of a cell; do not change them."""
     nodes, lines = parse(source).body, lines_of(source)
     found: list[Statement] = []
     begins = [min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) for node in nodes]
     for node, start, after in zip(nodes, begins, [*begins[1:], None], strict=False):
         end = node.end_lineno or node.lineno
-        shared = after == end or (found and found[-1].end == start)  # as in `a = 1; b = 2`
+        shared = after == end or (found and found[-1].end == start)  # like `a = 1; b = 2`
         text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
         found.append(Statement(label, start, end, node, *_names(node, text), facts_of(node)))
     return found
 
 
 def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
-    """The global names that a statement binds, and those it uses, also inside its functions."""
+    """Return the global names that a statement binds and uses, including inside its functions."""
     if _always_runs(node):
         return {effects.ALL}, set()
     table = symtable.symtable(text, "<cell>", "exec")
@@ -103,7 +103,7 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
         for symbol in inner.get_symbols():
             if symbol.is_global():
                 uses.add(symbol.get_name())
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):  # `:=` leaves comprehensions
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):  # `:=` escapes comprehensions
         binds |= {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
     if effects.is_setting(node):
         binds.add(effects.ALL)
@@ -111,14 +111,14 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
 
 
 def _always_runs(node: ast.stmt) -> bool:
-    """Whether a statement may concern all others: `import *`, `from __future__`, `%env`, `%%writefile`."""
+    """Whether a statement may affect all others: `import *`, `from __future__`, `%env`, `%%writefile`."""
     if isinstance(node, ast.ImportFrom):
         return node.names[0].name == "*" or node.module == "__future__"
     return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith(magics.ALWAYS)
 
 
 def _is_left_out(node: ast.stmt) -> bool:
-    """Whether a statement is an experiment by its form: `with when_solved():`, or a magic of no use in grading."""
+    """Whether a statement is an experiment: `with when_solved():`, or a magic that grading ignores."""
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("when_solved(") for item in node.items)
     text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
@@ -126,7 +126,7 @@ def _is_left_out(node: ast.stmt) -> bool:
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
-    """Nothing but a docstring and `raise NotImplementedError`."""
+    """Whether it is only a docstring and `raise NotImplementedError`."""
     rest = [node for node in function.body if not isinstance(node, ast.Expr)]
     return len(rest) == 1 and isinstance(rest[0], ast.Raise) and "NotImplementedError" in ast.dump(rest[0])
 
@@ -138,7 +138,7 @@ def _descendants(table):
 
 
 def _without_stubs(statements: list[Statement], names: list[str], notes: list[str]) -> list[Statement]:
-    """Leave out stubs of functions that are written elsewhere; note which of several definitions counts."""
+    """Drop stubs of functions that are defined elsewhere; note which of several definitions counts."""
     dropped = set()
     for name in names:
         defining = [s for s in statements if name in s.binds and not isinstance(s.node, ast.Expr)]
@@ -151,7 +151,7 @@ def _without_stubs(statements: list[Statement], names: list[str], notes: list[st
 
 
 def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wider: bool) -> set[int]:
-    """Return the ids of the statements that bind or change a wanted name, or one that those use, and so on."""
+    """Return the ids of the statements that bind or change a wanted name, or a name used by those, transitively."""
     bound = {name for statement in statements for name in statement.binds}
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
     concerns = notebook.mentions if wider else notebook.changes
@@ -169,7 +169,7 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
             if id(statement) in chosen:
                 continue
             if isinstance(statement.node, ast.Expr) and name in wanted:
-                continue  # a call of an answer is no part of it
+                continue  # a call of an answer is not part of it
             chosen.add(id(statement))
             todo |= statement.uses - seen
     return chosen

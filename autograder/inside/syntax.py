@@ -10,7 +10,7 @@ PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowEr
 
 @lru_cache(maxsize=256)
 def parse(source: str) -> ast.Module:
-    """Return the syntax tree of a piece of code. Nobody changes it: it is asked for several times."""
+    """Return the syntax tree of a piece of code. Do not change it: it is cached."""
     return ast.parse(source)
 
 
@@ -23,5 +23,5 @@ def is_python(source: str) -> bool:
 
 
 def lines_of(source: str) -> list[str]:
-    """Return the lines as Python counts them; `str.splitlines` also ends one at a form feed or a Unicode separator."""
+    """Return the lines as Python counts them; `str.splitlines` also splits at form feeds and Unicode separators."""
     return LINE_END.split(source)

@@ -1,4 +1,4 @@
-"""Harnesses (see `harnesses`) of what no message carries: how a tensor lies in memory, what hooks hear, what waits."""
+"""Harnesses (see `harnesses`) for what no message carries: a tensor's memory layout, calls of hooks, lazy iteration."""
 
 import itertools
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from hpcdl.comm.base import Communicator
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
-    """In a memory of its own, row after row."""
+    """Copy into separate memory, row by row."""
     return x.clone(memory_format=torch.contiguous_format)
 
 
 def by_columns(x: torch.Tensor) -> torch.Tensor:
-    """The same numbers with the first axis as the fastest one in memory."""
+    """Copy with the first axis as the fastest one in memory."""
     turned = tuple(reversed(range(x.dim())))
     return by_rows(x.permute(turned)).permute(turned)
 
 
 def with_gaps(x: torch.Tensor) -> torch.Tensor:
-    """The same numbers in every second cell of a memory, from the second one on; other numbers between them."""
+    """Copy into every second element of a buffer, from the second one; other numbers in between."""
     return torch.stack((-1 - x, x), dim=-1)[..., 1]
 
 
@@ -29,13 +29,13 @@ LAYOUTS = {"rows": by_rows, "columns": by_columns, "gaps": with_gaps}
 
 
 def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors look into the same memory; empty ones are in none."""
+    """Whether two tensors share memory; empty ones never do."""
     mine, other = a.untyped_storage(), b.untyped_storage()
     return mine.nbytes() > 0 and mine.data_ptr() == other.data_ptr()
 
 
 def in_memory(function: Callable, layout: str, args: list, comm: Communicator):
-    """Call the function with its tensors in a layout; what it returns, and which of them that shares memory with."""
+    """Call the function with its tensors in a layout; return its result, and which of them it shares memory with."""
     given = [LAYOUTS[layout](arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
     result = function(*given)
     tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
@@ -43,10 +43,9 @@ def in_memory(function: Callable, layout: str, args: list, comm: Communicator):
 
 
 def averaging(function: Callable, values: list, together: str, comm: Communicator):
-    """Call the function with a list of tensors: each in a memory of its own, or all in one, as its "rows" or "columns".
+    """Call the function with a list of tensors: each in separate memory, or all as "rows" or "columns" of one.
 
-    What is in the tensors afterwards, what is in the memory of each, and whether two of them lie in one place that did
-    not before.
+    Returns the tensors' final values, the content of each memory, and whether two tensors newly share memory.
     """
     if together == "rows":
         xs = list(torch.stack(values))
@@ -54,16 +53,16 @@ def averaging(function: Callable, values: list, together: str, comm: Communicato
         xs = list(torch.stack(values, dim=-1).unbind(-1))
     else:
         xs = [value.clone() for value in values]
-    windows, given = [x.detach() for x in xs], list(xs)  # a window looks at the memory, whatever becomes of its tensor
+    windows, given = [x.detach() for x in xs], list(xs)  # a window shows the memory, whatever happens to its tensor
     function(given)
     met = any(a.numel() and a.data_ptr() == b.data_ptr() for a, b in itertools.combinations(xs, 2))
     return [x.detach() for x in xs], windows, met
 
 
 def descending(function: Callable, start: torch.Tensor, targets: list, lr: float, comm: Communicator):
-    """Steps of the function on |w - target|², a target each: w after each, and what has become of w itself.
+    """Run steps of the function on |w - target|², with a target each; return w after each step, and the final w itself.
 
-    And whether w.grad is None after every step.
+    Returns also whether w.grad is None after every step.
     """
     w, path = start.clone().requires_grad_(), []
     memory, forgotten = w.data_ptr(), True
@@ -76,10 +75,10 @@ def descending(function: Callable, start: torch.Tensor, targets: list, lr: float
 
 
 def watching(function: Callable, weights: list, unused: list, passes: int, comm: Communicator):
-    """Backward passes through a chain of layers, that the function has put hooks on, but for the `unused` ones.
+    """Run backward passes through a chain of layers with the function's hooks, except the `unused` layers.
 
-    The calls of `ready` by the end of the registration, and of each pass: (what it was given, whether that parameter's
-    gradient was there).
+    Returns the calls of `ready` after registration and after each pass: (argument, whether that parameter's gradient
+    existed).
     """
     params, calls = [weight.clone().requires_grad_() for weight in weights], list[tuple]()
 
@@ -101,7 +100,8 @@ def watching(function: Callable, weights: list, unused: list, passes: int, comm:
 
 
 def taken(function: Callable, orders: list, size: int, few: int, comm: Communicator):
-    """The first few batches of epochs with these orders; orders asked for before the first batch, and by the last."""
+    """Return the first few batches of epochs with these orders, and the number of orders requested before the first and
+    by the last batch."""
     asked = [0]
 
     def order(n: int) -> torch.Tensor:

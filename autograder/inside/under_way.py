@@ -1,6 +1,7 @@
-"""What a rank owes its messages under way: to wait for each, and to leave alone what it sends until then.
+"""Check a rank's messages in flight: it must wait for each, and must not change a sent tensor before that.
 
-In MPI both are undefined otherwise, and show only where a receiver comes late. So they are looked at, not timed.
+In MPI anything else is undefined, and shows only if a receiver is late. So this inspects messages instead of timing
+them.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ FORGOTTEN = "{}'s {} {} rank {} is never waited for"
 
 
 def bits(x: torch.Tensor) -> bytes:
-    """The bytes of a contiguous tensor, copied where no meter of tensors counts them."""
+    """Return the bytes of a contiguous tensor, copied outside the tensor meters' view."""
     return ctypes.string_at(x.data_ptr(), x.nbytes) if x.nbytes else b""
 
 
@@ -26,10 +27,10 @@ def told(sentence: str, rank: int, request: Request) -> str:
 
 
 class Watched:
-    """Looks at the `isend` and `irecv` of one rank's `comm`; `careless()` says what was wrong."""
+    """Watches `isend` and `irecv` of one rank's `comm`; `careless()` says what was wrong."""
 
     def __init__(self, comm: Communicator):
-        machine: Any = comm  # whose methods are replaced
+        machine: Any = comm  # its methods are replaced
         self.rank, self.sent = comm.rank, list[tuple[Request, bytes]]()
         self.changed: list[str] = []
         isend, irecv, wait, wait_any = comm._isend, comm._irecv, comm._wait, comm._wait_any
@@ -53,7 +54,7 @@ class Watched:
         machine._wait, machine._wait_any = waited, waited_any
 
     def look_at(self, requests: Iterable[Any]) -> None:
-        """Compare what `requests` send with what they began to send."""
+        """Compare the tensors of `requests` with their content at the start of the send."""
         for request, before in [entry for entry in self.sent if any(entry[0] is request for request in requests)]:
             if request.op == "isend" and bits(request.x) != before:
                 self.changed.append(told(CHANGED, self.rank, request))

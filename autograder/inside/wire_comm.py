@@ -1,8 +1,7 @@
-"""The communicator across the boundary: a student's ranks are processes, the machine that joins them is the grader's.
+"""The communicator across the boundary: a student's ranks are processes, and the grader's machine connects them.
 
-`WireComm` is the `comm` that a student's function gets. It does nothing itself but ask its rank's `Desk`, on the
-trusted side, where the simulated machine matches messages, keeps the time and writes the trace. Tensors cross, handles
-do not.
+A student's function receives a `WireComm` as `comm`. It only calls its rank's `Desk` on the trusted side, where the
+simulated machine matches messages, keeps the time and writes the trace. Tensors cross the boundary, handles do not.
 """
 
 import inspect
@@ -20,7 +19,7 @@ from .under_way import bits
 
 
 class Fixed:
-    """A method that no instance can have another one for: harnesses call it, too, to tell the time."""
+    """A method that instances cannot override: harnesses also call it, to read the clock."""
 
     def __init__(self, function: FunctionType):
         self.function = function
@@ -67,7 +66,10 @@ class WireComm(Communicator):
         message.number, self._posted = self._posted, self._posted + 1
         self._unposted.append((message.op, message.side, x, message.x.numel(), message.peer, message.tag))
         message.sent = bits(x) if message.op == "isend" else b""
-        if message.op in ("isend", "irecv"):  # the others wait at once, and post then: one call instead of two
+        if message.op in (
+            "isend",
+            "irecv",
+        ):  # others post in their wait: one call, not two
             self._operate("post", self._drain(), self._location())
         return message
 
@@ -92,7 +94,7 @@ class WireComm(Communicator):
         return first
 
     def _look_at(self, request: _Posted) -> None:
-        """Tell the desk where what an isend sends was changed before its wait."""
+        """Tell the desk if an isend's tensor changed before its wait."""
         if request.op == "isend" and bits(request.x) != request.sent:
             self._operate("changed", request.number)
 
@@ -106,13 +108,13 @@ class WireComm(Communicator):
         self._operate("barrier", self._location())
 
     def _location(self) -> str:
-        """The line of the student's code that is being run, for the report of a deadlock."""
+        """Return the student's running line, for deadlock reports."""
         found = current_line(self._namespace)
         return f"line {found['line']}: {found['source']}" if found else ""
 
 
 def _without_book(operate: Callable) -> Callable:
-    """What an answer's `comm` may ask its desk for: all but entries in a harness's book."""
+    """Return the operations that an answer's `comm` may call on its desk: all except entries in a harness's book."""
 
     def operation(what: str, *args: Any):
         if type(what) is not str or what == "note":

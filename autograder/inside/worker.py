@@ -1,6 +1,6 @@
-"""The student's side of the boundary: holds the student's names, answers calls with values, tells where code failed.
+"""The student's side of the boundary: holds the student's names, answers calls with values, reports where code failed.
 
-In grading it is a process of its own, forked from the zygote; in a notebook it stands on the kernel's own names.
+In grading it is a separate process, forked from the zygote; in a notebook it uses the kernel's own names.
 It holds no checks, no expected values and no verdicts.
 """
 
@@ -42,7 +42,7 @@ OPERATORS = {
     **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "abs", "float", "list")},
 }
 
-IMMUTABLE = " of immutable type "  # Python's words where an answer would change a class of the machinery
+IMMUTABLE = " of immutable type "  # Python's message if an answer tries to change a class of the machinery
 STANDS_IN = (
     "an error in a function of the reference, which stands in for one of your earlier exercises here: look at what you "
     "call it with"
@@ -72,14 +72,14 @@ class Worker(Peer):
     """Serves calls of the functions and classes in `namespace`."""
 
     iterates = True
-    stops_on_interrupt = False  # a student's `raise KeyboardInterrupt` is a problem like any other
+    stops_on_interrupt = False  # a student's `raise KeyboardInterrupt` is an ordinary problem
 
     def __init__(self, namespace: dict, guard: Guard | None = None):
-        """A `guard` whose doors are there already spares the worker to set them."""
+        """If `guard` is given, its doors are already set."""
         super().__init__()
         self.namespace, self.guard = namespace, guard or Guard()
         self.future = 0  # flags of `from __future__`
-        self.loop: Any = None  # where an `await` at a cell's top level waits
+        self.loop: Any = None  # the loop for top-level `await` in cells
         self.guard.report, self.guard.library.namespace = self.report, namespace
 
     def perform(self, frame: Frame) -> Frame:
@@ -94,35 +94,36 @@ class Worker(Peer):
     @contextlib.contextmanager
     @whole
     def running(self, seconds: float | None):
-        """The student's code runs in the block: for `seconds`, under the guard's eyes, and with nobody to ask."""
+        """Run student code in the block: at most `seconds`, watched by the guard, and without keyboard input."""
         with time_limit(seconds), self.guard.up(), nobody_there(self.namespace):
             yield
 
     def forbid(self, patterns: tuple, opened: tuple | None) -> None:
-        """From now on the student's code may not make the calls that `patterns` name, nor hpcdl's but for `opened`."""
+        """Forbid student code to call `patterns` from now on, and hpcdl except `opened`."""
         self.guard.forbid(tuple(map(str, patterns)), None if opened is None else tuple(map(str, opened)))
 
     def count_operators(self, operators: tuple) -> dict:
-        """Count the calls of torch's `operators` from now on; returns the counts of those that were counted so far."""
+        """Count calls of torch's `operators` from now on; return the counts so far."""
         counts, self.guard.counts = dict(self.guard.counts), Counter()
         self.guard.watch(self.guard.patterns, tuple(map(str, operators)))
         return counts
 
     def report(self, name: str) -> None:
-        """Tell the grader of a forbidden call, now: what the student's code does next cannot undo it."""
+        """Tell the grader of a forbidden call at once: the student's code cannot undo it."""
         self.call(["forbidden", ""], (name, current_line(self.namespace)))
 
     def call_function(self, name: str, args: tuple, kwargs: dict):
-        """Call the student's function of that name; errors when there is none or it does not take these arguments."""
+        """Call the student's function of that name; raise if there is none, or if it does not accept these
+        arguments."""
         function = self.find(name)
         try:
             return function(*args, **kwargs)
         except TypeError:
-            check_signature(name, function, args, kwargs)  # only now: it takes longer than most calls
+            check_signature(name, function, args, kwargs)  # only after an error: it takes longer than most calls
             raise
 
     def function(self, name: str, args: tuple, kwargs: dict):
-        """The student's function of that name; errors as those of `call_function`."""
+        """Return the student's function of that name; errors as in `call_function`."""
         function = self.find(name)
         check_signature(name, function, args, kwargs)
         return function
@@ -136,46 +137,48 @@ class Worker(Peer):
         return function
 
     def apply_operator(self, name: str, args: tuple, kwargs: dict):
-        """An operator of Python's, on objects of the student's."""
+        """Apply a Python operator to the student's objects."""
         if name not in OPERATORS:
             raise ProtocolError("a call of an operator that there is not")
         return OPERATORS[name](*args, **kwargs)
 
     def parse(self, data: bytes) -> list:
-        """The parts of a notebook file: cells, notes, the lab's slug, the names that are bound, cells of text."""
-        from . import notebook  # on first use: a notebook that only checks has no need of nbformat, nor time for it
+        """Return the parts of a notebook file: cells, notes, the lab's slug, bound names, text cells."""
+        from . import (
+            notebook,
+        )  # on first use: it imports nbformat, which is slow
 
         found = notebook.parse(data)
         texts = [[text.label, text.kind, text.names] for text in found.texts]
         return [found.cells, found.notes, found.slug, sorted(found.names), texts]
 
     def needed(self, cells: list, exercises: list) -> tuple:
-        """The statements that the exercises' functions need, notes for the student, their fingerprints and shapes."""
+        """Return the statements that the exercises' functions need, notes for the student, fingerprints and shapes."""
         statements, notes = source.needed(cells, [name for names in exercises for name in names])
         prints = [fingerprint.of(cells, tuple(names)) for names in exercises]
         return statements, notes, prints, [" ".join(fingerprint.shapes(cells, tuple(names))) for names in exercises]
 
     def wider(self, cells: list, functions: list) -> list:
-        """Return the statements that functions need, with all others that mention an object of theirs."""
+        """Return the statements that functions need, with all others that mention one of their objects."""
         return source.needed(cells, functions, wider=True)[0]
 
     def run_rank(
         self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate: Callable | None, harness: str | None
     ):
-        """Call the function as one of `size` ranks; `operate` reaches the machine that joins them, None means MPI."""
+        """Call the function as one of `size` ranks; `operate` reaches their machine, None means MPI."""
         comm = WireComm(rank, size, operate, self.namespace) if operate else machines[size]
         return self.function_of_rank(name, (*args, comm), kwargs, harness, operate)(*args, comm, **kwargs)
 
     def function_of_rank(
         self, name: str, args: tuple, kwargs: dict, harness: str | None, operate: Callable | None = None
     ) -> Callable:
-        """The function itself, or the harness that builds what it needs and calls it."""
+        """Return the function itself, or the harness that builds what it needs and calls it."""
         if harness is None:
             return self.function(name, args, kwargs)
         return self.harnessed(harness, self.find(name), operate)
 
     def harnessed(self, harness: str, function: Callable, operate: Callable | None) -> Callable:
-        """Return the harness of that name, with the student's function to call; a book that it has is kept here."""
+        """Return the harness of that name, with the student's function to call; its book, if any, is kept here."""
         run, booked = functools.partial(HARNESSES[harness].run, function), HARNESSES[harness].booked
         if not booked:
             return run
@@ -192,9 +195,9 @@ class Worker(Peer):
         return f" Found `{found[0]}`: rename it?" if found else ""
 
     def run_cells(self, cells: list, opened: tuple | None = None) -> list:
-        """Execute (label, source) pairs in order; a cell that fails does not stop the next. Returns their problems.
+        """Execute (label, source) pairs in order; a failing cell does not stop the next. Return their problems.
 
-        hpcdl is closed to them but for `opened`, as it will be to their functions.
+        hpcdl is closed to them except `opened`, as it will be to their functions.
         """
         problems = []
         self.forbid((), opened)
@@ -209,7 +212,7 @@ class Worker(Peer):
         return problems
 
     def execute(self, code: str, filename: str) -> None:
-        """Run a piece of code as a cell: `from __future__` holds for all that follow, and `await` may stand in it."""
+        """Run a piece of code as a cell: `from __future__` applies to all later cells, and `await` is allowed."""
         shell.without_cache(code)
         flags = self.future | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(code, filename, "exec", flags=flags, dont_inherit=True)
@@ -220,8 +223,8 @@ class Worker(Peer):
             self.in_loop(compiled)
 
     def in_loop(self, compiled: types.CodeType) -> None:
-        """Run a cell where a notebook's cells run: in an event loop, which lasts from one to the next."""
-        import asyncio  # on first use: hardly any cell waits
+        """Run a cell in an event loop that persists between cells, as in a notebook."""
+        import asyncio  # on first use: hardly any cell needs it
 
         async def run() -> None:
             waiting = eval(compiled, self.namespace)
@@ -234,7 +237,7 @@ class Worker(Peer):
         self.loop.run_until_complete(run())
 
     def error(self, problem: Any) -> Exception:
-        """A function of the check failed on what the student's code passed to it."""
+        """A function of the check failed on arguments from the student's code."""
         return RuntimeError(str(problem.get("text")))
 
     def describe(self, error: BaseException) -> dict:
@@ -259,10 +262,10 @@ class Worker(Peer):
 
 
 def check_signature(name: str, function: Callable, args: tuple, kwargs: dict) -> None:
-    """SignatureError where `function` does not take these arguments."""
+    """Raise SignatureError if `function` does not accept these arguments."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin without one
+    except (TypeError, ValueError):  # a builtin without a signature
         return
     try:
         signature.bind(*args, **kwargs)
@@ -271,7 +274,7 @@ def check_signature(name: str, function: Callable, args: tuple, kwargs: dict) ->
 
 
 def kind_of(error: BaseException) -> str:
-    """The kind of problem an exception is; a bare `raise NotImplementedError` is an exercise not done yet."""
+    """Return the kind of an exception; a bare `raise NotImplementedError` is an exercise not done yet."""
     if type(error) is NotImplementedError and not error.args:
         return "not_done"
     return KINDS.get(type(error), "exception")

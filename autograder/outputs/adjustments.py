@@ -1,4 +1,4 @@
-"""What an instructor adds to the grader's results, in two sheets that lie among them. All exports follow them.
+"""An instructor's changes to results, in two sheets in the results folder. All exports use them.
 
 `adjustments.csv` has the columns `student, lab, points, of, reason`: points that are added, or taken away where they
 are negative (for late days, `autograder late` writes those rows). Where `of` says how many there are, for a written
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def adjusted(found: list[LabResult], folder: Path) -> list[LabResult]:
-    """The results with what the sheets of this folder add; as they are where there are none."""
+    """Return the results with the changes from this folder's sheets, if any."""
     found = shared(found, folder / GROUPS)
     rows = _known(read(folder / ADJUSTMENTS), found, folder / ADJUSTMENTS)
     worth: dict[str, dict[str, float]] = defaultdict(dict)
@@ -121,7 +121,7 @@ def _number(cell: str, path: Path, student: str) -> float:
 
 
 def cells(path: Path, columns: tuple[str, ...]) -> Iterator[list[str]]:
-    """The cells of these columns, row by row; a column that is absent is empty, but for the first."""
+    """Yield the cells of these columns, row by row; a missing column is empty, except the first."""
     if not path.is_file():
         return
     sheet = Sheet.read(path)

@@ -108,7 +108,7 @@ def assignment(
     lab: Annotated[str, typer.Argument(help="The lab.")],
     course: Annotated[Path, typer.Argument(file_okay=False, help="The course folder of nbgrader.")],
 ) -> None:
-    """A lab as an assignment of nbgrader, in COURSE/source; `nbgrader generate_assignment` goes on from there."""
+    """A lab as an assignment of nbgrader, in COURSE/source; continue with `nbgrader generate_assignment`."""
     from . import nbgrader
 
     _said(f"Wrote {nbgrader.write_assignment(_lab(lab), course)}.")

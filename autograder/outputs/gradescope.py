@@ -31,7 +31,7 @@ cd /autograder/source
 /autograder/venv/bin/pip install --no-cache-dir REQUIREMENT
 """
 
-# What stands in results.json until there is a result: whatever ends this script, the student gets a sentence.
+# The content of results.json until there is a result: whatever ends this script, the student gets a sentence.
 RUN = """#!/usr/bin/env bash
 # Runs for each submission.
 root=${AUTOGRADER_ROOT:-/autograder}

@@ -1,4 +1,4 @@
-"""What the instructor's page shows of a whole class: numbers, common mistakes, and things for a person to look at."""
+"""The instructor's page about a whole class: numbers, common mistakes, and things for a person to look at."""
 
 import statistics
 from collections import Counter, defaultdict
@@ -32,7 +32,7 @@ class CheckOverview:
 
     @property
     def share(self) -> float:
-        """The share of them that passed; 1 where nobody reached it."""
+        """Return the share of them that passed; 1 if no student reached it."""
         return self.statuses["passed"] / self.reached if self.reached else 1.0
 
     def common(self) -> list[tuple[str, int, list[tuple[str, str]]]]:
@@ -149,7 +149,7 @@ def noted(found: list[LabResult]) -> list[tuple[str, str]]:
 
 
 def identical(found: list[LabResult]) -> list[tuple[str, str]]:
-    """Groups whose code is the same but for names, comments and layout; those with the most exercises first."""
+    """Return groups with the same code except names, comments and layout; groups with the most exercises come first."""
     groups = defaultdict(set)
     for result in found:
         for exercise in result.exercises:

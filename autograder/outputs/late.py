@@ -16,7 +16,7 @@ from .load import ResultError, one_lab
 from .sheet import Sheet
 
 EXTENSIONS = "extensions.csv"
-REASON = "late: "  # the rows that begin so are ours, and made anew
+REASON = "late: "  # rows with this prefix are ours, and are rewritten
 
 
 def enter(
@@ -50,7 +50,7 @@ def extensions(path: Path, lab: str) -> dict[str, float]:
 
 
 def strangers(path: Path, found: list[LabResult]) -> list[str]:
-    """Students in the sheet who have no result: a name that is misspelt gives nobody more time."""
+    """Students in the sheet who have no result: a misspelt name gives no student more time."""
     known = {result.student for result in found}
     return sorted({student for student, *_ in cells(path, ("student",))} - known)
 

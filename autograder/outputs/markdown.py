@@ -63,7 +63,7 @@ def _text(value: str) -> str:
 
 
 def _inline(sentence: str) -> str:
-    """The same, but what stands between backticks is code."""
+    """Return one such line, with text between backticks as code."""
     parts = " ".join(sentence.split()).split("`")
     if len(parts) % 2 == 0:
         return _text(sentence)

@@ -47,7 +47,7 @@ def fill(
 
 
 def comment(result: LabResult) -> str:
-    """What stands beside the grade: which exercises lost points, and what a person has added or taken away."""
+    """Return the comment on a grade: which exercises lost points, and what a person has added or taken away."""
     added = [f"{each.reason or 'adjusted'}: {each.points:+g} points" for each in result.adjustments]
     return "; ".join(filter(None, [result.summary(), *added]))
 

@@ -67,7 +67,7 @@ def _harmless(cell: str) -> str:
 
 
 def number(cell: str) -> float | None:
-    """A number with a point or a comma; None where there is none."""
+    """Parse a number with a point or a comma; return None if it is not a number."""
     try:
         return float(cell.replace(",", "."))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Canaries: what a student's code could do here, tried out in a worker like any other.
+"""Canaries: attacks that a student's code could try, run in a worker like any other.
 
 Every grader sends them through its own walls before the first submission; `autograder doctor` shows what each found.
 """
@@ -19,7 +19,7 @@ from . import mpi_team
 from .errors import StudentError
 from .remote import RemoteSession
 
-# Each function returns what it got hold of; an exception, or nothing, is a wall that holds.
+# Each function returns what it could access; an exception, or nothing, means that the wall holds.
 ATTACKS = """
 import os, signal, socket, stat, subprocess
 
@@ -71,12 +71,12 @@ PLANTED = Path(sys.prefix, f"hpcdl_canary_{os.getpid()}")
 
 
 class WallError(RuntimeError):
-    """A wall that the report would promise does not hold: what a student's code could do here."""
+    """A wall that the report promises does not hold; the message says what student code could do here."""
 
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """One attack: what it tried, whether the wall held, and what came of it."""
+    """One attack: what it tried, whether the wall held, and the outcome."""
 
     title: str
     held: bool
@@ -84,7 +84,7 @@ class AttackOutcome:
 
 
 def require(zygote: Zygote) -> None:
-    """WallError where a canary gets through the walls of this zygote's workers; of weak ones nothing is promised."""
+    """Raise WallError if a canary gets through the walls of this zygote's workers; weak walls promise nothing."""
     if zygote.walls == "weak":
         return
     if broken := [f"{outcome.title} ({outcome.said})" for outcome in attack(zygote) if not outcome.held]:
@@ -92,9 +92,9 @@ def require(zygote: Zygote) -> None:
 
 
 def attack(zygote: Zygote, mpi: bool = False) -> list[AttackOutcome]:
-    """What came of each attack from a worker of `zygote`. It touches what it makes alone.
+    """Run each attack from a worker of `zygote`, and return the outcomes. Attacks touch only what they create.
 
-    With `mpi` the worker is a rank of a real MPI; LauncherError where there is none.
+    With `mpi` the worker is a rank of a real MPI; raises LauncherError if there is none.
     """
     with contextlib.ExitStack() as stack:
         target, folder = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))
@@ -106,7 +106,7 @@ def attack(zygote: Zygote, mpi: bool = False) -> list[AttackOutcome]:
 
 
 def _attempts(target: str, port: int, address: str) -> dict[str, tuple]:
-    """Each attack by what it would do: the function of ATTACKS and its arguments."""
+    """Return, for each attack by its aim, the function of ATTACKS and its arguments."""
     return {
         "read another submission": ("read", str(Path(target, "other.ipynb"))),
         "list the other submissions": ("names", target),
@@ -139,14 +139,14 @@ def _finding(session: RemoteSession, title: str, name: str, *args) -> AttackOutc
     try:
         got = getattr(session.student, name)(*args)
     except StudentError as error:
-        # an attack that never ran has proved nothing
+        # an attack that never ran proves nothing
         return AttackOutcome(title, error.kind == "exception", f"refused ({error.type}: {error.text[:60]})")
     return AttackOutcome(title, False, f"it can: {str(got)[:60]}")
 
 
 @contextlib.contextmanager
 def _listening(folder: str) -> Iterator[tuple[int, str]]:
-    """A TCP port of this machine and a socket file on which something answers."""
+    """Provide a TCP port and a socket file that answer."""
     address = str(Path(folder, "service"))
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
         unix.bind(address)

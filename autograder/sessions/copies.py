@@ -1,4 +1,4 @@
-"""Copies of a check's values: what a function changes in them is not changed in the check's own."""
+"""Copies of a check's values, so that a function's changes do not affect the check's own."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 def copied(value: Any, copies: dict) -> Any:
-    """Tensors, lists, dicts and tuples copied, each once; the rest as it is."""
+    """Copy tensors, lists, dicts and tuples, each once; return everything else unchanged."""
     if id(value) in copies:
         return copies[id(value)]
     if type(value) is torch.Tensor:

@@ -1,6 +1,6 @@
-"""The trusted half of a rank's communicator: does on the simulated machine what `WireComm` asks for, if it may.
+"""The trusted side of a rank's communicator: performs on the simulated machine what `WireComm` requests, if allowed.
 
-A student's ranks are processes; the machine that joins them is in the grader's, and has one desk for each rank.
+A student's ranks are processes; their machine is in the grader's process, with one desk for each rank.
 """
 
 from typing import Any
@@ -33,17 +33,18 @@ POSTS = ("send", "recv", "sendrecv", "sendrecv_add", "isend", "irecv")
 
 
 class Desk:
-    """Does one rank's operations on `comm`, a rank of the simulated machine. Trusts nothing that it is asked."""
+    """Performs one rank's operations on `comm`, a rank of the simulated machine. It trusts no request."""
 
     def __init__(self, comm: Communicator, takes: dict[str, float] | None = None):
         self.comm, self.location = comm, ""
         self.book = Book(comm, takes or {})
         self.requests: list[Request] = []
         self.waited, self.spoiled = set[int](), list[str]()
-        self.trouble: CommError | None = None  # what the machine found wrong while this rank was asking
+        self.trouble: CommError | None = None  # the machine's error during this rank's operation
 
     def operate(self, what: Any, *args: Any):
-        """One operation; an error where it is none, or its arguments are not what `WireComm` would send."""
+        """Perform one operation; return an error if it is unknown, or its arguments are not what `WireComm` would
+        send."""
         if what not in OPERATIONS:
             raise TypeError("no such operation")
         try:
@@ -90,7 +91,7 @@ class Desk:
         return [first, requests[first].x if requests[first].side == "source" else None]
 
     def changed(self, number: int):
-        """What an isend sends was changed before its wait."""
+        """Note that an isend's tensor changed before its wait."""
         self.spoiled.append(told(CHANGED, self.comm.rank, self.requests[number]))
 
     def careless(self) -> list[str]:
@@ -113,7 +114,7 @@ class Desk:
         self.comm.barrier()
 
     def note(self, kind: Any, name: Any, what: Any):
-        """An entry of a harness's book (see `inside.book`)."""
+        """Add an entry to a harness's book (see `inside.book`)."""
         if type(kind) is not str or type(name) is not str or len(self.book.entries) >= LONGEST_BOOK:
             raise TypeError(f"no such entry, or more than {LONGEST_BOOK:,}")
         self.book.note(kind, name, what)
@@ -123,7 +124,7 @@ class Desk:
 
 
 def with_book(result: object, harness: Harness | None, desk: Desk) -> object:
-    """What a harness returned, with the entries of its book, which the grader has kept."""
+    """Return a harness's result with the entries of its book, which the grader has kept."""
     if harness is None or harness.booked is None:
         return result
     try:

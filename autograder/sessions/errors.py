@@ -1,4 +1,4 @@
-"""Why a call of the student's code gave no value."""
+"""Errors of calls of the student's code."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ KINDS = ("not_done", "undefined", "signature", "exception", "timeout", "exit", "
 @dataclass
 class StudentError(Exception):
     """The student's code gave no value. `kind` says why: not_done, undefined, signature, exception, timeout, ended,
-    exit, asks, forbidden, unsendable; `text` says it in words, and the rest says where in the student's own code."""
+    exit, asks, forbidden, unsendable; `text` explains it, and the other fields give the place in the student's code."""
 
     kind: str
     text: str
@@ -17,14 +17,14 @@ class StudentError(Exception):
     function: str = ""
     line: int = 0
     source: str = ""
-    via: str = ""  # the line of theirs that led there, where the check called another function
+    via: str = ""  # the student's line that led there, if the check called another function
 
     def __str__(self):
         return self.text
 
     @classmethod
     def of(cls, problem: Any) -> "StudentError":
-        """From the other side's report, of which only short plain values are taken over."""
+        """Create the error from the other side's report, of which only short plain values are used."""
         problem = problem if type(problem) is dict else {}
         wanted = {"kind": str, "text": str, "type": str, "function": str, "line": int, "source": str, "via": str}
         found = {key: problem[key] for key, kind in wanted.items() if type(problem.get(key)) is kind}

@@ -1,8 +1,8 @@
-"""Messages that arrive as other numbers: whoever is right all the same did not learn it by messages.
+"""Garbled messages: an answer that stays right did not get its data from messages.
 
-A rank may learn what it should be told beside `comm`: by a lock on a file, by whatever one process can notice of
-another. Bytes that are counted prove nothing then, since they may hold anything. So a check asks once with numbers
-that change on their way (`checks.messages.carried`): an answer that is right about what was never delivered fails.
+A rank may get data around `comm`: by a lock on a file, or by anything that one process can notice of another. Counted
+bytes prove nothing then, since they may hold anything. So a check runs once with numbers that change in transit
+(`checks.messages.carried`): an answer that is right about data that was never delivered fails.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from hpcdl.comm import Communicator
 
 
 def garbled(comm: Communicator, rng: torch.Generator | None) -> None:
-    """Let `rng`, if there is one, draw the floating-point numbers that this rank of the machine receives."""
+    """Let `rng`, if given, draw the floating-point numbers that this rank of the machine receives."""
     if rng is None:
         return
-    machine: Any = comm  # whose methods are replaced
+    machine: Any = comm  # its methods are replaced
     wait, wait_any, broadcast, all_reduce = comm._wait, comm._wait_any, comm._broadcast, comm._all_reduce
 
     def waited(op, *requests):
@@ -45,7 +45,7 @@ def garbled(comm: Communicator, rng: torch.Generator | None) -> None:
 
 
 def redraw(x: torch.Tensor, rng: torch.Generator) -> None:
-    """Other numbers of about the same size: whole ones, which may be sizes or the bits of others, change by one."""
+    """Draw different numbers of similar size: integers, which may be sizes or bits of other numbers, change by one."""
     flat = x.detach().view(-1)
     if x.is_floating_point() or x.is_complex():
         flat.copy_(flat * torch.rand(flat.shape, generator=rng) + torch.rand((), generator=rng))

@@ -1,4 +1,4 @@
-"""The trusted peer: sends a check's calls, and keeps what the other side did with them."""
+"""The trusted peer: sends a check's calls, and records the other side's results."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
@@ -16,7 +16,7 @@ from .handle import Handle
 
 
 class Timed(Protocol):
-    """What a grader needs of the session that it is of."""
+    """The parts of a session that its grader needs."""
 
     def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool): ...
 
@@ -26,7 +26,7 @@ class Timed(Protocol):
 class Grader(Peer):
     """The trusted side of a call: calls by name; the other side may call only the functions that it was passed."""
 
-    session: Timed  # the one that it is of, once that has begun a check
+    session: Timed  # its session, once a check has begun
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ class Grader(Peer):
     ):
         self.objects = objects
         result = super().call(target, args, kwargs, objects=objects, seconds=seconds)
-        if self.failure is not None:  # raised by a check's own function, which the student's code had called
+        if self.failure is not None:  # raised by a check's function that the student's code called
             raise self.failure
         return result
 
@@ -73,16 +73,16 @@ class Grader(Peer):
     def make_proxy(self, number: int, is_function: bool, name: str):
         if is_function and not self.objects:
 
-            def function(*args, **kwargs):  # the student's, which takes the check's time
+            def function(*args, **kwargs):  # the student's function, which uses the check's time
                 return self.session.timed(["yours", number], args, kwargs, objects=False)
 
             function.__name__ = function.__qualname__ = name
             return function
-        return Handle(self, number, name)  # a method too: what it returns may be an object
+        return Handle(self, number, name)  # also for a method: its result may be an object
 
 
 def shown_call(frame: Frame, handles: dict) -> str:
-    """`mse_loss(tensor(...), ...)` for a call that was sent, with an argument a line where one line is too long."""
+    """`mse_loss(tensor(...), ...)` for a call that was sent, with one argument per line if one line is too long."""
     decoder = Decoder(frame, _Names(handles))
     _, (_, name), args, kwargs, *_ = frame.header
     args, kwargs = decoder.read(args), decoder.read(kwargs)
@@ -92,7 +92,7 @@ def shown_call(frame: Frame, handles: dict) -> str:
 
 
 class _Names(Peer):
-    """Reads handles as their names only, those on the student's own objects (by number) too."""
+    """Reads handles only as names, including handles on the student's objects (by number)."""
 
     def __init__(self, handles):
         super().__init__()

@@ -1,4 +1,4 @@
-"""An object of a student's class, as a check sees it: it stays where the student's code is."""
+"""An object of a student's class, as a check sees it: the object stays in the student's process."""
 
 import operator
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 class Handle:
     """An object of a student's class: attributes, methods and operators act on it where it lives.
 
-    Comparing is not forwarded: a student's `__eq__` has no say. Read a plain attribute and check that.
+    Comparisons are not forwarded: a student's `__eq__` does not count. Read a plain attribute and check that.
     """
 
     def __init__(self, peer: Any, number: int, type_name: str):

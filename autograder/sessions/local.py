@@ -1,4 +1,4 @@
-"""The student's code in this very process: what `check` of a notebook, and tests of checks, stand on."""
+"""The student's code in this process: the basis of a notebook's `check`, and of tests of checks."""
 
 import sys
 import threading
@@ -19,28 +19,29 @@ from .grader import Grader
 from .ranks import RankCall, deadlock, misfit, of_rank
 from .session import Session
 
-SECONDS = 5.0  # of a call on ranks, where they are threads: many times what a right answer takes
+SECONDS = 5.0  # of a call on ranks as threads: many times what a right answer takes
 
 
 def is_thread_of_kernel() -> bool:
-    """Whether a thread of the notebook's kernel runs: JupyterLab has pictures that play drawn there during a check."""
+    """Whether the current thread belongs to the notebook's kernel: JupyterLab draws playing pictures there during a
+    check."""
     kernel = sys.modules.get("ipykernel.thread")
     return kernel is not None and isinstance(threading.current_thread(), kernel.BaseThread)
 
 
 def import_what_optimizers_need(namespace: dict) -> None:
-    """The seconds that `hpcdl.lazy.import_compiler` takes are not the answer's."""
+    """Import what optimizers need, without counting the seconds of `hpcdl.lazy.import_compiler` as the answer's."""
     if needs_compiler(namespace):
         import_compiler()
 
 
 def needs_compiler(namespace: dict) -> bool:
-    """Whether a function or class in `namespace` makes an optimizer of torch's, which imports torch's compiler."""
+    """Whether a function or class in `namespace` creates a torch optimizer, which imports torch's compiler."""
     return not is_imported(COMPILER) and any(map(uses_optimizers, list(namespace.values())))
 
 
 def uses_optimizers(value: Any) -> bool:
-    """Whether it is one of torch.optim's classes, or a function that looks one up by `torch.optim`."""
+    """Whether a value is a class of torch.optim, or a function that looks one up in `torch.optim`."""
     if type(value) is types.FunctionType:
         return "optim" in value.__code__.co_names
     return isinstance(value, type) and str(value.__module__).startswith("torch.optim.")
@@ -56,7 +57,7 @@ class LocalGrader(Grader):
 
 
 class LocalWorker(Worker):
-    stops_on_interrupt = True  # the student's own press of the stop button
+    stops_on_interrupt = True  # the student may press the stop button
 
     def __init__(self, namespace: dict, grader: LocalGrader):
         super().__init__(namespace, Guard(is_other=is_thread_of_kernel))
@@ -87,7 +88,7 @@ class LocalSession(Session):
         self.worker.forbid(patterns, opened)
 
     def simulate(self, call: RankCall) -> Simulation:
-        """The ranks are threads of this process."""
+        """Run the ranks as threads of this process."""
         import_what_optimizers_need(self.worker.namespace)
         worker, watch = self.worker, Stopwatch()
         stopped: list[tuple[int, dict]] = []
@@ -101,7 +102,7 @@ class LocalSession(Session):
                 watched[comm.rank] = Watched(comm)
                 try:
                     return function(*call.arguments[comm.rank], comm, **call.kwargs)
-                except SystemExit as error:  # the simulation ends its ranks so, first the one that was running
+                except SystemExit as error:  # the simulation ends its ranks like this, first the running one
                     stopped.append((comm.rank, worker.describe(error)))
                     raise
 
@@ -123,7 +124,7 @@ class LocalSession(Session):
             self.left -= watch.seconds()
 
     def stopped(self, p: int, *ranks: tuple[int, dict]) -> StudentError:
-        """The ranks ran out of time; `ranks` says which one of them was running, and where."""
+        """Report that the ranks timed out; `ranks` says which one was running, and where."""
         error = self.timeout(min(self.seconds, SECONDS))
         for rank, problem in ranks:
             error = of_rank(StudentError.of({**problem, "kind": "timeout", "text": error.text}), rank, p)

@@ -1,7 +1,7 @@
-"""Slots among the ranks of a real MPI, for workers: mpiexec starts a relay on each, which hands its connection over.
+"""Slots for workers among the ranks of a real MPI: mpiexec starts a relay on each, which passes its connection on.
 
 So a rank is a worker like any other, forked from the zygote with torch imported (see `mpi_rank` for its side). Two
-ranks that mpiexec starts as `python` take 2.6 s, most of it to import torch; as workers they take 0.3 s.
+ranks that mpiexec starts as `python` take 2.6 s, mostly to import torch; as workers they take 0.3 s.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from autograder.walls import scratch
 from autograder.walls.zygote import Slot
 from hpcdl.cluster.launcher import LauncherError, find_launcher
 
-# A relay lives as long as the connection to the grader does, so nothing is left when the grader is killed.
+# A relay ends with its connection to the grader, so nothing is left if the grader is killed.
 RELAY = """
 import os, socket, sys
 with socket.socket(socket.AF_UNIX) as grader:
@@ -23,13 +23,13 @@ with socket.socket(socket.AF_UNIX) as grader:
     socket.send_fds(grader, [os.environ["PMI_RANK"].encode()], [int(os.environ["PMI_FD"])])
     grader.recv(1)
 """
-HERE = ("-launcher", "fork", "-hosts", "localhost")  # also in a job of Slurm, whose nodes mpiexec would take
+HERE = ("-launcher", "fork", "-hosts", "localhost")  # also in a Slurm job, where mpiexec would use the job's nodes
 PATIENCE = 20.0  # seconds for mpiexec to start its relays, and to end
 
 
 @contextlib.contextmanager
 def slots(size: int) -> Iterator[list[Slot]]:
-    """`size` slots of one mpiexec, by rank, for as long as the block lasts. LauncherError where there are none."""
+    """Provide `size` slots of one mpiexec, by rank, inside the block; raise LauncherError if there are none."""
     command = launcher()
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -45,7 +45,7 @@ def slots(size: int) -> Iterator[list[Slot]]:
 
 
 def launcher() -> list[str]:
-    """The command of an mpiexec whose ranks a worker can take over: MPICH's, on Linux."""
+    """Return the command of an mpiexec with ranks that workers can take over: MPICH's, on Linux."""
     if sys.platform != "linux":
         raise LauncherError("it takes Linux")
     found = find_launcher()
@@ -61,7 +61,7 @@ def _start(command: list[str], address: str) -> subprocess.Popen:
 
 
 def _accept(server: socket.socket, stack: contextlib.ExitStack) -> tuple[int, int]:
-    """The rank of the next relay, and its connection to mpiexec; both connections are closed with the `stack`."""
+    """Return the rank of the next relay, and its connection to mpiexec; `stack` closes both connections."""
     relay = stack.enter_context(server.accept()[0])
     relay.settimeout(PATIENCE)
     rank, descriptors, _, _ = socket.recv_fds(relay, 16, 1)
@@ -70,7 +70,7 @@ def _accept(server: socket.socket, stack: contextlib.ExitStack) -> tuple[int, in
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Wait for an mpiexec whose relays have been let go."""
+    """Wait for an mpiexec after its relays have been released."""
     try:
         process.wait(PATIENCE)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The student's code on ranks of a real MPI: workers in the slots of one mpiexec, and what a check sees of them."""
+"""The student's code on ranks of a real MPI: workers in the slots of one mpiexec."""
 
 import contextlib
 import socket
@@ -19,11 +19,11 @@ from .ranks import SIZES, RecordedRun, of_rank
 from .remote import RemoteSession
 from .session import Session
 
-SECONDS = 10.0  # for all runs of an exercise; a rank that waits for ever takes them all
+SECONDS = 10.0  # for all runs of an exercise; a rank that waits forever uses them all
 
 
 class MPIRank(RemoteSession):
-    """A worker in one of MPI's slots. Its team shares a zygote, and each of it is waited for in its own thread."""
+    """A worker in one of MPI's slots. Its team shares a zygote, and a separate thread waits for each worker."""
 
     zygotes = threading.Lock()
     slot: Slot
@@ -33,10 +33,10 @@ class MPIRank(RemoteSession):
         super().__init__(zygote, [], folder)
 
     def start(self) -> None:
-        self.spawn()  # and wait for nothing: it is there when all ranks are
+        self.spawn()  # without waiting: it is ready when all ranks are
 
     def give_up(self) -> None:
-        """Let a thread that waits for this rank find its connection closed."""
+        """Close the connection for a thread that waits for this rank."""
         with contextlib.suppress(OSError):
             self.grader.sock.shutdown(socket.SHUT_RDWR)
 
@@ -51,7 +51,7 @@ class MPIRank(RemoteSession):
 
 @contextlib.contextmanager
 def team(zygote: Zygote, cells: list) -> Iterator["Team"]:
-    """Ranks that will run `cells`, until the block ends; LauncherError where they cannot be had."""
+    """Provide ranks that run `cells`, until the block ends; raise LauncherError if there are none."""
     with contextlib.ExitStack() as stack:
         found, folder = stack.enter_context(slots(max(SIZES))), stack.enter_context(scratch.Folder())
         ranks = [stack.enter_context(MPIRank(zygote, folder, slot)) for slot in found]
@@ -63,7 +63,7 @@ def team(zygote: Zygote, cells: list) -> Iterator["Team"]:
 
 
 class Team(Session):
-    """Ranks of one MPI, as a check sees them: the first error of any ends them all."""
+    """Ranks of one MPI, as a check sees them: the first error ends all of them."""
 
     def __init__(self, ranks: list[MPIRank], cells: list):
         super().__init__()
@@ -79,11 +79,11 @@ class Team(Session):
             rank.allot(seconds)
 
     def spent(self) -> float:
-        """Seconds of the rank that took most."""
+        """Return the seconds of the slowest rank."""
         return max(rank.spent() for rank in self.ranks)
 
     def results(self, run: RecordedRun) -> list[tuple]:
-        """By rank, what it returned and its arguments after the call."""
+        """Return, by rank, its result and its arguments after the call."""
         self.grader.sent = run.shown
         return self.everywhere(partial(self._call, run), run.p)
 
@@ -93,7 +93,7 @@ class Team(Session):
         return rank.timed(["rank", run.name], parts, None, objects=False), arguments
 
     def everywhere(self, call: Callable, p: int) -> list:
-        """What `call(rank)` gives for the first `p` ranks, at the same time."""
+        """Return `call(rank)` for the first `p` ranks, run at the same time."""
         with ThreadPoolExecutor(p) as pool:
             found = list(pool.map(partial(self._attempt, call, p), self.ranks[:p]))
         if self.failures:
@@ -105,6 +105,6 @@ class Team(Session):
             return call(rank)
         except StudentError as error:
             self.failures.append(of_rank(error, rank.slot.rank, p))
-            for other in self.ranks:  # they wait for this one, and would for all of their time
+            for other in self.ranks:  # otherwise they would wait for this one until their time is up
                 other.give_up()
             return None

@@ -1,4 +1,4 @@
-"""Submitted files are parsed in the sandbox: what reads JSON, notebooks and Python can be attacked through them too."""
+"""Submitted files are parsed in the sandbox: they may attack the parsers of JSON, notebooks and Python."""
 
 from typing import Any
 
@@ -15,20 +15,20 @@ Cells = list[tuple[str, str]]  # label, source
 
 
 class ParsingSession(RemoteSession):
-    """A worker that parses, and runs nothing before `load`. A context manager."""
+    """A worker that parses, and runs no student code before `load`. A context manager."""
 
     def __init__(self, zygote: Zygote, folder: str):
         super().__init__(zygote, [], folder)
 
     def read(self, data: bytes) -> Notebook:
-        """The notebook of a file's bytes; UngradableError says what is wrong with it."""
+        """Return the notebook in a file's bytes; raise UngradableError if something is wrong with it."""
         cells, notes, slug, names, texts = self.parsed("parse", data)
         texts = [TextCell(str(label), str(kind), _texts(own)) for label, kind, own in texts]
         return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)), texts)
 
     def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[tuple[str, list[str]]]]:
-        """The statements that the exercises' functions need, notes for the student, and each exercise's fingerprint
-        and shapes, to find code that is the same but for its names, or nearly so."""
+        """Return the statements that the exercises' functions need, notes for the student, and each exercise's
+        fingerprint and shapes, to find code that is equal or similar apart from names."""
         statements, notes, prints, shapes = self.parsed("needed", cells, exercises)
         blank = [""] * len(exercises)
         pairs = zip(_texts(prints) + blank, _texts(shapes) + blank, strict=False)
@@ -36,11 +36,11 @@ class ParsingSession(RemoteSession):
         return _pairs(statements), _texts(notes), code[: len(exercises)]
 
     def wider(self, cells: Cells, functions: tuple[str, ...]) -> Cells:
-        """Return the statements that `functions` need, with all others that mention an object of theirs."""
+        """Return the statements that `functions` need, with all others that mention one of their objects."""
         return _pairs(self.parsed("wider", cells, list(functions)))
 
     def parsed(self, what: str, *args: Any):
-        self.allot(SECONDS)  # no code of the student's has run here: it is in step
+        self.allot(SECONDS)  # no student code has run here: it is in step
         try:
             return self.timed([what, ""], args, None, objects=False)
         except StudentError as error:

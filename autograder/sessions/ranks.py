@@ -1,15 +1,15 @@
-"""A student's function on p ranks: the communicator that it gets is the simulated machine of `hpcdl.comm`.
+"""Call a student's function on p ranks of the simulated machine of `hpcdl.comm`.
 
     run = student.ranks("tree_reduce", p, lambda rank: (x[rank].clone(),), {"root": 2})
 
-calls `tree_reduce(x, comm, root=2)` on every rank. What it sent is in `run.trace` and `run.bytes_sent`, what became of
-its arguments in `run.arguments`. A deadlock, a message that does not fit and one that nobody receives become a
-CheckFailure in the machine's own words; what a rank raises becomes the StudentError that names the rank and the line.
+calls `tree_reduce(x, comm, root=2)` on every rank. `run.trace` and `run.bytes_sent` show what it sent, `run.arguments`
+its final arguments. A deadlock, a message that does not fit and a message without a receiver become a CheckFailure with
+the machine's own text; an error on a rank becomes a StudentError that names the rank and the line.
 
 In a notebook the ranks are threads of its kernel. In grading each is a process with the student's cells, which sees the
-others only through messages, and the machine that carries those is in the grader's process (see `desk`).
+others only through messages; the machine that carries them is in the grader's process (see `desk`).
 
-Each rank gets copies of what the check gives it, so whatever a rank does to them, the check's own values stay: `given`.
+Each rank gets copies of the check's values, so a rank cannot change the originals in `given`.
 """
 
 import re
@@ -33,7 +33,7 @@ from .errors import StudentError
 
 @dataclass(frozen=True)
 class Ranks:
-    """What p ranks did, as in `hpcdl.comm.Simulation`, and by rank the `arguments` after the call."""
+    """The run of p ranks, like `hpcdl.comm.Simulation`, with the `arguments` after the call, by rank."""
 
     results: list[Any]
     seconds: float
@@ -41,17 +41,17 @@ class Ranks:
     bytes_sent: list[int]
     arguments: list[tuple]
     careless: list[str] = field(default_factory=list)  # see `inside.under_way`
-    given: list[tuple] = field(default_factory=list)  # by rank what the check gave, which no rank can reach
+    given: list[tuple] = field(default_factory=list)  # by rank, the check's own values, which no rank can reach
     copies: list[dict[int, Any]] = field(default_factory=list)  # by rank: id of a given value -> the rank's copy
 
     def after(self, rank: int, value: Any) -> Any:
-        """What became on `rank` of `value`, a tensor or list that the check gave, however the rank stored it since."""
+        """Return the final state on `rank` of `value`, a tensor or list from the check, wherever the rank stored it."""
         return self.copies[rank][id(value)]
 
 
 @dataclass(frozen=True)
 class RankCall:
-    """A call on each of `p` ranks: by rank its arguments, and what the machine is like."""
+    """A call on each of `p` ranks: arguments by rank, and the machine's properties."""
 
     name: str
     p: int
@@ -59,10 +59,10 @@ class RankCall:
     kwargs: dict
     harness: str | None
     machine: dict[str, Any]
-    garble: torch.Generator | None = None  # messages arrive as other numbers, which this draws
+    garble: torch.Generator | None = None  # draws the numbers of garbled messages
 
     def shown(self, peer: Peer) -> Frame:
-        """The call on rank 0, for feedback; what cannot be shown is there by its name."""
+        """Return the call on rank 0, for feedback; values that cannot be shown appear by name."""
         shown = (*self.arguments[0], _stand_in("comm"))
         if self.harness is not None:
             shown = tuple(map(_stand_in, HARNESSES[self.harness].shown))
@@ -73,26 +73,26 @@ class RankCall:
 
 
 def copies_for(given: list[tuple]) -> tuple[list[tuple], list[dict[int, Any]]]:
-    """By rank a copy of its arguments, and the copies by the id of what they are of."""
+    """Return, by rank, copies of its arguments, and the copies by the originals' ids."""
     copies: list[dict[int, Any]] = [{} for _ in given]
     return [tuple(copied(arg, memo) for arg in args) for args, memo in zip(given, copies, strict=True)], copies
 
 
 def _stand_in(name: str) -> Callable:
     def stand_in():
-        """Is written as its name."""
+        """A value that is shown as its name."""
 
     stand_in.__name__ = name
     return stand_in
 
 
-SIZES = (2, 3)  # numbers of ranks on which runs are kept, to repeat them on those of a real MPI (see `mpi_team`)
-EACH = 2  # runs of a function on as many ranks
+SIZES = (2, 3)  # runs on these numbers of ranks are kept, to repeat them on a real MPI (see `mpi_team`)
+EACH = 2  # kept runs per function and number of ranks
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run that can be repeated: what the ranks were given, and what they returned and left of it."""
+    """A repeatable run: the ranks' arguments, results and final arguments."""
 
     name: str
     p: int
@@ -108,11 +108,11 @@ class RecordedRun:
 
 
 def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> BaseException:
-    """What to tell the student when the ranks are processes; a rank that never began has no desk."""
+    """Explain an error if the ranks are processes; a rank that never began has no desk."""
     if isinstance(error, DeadlockError):
         return deadlock(p, error, [desk.location if desk else "" for desk in desks])
     for desk in desks:
-        if desk and desk.trouble:  # what the machine found, not what the student's side made of it
+        if desk and desk.trouble:  # the machine's error, not the student side's version
             return misfit(p, desk.trouble, desk.location)
     if not isinstance(error, RankError):
         return misfit(p, error)
@@ -121,7 +121,7 @@ def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> BaseExc
 
 
 def of_rank(error: StudentError, rank: int, p: int) -> StudentError:
-    """The error of one rank, which says so where there are others."""
+    """Return the error of one rank, with its number if there are several ranks."""
     if p > 1 and error.kind in ("exception", "ended", "timeout") and not error.text.startswith(f"rank {rank}:"):
         error.text = f"{error.text} (rank {rank} of {p})".lstrip()
     return error
@@ -132,7 +132,7 @@ def misfit(p: int, error: CommError, location: str = "") -> CheckFailure:
 
 
 def deadlock(p: int, error: DeadlockError, locations: list[str] | None = None) -> CheckFailure:
-    """The machine's report as feedback; `locations` are the ranks' lines where the machine cannot see them itself."""
+    """The machine's report as feedback; `locations` gives the ranks' lines if the machine cannot see them itself."""
     _, *lines = str(error).splitlines()
     situations = [line for line in lines if line.startswith(("rank", "..."))]
     if locations is not None:

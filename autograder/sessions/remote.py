@@ -1,4 +1,4 @@
-"""A student's code in a sandboxed process of its own, as grading calls it. One crash or timeout costs one check."""
+"""A student's code in a separate sandboxed process, for grading. One crash or time-out costs one check."""
 
 import os
 import signal
@@ -26,8 +26,8 @@ from .session import NOTHING, Forbidden, Session
 CELL_SECONDS = 10.0  # for one cell of definitions
 LOAD_SECONDS = 20.0  # for all cells, in all workers of a submission, beyond `QUICK` seconds each time
 QUICK = 1.0
-PATIENCE = 0.3  # seconds that a worker has to stop by itself and say where, before it is killed
-MOST_PROBLEMS = 100  # cells of which it is told that they failed
+PATIENCE = 0.3  # seconds for a worker to stop by itself and report its line, before it is killed
+MOST_PROBLEMS = 100  # reported failed cells
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
 KILLED = "it was killed, by itself or for want of memory"
@@ -58,7 +58,7 @@ class SocketGrader(Grader):
                 with account().aside():
                     answer = self.serve(reply)
                 protocol.send(self.sock, answer, self.left)
-            elif mark_of(reply) == mark_of(frame):  # any other answer is forged, and passed over
+            elif mark_of(reply) == mark_of(frame):  # any other answer is forged, and ignored
                 return reply
 
 
@@ -66,7 +66,7 @@ class RemoteSession(Session):
     """Runs `cells` ((label, source) pairs) in a worker and calls it; the next check replaces one that ended."""
 
     grader: SocketGrader
-    together: Together | None = None  # the time of all ranks, while it is one of them
+    together: Together | None = None  # the common time of all ranks, while this is one of them
     slot: Slot | None = None  # among the ranks of a real MPI
 
     def __init__(
@@ -79,11 +79,11 @@ class RemoteSession(Session):
         patience: list[float] | None = None,
     ):
         super().__init__()
-        self.opened = opened  # what of hpcdl the cells may call while they run; None: all
-        self.patience = patience or [LOAD_SECONDS]  # which a team shares
-        self.early: dict[str, StudentError] = {}  # what they called of the rest, by its name
+        self.opened = opened  # names in hpcdl that cells may call; None: all
+        self.patience = patience or [LOAD_SECONDS]  # shared by a team
+        self.early: dict[str, StudentError] = {}  # their forbidden calls, by name
         self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
-        self.problems: dict[str, StudentError] = {}  # label of a cell -> what went wrong in it
+        self.problems: dict[str, StudentError] = {}  # label of a cell -> its error
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
         self.pid = self.clock = 0
         self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
@@ -91,21 +91,21 @@ class RemoteSession(Session):
         self.start()
 
     def start(self) -> None:
-        """A worker that has run every cell, but for those that end or stop it."""
+        """Start a worker that runs every cell, except the ones that end or block it."""
         self.spawn()
         self.load(self.cells)
 
     def spawn(self) -> None:
         self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder, self.slot)
-        self.worker_forbids: Forbidden = NOTHING  # what the worker knows to be forbidden
+        self.worker_forbids: Forbidden = NOTHING  # what the worker currently forbids
         self.grader = SocketGrader(sock)
 
     def load(self, cells: list) -> None:
-        """Run `cells` in the worker that is there, and in those that will have to replace it."""
+        """Run `cells` in the current worker, and in its replacements."""
         self.cells = cells
         if not self.broken and self.attempt(together=True):
             return
-        while len(self.broken) <= RESTARTS:  # one by one, to see which it is
+        while len(self.broken) <= RESTARTS:  # one by one, to find the culprit
             if not self.pid:
                 self.spawn()
             if self.attempt(together=False):
@@ -113,7 +113,7 @@ class RemoteSession(Session):
         self.close()
 
     def attempt(self, together: bool) -> bool:
-        """Run the cells, but for those known as broken; False, and no worker left, when that ended or stopped it."""
+        """Run the cells that are not known as broken; return False, with no worker left, if one ended or blocked it."""
         sound = [cell for cell in self.cells if cell[0] not in self.broken]
         for cells in ([sound] if sound else []) if together else [[cell] for cell in sound]:
             try:
@@ -142,7 +142,7 @@ class RemoteSession(Session):
         self.zygote.learn(patterns)
 
     def make_ready(self, seconds: float) -> None:
-        """Replace the worker where it has ended, or is out of step."""
+        """Replace the worker if it has ended, or is out of step."""
         if not self.pid and len(self.broken) <= RESTARTS:
             self.start()
         self.allot(seconds)
@@ -152,13 +152,13 @@ class RemoteSession(Session):
             self.answers()
 
     def in_step(self) -> bool:
-        """Whether the worker is there, has written nothing that it was not asked for, and knows what is forbidden."""
+        """Whether the worker is running, has written nothing unrequested, and knows what is forbidden."""
         if self.grader.incoming.waiting():
             return False
         return self.forbidden == self.worker_forbids == NOTHING or self.answers()
 
     def answers(self) -> bool:
-        """Whether the worker answers. It learns from the question what the exercise forbids."""
+        """Whether the worker answers. The request also tells it what the exercise forbids."""
         try:
             self.timed(["forbid", ""], self.forbidden, None, objects=False)
         except StudentError:
@@ -199,7 +199,7 @@ class RemoteSession(Session):
             return super()._timed(watch, *call)
 
     def simulate(self, call: RankCall) -> Simulation:
-        """Each rank is a process with the student's cells, and the machine that joins them is in this one."""
+        """Run each rank as a process with the student's cells; their machine is in this process."""
         given = copied(call.arguments, {}) if call.p in SIZES and not call.garble else []
         run = self.in_processes(call)
         if given:
@@ -231,7 +231,7 @@ class RemoteSession(Session):
             self.careless = [sentence for desk in desks if desk for sentence in desk.careless()]
             return run
         except CommError as error:
-            self.close()  # every rank stands in the middle of something
+            self.close()  # every rank is in the middle of something
             raise explained(call.p, error, desks) from None
         finally:
             self.left = left - together.seconds()
@@ -239,16 +239,16 @@ class RemoteSession(Session):
                 member.together = None
 
     def record(self, call: RankCall, given: list[tuple], results: list) -> None:
-        """Keep a run, for real MPI ranks to repeat: a few of each function and number of ranks."""
+        """Keep a run for real MPI ranks to repeat: a few per function and number of ranks."""
         kept = self.runs.setdefault(call.name, [])
         if sum(call.p == other.p for other in kept) < EACH:
-            results, left = copied((results, call.arguments), {})  # what the check makes of them is its own
+            results, left = copied((results, call.arguments), {})  # the check may change its own copies
             kept.append(
                 RecordedRun(call.name, call.p, call.harness, call.kwargs, given, results, left, self.grader.sent)
             )
 
     def team(self, p: int) -> list["RemoteSession"]:
-        """This worker and p - 1 others with the same cells: a process for each rank."""
+        """Return this worker and p - 1 others with the same cells: one process per rank."""
         while len(self.others) < p - 1:
             others = RemoteSession(self.zygote, self.cells, self.folder, self.limits, self.opened, self.patience)
             self.others.append(others)
@@ -263,12 +263,12 @@ class RemoteSession(Session):
             self.zygote.dismiss(pid)
 
     def end(self) -> int:
-        """The same; returns the worker's wait status."""
+        """End the worker and its team; return the worker's wait status."""
         pid = self.leave()
         return self.zygote.reap(pid) if pid else 0
 
     def leave(self) -> int:
-        """Let go of the worker and end its team; its process id, or 0 where there was none."""
+        """Release the worker and end its team; return its process id, or 0 if there was none."""
         while self.others:
             self.others.pop().close()
         if self.pid:
@@ -285,7 +285,7 @@ class RemoteSession(Session):
 
 
 def describe_end(status: int) -> str:
-    """A sentence for the wait status of a worker that ended by itself."""
+    """Describe the wait status of a worker that ended by itself."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"Your code ended the Python process: {SIGNALS.get(number, signal.Signals(number).name)}."

@@ -1,7 +1,7 @@
-"""What a check sees as `student`: attributes that call the student's code and return plain values.
+"""The `student` of a check: attributes that call the student's code and return plain values.
 
 A `Session` is one student's code, ready to be called under a time limit. `local.LocalSession` calls it in this process,
-as `check` does in a notebook; `remote.RemoteSession` calls it in a sandboxed process, as grading does. Both send the
+for `check` in a notebook; `remote.RemoteSession` calls it in a sandboxed process, for grading. Both send the
 same frames, so a check sees the same values either way.
 """
 
@@ -20,9 +20,9 @@ from .errors import StudentError
 from .grader import Grader, shown_call
 from .ranks import RankCall, Ranks, copies_for
 
-Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and what of hpcdl is open (None: all)
+Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and the open names in hpcdl (None: all)
 NOTHING: Forbidden = ((), None)
-MOST_DENIED = 100  # forbidden calls of a check that are kept
+MOST_DENIED = 100  # recorded forbidden calls per check
 
 
 class Student:
@@ -45,7 +45,8 @@ class Student:
                 y = student.conv_im2col(x, w)
             checks.equal(sum(counts.values()), 1, name="the number of matrix products")
 
-        The names are those of `forbidden`. The student's process counts: right for honest code, no proof against other.
+        Names are as in `forbidden`. The student's process counts, so this is right for honest code but no proof against
+        cheating.
         """
         counts: dict[str, int] = {}
         self._session.timed(["count", ""], (operators,), None, objects=False)
@@ -55,7 +56,7 @@ class Student:
     def is_right_when_garbled(self, rng: torch.Generator, ask: Callable[[], Any]) -> bool:
         """Whether `ask`, which raises if an answer is wrong, passes while ranks receive other numbers than were sent.
 
-        An answer that does learns what the other ranks have without their messages: see `garbled`.
+        Such an answer gets the other ranks' data without messages: see `garbled`.
         """
         self._session.garble = rng
         try:
@@ -81,7 +82,7 @@ class Session:
     """One student's code and the time it may still take."""
 
     grader: Grader
-    undefined = "The notebook does not define it."  # what to say about a name that is not there
+    undefined = "The notebook does not define it."  # the message for a missing name
 
     def __init__(self):
         self.student = Student(self)
@@ -90,41 +91,42 @@ class Session:
         self.garble: torch.Generator | None = None  # see `Student.garbled`
         self.careless: list[str] = []  # of the last run on ranks: see `inside.under_way`
         self.forbidden: Forbidden = NOTHING  # calls that the exercise at hand forbids
-        self.denied: list[StudentError] = []  # those that were made all the same in this check
+        self.denied: list[StudentError] = []  # forbidden calls that were made in this check
 
     def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
-        """From the next check on, the student's code may not make the calls that `patterns` name.
+        """Forbid the calls of `patterns` from the next check on.
 
-        Nor those of hpcdl but for what is `opened`; with None all of it is.
+        hpcdl is also forbidden, except the `opened` names; with None all of it is open.
         """
         self.forbidden = (patterns, opened)
 
     def deny(self, name: Any, location: Any) -> None:
-        """The other side reports a forbidden call. It was denied, and stays on the record whatever the code does."""
+        """Record a forbidden call that the other side reports. It was denied, and stays recorded whatever the code
+        does."""
         problem = {**(location if type(location) is dict else {}), "kind": "forbidden", "text": str(name)}
         if len(self.denied) < MOST_DENIED:
             self.denied.append(StudentError.of(problem))
 
     def start_check(self, seconds: float, *, protected: bool = False) -> None:
-        """A check begins, with the student's code ready for it; its calls may take `seconds` together.
+        """Begin a check, with the student's code ready for it; its calls may take `seconds` in total.
 
-        `protected`: functions get copies of their arguments. `touched` says whether they changed those they got.
+        `protected`: functions get copies of their arguments. `touched` says whether they changed their arguments.
         """
         self.make_ready(seconds)
         self.allot(seconds, protected=protected)
 
     def make_ready(self, seconds: float) -> None:
-        """See to it that the student's code can be called, within `seconds`, and knows what is forbidden."""
+        """Make sure, within `seconds`, that the student's code can be called and knows what is forbidden."""
         raise NotImplementedError
 
     def allot(self, seconds: float, *, protected: bool = False) -> None:
-        """Forget the last check; the calls from here on may take `seconds` together.
+        """Forget the last check; later calls may take `seconds` in total.
 
         Only the student's time counts, not the oracle's.
         """
         self.seconds = self.left = seconds
         self.grader.recall()
-        self.grader.session = self  # what a check does to a student's object takes the student's time too
+        self.grader.session = self  # a check's operations on a student's object also use the student's time
         self.grader.failure = self.grader.sent = None
         self.touched, self.protected = False, protected
         self.denied = []
@@ -149,12 +151,11 @@ class Session:
     ) -> Ranks:
         """Call `name(*args_for(rank), comm, **kwargs)` on each of `p` ranks; `machine` is alpha, beta, gamma, seed.
 
-        With a `harness` (see `inside.harnesses`) that gets the arguments, and calls the function with what it makes of
-        them.
+        With a `harness` (see `inside.harnesses`), the harness gets the arguments and calls the function.
         """
         given = [tuple(args_for(rank)) for rank in range(p)]
         arguments, copies = copies_for(given)
-        if harness:  # it returns all that counts, and the check's own values stay as they are
+        if harness:  # it returns everything relevant, and does not change the check's values
             kwargs = copied(kwargs or {}, {})
         call = RankCall(name, p, arguments, kwargs or {}, harness, machine, self.garble)
         self.grader.sent = call.shown(self.grader)
@@ -164,11 +165,11 @@ class Session:
         return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, arguments, self.careless, given, copies)
 
     def simulate(self, call: RankCall) -> Simulation:
-        """Do the call on the ranks of a simulated machine."""
+        """Run the call on the ranks of a simulated machine."""
         raise NotImplementedError
 
     def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool):
-        """Call within the time that is left. The worker stops the call itself, and so can say in which line it was."""
+        """Call within the remaining time. The worker stops the call itself, so it can report the line."""
         if self.left <= 0:
             raise self.timeout()
         with account().counted():
@@ -180,24 +181,24 @@ class Session:
         except StudentError as error:
             if error.kind == "timeout":
                 error.text = self.timeout().text
-                self.left = min(self.left, watch.seconds())  # nothing is left, whatever the account of who waited says
+                self.left = min(self.left, watch.seconds())  # no time is left, whatever the accounting of waits says
             raise
         finally:
             self.left -= watch.seconds()
 
     def spent(self) -> float:
-        """Seconds that the student's code has taken in this check."""
-        return max(0.0, self.seconds - self.left)  # a processor's account of who waited comes a little late
+        """Return the seconds that the student's code has used in this check."""
+        return max(0.0, self.seconds - self.left)  # a processor's accounting of waits comes a little late
 
     def stopwatch(self) -> Stopwatch:
-        """Counts the seconds of the process that runs the student's code."""
+        """Return a stopwatch for the process that runs the student's code."""
         return Stopwatch()
 
     def timeout(self, seconds: float | None = None) -> StudentError:
-        """What to say after the check's seconds, or those of one call."""
+        """Return the error for a time-out of the check, or of one call."""
         limit = self.seconds if seconds is None else seconds
         return StudentError("timeout", f"Your code did not finish within {limit:g} s, so it was stopped.")
 
     def last_call(self) -> str:
-        """The last call by name, as the student would write it; from the bytes that were sent, before any change."""
+        """Return the last call by name, as the student would write it, from the sent bytes, before any change."""
         return shown_call(self.grader.sent, self.grader.proxies) if self.grader.sent else ""

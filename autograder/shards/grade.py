@@ -1,4 +1,4 @@
-"""Grade one shard: what it has no record of yet."""
+"""Grade one shard: all submissions without a record."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,8 @@ def grade(
     mpi: bool = False,
     allow_weak: bool = False,
 ) -> Iterator[LabResult | None]:
-    """Grade the submissions of a shard and record them; yields each as it is ready, None for one that has a record."""
+    """Grade the submissions of a shard and record them; yield each when it is ready, or None for one that already has a
+    record."""
     rest = {}
     with copies() as folder:
         for submission in todo:

@@ -1,4 +1,4 @@
-"""The records of all shards become what `autograder grade` writes: the same bytes, however many shards there were.
+"""Merge the records of all shards into the files of `autograder grade`: the same bytes for any number of shards.
 
 A record is found by the submission's content, so it does not matter which shard wrote it, how often it was killed, or
 whether there were 3 shards yesterday and 64 today. Seconds, which differ from run to run, stay in the records.
@@ -20,12 +20,12 @@ from .shard import Shard
 
 
 class MergeError(Exception):
-    """What is there makes no whole result."""
+    """The records do not make a complete result."""
 
 
 @dataclass
 class Place:
-    """Where a result is recorded, and what it takes to choose among those of a student."""
+    """The position of a recorded result, with the fields that select among a student's results."""
 
     path: Path
     begin: int
@@ -45,9 +45,9 @@ class Place:
 
 
 def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = None, partial: bool = False) -> int:
-    """Write `grades.csv` and the result files of the submissions under `out` from the records there; their number.
+    """Write `grades.csv` and the result files under `out` from its records; return the number of submissions.
 
-    MergeError where a submission has no record, unless `partial`, or where there are records of other graders alone.
+    Raises MergeError if a submission has no record, unless `partial`, or if there are only other graders' records.
     """
     places: dict[str, Place] = {}
     for name in sorted(files(out, secret)):
@@ -66,7 +66,7 @@ def files(out: Path, secret: bytes) -> list[Path]:
 
 
 def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]]:
-    """The keys and places of a file, but for those that have a better place before: a failure of ours is none."""
+    """Return the keys and places in a file, except those with a better earlier place; our own failures do not count."""
     for begin, key, content in lines(path):
         result = LabResult.from_json(content)
         place = Place(
@@ -77,7 +77,7 @@ def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]
 
 
 def timeless(result: LabResult) -> LabResult:
-    """The result without the seconds it took."""
+    """Return the result without its seconds."""
     result.seconds = 0.0
     for exercise in result.exercises:
         for check in exercise.checks:

@@ -1,4 +1,4 @@
-"""What a shard has graded: a line of JSON for each submission, appended, so that a kill costs no line but the last.
+"""Records of a shard: one appended line of JSON per submission, so that a kill costs only the last line.
 
     OUT/records/<grader>/1-of-64.jsonl
 
@@ -26,13 +26,14 @@ FOLDER = "records"
 
 
 def grader(secret: bytes) -> str:
-    """Twelve digits of the grader's own files and of what runs them, eight of the secret, which do not betray it."""
+    """Return twelve digits of a hash of the grader's files and environment, and eight of the secret's hash, which do
+    not reveal it."""
     version = hashlib.sha256(store.checks_and_versions()).hexdigest()[:12]
     return f"{version}-{hmac.new(secret, b'records', hashlib.sha256).hexdigest()[:8]}"
 
 
 def key_of(submission: Submission, secret: bytes, only: Lab | None) -> str:
-    """What the record of a submission is found by: a hash of its content, or of why there is none to read."""
+    """Return the key of a submission's record: a hash of its content, or of the reason why it cannot be read."""
     submission = take(submission)
     if key := store.key_of(submission, secret, only, "any machine"):
         return key
@@ -42,10 +43,11 @@ def key_of(submission: Submission, secret: bytes, only: Lab | None) -> str:
 
 
 class Records:
-    """The records of one shard, to be added to. A context manager: BusyError where another process adds to them."""
+    """The records of one shard, opened for appending. A context manager; raises BusyError if another process appends to
+    them."""
 
-    file: IO[bytes]  # from `__enter__` on
-    done: set[str]  # keys of what need not be graded again
+    file: IO[bytes]  # set by `__enter__`
+    done: set[str]  # keys of submissions that are done
 
     def __init__(self, out: Path, secret: bytes, shard: Shard):
         self.path = out / FOLDER / grader(secret) / f"{shard.index}-of-{shard.of}.jsonl"
@@ -69,14 +71,14 @@ class Records:
 
 
 def _end_line(file: IO[bytes]) -> None:
-    """A line that was cut short stays what it is; the next one begins behind it."""
+    """End an incomplete line, so that the next record begins on a new line."""
     size = file.seek(0, os.SEEK_END)
     if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
         file.write(b"\n")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Of each whole line of a file of records the byte where it begins, its key and its result."""
+    """Yield the offset, key and result of each complete line in a file of records."""
     with open(path, "rb") as file:
         begin = 0
         for line in file:

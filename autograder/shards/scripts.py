@@ -1,6 +1,6 @@
-"""Scripts that start all shards of a class, to be read, changed and handed to an engine.
+"""Scripts that start all shards of a class: read, change and submit them to an engine.
 
-Any shard may be killed and started again: it goes on where it was. When all have ended, `autograder merge` collects.
+Any shard may be killed and started again: it resumes. When all have ended, `autograder merge` collects the results.
 """
 
 import os
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-MINUTES = 240  # that a shard may take
+MINUTES = 240  # time limit of a shard
 
 
 @dataclass(frozen=True)
 class Job:
-    """A class to be graded in `shards` parts.
+    """The grading of a class in `shards` parts.
 
-    `options` are those that `grade` and `merge` share, `grading` those of `grade` only.
+    `options` are shared by `grade` and `merge`, `grading` are only for `grade`.
     """
 
     submissions: Path
@@ -28,7 +28,7 @@ class Job:
     grading: tuple[str, ...] = ()
 
     def grade(self, number: str, *more: str) -> str:
-        """The command of one shard; `number` is what the engine's shell makes its number of."""
+        """Return the command of one shard; `number` is the shell expression for its number."""
         words = [
             *self.program,
             "grade",
@@ -63,7 +63,7 @@ exec {job.grade("$SLURM_ARRAY_TASK_ID")}
 
 
 def _directive(value: str) -> str:
-    """What sbatch reads as one value: it knows double quotes and backslashes, and no other of the shell's."""
+    """Quote a value for sbatch, which knows double quotes and backslashes, but no other shell syntax."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

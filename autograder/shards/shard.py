@@ -1,4 +1,4 @@
-"""Which part of the submissions a machine grades: by a hash of the student, without a word to the others."""
+"""Select the part of the submissions that a machine grades, by a hash of the student, without communication."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """The shard of a text like "3/64"; ValueError where it is none."""
+        """Parse a text like "3/64"; raise ValueError if it is not a shard."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
         if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise ValueError(f"{text!r} is no shard: give the number of a part and of how many, 1/64 to 64/64")
@@ -26,6 +26,7 @@ class Shard:
         return f"{self.index}/{self.of}"
 
     def holds(self, submission: Submission) -> bool:
-        """Whether the submission is of this part. All files of a student are of one: the newest of them counts."""
+        """Whether the submission belongs to this part. All files of a student are in one part: the newest of them
+        counts."""
         digest = hashlib.sha256(submission.student.encode("utf-8", "surrogateescape")).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.index - 1

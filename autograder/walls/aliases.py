@@ -1,6 +1,6 @@
-"""Other names of what is secret: bind mounts show a folder in a second place, a hard link is a second name of a file.
+"""Other names of secret files: a bind mount shows a folder in a second place, a hard link is a second name of a file.
 
-(A symbolic link is no such name: Landlock asks for the place where it leads.)
+(A symbolic link does not matter: Landlock checks its target.)
 """
 
 import contextlib
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
-OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a blank in a path
+OCTAL = re.compile(r"\\([0-7]{3})")  # mountinfo's escape for a space in a path
 
 
 @dataclass(frozen=True)
 class Mount:
-    """One mount: its file system, which folder of that it shows, and where."""
+    """One mount: its file system, the folder of it that is shown, and the mount point."""
 
     device: str
     root: str
@@ -24,7 +24,7 @@ class Mount:
 
 
 def mounts() -> list[Mount]:
-    """The mounts of this process, in the order in which they were made; [] where the system does not say."""
+    """Return this process's mounts, in order of creation; [] if the system does not say."""
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -34,12 +34,12 @@ def mounts() -> list[Mount]:
 
 
 def shown(path: str, table: list[Mount]) -> list[str]:
-    """`path`, and every other place in which a mount shows it, or a part of it."""
+    """Return `path`, and every other place where a mount shows it or a part of it."""
     above = [mount for mount in table if _within(path, mount.point)]
     if not above:
         return [path]
     home = max(above, key=lambda mount: (len(mount.point), table.index(mount)))
-    inner = _moved(path, home.point, home.root)  # its path in the file system itself
+    inner = _moved(path, home.point, home.root)  # its path inside the file system
     found = [path]
     for mount in table:
         if mount.device == home.device and _within(inner, mount.root):
@@ -50,7 +50,7 @@ def shown(path: str, table: list[Mount]) -> list[str]:
 
 
 def hard_links(secrets: Iterable[str], folders: Iterable[str]) -> list[str]:
-    """The names in `folders` of files that are in `secrets` too. Some installers link files from a cache."""
+    """Return names in `folders` of files that are also in `secrets`. Some installers link files from a cache."""
     status = (os.lstat(entry.path) for secret in secrets for entry in _files(secret))
     wanted = {(found.st_dev, found.st_ino) for found in status if found.st_nlink > 1}
     numbers = {number for _, number in wanted}
@@ -64,7 +64,7 @@ def _identity(entry: os.DirEntry) -> tuple[int, int]:
 
 
 def _files(folder: str) -> Iterator[os.DirEntry]:
-    """All files below a folder, links and what cannot be read left out."""
+    """Yield all files below a folder, without links and unreadable entries."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

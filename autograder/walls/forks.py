@@ -1,4 +1,4 @@
-"""What the zygote does: a clean process with torch imported, which forks workers when the grader asks for them.
+"""The zygote's code: a clean process with torch imported, which forks workers when the grader requests them.
 
 It holds no checks, runs no tensor operation (a process that ran one on several threads makes its forked children hang)
 and no student's code. Requests on its socket, each answered in order:
@@ -6,8 +6,8 @@ and no student's code. Requests on its socket, each answered in order:
     ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
-    ["learn", patterns]: look for what they forbid, for the workers to come; no answer
-    ["bring", modules]: import them, for the workers to come; no answer
+    ["learn", patterns]: find what they forbid, for future workers; no answer
+    ["bring", modules]: import them, for future workers; no answer
 """
 
 import contextlib
@@ -30,12 +30,12 @@ from . import namespaces, sandbox
 
 
 def serve(descriptor: int, walls: str) -> None:
-    """The zygote's loop, until the grader closes its end."""
+    """Run the zygote's loop until the grader closes its end."""
     import torch
 
     torch.set_num_threads(1)
     if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"  # what the labs' kernels run in, whoever imports Triton first
+        os.environ["TRITON_INTERPRET"] = "1"  # for the labs' kernels, whoever imports Triton first
     guard = preload()
     namespaces.end_with_parent()
     sandbox.adopt_orphans()
@@ -70,7 +70,8 @@ def serve(descriptor: int, walls: str) -> None:
 
 
 def preload() -> Guard:
-    """Import what a worker uses later: it cannot read the grader's files then. Returns a guard with its doors set."""
+    """Import what a worker uses later, when it can no longer read the grader's files. Return a guard with its doors
+    set."""
     magics.transformer()
     worker = Worker(fresh_namespace())
     warm_up(worker)
@@ -83,14 +84,14 @@ def preload() -> Guard:
 
 
 def bring(modules: list[str]) -> None:
-    """Import what the workers of a lab would import each for itself."""
+    """Import modules that each worker of a lab would otherwise import itself."""
     for name in modules:
         importlib.import_module(name)
     freeze()
 
 
 class Kept:
-    """What the machinery is like, as the workers to come will have it."""
+    """The machinery's state for future workers."""
 
     changed: Callable[[], list[str]] = list
 
@@ -99,7 +100,8 @@ kept = Kept()
 
 
 def freeze() -> None:
-    """Let no answer change the machinery, and no collection of garbage copy the memory of all that was imported."""
+    """Make the machinery immutable for answers, and keep the garbage collector from copying imported modules'
+    memory."""
     seal.harden()
     kept.changed = seal.private(seal.take)()
     gc.collect()
@@ -107,7 +109,7 @@ def freeze() -> None:
 
 
 def send_clock(sock: socket.socket, pid: int) -> None:
-    """Send the worker's schedstat, opened: the grader may know the process by another number, or not see it at all."""
+    """Send the worker's opened schedstat: the grader may see the process under another number, or not at all."""
     path = f"/proc/{pid}/schedstat"
     clock = os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY)
     socket.send_fds(sock, [b"+"], [clock])
@@ -123,7 +125,7 @@ def fork_worker(
     slot: list,
     guard: Guard,
 ) -> int:
-    """Fork a worker on the first descriptor; returns its process id in the zygote and never returns in the worker."""
+    """Fork a worker on the first descriptor; return its process id in the zygote, and never return in the worker."""
     pid = os.fork()
     if pid:
         with contextlib.suppress(OSError):  # both sides set it, so that neither has to wait for the other
@@ -149,14 +151,14 @@ def fork_worker(
 
 
 def reap(pid: int) -> int:
-    """Kill a worker's process group and wait for the worker; a worker that has ended keeps its own status."""
+    """Kill a worker's process group and wait for the worker; a worker that has already ended keeps its status."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     return os.waitpid(pid, 0)[1]
 
 
 def end_orphans(workers: set[int]) -> None:
-    """Kill what a student's code left behind in sessions of its own: every child of ours that is not a worker."""
+    """Kill what student code left behind in other sessions: every child process that is not a worker."""
     while orphans := [pid for pid in children() if pid not in workers]:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError):
@@ -165,7 +167,7 @@ def end_orphans(workers: set[int]) -> None:
 
 
 def children() -> list[int]:
-    """The process ids of this process's children (Linux; elsewhere none are known)."""
+    """Return the process ids of this process's children (Linux; empty elsewhere)."""
     try:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:

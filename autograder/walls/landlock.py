@@ -1,6 +1,6 @@
-"""Landlock: a process gives up, for good, every file but those it names (Linux 5.13; no privilege needed).
+"""Landlock: a process gives up every file except the ones it names, for good (Linux 5.13; no privilege needed).
 
-Numbers and structures are those of the kernel's `include/uapi/linux/landlock.h`.
+Numbers and structures come from the kernel's `include/uapi/linux/landlock.h`.
 """
 
 import ctypes
@@ -13,14 +13,14 @@ from pathlib import Path
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every processor
 VERSION, PATH_BENEATH = 1, 1
 WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
-OF_FILES = 1 | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the rights that a file can have; the rest are a folder's
+OF_FILES = 1 | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # rights on files; the others are for folders
 READ = READ_FILE | READ_DIR
-RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # version -> how many rights on files it knows
+RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # version -> number of file rights that it knows
 TCP, SCOPES = 0b11, 0b11  # bind and connect, from version 4; abstract sockets and signals, from version 6
 
 
 def version() -> int:
-    """The kernel's version of Landlock; 0 where it has none."""
+    """Return the kernel's version of Landlock; 0 if it has none."""
     try:
         return max(0, ctypes.CDLL(None).syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION))
     except (AttributeError, OSError):  # no such C library: not Linux
@@ -28,9 +28,10 @@ def version() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Leave this process only these files and folders, no execution, no TCP, no signals to others. OSError if not.
+    """Restrict this process to these files and folders, without execution, TCP or signals to others; raise OSError on
+    failure.
 
-    `no_new_privs` must be set. A path that does not exist is passed over.
+    `no_new_privs` must be set. Paths that do not exist are skipped.
     """
     known = version()
     everything = (1 << RIGHTS.get(known, 16)) - 1
@@ -44,10 +45,9 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
 
 def without(folder: str, secrets: Iterable[str]) -> list[str]:
-    """The paths that together are `folder` without `secrets`, all of them resolved: rules only ever allow.
+    """Return the paths that together make up `folder` without `secrets`, all resolved: rules can only allow.
 
-    A link is passed over: a rule for it would be one for the place where it leads, which has rules of its own if it
-    may be read.
+    Links are skipped: a rule for a link would apply to its target, which has its own rules if it may be read.
     """
     inside = [secret for secret in secrets if Path(secret).is_relative_to(folder)]
     if not inside:
@@ -56,7 +56,7 @@ def without(folder: str, secrets: Iterable[str]) -> list[str]:
         return []
     try:
         entries = [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
-    except OSError:  # who may not list it may not be given it whole
+    except OSError:  # a folder that cannot be listed must not be allowed as a whole
         return []
     return [path for entry in entries for path in without(entry, inside)]
 

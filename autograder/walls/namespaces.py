@@ -1,6 +1,6 @@
 """Namespaces: a zygote and its workers see no network, no other process and no other process's shared memory (Linux).
 
-Entered once by the zygote, before anything else is imported, so they cost a submission nothing. No privilege is needed
+The zygote enters them once, before anything else is imported, so they cost a submission nothing. No privilege is needed
 where the system lets a user make a user namespace; a default container does not. (`os.unshare` came with Python 3.12.)
 """
 
@@ -22,7 +22,7 @@ PROBE = "import sys; sys.path.append(sys.argv[1]); from autograder.walls import 
 
 @cache
 def available() -> bool:
-    """Whether a process of ours can enter them: tried out in one that then ends."""
+    """Whether our processes can enter them: tested in a process that then ends."""
     if sys.platform != "linux":
         return False
     command = [sys.executable, "-I", "-S", "-c", PROBE, str(ROOT)]
@@ -30,10 +30,10 @@ def available() -> bool:
 
 
 def enter() -> None:
-    """Go on as process 1 of new namespaces, with a /proc and a /dev/shm of its own.
+    """Continue as process 1 of new namespaces, with a private /proc and /dev/shm.
 
-    The process that called waits for it and ends.
-    OSError (in the waiting process: exit code 1) where the system does not allow it.
+    The calling process waits for it and ends. Raises OSError (in the waiting process: exit code 1) if the system does
+    not allow it.
     """
     uid, gid = os.geteuid(), os.getegid()
     unshare(NEWUSER | NEWNS | NEWIPC | NEWPID | NEWNET)
@@ -51,21 +51,21 @@ def enter() -> None:
 
 
 def private_folder(folder: str, size: int, files: int) -> None:
-    """Put an empty file system of `size` bytes and `files` files, which this process alone sees, at `folder`."""
+    """Mount an empty file system of `size` bytes and `files` files at `folder`, visible only to this process."""
     unshare(NEWNS)
     mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, f"size={size},nr_inodes={files},mode=700")
 
 
 def become(uid: int) -> None:
-    """Give up root for the user id `uid`, which owns nothing."""
+    """Change from root to the user id `uid`, which owns nothing."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    prctl(PR_SET_DUMPABLE, 1)  # else its /proc/self belongs to root, and so does uid_map
+    prctl(PR_SET_DUMPABLE, 1)  # otherwise /proc/self and uid_map belong to root
 
 
 def go_first() -> None:
-    """Where memory runs out the system ends this process or one of its children, and nobody else's."""
+    """Make the system end this process or one of its children first if memory runs out."""
     with contextlib.suppress(OSError):  # another system
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -77,7 +77,7 @@ def end_with_parent() -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Ask the kernel for a property of this process; OSError where it refuses."""
+    """Set a property of this process in the kernel; raise OSError if it refuses."""
     _check(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 

@@ -1,13 +1,13 @@
-"""What a student's process may use. Entered in the forked worker before any line of the student's runs.
+"""The limits and walls of a student's process, entered in the forked worker before student code runs.
 
 | tier | files | network, processes | where |
 |---|---|---|---|
-| namespaces | Landlock, a private folder | seccomp, and namespaces of its own | Linux that allows user namespaces |
+| namespaces | Landlock, a private folder | seccomp, and separate namespaces | Linux that allows user namespaces |
 | restricted | Landlock, a folder | seccomp | Linux in a default container, root or not |
 | weak | everything that the grader may read | everything | elsewhere, or without pyseccomp |
 
-In each there are limits on memory, files, processor time; root gives itself up for a spare uid where Python's own files
-are open to all.
+Each tier limits memory, files and processor time; root changes to a spare uid if Python's own files are readable by
+all.
 """
 
 import ctypes
@@ -28,8 +28,8 @@ WORDS = {
     "weak": "weak isolation: limits only, the code can read files and use the network",
 }
 PACKAGE = Path(__file__).resolve().parents[1]
-CLONE = ("labs", "tests", "benchmarks", ".git")  # solutions, beside the package in a clone
-INSTALLED = ("site-packages", "dist-packages")  # what a folder of packages is called
+CLONE = ("labs", "tests", "benchmarks", ".git")  # solutions, next to the package in a clone
+INSTALLED = ("site-packages", "dist-packages")  # names of package folders
 SYSTEM = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf")
 KERNEL = ("/proc/self/schedstat", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -44,24 +44,25 @@ class Limits:
     file: int = 64 << 20
     open_files: int = 128
     cpu_seconds: int = 300
-    files: int = 4096  # in its folder, where that is private
+    files: int = 4096  # in its folder, if that is private
 
 
 @cache
 def tier() -> str:
-    """The strongest tier that this system offers: namespaces, restricted or weak."""
+    """Return the strongest tier that this system offers: namespaces, restricted or weak."""
     if sys.platform != "linux" or not landlock.version() or not syscalls.available():
         return "weak"
     return "namespaces" if namespaces.available() else "restricted"
 
 
 def words() -> str:
-    """The tier in words, for every report."""
+    """Return the tier in words, for every report."""
     return f"{tier()} ({WORDS[tier()]})"
 
 
 def spare_uid() -> int:
-    """A user id that owns nothing, for root to become; 0 where it cannot: no root, or Python's files are root's own."""
+    """Return a user id that owns nothing, for root to become; 0 if it cannot: not root, or Python's files are private
+    to root."""
     needed = [
         Path(path).resolve()
         for path in (sys.executable, os.path.dirname(os.__file__), sys.prefix, str(PACKAGE), *packages())
@@ -74,7 +75,8 @@ def spare_uid() -> int:
 
 @cache
 def readable() -> list[str]:
-    """What a worker may read, links resolved: the system's and Python's libraries without the checks, and hpcdl."""
+    """Return what a worker may read, with links resolved: the system's and Python's libraries without the checks, and
+    hpcdl."""
     places = dict.fromkeys(map(os.path.realpath, (*SYSTEM, sys.base_prefix, sys.prefix, *packages())))
     folders = [place for place in places if os.path.isdir(place)]
     hidden = secrets()
@@ -85,12 +87,12 @@ def readable() -> list[str]:
 
 
 def packages() -> list[str]:
-    """Where this Python finds installed packages: its own folders, the user's, PYTHONPATH's, those of a .pth file."""
+    """Return the folders of installed packages: Python's own, the user's, PYTHONPATH's and those in .pth files."""
     return list(dict.fromkeys([*site.getsitepackages(), *filter(is_installed, sys.path)]))
 
 
 def is_installed(path: str) -> bool:
-    """Whether an installer filled a folder of the path: it has that name, or holds what pip writes about a package."""
+    """Whether an installer filled a folder on the path: by its name, or because it holds pip's metadata."""
     folder = Path(path)
     if not path or not folder.is_dir() or folder.resolve() == PACKAGE.parent:
         return False
@@ -98,7 +100,7 @@ def is_installed(path: str) -> bool:
 
 
 def secrets() -> list[str]:
-    """What no worker may read, by every path: this package, its other copies, what a clone holds beside it."""
+    """Return what no worker may read, by every path: this package, its other copies, and a clone's other folders."""
     roots = dict.fromkeys([PACKAGE.parent, *(Path(folder).resolve() for folder in packages())])
     copies = [root / "autograder" for root in roots if (root / "autograder" / "exercises").is_dir()]
     beside = [PACKAGE.parent / name for name in CLONE if PACKAGE.parent.name not in INSTALLED]
@@ -132,20 +134,20 @@ def enter(limits: Limits, folder: str, walls: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up what root, or the first user of a namespace, may do beyond other users (`capset`, version 3)."""
+    """Drop the extra capabilities of root or of a namespace's first user (`capset`, version 3)."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     if ctypes.CDLL(None, use_errno=True).capset(header, (ctypes.c_uint32 * 6)()):
         raise OSError(ctypes.get_errno(), "capset")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that none of them can slip away (Linux)."""
+    """Become the parent of orphaned descendants, so that none can escape (Linux)."""
     if sys.platform == "linux":
         namespaces.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def address_space() -> int:
-    """Bytes of address space that this process has mapped already; torch alone maps gigabytes."""
+    """Return the bytes of address space that this process has mapped; torch alone maps gigabytes."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[0]) * resource.getpagesize()

@@ -1,7 +1,7 @@
-"""Folders for as long as something is graded. What a grader that was killed has left behind, the next one removes.
+"""Temporary folders during grading. The next grader removes what a killed grader has left behind.
 
-A folder is held by a lock that the system lets go of when the process ends, however it does: no process id can be
-mistaken for another's, across containers that share a folder for temporary files, too.
+A folder is held by a lock that the system releases when the process ends in any way: unlike process ids, locks cannot
+be confused, even across containers that share a temporary folder.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ from .sandbox import SPARE_UIDS
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is held there, and nothing removed
-    fcntl = None  # type: ignore[assignment]  # a module elsewhere
+except ImportError:  # Windows: no locks, and nothing is removed
+    fcntl = None  # type: ignore[assignment]  # a module on other systems
 
 PREFIX = "hpcdl-grade-"
-AGE = 60.0  # seconds that a folder is left alone: its maker may be about to take the lock
+AGE = 60.0  # seconds before a folder may be removed: its owner may be about to take the lock
 
 
 class Folder(tempfile.TemporaryDirectory):
-    """A temporary folder that is this process's. A context manager: its path."""
+    """A temporary folder of this process. A context manager that yields its path."""
 
     def __init__(self):
         super().__init__(prefix=PREFIX)
@@ -37,9 +37,9 @@ class Folder(tempfile.TemporaryDirectory):
 
 
 def clear() -> None:
-    """Remove the folders of graders that have ended without doing it."""
+    """Remove the folders of graders that ended without doing it."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if fcntl else ():
-        with contextlib.suppress(OSError):  # it is held, or another grader removes it just now
+        with contextlib.suppress(OSError):  # it is held, or another grader is removing it
             if _is_old_and_ours(path.lstat()):
                 lock = _held(path)
                 try:
@@ -53,7 +53,7 @@ def _is_old_and_ours(status: os.stat_result) -> bool:
 
 
 def _held(path: str | Path) -> int:
-    """A descriptor that holds the folder; OSError where another process does, or it is no folder."""
+    """Return a descriptor that holds the folder; raise OSError if another process holds it, or it is not a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

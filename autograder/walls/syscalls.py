@@ -1,11 +1,11 @@
 """Seccomp: system calls that no exercise needs are refused (Linux, where pyseccomp finds libseccomp).
 
-A list of what is denied, not of what is allowed: torch, numpy and the C library differ too much from version to
-version. What it must stop by itself, also in a container without namespaces: processes (fork bombs, compilers, setuid
-helpers), sockets of every family, signals to others, and the kernel's larger attack surfaces.
+The list denies calls; it does not list allowed ones: torch, NumPy and the C library differ too much between versions.
+Even in a container without namespaces it must stop: processes (fork bombs, compilers, setuid helpers), sockets of every
+family, signals to others, and the kernel's larger attack surfaces.
 
-Ranks of one submission share nothing but `comm`: so no locks on files that all may read, no watches of what others do
-with a file, no other process's times.
+Ranks of one submission share only `comm`: so there are no locks on files that all may read, no watches on files, and no
+access to other processes' times.
 """
 
 import errno
@@ -32,7 +32,7 @@ CLONE_THREAD = 0x10000
 # Commands of fcntl, by number: locks of a process and of an open file, leases, events of a folder, signals for others.
 FCNTL = (5, 6, 7, 8, 10, 15, 36, 37, 38, 1024, 1025, 1026)
 CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
-OF_PROCESSES = 0x80000000  # clocks from here on are those of processes and threads, by their number
+OF_PROCESSES = 0x80000000  # clock ids from here on belong to processes and threads
 
 
 def available() -> bool:
@@ -40,7 +40,7 @@ def available() -> bool:
 
 
 def restrict() -> None:
-    """Refuse them, for good, in this process. `no_new_privs` must be set; pyseccomp must be there."""
+    """Refuse these calls in this process for good. `no_new_privs` must be set; pyseccomp must be installed."""
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     denied, arg = pyseccomp.ERRNO(errno.EPERM), pyseccomp.Arg
     for name in DENIED.split():
@@ -62,5 +62,5 @@ def _rule(rules, action, name: str, *args) -> None:
     try:
         rules.add_rule(action, name, *args)
     except (ValueError, OSError, RuntimeError) as error:
-        if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0:  # this processor has it, so it must be refused
+        if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0:  # this processor has the call: refuse it
             raise OSError(f"seccomp: no rule for {name}") from error

@@ -1,6 +1,6 @@
 """The grader's end of the zygote, a process with torch imported that forks workers in milliseconds (see `forks`).
 
-It runs as `python -I -c ...`, so nothing of the grader's memory is in it.
+It runs as `python -I -c ...`, so it contains nothing from the grader's memory.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from autograder.boundary.protocol import Frame
 
 from . import sandbox, scratch
 
-SPARES = 2  # workers that are forked ahead: to end one and fork the next takes longer than to grade a small notebook
+SPARES = 2  # workers forked ahead: ending one and forking the next takes longer than grading a small notebook
 ROOT = Path(__file__).resolve().parents[2]
-# The package's folder comes last on the path, so that nothing beside it can stand in for an installed module.
+# The package's folder comes last on the path, so that nothing next to it can replace an installed module.
 PROGRAM = """
 import sys
 sys.path += [path for path in sys.argv[5:] if path not in sys.path]
@@ -37,12 +37,12 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LANG": "C.UTF-8"
 
 
 class ZygoteError(RuntimeError):
-    """The zygote ended: this system refuses what its tier needs, or there was no memory."""
+    """The zygote ended: this system refuses what its tier needs, or memory ran out."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a worker can be a rank of a real MPI: `rank` of `size`, and its connection to mpiexec."""
+    """A slot for a worker as a rank of a real MPI: `rank` of `size`, and its connection to mpiexec."""
 
     descriptor: int
     rank: int
@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass
 class Spawned:
-    """A worker: its limits, the grader's end of its socket, and once they are known its process and schedstat."""
+    """A worker: its limits, the grader's end of its socket, and later its process and schedstat."""
 
     limits: sandbox.Limits
     sock: socket.socket
@@ -60,33 +60,32 @@ class Spawned:
 
 
 class Zygote:
-    """The grader's end: starts the zygote and asks it for workers. A context manager.
+    """The grader's end: starts the zygote and requests workers. A context manager.
 
-    `walls` is the tier of its workers, where it is not to be the strongest of this system. A worker that works in a
-    file system of its own is forked before it is asked for, and ends while the grader goes on: that takes as long as
-    the grading of a small notebook.
+    `walls` is the tier of its workers, by default the strongest of this system. A worker with a private file system is
+    forked in advance, and ends while the grader continues: both take as long as grading a small notebook.
     """
 
     def __init__(self, walls: str = ""):
         self.walls, self.uid = walls or sandbox.tier(), sandbox.spare_uid()
         self.sock, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
-        command += sandbox.packages()  # -I leaves out those of the user and of PYTHONPATH
+        command += sandbox.packages()  # -I removes the user's and PYTHONPATH's
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
-        self.owed: deque[Spawned | None] = deque()  # replies that are to come: of a worker, or None of one that ended
+        self.owed: deque[Spawned | None] = deque()  # expected replies: for a worker, or None for one that ends
         self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
-        self.learnt: set[tuple[str, ...]] = set()  # what it was told that exercises forbid
-        self.brought: set[str] = set()  # modules that it was told to import
+        self.learnt: set[tuple[str, ...]] = set()  # patterns forbidden by exercises, already sent
+        self.brought: set[str] = set()  # modules that it has imported
 
     def spawn(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> tuple[int, socket.socket, int]:
-        """A new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
+        """Return a new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
 
-        With a `slot` it is a rank of MPI, and answers when all of the ranks are there.
+        With a `slot` it is a rank of MPI, and answers when all ranks exist.
         """
         worker = None
         try:
@@ -114,7 +113,7 @@ class Zygote:
         return None
 
     def request(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> Spawned:
-        """Ask for a worker, and do not wait for it."""
+        """Request a worker without waiting for it."""
         if self.uid:
             os.chown(folder, self.uid, -1)
         ours, theirs = socket.socketpair()
@@ -126,7 +125,7 @@ class Zygote:
         return worker
 
     def collect(self) -> int:
-        """Wait for the next reply that is owed; the wait status, where it is of a worker that ended."""
+        """Wait for the next expected reply; return the wait status if it is for an ended worker."""
         worker = self.owed.popleft()
         if worker is None:
             return protocol.receive(self.sock).header[1]
@@ -145,27 +144,27 @@ class Zygote:
         return status
 
     def dismiss(self, pid: int) -> None:
-        """The same, but wait only where the worker writes in a folder that the caller will remove."""
+        """End a worker, and wait only if it writes in a folder that the caller will remove."""
         if self.walls == "namespaces":
             self.end(pid)
         else:
             self.reap(pid)
 
     def end(self, pid: int) -> None:
-        """Ask for a worker's end, and do not wait for it."""
+        """Request a worker's end without waiting for it."""
         self.sock.sendall(b"-")
         protocol.send(self.sock, Frame(["reap", pid]))
         self.owed.append(None)
 
     def learn(self, patterns: tuple[str, ...]) -> None:
-        """Let the workers to come find at once what these patterns forbid: each would look for milliseconds."""
+        """Prepare future workers for these forbidden patterns, which saves each of them milliseconds."""
         if patterns and patterns not in self.learnt:
             self.learnt.add(patterns)
             self.sock.sendall(b"-")
             protocol.send(self.sock, Frame(["learn", list(patterns)]))
 
     def bring(self, modules: tuple[str, ...]) -> None:
-        """Let the workers to come find these modules imported: each would take seconds for itself."""
+        """Import these modules for future workers, which saves each of them seconds."""
         if new := [name for name in modules if name not in self.brought]:
             self.brought |= set(new)
             while self.spares:
@@ -174,7 +173,7 @@ class Zygote:
             protocol.send(self.sock, Frame(["bring", new]))
 
     def give_up(self, worker: Spawned | None) -> None:
-        """The zygote has ended: let go of what it owes."""
+        """Drop the expected replies after the zygote has ended."""
         for lost in (worker, *self.spares, *self.owed):
             if lost:
                 lost.sock.close()
@@ -189,7 +188,7 @@ class Zygote:
         self.dismiss(worker.pid)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, protocol.Closed):  # it may have ended by itself
+        with contextlib.suppress(OSError, protocol.Closed):  # it may already have ended
             while self.spares:
                 self.discard(self.spares.popleft())
             while self.owed:

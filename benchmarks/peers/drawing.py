@@ -1,4 +1,4 @@
-"""matplotlib's own two ways of drawing a picture again: its axes cleared, or made anew."""
+"""matplotlib's own two ways of drawing a picture again: its axes cleared, or recreated."""
 
 import io
 from typing import Any

@@ -188,7 +188,7 @@ def nbgrader(folder: Path, students: dict[str, bool]) -> list[Peer]:
 
 
 def otter(folder: Path, students: dict[str, bool], python: Path) -> list[Peer]:
-    """Its function in one process, and its command line; from an environment of its own, made where there is none."""
+    """Its function in one process, and its command line; from a separate environment, created if needed."""
     make_environment(python)
     (folder / "tests").mkdir()
     for name, assertions in ASSERTIONS.items():

@@ -6,32 +6,31 @@
             print(record.rank, record.seconds, record.value)
 
 A notebook's cell that begins with `%%px` runs on every rank too, with `comm`, and its variables stay on the engines.
-Inside `f`, `publish(value)` sends any picklable value to whoever iterates over the stream. What `f` prints
+Inside `f`, `publish(value)` sends any picklable value to the loop over the stream. What `f` prints
 appears in the notebook, labelled with its rank.
 
 A rank that raises, hangs, or dies becomes one `ClusterError` that names rank, line and cause; the other ranks are
-stopped and the next `run` works. Where an engine died, or could not be interrupted, all engines are started anew:
-variables in them are gone, the notebook's are not. Only processes that the cluster started are ever ended, and they
-end with the kernel.
+stopped and the next `run` works. If an engine died or could not be interrupted, all engines restart: their variables
+are lost, the notebook's are not. The cluster ends only processes that it started, and they end with the kernel.
 
-A notebook has one set of engines, that of the cluster started last (`current()`). They work for one run at a time: a
-cell that needs them while another thread's run is on, as that of a dashboard, says so and waits.
+A notebook has one set of engines, from the cluster started last (`current()`). They serve one run at a time: a cell
+that needs them during another thread's run, for example a dashboard's, says so and waits.
 
-Elsewhere than on this machine: `Cluster(8, profile="slurm")`, see docs/cluster.md.
+On other machines: `Cluster(8, profile="slurm")`, see docs/cluster.md.
 
-How it hangs together: `cluster` drives, `run` follows one run to its end, `turns` lets one thread's runs wait for
-another's, `cells` knows the notebook's cluster and makes a run of a `%%px` cell,
-`processes` starts and ends the controller, `engine_sets` the engines, `profiles` reads how they start on a cluster of
-machines, `engine` is what runs in each of them, under `engine.sh`, so that mpiexec does not hear of one that dies and
-spares the others; `watcher` is the thread that interrupts a rank and knows where it stands, `lifeline` ends a process
-with the kernel, `deadlock` sees ranks that wait for each other, `diagnosis` writes the error.
+The parts: `cluster` is the main class. `run` follows one run to its end, and `turns` makes one thread's runs wait for
+another's. `cells` knows the notebook's cluster and turns a `%%px` cell into a run. `processes` starts and ends the
+controller, `engine_sets` the engines; `profiles` reads how they start on a cluster of machines. `engine` runs in each
+of them under `engine.sh`, which hides a dying engine from mpiexec to save the others. `watcher` is the thread that
+interrupts a rank and knows its current line, `lifeline` ends a process with the kernel, `deadlock` detects ranks that
+wait for each other, and `diagnosis` writes the error.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.cluster.cells import current
     from hpcdl.cluster.cluster import Cluster, Record
     from hpcdl.cluster.diagnosis import ClusterError
@@ -39,7 +38,7 @@ if TYPE_CHECKING:  # what a type checker and an editor read
     from hpcdl.cluster.launcher import find_launcher
     from hpcdl.cluster.processes import OversubscribedWarning
 
-# An engine imports this package too, and must not pay for the notebook's side of it.
+# An engine imports this package too, but does not need the notebook's side.
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {

@@ -1,4 +1,4 @@
-"""`%%px`: a cell of the notebook on every rank, with all that a run has: labels, a time limit, one readable error."""
+"""`%%px`: run a notebook cell on every rank, with everything a run has: labels, a time limit, one readable error."""
 
 import ast
 import shlex
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from hpcdl.comm.mpi import MPIComm
 
 _comm: "MPIComm | None" = None  # on an engine: the cells' communicator, the same object from cell to cell
-_epoch: int | None = None  # on an engine: how many runs had failed when `_comm` was made
-_current: "weakref.ref[Cluster] | None" = None  # in the notebook: refers to the cluster that was started last
-_door = threading.Lock()  # one cluster at a time takes over
+_epoch: int | None = None  # on an engine: the number of failed runs when `_comm` was made
+_current: "weakref.ref[Cluster] | None" = None  # in the notebook: the cluster started last
+_door = threading.Lock()  # only one cluster at a time may take over
 
 
 def take_over(cluster: "Cluster") -> None:
-    """Make `cluster` the notebook's, that of `%px` and `%%px`, and stop the one that was; nothing without IPython.
+    """Make `cluster` the notebook's, for `%px` and `%%px`, and stop the previous one; do nothing without IPython.
 
-    Two sets of engines would take turns on the same cores, and each holds the memory of a kernel.
+    Two sets of engines would share the same cores, and each holds the memory of a kernel.
     """
     global _current
     shell = get_ipython()
@@ -38,15 +38,15 @@ def take_over(cluster: "Cluster") -> None:
 
 
 def current() -> "Cluster | None":
-    """The notebook's cluster: the one that was started last; None where it is stopped or gone, or without IPython."""
+    """Return the notebook's cluster, started last; None if it is stopped or gone, or without IPython."""
     cluster = _current() if _current else None
     return None if cluster is None or cluster.stopped else cluster
 
 
 def px(line: str, cell: str | None = None) -> None:
-    """Run a statement (`%px x = 1`) or a cell on every rank, in one namespace per rank that lasts; `comm` is there.
+    """Run a statement (`%px x = 1`) or a cell on every rank, in one persistent namespace per rank, which has `comm`.
 
-    `%%px` or `%%px --timeout 10` (seconds; 60 if not given) is the cell's first line. The last expression is printed.
+    The cell's first line is `%%px` or `%%px --timeout 10` (seconds; default 60). The last expression is printed.
     """
     timeout, source = (60.0, line) if cell is None else (_timeout(line), f"# %%px {line}\n{cell}")
     cluster = _current() if _current else None
@@ -54,9 +54,9 @@ def px(line: str, cell: str | None = None) -> None:
         raise RuntimeError("%px: the cluster is gone; start another: cluster = Cluster(n=4).start()")
     shell = get_ipython()
     code = shell.transform_cell(source)
-    number = len(shell.user_ns["In"]) - 1  # of this cell; `execution_count` may be the next one's already
+    number = len(shell.user_ns["In"]) - 1  # of this cell; `execution_count` may already be the next one's
     name = shell.compile.cache(code, number, raw_code=source)
-    ast.parse(code, name)  # a typing error is for the notebook, not for every rank
+    ast.parse(code, name)  # the notebook reports syntax errors, not every rank
     cluster.run(execute, code, name, cluster.failures, timeout=timeout)
 
 
@@ -70,7 +70,7 @@ def _timeout(line: str) -> float:
 
 
 def execute(comm: "MPIComm", code: str, name: str, epoch: int) -> None:
-    """On an engine: run `code` in the engine's own namespace, print the value of a last expression."""
+    """Run `code` in this engine's namespace, and print the value of a last expression."""
     from IPython.lib.pretty import pretty
 
     namespace = get_ipython().user_ns
@@ -87,7 +87,8 @@ def execute(comm: "MPIComm", code: str, name: str, epoch: int) -> None:
 
 
 def _lasting(comm: "MPIComm", epoch: int) -> "MPIComm":
-    """The cells' communicator: objects of earlier cells hold it, so it stays, with new channels after a failed run."""
+    """Return the cells' communicator: earlier cells' objects hold it, so it stays, with new channels after a failed
+    run."""
     global _comm, _epoch
     from hpcdl.cluster import engine
     from hpcdl.comm.mpi import MPIComm
@@ -97,6 +98,6 @@ def _lasting(comm: "MPIComm", epoch: int) -> "MPIComm":
         comm.finish(request, "start of the cell")
         _comm, _epoch = _comm or MPIComm(duplicate), epoch
         _comm.renew(duplicate)
-    assert _comm is not None  # the first cell has made it
+    assert _comm is not None  # the first cell created it
     engine.follow(_comm)
     return _comm

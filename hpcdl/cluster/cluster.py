@@ -24,12 +24,12 @@ from hpcdl.machine import cores
 
 __all__ = ["Cluster", "Record"]
 
-FIRST_ERROR = 12  # seconds after which an error of the launcher's ends a start that would take until its patience ends
+FIRST_ERROR = 12  # after these seconds a launcher's error ends a start before its patience does
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine: the view that reaches it, its machine, its name, its process where that is this machine's."""
+    """One engine: its view, machine and name, and its process if it runs on this machine."""
 
     view: Any
     host: str
@@ -37,7 +37,7 @@ class Engine:
     process: psutil.Process | None
 
     def alive(self) -> bool:
-        """False when its process has ended; of an engine elsewhere ipyparallel itself says so."""
+        """False once its process has ended; for an engine on another machine, ipyparallel reports it."""
         return self.process is None or alive(self.process)
 
 
@@ -45,24 +45,24 @@ class Cluster:
     """`n` MPI processes that run functions of the notebook; `start()` or `with` starts them.
 
     They run on this machine, or where ipyparallel's `profile` says: `hpcdl cluster --profile slurm` (or ssh) prepares
-    and tries one. `mpiexec` is the launcher to use; by default the one that belongs to the MPI that mpi4py loads.
+    and tests one. `mpiexec` is the launcher; by default it belongs to the MPI that mpi4py loads.
     """
 
     def __init__(self, n: int = 4, mpiexec: str | Path | None = None, profile: str | None = None):
         if type(n) is not int or n < 1:
             raise ValueError(f"Cluster: n is {n!r}; the number of engines is an int, 1 or more")
         self.n = n
-        self.clean = True  # the last run left no messages behind
-        self.failures = 0  # runs that did
+        self.clean = True  # whether the last run left no messages behind
+        self.failures = 0  # runs that left messages behind
         self.restarting = False
         self.engines: list[Engine] = []  # by rank
         self._mpiexec, self._profile = mpiexec, profile
         self._processes: Processes | None = None
         self._client: Any = None  # ipyparallel's
-        self._known: set[int] = set()  # ipyparallel's ids of engines that were started before
+        self._known: set[int] = set()  # ipyparallel's ids of earlier engines
         self._warming_up: list[Any] = []
         self._runs, self._turns = 0, Turns()
-        self._life = threading.RLock()  # two threads start the engines once
+        self._life = threading.RLock()  # so that two threads start the engines only once
         self.stopped = False
 
     def __enter__(self):
@@ -77,20 +77,20 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
-        """Where the engines keep what the notebook's side reads about them."""
+        """Return the folder in which engines leave information for the notebook's side."""
         return self._started_processes.directory
 
     @property
     def _started_processes(self) -> Processes:
-        assert self._processes is not None  # `start` has made them
+        assert self._processes is not None  # created by `start`
         return self._processes
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> "Cluster":
-        """Start the engines, if they are not there yet, and wait until they answer.
+        """Start the engines, unless they are running, and wait until they answer.
 
-        A notebook has one set of engines: those of a cluster that it started before are stopped, which is said.
+        A notebook has one set of engines: it stops an earlier cluster's engines, and says so.
         """
         with self._life:
             return self._start()
@@ -101,7 +101,7 @@ class Cluster:
         if self._processes is None:
             cells.take_over(self)
             self._processes = self._prepare()
-            # At the latest when the kernel exits; `lifeline` covers the kernel that is killed.
+            # Stop at the latest when the kernel exits; `lifeline` covers a killed kernel.
             self._finalizer = weakref.finalize(self, self._processes.stop)
             try:
                 self._begin()
@@ -125,7 +125,7 @@ class Cluster:
         self.engines = []
 
     def again(self) -> "Cluster":
-        """Another cluster like this one, not started: for one that was stopped."""
+        """Return a new cluster like this one, not started, to replace a stopped one."""
         return Cluster(self.n, self._mpiexec, self._profile)
 
     def _prepare(self) -> Processes:
@@ -139,14 +139,14 @@ class Cluster:
     def _begin(self) -> None:
         processes = self._started_processes
         processes.start_controller()
-        import ipyparallel  # slow, but the controller is starting meanwhile
+        import ipyparallel  # slow, but meanwhile the controller starts
 
         processes.start_engines()
         self._client = ipyparallel.Client(processes.connection("client"), profile_dir=str(self.directory))
         self._meet_engines()
 
     def _meet_engines(self) -> None:
-        """Wait for the engines, ask each who it is, and put them in the order of their ranks."""
+        """Wait for the engines, identify each, and sort them by rank."""
         ids = self._wait_for_ids()
         from hpcdl.cluster import engine
 
@@ -174,12 +174,12 @@ class Cluster:
         self.restarting, self.clean = False, True
 
     def _wait_for_ids(self) -> list[int]:
-        """ipyparallel's ids of the engines that were started last."""
+        """Wait for the newest engines and return ipyparallel's ids for them."""
         processes, ids, begin = self._started_processes, [], time.monotonic()
         engines = processes.engines
         for _ in until(engines.patience):
             present = self._client.ids
-            # Minutes after an engine died the controller forgets it, and gives its number to another.
+            # Minutes after an engine dies, the controller forgets it and reuses its number.
             self._known.intersection_update(present)
             ids = [i for i in present if i not in self._known]
             if len(ids) >= self.n:
@@ -209,7 +209,7 @@ class Cluster:
             f"so that more than {cores()} of them are not faster"
         )
         if hasattr(get_ipython(), "kernel"):
-            print(f"Note: {message}.")  # a notebook shows warnings in red, and this one is only to be known
+            print(f"Note: {message}.")  # a notebook shows warnings in red, and this is only information
         else:
             warnings.warn(message, OversubscribedWarning, stacklevel=4)
 
@@ -218,19 +218,20 @@ class Cluster:
     def run(self, f: Callable, *args: Any, timeout: float = 60) -> list[Any]:
         """Call `f(comm, *args)` on every rank and return the results in rank order.
 
-        Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds. Where a run of
-        another thread is on, it waits and says so first; the seconds count from its begin.
+        Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds. If another thread's
+        run is in progress, it says so and waits; the timeout counts from the start of this run.
         """
         run = self.stream(f, *args, timeout=timeout)
         for _ in run:
             pass
-        assert run.results is not None  # else it has raised
+        assert run.results is not None  # otherwise it has raised
         return run.results
 
     def stream(self, f: Callable, *args: Any, timeout: float = 60, meanwhile: Callable[[], None] | None = None) -> Run:
-        """Like `run`, but iterate over what the ranks publish while they run; `.results` afterwards.
+        """Like `run`, but iterate over values that the ranks publish while they run; afterwards read `.results`.
 
-        `meanwhile` is called ten times a second while another thread's run is on, instead of a sentence; it may raise.
+        While another thread's run is in progress, `meanwhile` is called ten times a second instead of printing a
+        sentence; it may raise.
         """
         if not callable(f):
             raise TypeError(f"Cluster: f is {f!r}; it must be a function f(comm, *args)")
@@ -246,7 +247,7 @@ class Cluster:
         return Run(self, self._runs, f, args, timeout)
 
     def finished(self, reports: Sequence[Report]) -> None:
-        """A run is over: note whether it left messages behind, and replace engines that died or do not answer."""
+        """Finish a run: note whether it left messages behind, and replace engines that died or do not answer."""
         self.clean = all(report.end == "returned" for report in reports)
         self.failures += not self.clean
         if any(report.end in ("died", "silent") for report in reports) and not self.stopped:
@@ -255,5 +256,5 @@ class Cluster:
             self.restarting = True
 
     def black_box(self, rank: int) -> dict:
-        """What the watcher of `rank` wrote last."""
+        """Return the last report of `rank`'s watcher."""
         return watcher.read(self.directory, self.engines[rank].name)

@@ -13,7 +13,7 @@ from hpcdl.cluster.watcher import DIRECTORY
 
 
 def clean_up() -> None:
-    """Remove the cluster's directory, once the engines, which write in it, have had the time to end too."""
+    """Remove the cluster's directory, after the engines, which write in it, have had time to end."""
     directory = Path(os.environ[DIRECTORY])
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         cancel_pending(directory)
@@ -22,7 +22,7 @@ def clean_up() -> None:
 
 
 def cancel_pending(directory: Path) -> None:
-    """Take the cluster's job out of Slurm's queue; one that runs ends by itself, with its lease."""
+    """Remove the cluster's job from Slurm's queue; a running job ends by itself, with its lease."""
     job = directory / JOB_FILE
     if job.exists():
         subprocess.run(["scancel", "--state=PENDING", job.read_text()], timeout=30, check=False)

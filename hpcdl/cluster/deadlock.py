@@ -1,13 +1,13 @@
-"""Ranks that wait for what cannot come: known from where they stand, long before the time is up."""
+"""Detect deadlocked ranks from their current waits, long before the time limit."""
 
 VERBS = {"dest": "to send to", "source": "to receive from"}
 
 
 def stuck(waiting: dict[int, dict], returned: set[int]) -> list[int]:
-    """The ranks of a circle in which each waits for the next, or the one that waits for a rank which has returned.
+    """Return the ranks of a cycle in which each waits for the next, or a rank that waits for one that has returned.
 
-    `waiting` holds the situation (`MPIComm.situation`) of each rank that waits. Empty when a message may be under way:
-    a rank with other messages open, or a circle in which one sends and one receives, may only be slow.
+    `waiting` holds the situation (`MPIComm.situation`) of each rank that waits. Empty if a message may be in flight: a
+    rank with other open messages, or a cycle with a matching send and receive, may only be slow.
     """
     for start in waiting:
         path = [start]
@@ -31,7 +31,8 @@ def stuck(waiting: dict[int, dict], returned: set[int]) -> list[int]:
 
 
 class Lookout:
-    """Whether the same ranks have been stuck in the same waits for `seconds`: by then a message would have arrived."""
+    """Notices when the same ranks have been stuck in the same waits for `seconds`: by then a message would have
+    arrived."""
 
     def __init__(self, seconds: float = 2.0):
         self.seconds = seconds
@@ -46,7 +47,7 @@ class Lookout:
 
 
 def explain(waiting: dict[int, dict], returned: set[int], shown: int = 6) -> list[str]:
-    """The sentence that says who is stuck and what to do, empty when nobody is known to be."""
+    """Return a sentence that says which ranks are stuck and what to do; empty if none is known to be stuck."""
     ranks = stuck(waiting, returned)
     links = []
     for rank in ranks:

@@ -1,4 +1,4 @@
-"""One screen that says what went wrong on which rank, at which line, and what to do about it."""
+"""Error reports that fit on one screen: what went wrong on which rank, at which line, and what to do about it."""
 
 import re
 from collections import defaultdict
@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcdl.cluster.deadlock import explain
 from hpcdl.comm.location import OURS, SourceLine, caller, is_own
 
-_ENTRY = str(Path(__file__).with_name("engine") / "__init__.py")  # `call` there calls the user's function
+_ENTRY = str(Path(__file__).with_name("engine") / "__init__.py")  # its `call` runs the user's function
 SHOWN = 6  # groups of ranks, and lines of a stack: one screen
 
 
@@ -20,12 +20,12 @@ class ClusterError(RuntimeError):
         self.reports = reports or []
 
     def _render_traceback_(self):
-        """What a notebook shows: the message alone; the way through this library would hide it."""
+        """Show only the message in a notebook; a traceback through this library would hide it."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class StoppedRunError(KeyboardInterrupt):
-    """The user stopped a run, or the start of the engines; a notebook shows the sentence alone."""
+    """The user stopped a run, or the start of the engines; a notebook shows only the sentence."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -33,7 +33,7 @@ class StoppedRunError(KeyboardInterrupt):
 
 @dataclass
 class Report:
-    """How one rank's part of a run ended."""
+    """How a run ended on one rank."""
 
     rank: int
     end: str  # "returned", "raised", "stopped" (when asked to), "silent" (did not stop), "died"
@@ -60,19 +60,19 @@ class Report:
 
     @property
     def location(self) -> SourceLine | None:
-        """The innermost line that is the user's own."""
+        """Return the innermost line of the user's code."""
         return caller(self.stack)
 
 
 def _user_part(stack) -> list[SourceLine]:
-    """The stack from the user's function inwards."""
+    """Return the stack from the user's function inwards."""
     lines = [SourceLine(*line) for line in stack]
     entries = [i for i, line in enumerate(lines) if line.file == _ENTRY and line.function == "call"]
     return lines[entries[-1] + 1 :] if entries else lines
 
 
 def _crash_stack(text: str) -> list[SourceLine]:
-    """The stack of the thread that crashed, from what Python's faulthandler wrote, outermost call first."""
+    """Return the stack of the crashed thread, from Python's faulthandler, outermost call first."""
     crashed = text.partition("Current thread")[2].partition("\n\n")[0]
     calls = re.findall(r'File "(.+)", line (\d+) in (.+)', crashed)
     return [SourceLine(file, int(line), function) for file, line, function in reversed(calls)]
@@ -83,11 +83,11 @@ def _first_line(text: str) -> str:
 
 
 def diagnose(reports: list[Report], timeout: float, restarting: bool, deadlocked: bool = False) -> str:
-    """The message of a failed run; `deadlocked` when it was ended for that, before its time was up."""
+    """Return the message of a failed run; `deadlocked` if it was ended because of a deadlock, before its time limit."""
     raised = [report for report in reports if report.end == "raised"]
     died = [report for report in reports if report.end == "died"]
     if any(report.error for report in died):
-        died = [report for report in died if report.error]  # the others were ended by mpiexec for its sake
+        died = [report for report in died if report.error]  # mpiexec ended the others because of it
     culprits = died or raised
     if culprits:
         lines = _grouped(culprits, _failure)
@@ -107,7 +107,7 @@ def diagnose(reports: list[Report], timeout: float, restarting: bool, deadlocked
 
 
 def _grouped(reports: list[Report], describe) -> list[str]:
-    """One line for all the ranks of which the same can be said."""
+    """Return one line for each group of ranks with the same outcome."""
     groups = defaultdict(list)
     for report in reports:
         groups[describe(report)].append(report)
@@ -139,7 +139,7 @@ def _at(report: Report) -> str:
 
 
 def _stack_of(report: Report) -> str:
-    """The calls that led there, where there was more than one."""
+    """Return the calls that led there, if there was more than one."""
     own = list(filter(is_own, report.stack))
     if len(own) < 2:
         return ""

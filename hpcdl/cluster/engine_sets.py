@@ -17,22 +17,22 @@ ENGINE = (
     *("/bin/sh", str(Path(__file__).with_name("engine.sh")), sys.executable),
     *("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
 )
-# Slurm's reasons for which a job would wait for ever; "Resources" is none of them: others may only be using the nodes.
+# Slurm's reasons why a job would wait forever, without "Resources": other jobs may only be using the nodes.
 HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints", "PartitionTimeLimit")
-# Ranks of one machine talk through its memory, and listen on the loopback device only.
+# Ranks on one machine communicate through its memory, and listen only on the loopback device.
 LOOPBACK = {"UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo"} if sys.platform == "linux" else {}
-CERTAIN = 3  # answers in a row: a controller that has just started gives such a reason for a moment
-JOB_FILE = "slurm-job"  # in the cluster's directory: the number of the job, for whoever outlives the kernel
+CERTAIN = 3  # consecutive answers: a new controller gives such a reason for a moment
+JOB_FILE = "slurm-job"  # in the cluster's directory: the job's number, for processes that outlive the kernel
 
 
 class MpiexecEngines:
     """`n` engines that `mpiexec` starts on this machine, or where its `options` say (`-hosts a,b`: over ssh)."""
 
-    patience = 60  # a machine that needs longer to start the engines has another problem
+    patience = 60  # if starting takes longer, the machine has another problem
 
     def __init__(self, n: int, mpiexec: Launcher, options: tuple[str, ...] = ()):
         self.n, self.mpiexec, self.options = n, mpiexec, options
-        self.elsewhere = bool(options)  # then not all engines may be processes of this machine
+        self.elsewhere = bool(options)  # then some engines may run on other machines
         self.process: subprocess.Popen | None = None
 
     def __str__(self):
@@ -56,12 +56,12 @@ class MpiexecEngines:
         )
 
     def confirm(self) -> None:
-        """All engines are up: from now on one that dies is for the notebook to find."""
+        """Note that all engines are up: from now on the notebook handles dying engines."""
         lifeline.confirm(self.lease)
 
     def why_ended(self) -> str | None:
-        """What there is to say about engines that have ended by themselves, None while they may still come."""
-        assert self.process is not None  # asked only after `start`
+        """Say why engines ended by themselves; None while they may still start."""
+        assert self.process is not None  # called only after `start`
         return None if self.process.poll() is None else f"{self} ended before the engines were up"
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ exec {mpiexec} -n {n} {program_and_args}
 
     def __init__(self, n: int, mpiexec: Launcher, launcher_class: Any, config: Any):
         self.n, self.mpiexec, self.launcher_class, self.config = n, mpiexec, launcher_class, config
-        self.job: Any = None  # ipyparallel's launcher once it is submitted
+        self.job: Any = None  # ipyparallel's launcher, once submitted
         self._asked, self._state, self._hopeless = 0.0, "", 0
 
     def __str__(self):
@@ -113,11 +113,11 @@ exec {mpiexec} -n {n} {program_and_args}
         (directory / JOB_FILE).write_text(f"{job.job_id}")
 
     def confirm(self) -> None:
-        """All engines are up: from now on one that dies is for the notebook to find."""
+        """Note that all engines are up: from now on the notebook handles dying engines."""
         lifeline.confirm(self.lease)
 
     def state(self) -> str:
-        """Slurm's word for the job ("PENDING (Resources)", "RUNNING (None)"), empty when it is over."""
+        """Return Slurm's state of the job ("PENDING (Resources)", "RUNNING (None)"), empty when it is over."""
         asked = subprocess.run(
             ["squeue", "--noheader", f"--jobs={self.job.job_id}", "--format=%T (%r)"],
             capture_output=True,
@@ -128,8 +128,8 @@ exec {mpiexec} -n {n} {program_and_args}
         return asked.stdout.strip()
 
     def why_ended(self) -> str | None:
-        """What there is to say about a job that has ended by itself, None while its engines may still come."""
-        if time.monotonic() < self._asked + 1:  # a question to Slurm's controller is not for free
+        """Say why a job ended by itself; None while its engines may still start."""
+        if time.monotonic() < self._asked + 1:  # queries to Slurm's controller are expensive
             return None
         self._asked, before, self._state = time.monotonic(), self._state, self.state()
         if self._state.startswith("PENDING") and self._state not in (before, "PENDING (None)"):
@@ -154,9 +154,9 @@ exec {mpiexec} -n {n} {program_and_args}
         if self.state().startswith("RUNNING"):
             self._wait_for_end(3)
         if self.state():
-            with contextlib.suppress(subprocess.CalledProcessError):  # it has ended meanwhile
+            with contextlib.suppress(subprocess.CalledProcessError):  # it has already ended
                 self.job.stop()
-            self._wait_for_end(40)  # Slurm itself leaves processes 30 s to end
+            self._wait_for_end(40)  # Slurm itself gives processes 30 s to end
         self.job = None
 
     def _wait_for_end(self, seconds: float) -> None:

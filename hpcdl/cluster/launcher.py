@@ -1,4 +1,4 @@
-"""Which mpiexec: the one of the MPI that mpi4py loads. Another one would start p processes that are each alone."""
+"""Find the mpiexec of the MPI that mpi4py loads. Any other would start p processes that are each a single rank."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ JOB = (
     *("SLURM_", "SRUN_", "SBATCH_", "PMI_", "PMIX_", "PMI2_", "OMPI_", "ORTE_", "PRTE_", "PBS_", "LSB_", "LOADL_"),
     *("COBALT_", "PE_HOSTFILE", "HYDRA_", "HYDI_", "MPIEXEC_", "MPI_LOCAL"),
 )
-KEPT = ("SLURM_CONF",)  # how to reach Slurm, not what job this is
+KEPT = ("SLURM_CONF",)  # how to reach Slurm, not this job's identity
 MEND = "pip install --force-reinstall mpich mpi4py"
 
 
@@ -27,7 +27,7 @@ class LauncherError(ClusterError):
 
 @dataclass(frozen=True)
 class Launcher:
-    """An mpiexec: where it is, and the MPI it says it is of ("MPICH 5.0.2")."""
+    """An mpiexec: its path, and the MPI that it reports ("MPICH 5.0.2")."""
 
     path: Path
     mpi: str
@@ -37,18 +37,18 @@ class Launcher:
 
     @property
     def options(self) -> list[str]:
-        """What it needs so that we can see which rank died: MPICH's would end the others first."""
+        """Return the options that show which rank died: MPICH's mpiexec would end the others first."""
         return ["-disable-auto-cleanup"] if self.mpi.startswith("MPICH") else []
 
     @property
     def options_here(self) -> list[str]:
-        """What it needs besides to start all ranks on this machine, whatever job or cluster is around it."""
+        """Return more options, to start all ranks on this machine inside any job or cluster."""
         if not self.mpi.startswith("MPICH"):
             return []
         return ["-launcher", "fork", "-rmk", "user", "-localhost", "127.0.0.1"]
 
     def check_host_name(self, name: str) -> None:
-        """LauncherError if MPICH cannot read this machine's name."""
+        """Raise LauncherError if MPICH cannot read this machine's name."""
         if self.mpi.startswith("MPICH") and len(name) > LONGEST_NAME:
             raise LauncherError(
                 f"this machine's name has {len(name)} letters ({name}), and {self.mpi} reads at most {LONGEST_NAME}; "
@@ -57,12 +57,13 @@ class Launcher:
 
 
 def without_job(variables: Mapping[str, str]) -> dict[str, str]:
-    """`variables` without those by which a job of Slurm, PBS, LSF or another MPI tells programs where they run."""
+    """Return `variables` without the ones that Slurm, PBS, LSF or another MPI sets to tell programs where they run."""
     return {name: value for name, value in variables.items() if name in KEPT or not name.startswith(JOB)}
 
 
 def find_launcher() -> Launcher:
-    """The mpich wheel's mpiexec, else the one beside this Python, else the first on the PATH; LauncherError if none."""
+    """Return the mpich wheel's mpiexec, else the one next to this Python, else the first on the PATH; raise
+    LauncherError if none."""
     candidates = [*_of_the_wheel(), Path(sysconfig.get_path("scripts")) / "mpiexec", *_on_the_path()]
     for candidate in candidates:
         if os.access(candidate, os.X_OK):
@@ -74,7 +75,7 @@ def find_launcher() -> Launcher:
 
 
 def launcher_at(path: str | Path) -> Launcher:
-    """The mpiexec at `path`, asked for its version."""
+    """Return the mpiexec at `path`, with the version that it reports."""
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:

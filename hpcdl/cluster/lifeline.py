@@ -1,7 +1,7 @@
-"""Engines and controller live as long as the kernel that started them, however it ends.
+"""End engines and controller with the kernel that started them, however it ends.
 
-Engines hold a lease besides: a file that is removed when they are to end, which also reaches those on other machines.
-It is empty until all of them are up: from then on `engine.sh` keeps mpiexec from hearing of a rank that dies.
+Engines also hold a lease: a file that is removed to end them, even on other machines. It is empty until all of them are
+up: from then on `engine.sh` hides a dying rank from mpiexec.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ VARIABLE, LEASE = "HPCDL_KERNEL", "HPCDL_LEASE"
 
 
 def environment() -> dict[str, str]:
-    """What a child process needs to know about this one to hold on to it."""
+    """Return the variables with which a child process ties itself to this one."""
     return {VARIABLE: f"{machine()} {os.getpid()} {psutil.Process().create_time()}"}
 
 
 def machine() -> str:
-    """What tells this machine from others: a pid means something only where this is the same.
+    """Return an identity of this machine: a pid is meaningful only on the machine where it was issued.
 
-    Two containers of one machine may have one name, and number their processes apart.
+    Two containers on one machine may share a name but number their processes separately.
     """
     boot, namespace = "", ""
     with contextlib.suppress(OSError):
@@ -40,35 +40,35 @@ def machine() -> str:
 
 
 def end_with_parent() -> None:
-    """Let Linux end this process as soon as its parent ends, also while it hangs in a library's call."""
+    """Let Linux end this process as soon as its parent ends, even while it hangs in a library call."""
     if sys.platform != "linux":
         return
     parent = os.getppid()
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended just now
+    if os.getppid() != parent:  # it has just ended
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def lease(directory: Path) -> Path:
-    """A file in `directory`: the engines that hold it end when it is removed."""
+    """Return the lease file in `directory`: engines that hold it end when it is removed."""
     file, path = tempfile.mkstemp(prefix="lease-", dir=directory)
     os.close(file)
     return Path(path)
 
 
 def confirm(lease: Path) -> None:
-    """All engines that hold `lease` are up."""
+    """Note in `lease` that all engines that hold it are up."""
     lease.write_text("all engines are up\n")
 
 
 def holding(lease: Path) -> dict[str, str]:
-    """What an engine needs in its environment to hold `lease`."""
+    """Return the environment that makes an engine hold `lease`."""
     return {LEASE: str(lease)}
 
 
 def hold(clean_up: Callable = lambda: None) -> None:
-    """End this process, and what it started, within a second of the end of its kernel or of its lease.
+    """End this process and its children within a second after its kernel or its lease ends.
 
     `clean_up()` is called before.
     """
@@ -76,7 +76,8 @@ def hold(clean_up: Callable = lambda: None) -> None:
 
 
 def shared_memory(pid: int | str = "self") -> list[str]:
-    """The files in /dev/shm through which a process talks to the other ranks; MPI forgets them when it is killed."""
+    """Return the files in /dev/shm that a process uses to reach other ranks; MPI leaves them behind when it is
+    killed."""
     with contextlib.suppress(OSError):
         return sorted(set(re.findall(r"(/dev/shm/mpich\S+)$", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)))
     return []
@@ -88,7 +89,7 @@ def _watch(clean_up):
     lease = os.environ.get(LEASE)
     while (not here or _alive(int(pid), float(created))) and (lease is None or Path(lease).exists()):
         time.sleep(0.5)
-    with contextlib.suppress(Exception):  # nobody is left who could be told
+    with contextlib.suppress(Exception):  # nobody is left to tell
         clean_up()
     for file in shared_memory():
         with contextlib.suppress(OSError):

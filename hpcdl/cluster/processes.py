@@ -1,4 +1,4 @@
-"""The processes of a cluster: the controller and the engines that mpiexec starts, and the end of exactly those."""
+"""The processes of a cluster: start the controller and the engines, and end exactly those."""
 
 import contextlib
 import itertools
@@ -21,18 +21,18 @@ from hpcdl.cluster.launcher import without_job
 from hpcdl.cluster.watcher import DIRECTORY
 
 ERROR = re.compile(r"\berror\b|\bfatal\b|abort\(|no such file|not found|cannot|unable to", re.IGNORECASE)
-START_SECONDS = 60  # a machine that needs longer to start the engines has another problem
+START_SECONDS = 60  # if starting takes longer, the machine has another problem
 
 
 class OversubscribedWarning(UserWarning):
-    """More engines than cores: they take turns."""
+    """There are more engines than cores: they take turns."""
 
 
 class Engines(Protocol):
-    """What a cluster needs to know and to have done; `engine_sets` has those of mpiexec and of Slurm."""
+    """The interface of a set of engines; `engine_sets` implements it for mpiexec and Slurm."""
 
     patience: int  # seconds
-    elsewhere: bool  # not all of them are processes of this machine
+    elsewhere: bool  # some of them run on other machines
 
     def start(self, directory: Path) -> None: ...
 
@@ -44,17 +44,17 @@ class Engines(Protocol):
 
 
 class Processes:
-    """A controller and `engines` (of `engine_sets`) in a directory of their own in `parent`, which `stop` removes."""
+    """A controller and `engines` (of `engine_sets`) in a new directory in `parent`, which `stop` removes."""
 
     def __init__(self, engines: Engines, parent: Path | None = None):
         self.engines = engines
         self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent or runtime_folder()))
         self.controller: subprocess.Popen | None = None
-        self.shared_memory: set[str] = set()  # files that killed engines would leave behind
+        self.shared_memory: set[str] = set()  # files that killed engines leave behind
 
     def start_controller(self) -> None:
-        # The hub counts an engine as started after two heartbeats, which by default are 3 s apart. Whether an engine
-        # on this machine lives is asked of its process; of one elsewhere, missed heartbeats show it (30: 9 s).
+        # The hub counts an engine as started after two heartbeats, which by default are 3 s apart. For an engine on
+        # this machine, its process shows whether it lives; elsewhere, missed heartbeats do (30: 9 s).
         misses = 30 if self.engines.elsewhere else 1000
         self.controller = start(
             "controller",
@@ -70,24 +70,24 @@ class Processes:
         self.engines.start(self.directory)
 
     def connection(self, side: str) -> dict:
-        """How to reach the controller, for "engine" or "client"; waits until the controller has written it."""
+        """Return how an "engine" or a "client" reaches the controller; wait until the controller has written it."""
         file = self.directory / "security" / f"ipcontroller-{side}.json"
         for _ in until(START_SECONDS):
             with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
                 return json.loads(file.read_text())
-            assert self.controller is not None  # it is started first
+            assert self.controller is not None  # the controller starts first
             if self.controller.poll() is not None:
                 break
         raise ClusterError(f"the controller did not start:\n{self.log('controller')}")
 
     def log(self, name: str, lines: int = 12) -> str:
-        """The last lines of what "controller" or "engines" printed."""
+        """Return the last lines that "controller" or "engines" printed."""
         with contextlib.suppress(OSError):
             return "\n".join((self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
         return ""
 
     def first_error(self) -> str:
-        """The first line in the log of the engines that reads as an error; empty if there is none."""
+        """Return the first line in the engines' log that looks like an error; empty if there is none."""
         with contextlib.suppress(OSError):
             lines = (self.directory / "engines.log").read_text(errors="replace").splitlines()
             return next((line.strip() for line in lines if ERROR.search(line)), "")
@@ -108,7 +108,7 @@ class Processes:
 
 
 def runtime_folder() -> Path | None:
-    """Jupyter's folder for what lives as long as a kernel: nobody sweeps it, as /tmp is swept. None: no such place."""
+    """Return Jupyter's runtime folder, which is not cleaned like /tmp; None if there is none."""
     from jupyter_core.paths import jupyter_runtime_dir
 
     folder = Path(jupyter_runtime_dir())
@@ -118,14 +118,14 @@ def runtime_folder() -> Path | None:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """What controller and engines must know of this kernel."""
+    """Return the variables that tell controller and engines about this kernel."""
     return {DIRECTORY: str(directory), **lifeline.environment()}
 
 
 def start(name: str, directory: Path, *command: list[str], job: bool = True, **more: str) -> subprocess.Popen:
     """Start a program that prints into `directory`/`name`.log, with `more` in its environment.
 
-    Without the variables of a job (`launcher.without_job`) where `job` is False.
+    If `job` is False, a job's variables are removed (`launcher.without_job`).
     """
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
@@ -134,12 +134,12 @@ def start(name: str, directory: Path, *command: list[str], job: bool = True, **m
             stdout=log,
             stderr=subprocess.STDOUT,
             env=(dict(os.environ) if job else without_job(os.environ)) | environment(directory) | more,
-            start_new_session=True,  # Ctrl-C in the notebook is for the notebook: it tells the engines itself
+            start_new_session=True,  # Ctrl-C goes only to the notebook, which tells the engines
         )
 
 
 def until(seconds: float, pause: float = 0.01):
-    """Iterate, with pauses, until so many seconds have passed."""
+    """Iterate, with pauses, for this many seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
@@ -147,7 +147,7 @@ def until(seconds: float, pause: float = 0.01):
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether it runs; one that has ended and whose parent has not asked how (a zombie) does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -155,7 +155,7 @@ def alive(process: psutil.Process) -> bool:
 
 
 def end(process: subprocess.Popen | None) -> None:
-    """End a process and all that it started, at once: there is nothing in them to save."""
+    """Kill a process and all its children at once: there is nothing in them to save."""
     if process is None:
         return
     family = []

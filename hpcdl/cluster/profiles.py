@@ -30,9 +30,9 @@ c.MPILauncher.mpi_args = ["-hosts", "localhost", "-launcher", "ssh"]  # for exam
 
 
 def from_profile(name: str, n: int, mpiexec: Launcher):
-    """The engines of ipyparallel's profile `name`, and the folder that all their machines share.
+    """Return the engines of ipyparallel's profile `name`, and the folder shared by their machines.
 
-    Raises ClusterError where there is no such profile, or its launcher cannot start one MPI world.
+    Raises ClusterError if there is no such profile, or its launcher cannot start one MPI world.
     """
     import ipyparallel
     from ipyparallel.cluster import launcher
@@ -53,7 +53,7 @@ def from_profile(name: str, n: int, mpiexec: Launcher):
 
 
 def write_profile(name: str) -> Path:
-    """The settings file of profile `name`, written from our starter ("slurm", "ssh") where there is none yet."""
+    """Return the settings file of profile `name`; write it from our starter ("slurm", "ssh") if it does not exist."""
     import ipyparallel
 
     file = Path(ipyparallel.Cluster(profile=name, load_profile=False).profile_dir) / "ipcluster_config.py"

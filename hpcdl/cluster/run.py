@@ -1,4 +1,4 @@
-"""One run: the user's function on every rank, followed to its end, whatever that is."""
+"""One run: the user's function on every rank, followed until every rank has ended, normally or not."""
 
 import contextlib
 import os
@@ -19,17 +19,17 @@ from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError, diagn
 if TYPE_CHECKING:
     from hpcdl.cluster.cluster import Cluster
 
-COMPANY_SECONDS = 0.3  # how long ranks may go on after one has failed: often they fail in the same way
-LOOK_SECONDS = 0.3  # between looks for ranks that wait for each other
+COMPANY_SECONDS = 0.3  # how long ranks may continue after one has failed: often they fail in the same way
+LOOK_SECONDS = 0.3  # between searches for ranks that wait for each other
 GRACE_SECONDS = 1.5  # how long a rank may take to stop
-IMPORT_SECONDS = 10.0  # and how much longer where it imports: a module cut short could not be imported again
+IMPORT_SECONDS = 10.0  # extra time during an import: an interrupted module could not be imported again
 INTERRUPTED = "You stopped this run: its ranks have stopped too. It can be run again."
 STOPPED = "the engines were stopped while they worked"
-OUTPUT_SECONDS = 10.0  # how long what an engine has said may be on its way after its answer
+OUTPUT_SECONDS = 10.0  # how long an engine's output may arrive after its answer
 
 
 class Record(NamedTuple):
-    """What a rank published: `value`, `seconds` after the rank's start."""
+    """A value that a rank published, `seconds` after the rank's start."""
 
     rank: int
     seconds: float
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 class Lost:
-    """The answer of an engine that ipyparallel does not know any more: it ended between two runs."""
+    """The answer of an engine that ipyparallel no longer knows: it ended between two runs."""
 
     def __init__(self):
         self.metadata = {"data": {}, "stdout": "", "stderr": "", "outputs": []}
@@ -49,14 +49,14 @@ class Lost:
         return False
 
     def wait_for_output(self, _seconds: float) -> None:
-        """Nothing comes."""
+        """Return at once: there is no output."""
 
     def get(self, _seconds: float) -> dict:
         raise ipyparallel.error.EngineError("it has ended")
 
 
 def _asked(view: Any, *call: Any) -> Any:
-    """The answer to come of an engine."""
+    """Return the future answer of an engine."""
     try:
         return view.apply_async(*call)
     except (IndexError, ipyparallel.error.NoEnginesRegistered):
@@ -64,9 +64,9 @@ def _asked(view: Any, *call: Any) -> Any:
 
 
 class Run:
-    """Iterate over the records that ranks publish; after the last one, `results` holds what they returned, by rank.
+    """Iterates over the records that ranks publish; afterwards `results` holds their return values by rank.
 
-    Raises ClusterError when a rank raised, hung or died. Leaving the iteration early stops the ranks.
+    Raises ClusterError if a rank raised, hung or died. Leaving the iteration early stops the ranks.
     """
 
     def __init__(self, cluster: "Cluster", number: int, f: Callable, args: tuple, timeout: float):
@@ -91,14 +91,14 @@ class Run:
 
     @property
     def at_work(self) -> bool:
-        """Whether ranks may still work for it; one that nobody follows any more ends with its ranks."""
+        """Whether ranks may still work for this run; a run that is no longer followed ends with its ranks."""
         return not (self._ended or self.cluster.stopped or all(answer.ready() for answer in self._answers))
 
     def _follow(self):
         try:
             yield from self._records_of_ranks()
         except Exception:
-            if self.cluster.stopped:  # by another thread; whatever was asked of the engines then failed
+            if self.cluster.stopped:  # by another thread; requests to the engines then failed
                 raise ClusterError(STOPPED) from None
             raise
         except KeyboardInterrupt:
@@ -112,12 +112,12 @@ class Run:
                 yield from self._news()
                 self._wait_a_little()
             for answer in self._answers:
-                if answer.ready():  # what a rank that returned has said may still be on its way, on a busy machine long
+                if answer.ready():  # a rank's output may arrive after its result, on a busy machine much later
                     answer.wait_for_output(OUTPUT_SECONDS if answer.successful() else 1)
             yield from self._news(last=True)
         finally:  # also when the iteration is left early, or by Ctrl-C
             self._stop_ranks()
-            reports = [report for report in self._reports if report is not None]  # one of each rank: it is over
+            reports = [report for report in self._reports if report is not None]  # one per rank: the run is over
             self.cluster.finished(reports)
         if [report.end for report in reports] == ["returned"] * len(self._answers):
             self.results = [cloudpickle.loads(report.value) for report in reports]
@@ -127,7 +127,7 @@ class Run:
             raise ClusterError(diagnose(reports, self.timeout, self.cluster.restarting, self._deadlocked), reports)
 
     def _stop_ranks(self) -> None:
-        """Follow the ranks to their end, which takes a few seconds at most: a second ■ asks for nothing else."""
+        """Follow the ranks to their end, at most a few seconds, even if the user presses ■ again."""
         while True:
             with contextlib.suppress(KeyboardInterrupt):
                 while not (self.cluster.stopped or self._over(stopping=True)):
@@ -137,7 +137,7 @@ class Run:
     # -- how it goes ------------------------------------------------------------------------------------------------
 
     def _over(self, stopping: bool = False) -> bool:
-        """Look at every rank; stop the others once one has failed; True when nothing more is to be expected."""
+        """Check every rank; stop the others once one has failed; return True when the run is over."""
         now = time.monotonic()
         for rank, answer in enumerate(self._answers):
             if self._reports[rank] is None:
@@ -158,7 +158,7 @@ class Run:
         return False
 
     def _grace(self, missing: list[int]) -> float:
-        """The seconds from the word to stop that the `missing` ranks are given."""
+        """Return the seconds that the `missing` ranks get after the request to stop."""
         importing = any(self.cluster.black_box(rank).get("importing") for rank in missing)
         return GRACE_SECONDS + importing * IMPORT_SECONDS
 
@@ -180,7 +180,7 @@ class Run:
             except ipyparallel.error.RemoteError as error:  # the engine, not the user's function, failed
                 return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
             except Exception:
-                pass  # ipyparallel's way to say that the engine is gone
+                pass  # ipyparallel reports that the engine is gone
         elif self.cluster.engines[rank].alive():
             return None
         return Report.dead(rank, self.cluster.black_box(rank))
@@ -207,7 +207,7 @@ class Run:
         return sorted(records, key=lambda record: record.seconds)
 
     def _print(self, rank, stream, text, last):
-        """Print what is new, in whole lines, each labelled with its rank."""
+        """Print new output in whole lines, each labelled with its rank."""
         new = text[self._printed[rank][stream] :]
         end = len(new) if last else new.rfind("\n") + 1
         self._printed[rank][stream] += end
@@ -215,7 +215,7 @@ class Run:
             print(f"[rank {rank}] {line}", file=getattr(sys, stream))
 
     def _show(self, rank, outputs):
-        """Show what is new of a rank's pictures."""
+        """Show a rank's new pictures."""
         for output in outputs[self._shown[rank] :]:
             self._shown[rank] += 1
             print(f"[rank {rank}]")

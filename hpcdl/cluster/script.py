@@ -1,4 +1,4 @@
-"""A batch script for Slurm: one torchrun on each node, and all of them meet on the first."""
+"""A batch script for Slurm: one torchrun on each node, with the rendezvous on the first."""
 
 import math
 import shlex
@@ -16,10 +16,10 @@ def sbatch(
     restarts: int = 1,
     port: int = 29500,
 ) -> str:
-    """The text of a job that runs `python -m module arguments` in `each` processes on each of `nodes` nodes.
+    """Return a job that runs `python -m module arguments` in `each` processes on each of `nodes` nodes.
 
-    `gpus` asks for one per process; a run whose process died is started again `restarts` times. Raises ValueError
-    where a number is too small, `module` is no name of a module, or an argument has characters that cannot be printed.
+    `gpus` asks for one per process; a run with a dead process restarts up to `restarts` times. Raises ValueError if a
+    number is too small, `module` is not a module's name, or an argument has unprintable characters.
     """
     _check({"nodes": nodes, "each": each, "minutes": minutes, "restarts": restarts}, module, arguments)
     program = shlex.join(["-m", module, *arguments])
@@ -57,9 +57,9 @@ def _check(numbers: dict[str, int], module: str, arguments: Sequence[str]) -> No
 
 
 def time_advice(minutes: int) -> str:
-    """Say what to change if Slurm's default partition allows a job less time than `minutes`: it would wait for ever.
+    """Say what to change if Slurm's default partition allows a job less time than `minutes`: it would wait forever.
 
-    Empty if it allows as much, or if there is no Slurm here to ask.
+    Empty if it allows enough, or if Slurm is not installed here.
     """
     limits = _time_limits()
     default = next((name for name in limits if name.endswith("*")), "")
@@ -74,7 +74,7 @@ def time_advice(minutes: int) -> str:
 
 
 def _time_limits() -> dict[str, float]:
-    """The minutes that each partition allows a job; the default partition's name ends in *."""
+    """Return the minutes that each partition allows a job; the default partition's name ends in *."""
     try:
         asked = subprocess.run(
             ["sinfo", "--noheader", "--format=%P %l"], capture_output=True, text=True, timeout=10, check=True
@@ -86,7 +86,7 @@ def _time_limits() -> dict[str, float]:
 
 
 def _minutes(limit: str) -> float:
-    """The minutes of a limit as Slurm writes it: 2-12:00:00, 1:30:00, 30:00 (minutes and seconds), infinite."""
+    """Parse a limit in Slurm's format to minutes: 2-12:00:00, 1:30:00, 30:00 (minutes and seconds), infinite."""
     days, _, clock = limit.rpartition("-")
     parts = clock.split(":")
     if not all(part.isdecimal() for part in [*parts, *([days] if days else [])]):

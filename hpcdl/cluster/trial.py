@@ -1,4 +1,4 @@
-"""`hpcdl cluster`: whether engines start where a profile says, and where each rank then runs."""
+"""`hpcdl cluster`: test whether a profile's engines start, and show where each rank runs."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ from hpcdl.comm import Communicator
 
 
 def identify_and_sum(comm: Communicator) -> dict:
-    """What one rank says about itself: its machine, its threads, the sum over all ranks (each gives 1)."""
+    """Return one rank's machine, threads, and the sum over all ranks (each gives 1)."""
     import os
     import socket
 
@@ -27,12 +27,13 @@ def identify_and_sum(comm: Communicator) -> dict:
 
 
 def try_cluster(n: int, profile: str | None) -> dict:
-    """Start `n` engines, run `identify_and_sum`, stop; seconds and what each rank said. Raises ClusterError."""
+    """Start `n` engines, run `identify_and_sum`, stop; return the seconds and each rank's answer. Raises
+    ClusterError."""
     settings = str(write_profile(profile)) if profile else None
     if settings:
         print(f"Settings: {settings}", file=sys.stderr)
     begin = time.perf_counter()
-    # What the cluster says meanwhile is not part of the findings.
+    # The cluster's own output is not part of the findings.
     with contextlib.redirect_stdout(sys.stderr), _noted(), _ended_by_sigterm(), Cluster(n, profile=profile) as cluster:
         ready = time.perf_counter()
         ranks = cluster.run(identify_and_sum)
@@ -43,7 +44,7 @@ def try_cluster(n: int, profile: str | None) -> dict:
 
 @contextlib.contextmanager
 def _noted() -> Iterator[None]:
-    """A warning is a line for people, without the path of the code that gives it."""
+    """Print warnings as readable lines, without the path of the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", OversubscribedWarning)
         warnings.showwarning = lambda message, *_: print(f"Note: {message}.", file=sys.stderr)
@@ -52,7 +53,7 @@ def _noted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the program as an error would: engines are stopped, a job that waits leaves the queue."""
+    """Make SIGTERM end the program like an error: engines stop, and a waiting job leaves the queue."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -61,7 +62,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def describe(findings: dict) -> str:
-    """The findings for people, with the line for the notebook."""
+    """Return the findings as text, with the line for the notebook."""
     n, profile = findings["n"], findings["profile"]
     lines = [
         f"rank {rank}: {said['host']}, {said['threads']} thread{'s' * (said['threads'] > 1)}"

@@ -1,4 +1,4 @@
-"""The engines work for one run at a time: a cell that comes while another thread's run is on says so, and waits."""
+"""The engines serve one run at a time: a cell that comes during another thread's run says so and waits."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hpcdl.cluster.run import Run
 
-PAUSE = 0.1  # seconds between two looks
+PAUSE = 0.1  # seconds between checks
 BUSY = (
     "The engines are busy with another run, such as the dashboard's training: this one begins when that ends. "
     "Press its stop to go on at once. (Interrupting this cell, ■, leaves the other run alone.)"
@@ -27,16 +27,17 @@ class GaveUpError(KeyboardInterrupt):
 
 
 class Turns:
-    """Whose runs are on. A thread never waits for its own: of those that a cell left behind, the engines know."""
+    """Let one thread use the engines at a time; a thread never waits for its own runs."""
 
     def __init__(self):
         self._door = threading.Lock()
         self._runs: list[Run] = []
 
     def begin(self, make: "Callable[[], Run]", meanwhile: Callable[[], None] | None = None) -> "Run":
-        """`make()`, as soon as no other thread's run is on; until then `meanwhile` is called ten times a second.
+        """Call `make()` as soon as no other thread's run is in progress; until then call `meanwhile` ten times a
+        second.
 
-        By default a cell says once that it waits. GaveUpError where it is interrupted meanwhile.
+        By default a cell says once that it waits. Raises GaveUpError if it is interrupted meanwhile.
         """
         meanwhile = meanwhile or _Saying()
         while (run := self._made(make)) is None:
@@ -48,7 +49,7 @@ class Turns:
         return run
 
     def _made(self, make: "Callable[[], Run]") -> "Run | None":
-        """A run that has begun; None while another thread's is on, or about to be."""
+        """Start a run and return it; None while another thread's is in progress or about to start."""
         if not self._door.acquire(blocking=False):
             return None
         try:
@@ -62,7 +63,7 @@ class Turns:
 
 
 class _Saying:
-    """Says once that a cell waits; of other threads' waiting no cell is to speak."""
+    """Says once that a cell waits; waits of other threads are not reported."""
 
     def __init__(self):
         self.silent = threading.current_thread() is not threading.main_thread()

@@ -1,6 +1,7 @@
-"""A thread beside a rank: it interrupts the rank when its time is up, and keeps a black box of where it stands.
+"""A thread next to a rank: it interrupts the rank when its time is up, and records the rank's current line in a black
+box.
 
-The main thread may sit in C, or in an endless loop; this one goes on. The black box is a small file that the notebook's
+It runs even while the main thread is in C code or in an endless loop. The black box is a small file that the notebook's
 side reads when a rank does not answer or has died.
 """
 
@@ -25,53 +26,54 @@ if TYPE_CHECKING:
     from hpcdl.comm.mpi import MPIComm
 
 DIRECTORY = "HPCDL_CLUSTER_DIR"
-PERIOD = 0.05  # seconds between looks
+PERIOD = 0.05  # seconds between checks
 SIGNAL = getattr(signal, "SIGUSR2", signal.SIGINT)
 
 
 class Interrupted(BaseException):
-    """The rank is to stop: its time is up, another rank failed, or the user pressed Ctrl-C."""
+    """The rank must stop: its time is up, another rank failed, or the user pressed Ctrl-C."""
 
 
 def name() -> str:
-    """This process among those of all machines."""
+    """Return a name for this process that is unique over all machines."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def black_box(directory: Path, name: str) -> Path:
-    """Where the watcher of process `name` writes where its rank stands (JSON)."""
+    """Return the file in which the watcher of process `name` records its rank's position (JSON)."""
     return directory / f"rank-{name}.json"
 
 
 def crash_report(directory: Path, name: str) -> Path:
-    """Where Python writes the stack of process `name` when it crashes, in a segmentation fault for example."""
+    """Return the file for the stack of process `name` when it crashes, for example with a segmentation fault."""
     return directory / f"crash-{name}.txt"
 
 
 def cancel_flag(directory: Path, run: int) -> Path:
-    """The file whose existence tells every rank to stop `run`."""
+    """Return the file whose existence tells every rank to stop `run`."""
     return directory / f"cancel-{run}"
 
 
 class Watcher:
-    """Watches the main thread of this process while a run is on."""
+    """Watches the main thread of this process during a run."""
 
     def __init__(self):
         self.directory = Path(os.environ[DIRECTORY])
-        self.comm: MPIComm | None = None  # the rank's communicator, which knows what it waits for
-        self._run: int | None = None  # the run that is on, None between runs
+        self.comm: MPIComm | None = None  # the rank's communicator, which knows its waits
+        self._run: int | None = None  # the current run, None between runs
         self._on = threading.Event()
         self._box = black_box(self.directory, name())
         self._last: str | None = None
         self._writing, self._ended = threading.Lock(), False
 
     def install(self) -> None:
-        """Handle the signal, wrap os._exit, and start to watch; called in the main thread, once."""
+        """Handle the signal, wrap os._exit, and start to watch; call it once, in the main thread."""
         signal.signal(SIGNAL, self._interrupt)
         exit_process, process = os._exit, os.getpid()
 
         def recorded_exit(status):
-            # Nothing else could say later at which line the process ended itself. A forked one has no box of its own.
+            # Nothing else could tell later at which line the process ended itself. A forked process has no box of its
+            # own.
             if self._run is not None and os.getpid() == process:
                 self._write(*_seen(sys._getframe(1)), f"os._exit({status})")
             exit_process(status)
@@ -94,7 +96,7 @@ class Watcher:
             self._on.clear()
 
     def _interrupt(self, _signal, frame):
-        # A rank that imports is asked again soon; one that goes on importing is ended by the notebook's side.
+        # A rank that imports is asked again soon; if it keeps importing, the notebook's side ends it.
         if self._run is not None and not is_importing(frame):
             raise Interrupted
 
@@ -116,26 +118,26 @@ class Watcher:
     def _write(self, stack: list[SourceLine], importing: bool, end: str | None = None) -> None:
         state = json.dumps({"stack": stack, "waiting": self.waiting(), "end": end, "importing": importing})
         with self._writing:
-            if state == self._last or self._ended:  # nothing is written over how it ended
+            if state == self._last or self._ended:  # never overwrite how it ended
                 return
             self._last, self._ended = state, end is not None
             write_whole(self._box, state, durable=False)
 
     def waiting(self) -> dict | None:
-        """What the communicator waits for: how it reads, and for which ranks; None when it does not wait."""
+        """Return the communicator's current wait, as text and ranks; None if it does not wait."""
         return self.comm.situation() if self.comm is not None else None
 
 
 def _seen(frame: FrameType | None) -> tuple[list[SourceLine], bool]:
     """Return the stack that ends in `frame`, and whether it imports, without keeping the frame.
 
-    A frame that is held while a file is written keeps the tensors of a function that has returned meanwhile.
+    Holding a frame while writing a file would keep the tensors of a function that has returned meanwhile.
     """
     return lines_of(frame), is_importing(frame)
 
 
 def read(directory: Path, name: str) -> dict:
-    """The black box of process `name`, with its crash report; empty where there is none."""
+    """Return the black box of process `name`, with its crash report; empty if there is none."""
     box = {}
     with contextlib.suppress(OSError, json.JSONDecodeError):
         box = json.loads(black_box(directory, name).read_text())

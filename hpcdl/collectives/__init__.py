@@ -1,15 +1,15 @@
-"""Collectives written with send and receive alone, on any communicator of `hpcdl.comm`.
+"""Collectives written only with send and receive, on any communicator of `hpcdl.comm`.
 
-Each all-reduce is `f(x, comm, weight=1.0) -> None`: it sums `weight * x` over the ranks, where `x` is a contiguous
-tensor and ranks may have different weights, in place, for any number of ranks and elements, in an order that does not
-change from run to run; every rank ends with the same bits. A tensor that cannot be sent raises TypeError or ValueError
-before the first message.
-Their parts are collectives of their own: `broadcast`, `reduce`, `reduce_scatter`, `all_gather`. So are `scatter` and
-`gather`, of one rank's chunks, and `all_to_all`, of rows from every rank to every other, equally many or not.
+Each all-reduce is `f(x, comm, weight=1.0) -> None`: it sums `weight * x` over the ranks in place, for any number of
+ranks and elements. `x` is a contiguous tensor, and ranks may have different weights. The order of the sum does not
+change from run to run, and every rank ends with the same bits. A tensor that cannot be sent raises TypeError or
+ValueError before the first message. Their parts are also collectives: `broadcast`, `reduce`, `reduce_scatter`,
+`all_gather`. `scatter` and `gather` move one rank's chunks, and `all_to_all` moves rows from every rank to every other,
+in equal or different numbers.
 
-`ALL_REDUCE` has each as the lecture has it: send, receive, add. `FAST` has, under the same names, forms with the same
-result to the bit that ask the machine for its shortest ways: `FAST.get(name, ALL_REDUCE[name])`.
-`fast_reduce_scatter` and `fast_all_gather` are such forms of the two halves of the ring.
+`ALL_REDUCE` has the plain forms of the lecture: send, receive, add. `FAST` has, under the same names, forms with
+bit-identical results that use the machine's fastest operations: `FAST.get(name, ALL_REDUCE[name])`.
+`fast_reduce_scatter` and `fast_all_gather` are the fast forms of the two halves of the ring.
 """
 
 from hpcdl.collectives.all_gather import all_gather

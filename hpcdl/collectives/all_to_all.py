@@ -1,4 +1,4 @@
-"""Each rank's rows to the ranks that they are for: sequences by heads (Ulysses), tokens to their experts."""
+"""Send each rank's rows to their destinations: sequences by heads (Ulysses), tokens to their experts."""
 
 from collections.abc import Sequence
 from operator import index
@@ -15,17 +15,18 @@ def all_to_all(
     out_counts: Sequence[int] | None = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Send the first `counts[0]` rows of `x` to rank 0, the next `counts[1]` to rank 1, ...; returns what came.
+    """Send the first `counts[0]` rows of `x` to rank 0, the next `counts[1]` to rank 1, ...; return the received rows.
 
     x: (sum(counts), ...). Returns (sum(out_counts), ...): first the `out_counts[0]` rows from rank 0, then those from
-    rank 1, ...; written into `out`, contiguous, where it is given. Without `counts` they are those of
-    `x.tensor_split(p)`, with equally many rows on every rank. Without `out_counts` the ranks tell each other first.
+    rank 1, ...; written into `out`, contiguous, if it is given. Without `counts`, rows are split like
+    `x.tensor_split(p)`, with the same number of rows on every rank. Without `out_counts` the ranks exchange their
+    counts first.
 
     In round d rank r sends to r + d and receives from r - d (pairwise exchange: Thakur, Rabenseifner and Gropp 2005,
     "Optimization of collective communication operations in MPICH"): p-1 messages of about n/p bytes per rank, where x
     has n: (p-1) alpha + (p-1)/p n beta. Raises TypeError or ValueError for counts that do not fit `x`, `out` or each
-    other on this rank, before the first message; CommError, of both ranks, where one sends more or less than the
-    other's `out_counts` say.
+    other on this rank, before the first message; CommError on both ranks if one sends more or less than the other's
+    `out_counts` say.
     """
     comm.check_tensor("all_to_all", "x", x)
     if x.dim() == 0:
@@ -41,7 +42,7 @@ def all_to_all(
 
 
 def _both_counts(x, comm: Communicator, counts, out_counts) -> tuple[list[int], list[int]]:
-    """Rows for each rank and from each rank."""
+    """Return the numbers of rows to each rank and from each rank."""
     equal, (each, more) = counts is None, divmod(len(x), comm.size)
     counts = [each + (i < more) for i in range(comm.size)] if equal else _checked("counts", counts, comm)
     if sum(counts) != len(x):
@@ -74,7 +75,7 @@ def _checked(name: str, counts: Sequence[int], comm: Communicator) -> list[int]:
 
 
 def _place(x, comm: Communicator, rows: int, out: torch.Tensor | None) -> torch.Tensor:
-    """`out`, checked, or a new tensor of so many rows like `x`'s."""
+    """Return `out`, checked, or a new tensor with that many rows like those in `x`."""
     shape = (rows, *x.shape[1:])
     if out is None:
         return torch.empty(shape, dtype=x.dtype, device=x.device)

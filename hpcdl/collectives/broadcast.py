@@ -1,4 +1,4 @@
-"""One rank's tensor to all: in each round those who have it tell as many who do not."""
+"""One rank's tensor to all: in each round every rank that has it sends it to one that does not."""
 
 import torch
 
@@ -9,7 +9,7 @@ def broadcast(x: torch.Tensor, comm: Communicator, root: int = 0) -> None:
     """Overwrite `x` on every rank with rank `root`'s, along a binomial tree.
 
     p-1 messages of n bytes in ceil(log2 p) rounds: ceil(log2 p) (alpha + n beta). Raises ValueError for a `root` that
-    is no rank.
+    is not a rank.
     """
     comm.check_tensor("broadcast", "x", x)
     p, distance_from_root = comm.size, root_distance("broadcast", comm, root)
@@ -21,5 +21,5 @@ def broadcast(x: torch.Tensor, comm: Communicator, root: int = 0) -> None:
 
 
 def root_distance(op: str, comm: Communicator, root: int) -> int:
-    """How many ranks this one is after `root`, round the circle of all ranks: 0 for the root itself."""
+    """Return this rank's distance after `root` around the circle of all ranks: 0 for the root itself."""
     return (comm.rank - comm.check_rank(op, "root", root)) % comm.size

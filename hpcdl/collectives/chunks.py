@@ -4,14 +4,14 @@ import torch
 
 
 def chunks(x: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
-    """`x`, contiguous, as `parts` flat views of its memory; the first n mod `parts` are one element longer.
+    """Split contiguous `x` into `parts` flat views of its memory; the first n mod `parts` are one element longer.
 
-    They may be empty: where n < `parts`, the last ones are.
+    If n < `parts`, the last ones are empty.
     """
     return x.detach().view(-1).tensor_split(parts)
 
 
 def weigh(x: torch.Tensor, weight: float) -> torch.Tensor:
-    """`weight * x` instead of `x`; returns `x`, without its history in autograd."""
+    """Multiply `x` by `weight` in place; return `x` detached from autograd."""
     x = x.detach()
     return x if weight == 1 else x.mul_(weight)

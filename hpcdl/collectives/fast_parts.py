@@ -1,4 +1,5 @@
-"""The two halves of the ring all-reduce, each by itself and by the machine's shortest ways: see `fast_ring`."""
+"""The two halves of the ring all-reduce as separate collectives, by the machine's fastest operations: see
+`fast_ring`."""
 
 import torch
 
@@ -10,7 +11,7 @@ from hpcdl.comm import Communicator
 def fast_reduce_scatter(x: torch.Tensor, comm: Communicator, weight: float = 1.0) -> torch.Tensor:
     """Sum `weight * x` into one chunk per rank and return rank r's, as `reduce_scatter` does.
 
-    What arrives is added from where it lies, without a copy of it.
+    Arriving data are added in place, without a copy.
     """
     comm.check_tensor("reduce_scatter", "x", x)
     pieces_of_rounds = rounds(x, comm)
@@ -21,9 +22,10 @@ def fast_reduce_scatter(x: torch.Tensor, comm: Communicator, weight: float = 1.0
 
 
 def fast_all_gather(x: torch.Tensor, comm: Communicator, own: torch.Tensor) -> None:
-    """Overwrite chunk r of `x` with rank r's `own` on every rank, for all r: `all_gather` of what lies elsewhere.
+    """Overwrite chunk r of `x` with rank r's `own` on every rank, for all r: an `all_gather` from separate memory.
 
-    `own` is sent itself where it has the dtype of `x`: in memory of `comm.empty` the neighbour copies it from there.
+    `own` is sent directly if it has the dtype of `x`; if it is in memory from `comm.empty`, the neighbour copies it
+    from there.
     """
     comm.check_tensor("all_gather", "x", x)
     p, rank, pieces = comm.size, comm.rank, chunks(x, comm.size)

@@ -1,13 +1,13 @@
-"""The ring all-reduce by the machine's shortest ways: the sums of `ring_all_reduce` to the bit, in less time.
+"""The ring all-reduce by the machine's fastest operations: bit-identical to `ring_all_reduce`, in less time.
 
-- `sendrecv_add` adds a chunk from where it lies, weighted, in one pass over memory.
-- On two ranks the neighbour who has added is also the one who wants the sum: it goes back the same way (`back`).
-- Where the machine has a best length of messages (`comm.segment`), longer chunks are cut, and all chunks' first pieces
-  go all the way round before their second ones: each piece stays in the processor's cache from its first message to
-  its last. Every element is still summed in the order of its chunk.
-- Tensors of `comm.empty` are not cut: neighbours read each chunk straight from the sender's memory, once, so that a
-  cache would keep nothing that is read again. Each rank knows this of its own tensor alone; they agree on it in
-  log2 p short messages, and only for tensors that would be cut.
+- `sendrecv_add` adds a weighted chunk in place, in one pass over memory.
+- On two ranks the neighbour that adds also needs to return the sum: it goes back the same way (`back`).
+- If the machine has a best message length (`comm.segment`), longer chunks are split. All first pieces travel the whole
+  ring before the second pieces: each piece stays in the processor's cache from its first message to its last. Every
+  element is still summed in the order of its chunk.
+- Tensors from `comm.empty` are not split: neighbours read each chunk once, directly from the sender's memory, so a
+  cache would not help. Each rank knows this only for its own tensor; ranks agree on it in log2 p short messages, and
+  only for tensors that would be split.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from hpcdl.comm import Communicator
 
 
 def fast_ring_all_reduce(x: torch.Tensor, comm: Communicator, weight: float = 1.0) -> None:
-    """Sum `weight * x` over the ranks in place, as `ring_all_reduce` does: the same bytes to the same neighbours."""
+    """Sum `weight * x` over the ranks in place, like `ring_all_reduce`: the same bytes to the same neighbours."""
     comm.check_tensor("ring_all_reduce", "x", x)
     pieces_of_rounds = rounds(x, comm)
     scratch = torch.empty_like(pieces_of_rounds[0][0])
@@ -34,12 +34,12 @@ def fast_ring_all_reduce(x: torch.Tensor, comm: Communicator, weight: float = 1.
 def fast_hierarchical_all_reduce(
     x: torch.Tensor, comm: Communicator, weight: float = 1.0, *, per_node: int = 4
 ) -> None:
-    """Sum `weight * x` over the ranks in place, as `hierarchical_all_reduce` does, with the fast ring between nodes."""
+    """Sum `weight * x` over the ranks in place, like `hierarchical_all_reduce`, with the fast ring between nodes."""
     hierarchical_all_reduce(x, comm, weight, per_node=per_node, between=fast_ring_all_reduce)
 
 
 def rounds(x: torch.Tensor, comm: Communicator) -> list[tuple[torch.Tensor, ...]]:
-    """For each time round the ring one piece of every rank's chunk."""
+    """Yield, for each trip around the ring, one piece of every rank's chunk."""
     whole = chunks(x, comm.size)
     count = -(-whole[0].nbytes // comm.segment) if comm.segment else 1
     if count <= 1 or _all_lend(x, comm):
@@ -64,7 +64,7 @@ def add_round(
     Messages may arrive in `scratch`, which is as long as any piece.
     """
     p, rank = comm.size, comm.rank
-    if not back:  # else the machine weights what leaves, too
+    if not back:  # otherwise the machine also weights what it sends
         weigh(pieces[rank - 1], weight)
     for step in range(1, p):
         given, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]

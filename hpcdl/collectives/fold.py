@@ -8,11 +8,12 @@ from hpcdl.comm import Communicator
 
 
 def fold(x: torch.Tensor, comm: Communicator, core: Callable[[torch.Tensor, Communicator, int], None]) -> None:
-    """Call `core(x, comm, q)` on the first q ranks, q the largest power of two up to p, and count the others in.
+    """Call `core(x, comm, q)` on the first q ranks, q the largest power of two up to p, and include the other ranks'
+    data.
 
-    Each rank from q on gives its `x` to rank - q first and gets the sum at the end. Where there are such ranks they add
-    2(p-q) messages of n bytes, all pairs at once: 2 alpha + 2 n beta + n gamma
-    (Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH").
+    Each rank from q on gives its `x` to rank - q first and gets the sum at the end. They add 2(p-q) messages of n
+    bytes, all pairs at once: 2 alpha + 2 n beta + n gamma (Thakur, Rabenseifner and Gropp 2005, "Optimization of
+    collective communication operations in MPICH").
     """
     rank, q = comm.rank, 1 << (comm.size.bit_length() - 1)
     if rank >= q:

@@ -1,4 +1,4 @@
-"""The tree of `scatter` and `gather`: some ranks' chunks in one hand, again and again cut into two halves."""
+"""The tree of `scatter` and `gather`: one rank holds several ranks' chunks, halved again and again."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from hpcdl.comm import Communicator
 
 
 class Branch(NamedTuple):
-    """A rank's part in one level: `piece` of x, all chunks of one half, is to pass between it and `peer`.
+    """A rank's part in one level: `piece` of x, all chunks of one half, passes between it and `peer`.
 
-    `above`: it stands nearer to the root, and the chunks of the half are its peer's and those behind it.
+    `above`: it is nearer to the root, and the half holds the chunks of its peer and of the ranks below the peer.
     """
 
     piece: torch.Tensor
@@ -21,9 +21,10 @@ class Branch(NamedTuple):
 
 
 def branches(op: str, x: torch.Tensor, comm: Communicator, root: int) -> Iterator[Branch]:
-    """This rank's part in each level, from the root down: a holder hands the half without itself to its first rank.
+    """Return this rank's part in each level, from the root down: a holder sends the half without itself to that half's
+    first rank.
 
-    Halves of neighbours lie in one piece of memory, so each is one message, for any root and any number of ranks.
+    The chunks of a half are contiguous in memory, so each half is one message, for any root and any number of ranks.
     """
     comm.check_tensor(op, "x", x)
     holder, first, last, rank = comm.check_rank(op, "root", root), 0, comm.size, comm.rank
@@ -40,7 +41,7 @@ def branches(op: str, x: torch.Tensor, comm: Communicator, root: int) -> Iterato
 
 
 def _starts(x: torch.Tensor, p: int) -> list[int]:
-    """Where each rank's chunk begins, and the end of the last."""
+    """Return where each rank's chunk begins, and the end of the last."""
     starts = [0]
     for chunk in chunks(x, p):
         starts.append(starts[-1] + chunk.numel())

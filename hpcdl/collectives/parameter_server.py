@@ -1,4 +1,4 @@
-"""The parameter server: some ranks own the sums, everyone sends them its share and gets the sum back."""
+"""The parameter server: some ranks own the sums; every rank sends them its data and gets the sums back."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,9 @@ def parameter_server_all_reduce(x: torch.Tensor, comm: Communicator, weight: flo
     """Sum `weight * x` over the ranks in place: ranks 0 to `servers`-1 each sum one share and send it to everyone.
 
     In round d rank r deals with the ranks d above and below, so that no two queue for one server. 2 k (p-1) messages of
-    about n/k bytes for k servers: 2(p-1) (alpha + n/k beta) + (p-1) n/k gamma. One server costs what `naive` does, p
-    servers what the ring does. Raises ValueError unless 1 <= servers <= p (Li et al. 2014, "Scaling distributed machine
-    learning with the parameter server", is where servers share the parameters).
+    about n/k bytes for k servers: 2(p-1) (alpha + n/k beta) + (p-1) n/k gamma. One server costs the same as `naive`, p
+    servers the same as the ring. Raises ValueError unless 1 <= servers <= p (Li et al. 2014, "Scaling distributed
+    machine learning with the parameter server", is where servers share the parameters).
     """
     comm.check_tensor("parameter_server_all_reduce", "x", x)
     if not 1 <= servers <= comm.size:
@@ -35,7 +35,7 @@ def _rounds(comm: Communicator) -> Iterator[tuple[int, int]]:
 
 
 def _exchange(comm: Communicator, x: torch.Tensor | None, dest: int, out: torch.Tensor | None, source: int) -> None:
-    """Send `x` and receive `out`, where there is one."""
+    """Send `x` and receive `out`, each if it is given."""
     if x is not None and out is not None:
         comm.sendrecv(x, dest, out, source)
     elif x is not None:

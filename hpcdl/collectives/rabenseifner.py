@@ -35,6 +35,6 @@ def _halve_and_double(x: torch.Tensor, comm: Communicator, q: int) -> None:
 
 
 def _halves(flat: torch.Tensor, ends: list[int], rank: int, distance: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `distance` chunks that `rank` sums in this round, and the as many that its partner does."""
+    """Return the `distance` chunks that `rank` sums in this round, and the same number for its partner."""
     first, other = rank & -distance, (rank ^ distance) & -distance
     return flat[ends[first] : ends[first + distance]], flat[ends[other] : ends[other + distance]]

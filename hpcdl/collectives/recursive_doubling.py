@@ -1,4 +1,5 @@
-"""Recursive doubling: after k exchanges everyone holds the sum of its group of 2^k. The fewest rounds there can be."""
+"""Recursive doubling: after k exchanges every rank holds the sum of its group of 2^k. No algorithm needs fewer
+rounds."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Everyone's tensor summed on one rank: a broadcast backwards, in which half of those left give theirs away."""
+"""All ranks' tensors summed on one rank: the reverse of a broadcast. In each round half of the remaining ranks send
+theirs away."""
 
 import torch
 
@@ -10,7 +11,7 @@ def reduce(x: torch.Tensor, comm: Communicator, root: int = 0) -> None:
     """Sum `x` over the ranks into rank `root`'s `x`; on the other ranks `x` holds partial sums afterwards.
 
     p-1 messages of n bytes in ceil(log2 p) rounds: ceil(log2 p) (alpha + n beta + n gamma). Raises ValueError for a
-    `root` that is no rank.
+    `root` that is not a rank.
     """
     comm.check_tensor("reduce", "x", x)
     p, distance_from_root = comm.size, root_distance("reduce", comm, root)

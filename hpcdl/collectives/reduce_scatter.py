@@ -1,4 +1,4 @@
-"""Everyone's tensor summed, each rank with one chunk of the sum: the first half of a ring all-reduce."""
+"""All ranks' tensors summed, with one chunk of the sum on each rank: the first half of a ring all-reduce."""
 
 import torch
 
@@ -15,7 +15,7 @@ def reduce_scatter(x: torch.Tensor, comm: Communicator, weight: float = 1.0) -> 
     comm.check_tensor("reduce_scatter", "x", x)
     p, rank, pieces = comm.size, comm.rank, chunks(x, comm.size)
     incoming = torch.empty_like(pieces[0])
-    weigh(pieces[rank - 1], weight)  # it leaves first; the others are weighted as what comes is added to them
+    weigh(pieces[rank - 1], weight)  # it is sent first; the others are weighted when data are added to them
     for step in range(1, p):
         given, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
         arrived = incoming[: target.numel()]

@@ -1,4 +1,4 @@
-"""Communication beside a rank's own work, in a thread: collectives that go on while it computes."""
+"""Communication in a thread, concurrent with the rank's computation."""
 
 import threading
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from hpcdl.comm.base import Background, Communicator
 from hpcdl.comm.channels import TAGS, offset
 from hpcdl.comm.group import Group
 
-PROGRESS_SECONDS = 0.01  # how often a rank that waits for its background takes in messages of its own
+PROGRESS_SECONDS = 0.01  # how often a rank that waits for its background also receives its own messages
 
 Calls = SimpleQueue[Callable[[Communicator], None] | None]  # None: no call follows
 
 
 class ThreadedBackground(Background):
-    """A thread with messages on `channel` for what is started. `close()` ends it; the call under way raises."""
+    """A thread that runs the started calls, with messages on `channel`. `close()` ends it; the running call raises."""
 
     def __init__(self, comm: Communicator, channel: int):
         self._comm, self._machine = comm, comm.for_thread(channel)
@@ -29,7 +29,7 @@ class ThreadedBackground(Background):
         self._calls.put(f)
 
     def wait(self) -> None:
-        self._machine.patient = False  # this thread has nothing to do: the other may have its core
+        self._machine.patient = False  # this thread is idle: the other may use its core
         try:
             while self._under_way:
                 error = self._next_outcome()
@@ -59,11 +59,11 @@ def _work(comm: Communicator, calls: Calls, outcomes: SimpleQueue[BaseException 
             outcomes.put(error)
         else:
             outcomes.put(None)
-        f = None  # what it holds must not live until the next call
+        f = None  # free its objects before the next call
 
 
 class OffsetTags(Group):
-    """All ranks of `comm`, with the tags of `channel`, and messages only."""
+    """All ranks of `comm`, with the tags of `channel`; supports only messages."""
 
     def __init__(self, comm: Communicator, channel: int):
         super().__init__(comm, range(comm.size))

@@ -1,4 +1,4 @@
-"""What all machines share: the public operations, which check their arguments once, here.
+"""The base of all machines: the public operations, which check their arguments here, once.
 
 A machine subclasses `Communicator` and supplies the operations with a leading underscore, which trust their arguments.
 """
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 
 class Background(ABC):
-    """Where calls run beside a rank's own work, one after the other, in the order of `start`.
+    """Runs calls concurrently with a rank's own work, one after another, in the order of `start`.
 
-    A thread (MPI, gloo), a stream (NCCL), a second clock (simulated); `Foreground` where there is none of these.
+    A thread (MPI, gloo), a stream (NCCL), a second clock (simulated); otherwise `Foreground`.
     """
 
     @abstractmethod
     def start(self, f: Callable[["Communicator"], None]) -> None:
-        """Call `f(comm)` when all that was started before is done.
+        """Call `f(comm)` after all calls started before.
 
-        Its `comm` has the same ranks, and messages only, which meet none of the rank's own.
+        Its `comm` has the same ranks and supports only messages, which never match the rank's own.
         """
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when all that was started is done; raise what a call raised."""
+        """Return when all calls are done; raise the error of a call."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is still under way, and start nothing more."""
+        """Abandon running calls, and start no more."""
 
 
 class Foreground(Background):
-    """No background at all: what is started runs at once, before `start` returns."""
+    """No background: each call runs before `start` returns."""
 
     def __init__(self, comm: "Communicator"):
         self.comm = comm
@@ -49,7 +49,7 @@ class Foreground(Background):
         f(self.comm)
 
     def wait(self) -> None:
-        """Nothing is under way."""
+        """Return at once: nothing is running."""
 
     close = wait
 
@@ -60,9 +60,9 @@ class Communicator(ABC):
     rank: int
     size: int
     devices: tuple[str, ...] = ("cpu",)  # where a tensor may live
-    segment: int | None = None  # bytes: a fast ring cuts longer messages, which the processor's cache would not hold
-    patient, cancelled = True, False  # in the background: waits leave the core to the rank; nobody waits any more
-    silent = False  # no peer answers, and what is received means nothing: ranks cannot be compared
+    segment: int | None = None  # bytes: a fast ring splits longer messages, which would not fit into the cache
+    patient, cancelled = True, False  # in the background: yield the core while waiting; stop waiting
+    silent = False  # no peer answers and received data are meaningless: do not compare ranks
 
     # -- point to point ---------------------------------------------------------------------------------------------
 
@@ -100,9 +100,9 @@ class Communicator(ABC):
         tag: int = 0,
         back: bool = False,
     ) -> None:
-        """Send `x` to `dest`; `out = weight * out +` what `source` sends, maybe through `scratch`, of the same size.
+        """Send `x` to `dest`, and set `out = weight * out + message` from `source`; `scratch` has the same size.
 
-        With `back`, on both sides, `weight * x` is sent and becomes `dest`'s `out`: the sums go back.
+        With `back`, on both sides, send `weight * x` and overwrite it with the sum that `dest` returns.
         """
         dest = self._check("sendrecv_add", "x", x, "dest", dest, tag)
         source = self._check("sendrecv_add", "scratch", scratch, "source", source, tag)
@@ -120,10 +120,9 @@ class Communicator(ABC):
         return self._irecv("irecv", out, self._check("irecv", "out", out, "source", source, tag), tag)
 
     def wait_any(self, requests: Sequence[Request]) -> int:
-        """Wait until one of `requests` is complete; its index. Those that were waited for before do not count.
+        """Wait until one of `requests` is complete; return its index. Requests already waited for do not count.
 
-        So a server may put a new request in the place of the one that came, and wait again. Raises ValueError where
-        none is left to wait for.
+        So a server may replace the completed request and wait again. Raises ValueError if no request is left.
         """
         waiting = [i for i, request in enumerate(requests) if not request.done]
         if not waiting:
@@ -147,7 +146,7 @@ class Communicator(ABC):
         self._all_reduce(x)
 
     def barrier(self) -> None:
-        """Wait until every rank has come here."""
+        """Wait until every rank has reached the barrier."""
         self._barrier()
 
     # -- work -------------------------------------------------------------------------------------------------------
@@ -157,43 +156,43 @@ class Communicator(ABC):
         if weight == 1:
             out += x
         elif out.dtype in (torch.float16, torch.bfloat16):
-            # torch rounds these once inside its vectors and twice at their ends: where x is cut would show in the bits.
+            # torch rounds these once inside its vectors and twice at their ends: the bits would depend on the cut.
             out.copy_(torch.add(x.float(), out.float(), alpha=weight))
         else:
             torch.add(x, out, alpha=weight, out=out)
 
     def compute(self, seconds: float) -> None:  # noqa: B027 - most machines do nothing here
-        """Stand for work that takes `seconds`; only virtual time passes, and only in the simulated machine."""
+        """Simulate work of `seconds`: only virtual time passes, and only on the simulated machine."""
 
     @abstractmethod
     def clock(self) -> float:
-        """Seconds since some moment in the past, virtual in the simulated machine."""
+        """Return seconds since some moment in the past; virtual on the simulated machine."""
 
     # -- for fast forms ---------------------------------------------------------------------------------------------
 
     def empty(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """A new flat tensor of any content, where it is best sent from: neighbours may read it without a copy."""
+        """Return a new flat, uninitialised tensor in memory that neighbours may read without a copy."""
         return torch.empty(numel, dtype=dtype, device=self.devices[0])
 
     def lends(self, x: torch.Tensor) -> bool | None:
-        """Whether neighbours may read `x` where it is; None on a machine where they never do."""
+        """Whether neighbours may read `x` in place; None on a machine where they never do."""
         return None
 
     def background(self) -> Background:
-        """A place for collectives next to this rank's own work, with a channel of its own; all ranks make it."""
+        """Return a background for collectives, with its own channel; all ranks call this."""
         return self._background(self._channel())
 
     @property
     def channels(self) -> Channels:
-        """The channels of this rank's backgrounds."""
+        """Return the channels of this rank's backgrounds."""
         return vars(self).setdefault("_channels", Channels())
 
     def for_thread(self, channel: int) -> "Communicator":
-        """This machine for another thread of this rank, whose messages are on `channel`."""
+        """Return this machine for another thread of this rank, with messages on `channel`."""
         return self
 
     def progress(self) -> None:  # noqa: B027 - most machines do nothing here
-        """While this rank waits elsewhere: take in what has come for its receives, whose senders may wait for that."""
+        """Receive messages that have arrived while this rank waits elsewhere; their senders may be waiting for that."""
 
     # -- what a machine supplies ------------------------------------------------------------------------------------
 
@@ -214,7 +213,7 @@ class Communicator(ABC):
         return Foreground(self)
 
     def _wait_any(self, op: str, requests: Sequence[Request]) -> int:
-        """Return the index of one of `requests` that is complete, of those complete the first."""
+        """Return the index of the first complete request of `requests`."""
         raise NotImplementedError(f"rank {self.rank}: {type(self).__name__} cannot {op}; wait for each request in turn")
 
     def _recv_with(self, use: Callable[[torch.Tensor], None], scratch: torch.Tensor, source: int, tag: int) -> None:
@@ -257,7 +256,7 @@ class Communicator(ABC):
     # -- checks -----------------------------------------------------------------------------------------------------
 
     def check_tensor(self, op: str, name: str, x: torch.Tensor) -> None:
-        """Raise TypeError or ValueError where `x`, the argument `name` of `op`, cannot be a message as it is."""
+        """Raise TypeError or ValueError if `x`, the argument `name` of `op`, cannot be sent as it is."""
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"rank {self.rank}: {op}: {name} is a {type(x).__name__}; messages are torch tensors")
         if x.device.type not in self.devices:
@@ -270,7 +269,7 @@ class Communicator(ABC):
                 f"rank {self.rank}: {op}: {name} of shape {tuple(x.shape)} is not contiguous; "
                 f"use {name}.contiguous(), and for a result copy it back"
             )
-        if x.is_conj() or x.is_neg():  # the memory holds other numbers than the view shows
+        if x.is_conj() or x.is_neg():  # the memory differs from the numbers that the view shows
             view, resolved = ("conjugate", "resolve_conj") if x.is_conj() else ("negative", "resolve_neg")
             raise ValueError(
                 f"rank {self.rank}: {op}: {name} is the {view} of what its memory holds; "
@@ -278,7 +277,7 @@ class Communicator(ABC):
             )
 
     def check_rank(self, op: str, name: str, rank: int) -> int:
-        """`rank`, the argument `name` of `op`, as an int; raise TypeError or ValueError where it is no rank."""
+        """Return `rank`, the argument `name` of `op`, as an int; raise TypeError or ValueError if it is not a rank."""
         try:
             rank = index(rank)
         except TypeError:

@@ -1,4 +1,4 @@
-"""Channels: each background has tags of its own, so that no two of them take each other's messages."""
+"""Channels: each background has its own tags, so that two backgrounds never receive each other's messages."""
 
 from typing import TYPE_CHECKING
 
@@ -8,14 +8,15 @@ if TYPE_CHECKING:
     from hpcdl.comm.base import Communicator
 
 TAGS = 1 << 14  # tags of one channel; the rank's own messages come first, then channel 0, channel 1, ...
-MOST = 1 << 14  # channels before their numbers begin again: the first ones are closed by then
+MOST = 1 << 14  # channels before their numbers wrap around; the first ones are closed by then
 
 
 class Channels:
     """The numbers of one rank's channels on one communicator.
 
-    Backgrounds of all ranks have the even numbers, in the order in which every rank makes them: `made` so far. A group
-    has an odd number, which its members agree on, because they may have made different ones before.
+    Backgrounds of all ranks have the even numbers, in the order in which every rank makes them: `made` so far. A
+    group's background has an odd number. Its members agree on it, because they may have made different backgrounds
+    before.
     """
 
     def __init__(self, most: int = MOST):
@@ -24,24 +25,24 @@ class Channels:
         self._most = most
 
     def next(self) -> int:
-        """The channel of the next background of all ranks."""
+        """Return the channel for the next background of all ranks."""
         number, self.made = self.made, self.made + 1
         return 2 * number % self._most
 
     def next_of(self, group: "Communicator") -> int:
-        """The channel of the next background of `group`; every member calls it."""
+        """Return the channel for the next background of `group`; every member calls this."""
         number = _largest(self._for_groups, group)
         self._for_groups = number + 1
         return (2 * number + 1) % self._most
 
 
 def offset(channel: int) -> int:
-    """The number to add to the tags of a channel."""
+    """Return the number to add to a channel's tags."""
     return TAGS * (channel + 1)
 
 
 def _largest(number: int, comm: "Communicator") -> int:
-    """The largest `number` of any rank; rank 0 collects them and tells all."""
+    """Return the largest `number` of any rank; rank 0 collects them and sends the result to all."""
     x = torch.tensor([number], device=comm.devices[0])
     if comm.rank:
         comm.send(x, 0, TAGS - 1)

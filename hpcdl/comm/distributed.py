@@ -23,7 +23,7 @@ _channels: WeakKeyDictionary[Any, Channels] = WeakKeyDictionary()  # by process 
 
 
 class _Message(Request):
-    """A message, `work` as torch.distributed has it, and the `thread` that waits for it, if one does."""
+    """A message: torch.distributed's `work`, and the `thread` that waits for it, if any."""
 
     __slots__ = ("thread", "work")
 
@@ -34,11 +34,11 @@ class _Message(Request):
         self.thread: Future | None = None
 
     def finish(self) -> None:
-        """Wait for it, in a thread that already does if there is one."""
+        """Wait for the message; join the thread that already waits for it, if any."""
         self.work.wait() if self.thread is None else self.thread.result()
 
     def in_thread(self) -> Future:
-        """The outcome of `work`, from a thread that waits for it."""
+        """Return the outcome of `work`, from a thread that waits for it."""
         if self.thread is None:
             self.thread = Future()
             threading.Thread(target=_wait_into, args=(self.work, self.thread), daemon=True).start()
@@ -61,8 +61,8 @@ def _wait_into(work: dist.Work, outcome: Future) -> None:
 class TorchComm(Communicator):
     """This process in a torch.distributed `group` (the default group if None), after `init_process_group`.
 
-    gloo sends CPU tensors, NCCL those of this rank's GPU. How long a wait may last is the group's timeout. NCCL has no
-    tags: there, messages between two ranks arrive in the order in which they were sent, whatever their tag.
+    gloo sends CPU tensors, NCCL those of this rank's GPU. The group's timeout limits each wait. NCCL has no tags:
+    messages between two ranks arrive in the order in which they were sent, whatever their tag.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None):
@@ -138,20 +138,20 @@ def _first_by_polling(requests: Sequence[_Message]) -> int:
 
 
 def _first_by_threads(requests: Sequence[_Message]) -> int:
-    """For gloo, whose works never say that they are completed before someone has waited for them."""
+    """Wait with threads: gloo reports a work as complete only after someone has waited for it."""
     outcomes = [request.in_thread() for request in requests]
     wait(outcomes, return_when=FIRST_COMPLETED)
     return next(i for i, outcome in enumerate(outcomes) if outcome.done())
 
 
 class StreamBackground(Background):
-    """A background on the GPU: what is started is queued on a stream beside the one that computes."""
+    """A background on the GPU: calls are queued on a second stream next to the computing one."""
 
     def __init__(self, comm: TorchComm):
         self.comm, self._stream = comm, torch.cuda.Stream()
 
     def start(self, f: Callable[[Communicator], None]) -> None:
-        self._stream.wait_stream(torch.cuda.current_stream())  # it reads what was computed so far
+        self._stream.wait_stream(torch.cuda.current_stream())  # its calls read earlier results
         with torch.cuda.stream(self._stream):
             f(self.comm)
 
@@ -159,4 +159,4 @@ class StreamBackground(Background):
         torch.cuda.current_stream().wait_stream(self._stream)
 
     def close(self) -> None:
-        """What is queued is done anyway."""
+        """Do nothing: queued operations still run."""

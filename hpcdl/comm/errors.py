@@ -1,4 +1,4 @@
-"""What communication raises."""
+"""Errors of communication."""
 
 
 class CommError(RuntimeError):
@@ -6,11 +6,11 @@ class CommError(RuntimeError):
 
 
 class DeadlockError(CommError):
-    """Every rank that has not returned waits for another: the message says who waits for whom, and where."""
+    """Every rank that has not returned waits for another; the message names each rank, its peer and its line."""
 
 
 class RankError(CommError):
-    """One rank raised; `rank` says which, `__cause__` is what it raised."""
+    """One rank raised: `rank` is its number, `__cause__` its error."""
 
     __cause__: BaseException
 

@@ -1,4 +1,4 @@
-"""Some of the ranks as a communicator of their own: a node, the leaders of all nodes, one stage of a pipeline."""
+"""A communicator of some of the ranks: a node, the leaders of all nodes, one stage of a pipeline."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from hpcdl.comm.wrapper import Wrapper
 
 
 class Group(Wrapper):
-    """The ranks `ranks` of `comm`, this one among them, renumbered 0, 1, ... in that order.
+    """The ranks `ranks` of `comm`, including this one, renumbered 0, 1, ... in that order.
 
-    Deadlock reports and traces speak of the ranks of `comm`. A group has messages only: for more, give it to a function
-    of `hpcdl.collectives`. Raises ValueError for ranks that repeat, do not exist or leave out this one.
+    Deadlock reports and traces use the ranks of `comm`. A group supports only messages; for more, pass it to a function
+    of `hpcdl.collectives`. Raises ValueError if ranks repeat, do not exist or do not include this one.
     """
 
     def __init__(self, comm: Communicator, ranks: Sequence[int]):

@@ -1,4 +1,4 @@
-"""Where code stands: the line a person wrote, with the name they know it by ("Cell In[5], line 3")."""
+"""Locations in code: the line a person wrote, with a name they recognise ("Cell In[5], line 3")."""
 
 import linecache
 import os
@@ -14,13 +14,13 @@ _INSTALLED = sorted(
     {f"{path}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
     | {f"{os.path.dirname(os.__file__)}{os.sep}"},
     key=len,
-    reverse=True,  # the folder of packages lies in the standard library's
+    reverse=True,  # the folder of packages is inside the standard library's
 )
 _LIBRARIES = (*OURS, *_INSTALLED, "<frozen")
 
 
 class SourceLine(NamedTuple):
-    """One line of code: file as Python knows it, line number, name of the function."""
+    """One line of code: Python's file name, line number, function name."""
 
     file: str
     line: int
@@ -28,21 +28,22 @@ class SourceLine(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The text of the line, empty where it cannot be had (a notebook's cell is known to its kernel alone)."""
+        """Return the text of the line; empty if it is not available (only the kernel knows a notebook's cell)."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self):
         return f"{friendly_name(self.file)}, line {self.line}"
 
     def shown(self) -> str:
-        """File, line and text on one line, for messages."""
+        """Return file, line and text on one line, for messages."""
         return f"{self}: {self.source}" if self.source else str(self)
 
 
 def friendly_name(file: str) -> str:
-    """How a person knows the file: "Cell In[5]" in a notebook, else its path from the working directory or its package.
+    """Return a recognisable name for the file: "Cell In[5]" in a notebook, else its path from the working directory or
+    its package.
 
-    Never a path of the machine.
+    It never shows an absolute path.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     cell = shell.compile.format_code_name(file) if shell and hasattr(shell.compile, "format_code_name") else None
@@ -55,12 +56,12 @@ def friendly_name(file: str) -> str:
 
 
 def is_own(line: SourceLine) -> bool:
-    """Whether a person wrote the line: it is not of this library, the checks, Python or an installed package."""
+    """Whether the user wrote the line: it is not in this library, the checks, Python or an installed package."""
     return not line.file.startswith(_LIBRARIES)
 
 
 def lines_of(frame: FrameType | None) -> list[SourceLine]:
-    """The stack that ends in `frame`, outermost call first."""
+    """Return the stack that ends in `frame`, outermost call first."""
     lines = []
     while frame is not None and type(frame.f_code) is CodeType:  # a frame of another thread may end meanwhile
         line = frame.f_lineno or line_at(frame.f_code, frame.f_lasti)
@@ -70,7 +71,7 @@ def lines_of(frame: FrameType | None) -> list[SourceLine]:
 
 
 def lines_of_traceback(traceback: TracebackType | None) -> list[SourceLine]:
-    """The lines an exception passed through, outermost call first."""
+    """Return the lines an exception passed through, outermost call first."""
     lines = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -81,14 +82,14 @@ def lines_of_traceback(traceback: TracebackType | None) -> list[SourceLine]:
 
 
 def line_at(code: CodeType, offset: int) -> int:
-    """The line of the instruction at `offset`; of one that has none, as a jump back in a loop, that of the one before.
+    """Return the line of the instruction at `offset`, or of the one before if it has no line (a loop's jump back).
 
-    Python gives None there, and an exception that a time limit sends may be raised there.
+    Python gives None for it, and a time limit's exception may be raised there.
     """
     before = [line for start, _, line in code.co_lines() if line is not None and start <= offset]
     return before[-1] if before else code.co_firstlineno
 
 
 def caller(lines: list[SourceLine]) -> SourceLine | None:
-    """The innermost line that a person wrote; None where none of them is."""
+    """Return the innermost line that the user wrote, or None."""
     return next((line for line in reversed(lines) if is_own(line)), None)

@@ -1,4 +1,4 @@
-"""A message under way, as all machines have it."""
+"""A message in flight, on any machine."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """A message under way. After `wait()` its tensor may be used again: `x` changed, `out` read."""
+    """A message in flight. After `wait()`, you may change its `x` or read its `out`."""
 
     __slots__ = ("comm", "done", "op", "peer", "side", "tag", "x")
 
@@ -18,12 +18,12 @@ class Request:
         self.done = False  # its rank has waited for it
 
     def wait(self) -> None:
-        """Return when the message is complete; once it is, at once."""
+        """Wait until the message is complete."""
         if not self.done:
             self.comm._wait(self.op, self)
             self.done = True
 
     @property
     def target(self) -> str:
-        """The other side, as the caller wrote it: "dest=1" or "source=1, tag=3"."""
+        """Return the other side as the caller wrote it: "dest=1" or "source=1, tag=3"."""
         return f"{self.side}={self.peer}" + (f", tag={self.tag}" if self.tag else "")

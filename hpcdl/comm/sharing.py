@@ -1,4 +1,4 @@
-"""A vector that all ranks read and write, each element by itself and without locks."""
+"""A vector that all ranks read and write, element by element and without locks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Index = int | slice | Sequence[int] | torch.Tensor | None
 
 
 class Access(NamedTuple):
-    """One element read or written: what it held then, or holds from then on. `seconds` are of virtual time."""
+    """One element read or written: the value read, or the new value. `seconds` is virtual time."""
 
     seconds: float
     rank: int
@@ -29,7 +29,7 @@ class SharedTensor(ABC):
         self._rank, self.tensor = comm.rank, tensor
 
     def read(self, index: Index = None) -> torch.Tensor:
-        """A copy of these elements: (number of elements,)."""
+        """Return a copy of these elements: (number of elements,)."""
         return self._read(self._elements("read", index))
 
     def add(self, index: Index, values: torch.Tensor | float) -> None:
@@ -38,7 +38,7 @@ class SharedTensor(ABC):
         self._add(elements, self._values("add", elements, values))
 
     def write(self, index: Index, values: torch.Tensor | float) -> None:
-        """Overwrite these elements, whatever others have written there."""
+        """Overwrite these elements, including other ranks' writes."""
         elements = self._elements("write", index)
         self._write(elements, self._values("write", elements, values))
 
@@ -52,7 +52,7 @@ class SharedTensor(ABC):
     def _write(self, elements: torch.Tensor, values: torch.Tensor) -> None: ...
 
     def _elements(self, op: str, index: Index) -> torch.Tensor:
-        """The numbers of the elements, int64, in the order of `index`."""
+        """Return the elements' positions, int64, in the order of `index`."""
         numel = self.tensor.numel()
         if index is None or isinstance(index, slice):
             return torch.tensor(range(numel)[index or slice(None)], dtype=torch.int64)
@@ -75,10 +75,10 @@ class SharedTensor(ABC):
 
 
 def shared_tensor(comm: Communicator, numel: int, dtype: torch.dtype = torch.float32) -> SharedTensor:
-    """`numel` zeros that all ranks of `comm` read and write; every rank calls it, with the same arguments.
+    """Return `numel` zeros that all ranks of `comm` read and write; every rank calls it with the same arguments.
 
-    Raises ValueError for a `numel` below 0, CommError where the ranks disagree, and NotImplementedError on every rank
-    where they cannot share memory: on several machines, on torch.distributed, in a Group.
+    Raises ValueError if `numel` is below 0, CommError if the ranks disagree, and NotImplementedError on every rank if
+    they cannot share memory: on several machines, on torch.distributed, in a Group.
     """
     if (numel := as_int(numel)) < 0:
         raise ValueError(f"rank {comm.rank}: shared_tensor: numel is {numel}; a tensor has 0 elements or more")

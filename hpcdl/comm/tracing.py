@@ -20,7 +20,7 @@ class Event(NamedTuple):
     end: float
     rank: int
     op: str  # "send", "recv", "broadcast", "all_reduce", "barrier", "accumulate", "compute"; "read", "write"
-    peer: int  # the other rank; the root of a broadcast; -1 where there is none
+    peer: int  # the other rank; the root of a broadcast; -1 if none
     nbytes: int
     tag: int
 
@@ -28,7 +28,7 @@ class Event(NamedTuple):
 class Trace(Sequence[Event]):
     """Events in the order in which they completed; a sequence of `Event`.
 
-    Kept as columns: a ring over 1,024 ranks has four million events.
+    It is stored as columns: a ring over 1,024 ranks has four million events.
     """
 
     def __init__(self, events: Iterable[Event] = ()):
@@ -43,7 +43,7 @@ class Trace(Sequence[Event]):
         self, start: float, end: float, rank: int, op: str, peer: int = -1, nbytes: int = 0, tag: int = 0
     ) -> None:
         """Append the event with these fields."""
-        a, b, c, d, e, f, g = self._append  # written out: the simulated machine spends its time here
+        a, b, c, d, e, f, g = self._append  # unrolled: the simulated machine spends its time here
         a(start), b(end), c(rank), d(op), e(peer), f(nbytes), g(tag)
 
     def __len__(self):
@@ -70,11 +70,11 @@ class Trace(Sequence[Event]):
         return f"<Trace of {len(self)} events>"
 
     def to_json(self) -> str:
-        """The events as a JSON list of objects."""
+        """Return the events as a JSON list of objects."""
         return json.dumps([event._asdict() for event in self])
 
     def to_chrome(self) -> str:
-        """The timeline for chrome://tracing and Perfetto: one row per rank, microseconds."""
+        """Return the timeline for chrome://tracing and Perfetto: one row per rank, in microseconds."""
         rows = [
             {
                 "ph": "X",
@@ -97,16 +97,16 @@ class Trace(Sequence[Event]):
 class _TracedRequest(Request):
     __slots__ = ("inner", "start")
 
-    inner: Request  # of the communicator inside
+    inner: Request  # of the inner communicator
     start: float
 
 
 class TracingComm(Wrapper):
     """Passes every operation on to `comm` and records it in `.trace`; each rank records its own side.
 
-    What runs is what would run without a trace. The parts of `sendrecv_add` (a send, a receive, a sum) are recorded
-    with the times of the whole, which does them in one. A trace can be sent to another rank with pickle, and joined:
-    `Trace(sorted([*a, *b], key=lambda e: e.end))`.
+    Tracing does not change what runs. The parts of `sendrecv_add` (a send, a receive, a sum) are recorded with the
+    times of the whole operation. Traces can be pickled, sent to another rank and merged: `Trace(sorted([*a, *b],
+    key=lambda e: e.end))`.
     """
 
     def __init__(self, comm: Communicator):
@@ -150,7 +150,7 @@ class TracingComm(Wrapper):
         op = "send" if request.side == "dest" else "recv"
         self.trace.record(request.start, self.clock(), self.rank, op, request.peer, request.x.nbytes, request.tag)
 
-    # `sendrecv` and its kin may be more to a machine than their parts (NCCL, MPI): it is asked for the whole.
+    # A machine may treat `sendrecv` and the like as more than their parts (NCCL, MPI): call the whole operation.
 
     def _sendrecv(self, x, dest, out, source, tag):
         start = self.clock()
@@ -187,7 +187,7 @@ class TracingComm(Wrapper):
         self._record("barrier", self.comm._barrier)
 
     def _shared_tensor(self, numel: int, dtype: torch.dtype) -> SharedTensor:
-        return self.comm._shared_tensor(numel, dtype)  # its accesses are no operations of a communicator
+        return self.comm._shared_tensor(numel, dtype)  # its accesses are not operations of a communicator
 
     def _record(self, op: str, run: Callable, *args, peer: int = -1, nbytes: int = 0) -> None:
         start = self.clock()

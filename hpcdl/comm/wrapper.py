@@ -1,4 +1,4 @@
-"""A communicator around another: what groups, traces and tags of their own have in common."""
+"""A communicator around another: the base of groups, traces and separate tags."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from hpcdl.comm.request import Request
 
 
 class Wrapper(Communicator):
-    """Passes every operation on to `comm`, with other ranks and tags where a subclass says so."""
+    """Passes every operation on to `comm`; a subclass may change ranks and tags."""
 
     def __init__(self, comm: Communicator):
         self.comm, self.rank, self.size, self.devices = comm, comm.rank, comm.size, comm.devices
@@ -19,14 +19,14 @@ class Wrapper(Communicator):
 
     @abstractmethod
     def wrap(self, comm: Communicator) -> Communicator:
-        """The same around another communicator of the same ranks."""
+        """Wrap another communicator of the same ranks in the same way."""
 
     def inner_rank(self, rank: int) -> int:
-        """The number that `rank` has in the communicator inside."""
+        """Return the number of `rank` in the inner communicator."""
         return rank
 
     def inner_tag(self, tag: int) -> int:
-        """The tag under which a message with `tag` travels inside."""
+        """Return the inner communicator's tag for a message with `tag`."""
         return tag
 
     def clock(self) -> float:
@@ -91,7 +91,7 @@ class Wrapper(Communicator):
 
 
 class WrappedBackground(Background):
-    """The background of the communicator inside a wrapper; `wrap` makes of that what calls get."""
+    """The background of the inner communicator; `wrap` wraps the communicator that calls receive."""
 
     def __init__(self, inner: Background, wrap: Callable[[Communicator], Communicator]):
         self._inner, self._wrap = inner, wrap

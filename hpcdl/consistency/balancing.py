@@ -1,7 +1,8 @@
-"""Sandblaster's balancing: small portions of a batch for whoever is free, and at the end the same for several nodes.
+"""Sandblaster's load balancing: free nodes get small portions of a batch, and at the end several nodes get the same
+ones.
 
-Dean et al. 2012, section 4.2: nodes that finish get more; slow ones' portions are given to others as well, and what
-comes first counts.
+Dean et al. 2012, section 4.2: nodes that finish get more; portions of slow nodes are also given to others, and the
+first result counts.
 """
 
 import heapq
@@ -18,7 +19,8 @@ NOTHING = -1
 
 
 class Tasks:
-    """Which of `number` portions are open, under way, done. Each is done once, by whoever is first."""
+    """The open, running and finished ones among `number` portions. Each counts once, from the first node to finish
+    it."""
 
     def __init__(self, number: int, backups: bool = True):
         self.backups = backups
@@ -28,7 +30,7 @@ class Tasks:
 
     @property
     def finished(self) -> bool:
-        """Every portion has been computed."""
+        """Whether every portion has been computed."""
         return None not in self.done_by
 
     def next_for(self, worker: int) -> int:
@@ -53,7 +55,7 @@ class Tasks:
 
 
 class Finish(NamedTuple):
-    """Seconds until every portion was there, and who computed it."""
+    """The seconds until every portion was finished, and the node that computed each."""
 
     seconds: float
     done_by: list[int | None]
@@ -81,7 +83,7 @@ def finish(tasks: Sequence[float], speeds: Sequence[float], backups: bool = True
 
 
 class Dispatcher:
-    """The coordinator's side: it gives portions to `workers`, and hears whoever is first."""
+    """The coordinator's side: it gives portions to `workers`, and receives the first result."""
 
     def __init__(self, comm: Communicator, workers: Sequence[int]):
         self.comm, self.free = comm, list(workers)
@@ -91,11 +93,11 @@ class Dispatcher:
 
     @property
     def busy(self) -> list[int]:
-        """The workers from whom a report is to come."""
+        """Return the workers that still have to report."""
         return list(self._requests)
 
     def hear(self) -> tuple[int, int, float]:
-        """Whoever reports next: worker, portion, value. It is free then."""
+        """Return the next report: worker, portion, value. The worker is then free."""
         worker = self.busy[self.comm.wait_any(list(self._requests.values()))]
         del self._requests[worker]
         self.free.append(worker)
@@ -113,7 +115,7 @@ class Dispatcher:
         self._sent[worker] = self.comm.isend(torch.tensor([what, task]), worker, ORDER)
 
     def end(self) -> None:
-        """Send all workers home, those that are busy when they have reported."""
+        """End all workers, busy ones after they have reported."""
         while self.free or self.busy:
             if not self.free:
                 self.hear()

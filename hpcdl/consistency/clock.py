@@ -1,4 +1,4 @@
-"""Who waits for whom: when each worker begins and ends each iteration, under a staleness threshold.
+"""When each worker begins and ends each iteration, under a staleness threshold.
 
 Bulk-synchronous training (BSP) is staleness 0, asynchronous training (ASP) is infinity, and stale-synchronous training
 (SSP; Ho et al. 2013) is all between: iteration k may begin once every worker has finished iteration k - s - 1.
@@ -22,35 +22,35 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """Until the last worker has ended its last iteration."""
+        """Return the seconds until the last worker has ended its last iteration."""
         return float(self.end.max(initial=0.0))
 
     @property
     def waiting(self) -> np.ndarray:
-        """Of each worker, the share of the time until its own end in which it waited for others: (workers,)."""
+        """Return, for each worker, the share of time until its own end in which it waited for others: (workers,)."""
         busy = (self.end - self.start).sum(axis=1)
         total = self.end.max(axis=1, initial=0.0)
         return 1 - np.divide(busy, total, out=np.ones_like(busy), where=total > 0)
 
     @property
     def steps_per_second(self) -> float:
-        """Iterations of all workers together, while all of them still have some to do."""
+        """Return the iterations per second of all workers together, while all of them still have work."""
         until = self.end.max(axis=1).min()
         return float((self.end <= until).sum() / until)
 
     def leads(self) -> np.ndarray:
-        """How many more iterations a worker has finished than the slowest, when it begins one; at most the staleness.
+        """Return how many iterations ahead of the slowest each worker is when it begins one; at most the staleness.
 
-        Shape (workers, iterations). What ends in the moment in which another begins has been finished.
+        Shape (workers, iterations). An iteration that ends when another begins counts as finished.
         """
         own = np.arange(self.start.shape[1])
         finished = np.stack([np.searchsorted(ends, self.start, side="right") for ends in self.end])
         return own - np.minimum(finished.min(axis=0), own)
 
     def staleness(self) -> np.ndarray:
-        """tau: how many updates of other workers end after an iteration has begun, and before it ends itself.
+        """Return tau: how many updates of other workers end between the begin and the end of each iteration.
 
-        Shape (workers, iterations): so old are the weights of which its gradient is, when it is applied.
+        Shape (workers, iterations): the age of a gradient's weights when it is applied.
         """
         ends = np.sort(self.end, axis=None)
         before_end = np.searchsorted(ends, self.end, side="left")
@@ -58,7 +58,7 @@ class Timeline:
 
 
 def timeline(seconds: Any, staleness: float = ASP) -> Timeline:
-    """When p workers begin and end their iterations, of which iteration k of worker w takes `seconds[w][k]`.
+    """Compute when p workers begin and end their iterations; iteration k of worker w takes `seconds[w][k]`.
 
         start[w][k] = max(end[w][k-1], max over v of end[v][k-s-1]),   end[w][k] = start[w][k] + seconds[w][k]
 
@@ -78,7 +78,7 @@ def timeline(seconds: Any, staleness: float = ASP) -> Timeline:
 
 
 def check_staleness(staleness: float) -> float:
-    """`staleness`, where it is a whole number from 0 or infinity; raises ValueError where it is not."""
+    """Return `staleness` if it is an integer from 0 or infinity; otherwise raise ValueError."""
     if isinstance(staleness, bool) or not staleness >= 0 or (staleness != ASP and staleness != int(staleness)):
         raise ValueError(f"staleness is {staleness!r}; it is a whole number, 0 (BSP) or more, or math.inf (ASP)")
     return staleness

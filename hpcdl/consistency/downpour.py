@@ -1,6 +1,6 @@
-"""Downpour SGD: replicas that fetch weights and push gradients now and then (Dean et al. 2012, algorithm 7.1).
+"""Downpour SGD: replicas that fetch weights and push gradients every few steps (Dean et al. 2012, algorithm 7.1).
 
-The servers are `hpcdl.consistency.Server` with Adagrad, whose sums of squares lie with each server's share:
+The servers are `hpcdl.consistency.Server` with Adagrad; its sums of squares are stored with each server's share:
 
     Server(comm, w, adagrad(lr), servers).serve()
 
@@ -36,10 +36,10 @@ def downpour(
     n_push: int = 1,
     lr: float = 0.0,
 ) -> torch.Tensor:
-    """One replica: `steps` iterations of `gradient(w, k)`, its own weights at the end.
+    """Run one replica for `steps` iterations of `gradient(w, k)`; return its final weights.
 
     Weights are fetched before iterations 0, n_fetch, 2 n_fetch, ...; the sum of the gradients since the last push is
-    pushed after each n_push, and at the end. Between fetches the replica takes steps of its own with `lr` (0: none).
+    pushed after each n_push, and at the end. Between fetches the replica takes local steps with `lr` (0: none).
     It sends and receives ceil(steps / n_push) + ceil(steps / n_fetch) times the bytes of w. Raises ValueError where
     n_fetch or n_push is below 1.
     """

@@ -46,7 +46,7 @@ TOPOLOGIES: dict[str, Topology] = {"ring": ring, "wheel": wheel, "random peers":
 
 
 def mixing(p: int, edges: Edges) -> np.ndarray:
-    """W of a round, (p, p) in float64. Raises ValueError for an edge that is none of p ranks'."""
+    """Return W of a round, (p, p) in float64. Raises ValueError for an edge outside the p ranks."""
     for i, j in edges:
         if not 0 <= i < j < p:
             raise ValueError(f"edge ({i}, {j}) of {p} ranks; give pairs (i, j) with 0 <= i < j < {p}")
@@ -76,7 +76,7 @@ def shrinks(topology: str, p: int) -> float:
 
 
 def gossip(x: torch.Tensor, comm: Communicator, topology: str, rounds: int, first: int = 0) -> None:
-    """So many rounds of averaging `x` in place, from round `first` on; every rank of `comm` calls it.
+    """Average `x` in place for the given number of rounds, starting with round `first`; every rank of `comm` calls it.
 
     A message of x's size each way for each edge. Raises ValueError for an unknown `topology`.
     """
@@ -87,7 +87,7 @@ def gossip(x: torch.Tensor, comm: Communicator, topology: str, rounds: int, firs
 
 
 def mix(x: torch.Tensor, comm: Communicator, edges: Edges) -> None:
-    """One round: this rank's row of W, all messages under way at the same time."""
+    """Run one round: this rank's row of W, with all messages in flight at the same time."""
     row = mixing(comm.size, edges)[comm.rank]
     theirs = {int(j): torch.empty_like(x) for j in np.flatnonzero(row) if j != comm.rank}
     requests = [comm.irecv(out, j) for j, out in theirs.items()]

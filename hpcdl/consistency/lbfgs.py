@@ -1,6 +1,6 @@
-"""L-BFGS in vectors of which only their numbers and a few scalars are spoken (Nocedal 1980; Dean et al. 2012, 4.2).
+"""L-BFGS that refers to vectors only by number and exchanges a few scalars (Nocedal 1980; Dean et al. 2012, 4.2).
 
-Whoever runs `minimise` sees no element: the vectors may lie in shards on other ranks (`sandblaster`), or here.
+`minimise` never sees an element: the vectors may be sharded on other ranks (`sandblaster`), or local.
 """
 
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def minimise(
 
 
 def _remember(vectors: Vectors, pairs: list[int], step: float, history: int) -> None:
-    """Keep the last step and its change of the gradient, in the place of the oldest where there are `history`."""
+    """Keep the last step and its change of the gradient; replace the oldest if there are `history` pairs."""
     unused = {4 + 2 * i for i in range(history + 1)}.difference(pairs)
     s = min(unused)
     vectors.copy(s, DIRECTION, step)

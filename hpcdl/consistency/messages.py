@@ -1,4 +1,4 @@
-"""What workers and servers say to each other: the first ranks are servers, each with a share of the weights.
+"""The protocol of workers and servers: the first ranks are servers, each with a share of the weights.
 
 A worker sends each server a request, two int64: what it wants (a sum of the flags below), and how many iterations it
 has finished. With PUSH, its share of the gradient follows; with PULL or HELLO, the server answers.
@@ -24,7 +24,7 @@ def shares(x: torch.Tensor, servers: int) -> tuple[torch.Tensor, ...]:
 
 
 def check_servers(servers: int, comm: Communicator, serves: bool) -> int:
-    """`servers`, where it leaves a rank for a worker, and this rank serves, or not; raises ValueError where not."""
+    """Return `servers` if it leaves a rank for a worker and fits this rank's role; otherwise raise ValueError."""
     if type(servers) is not int or not 1 <= servers < comm.size:
         raise ValueError(f"servers is {servers!r} of {comm.size} ranks; there is at least one server and one worker")
     if (comm.rank < servers) is not serves:
@@ -34,6 +34,6 @@ def check_servers(servers: int, comm: Communicator, serves: bool) -> int:
 
 
 def check_weights(w: torch.Tensor) -> None:
-    """Raises ValueError where `w` is no flat tensor."""
+    """Raise ValueError if `w` is not a flat tensor."""
     if w.dim() != 1:
         raise ValueError(f"w has shape {tuple(w.shape)}; give the weights as one flat tensor")

@@ -1,4 +1,5 @@
-"""A parameter server: it has a share of the weights, takes gradients in as they come, and holds back who is ahead.
+"""A parameter server: it owns a share of the weights, applies gradients on arrival, and delays workers that are too far
+ahead.
 
 Li et al. 2014 (parameter server), Ho et al. 2013 (the staleness threshold).
 """
@@ -36,10 +37,10 @@ Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
 class Update(NamedTuple):
-    """A gradient as it came in: of which worker, after how many of its iterations, and how old.
+    """A gradient on arrival: its worker, how many iterations the worker had finished, and its age.
 
-    `staleness` is tau, how many gradients of other workers the share has taken in since this worker's pull; `lead` is
-    how many iterations the worker was ahead of the slowest when it was given the weights.
+    `staleness` is tau, the number of other workers' gradients applied since this worker's pull; `lead` is how many
+    iterations the worker was ahead of the slowest when it got the weights.
     """
 
     worker: int
@@ -50,7 +51,7 @@ class Update(NamedTuple):
 
 @dataclass
 class Served:
-    """What a server has at the end: its share `w`, its log of updates, and the workers that were lost, with why."""
+    """A server's result: its share `w`, its log of updates, and the lost workers with reasons."""
 
     w: torch.Tensor
     log: list[Update] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Served:
 
 @dataclass(eq=False)
 class _Worker:
-    """What a server knows of a worker."""
+    """A server's state of a worker."""
 
     rank: int
     clock: int = 0  # iterations that it has finished
@@ -76,9 +77,9 @@ class Server:
     `make(params)` gives one of torch's optimizers that work elementwise; a gradient g of any worker is one step of it,
     w -= lr g for SGD, with no mean over workers (deck 001, ASP and SSP). At staleness 0 it is one step for the sum over
     all workers (BSP; for the lecture's mean take lr / workers). A pull is answered once the worker is at most
-    `staleness` iterations ahead of the slowest that is still there. With `snapshots`, a folder, the state is saved
-    after every `every` updates, and a server that finds one goes on from it. A worker that has its weights and is not
-    heard for more than `patience` seconds of `comm.clock`, while others are, is lost.
+    `staleness` iterations ahead of the slowest remaining one. With `snapshots`, a folder, the state is saved after
+    every `every` updates, and a server that finds a snapshot continues from it. A worker that has its weights and is
+    silent for more than `patience` seconds of `comm.clock`, while others are not, is lost.
     """
 
     def __init__(
@@ -115,11 +116,11 @@ class Server:
         self._resume()
 
     def serve(self) -> Served:
-        """Answer until every worker is through, or lost.
+        """Answer requests until every worker has finished or is lost.
 
-        A worker that says that it failed is lost, and so is one of which nothing is heard where a wait raises
-        TimeoutError (`MPIComm(timeout=...)`), or for `patience`: the others go on without it. Give workers a longer
-        timeout than servers, since they may be held while their server waits for another. Raises RuntimeError when no
+        A worker that reports its failure is lost, and so is one that is silent until a wait raises TimeoutError
+        (`MPIComm(timeout=...)`), or for `patience`: the others continue without it. Give workers a longer timeout than
+        servers, since they may be delayed while their server waits for another worker. Raises RuntimeError when no
         worker is left.
         """
         for rank in self._workers:
@@ -140,7 +141,7 @@ class Server:
         self._requests[rank] = self.comm.irecv(self._workers[rank].header, rank, REQUEST)
 
     def _hear(self) -> None:
-        """The next request of any worker; whoever was heard last is asked last."""
+        """Return the next request of any worker; the worker heard last is asked last."""
         ranks = list(self._requests)
         try:
             rank = ranks[self.comm.wait_any(list(self._requests.values()))]
@@ -154,7 +155,7 @@ class Server:
         self._miss()
 
     def _miss(self) -> None:
-        """Give up a worker that has been silent for too long. Requests are in the order in which workers spoke."""
+        """Drop a worker that has been silent for too long. Requests are in the order in which workers were heard."""
         rank = next((rank for rank in self._requests if rank not in self._held), None)
         if rank is not None and (silent := self.comm.clock() - self._workers[rank].heard) > self.patience:
             self._lose(rank, f"nothing was heard of it for {silent:.3g} s")
@@ -175,7 +176,7 @@ class Server:
             self._listen(worker.rank)
 
     def _take_in(self, worker: _Worker, clock: int) -> bool:
-        """Receive a gradient; False where the worker was lost before it came. One that is in already is left out."""
+        """Receive a gradient; return False if the worker was lost before it arrived. A known gradient is ignored."""
         try:
             self.comm.recv_with(partial(self._apply, worker, clock), self._gradient, worker.rank, GRADIENT)
         except TimeoutError as error:
@@ -206,14 +207,14 @@ class Server:
     # -- who is how far ---------------------------------------------------------------------------------------------
 
     def _advance(self, worker: _Worker, clock: int) -> None:
-        """Count a worker's iterations; to know the slowest takes no look at all of a thousand workers."""
+        """Count a worker's iterations, and track the slowest without checking all of a thousand workers."""
         self._finished[worker.clock] -= 1
         worker.clock = clock
         self._finished[clock] += 1
         self._find_slowest()
 
     def _leave(self, rank: int) -> None:
-        """Nobody waits for this worker any more."""
+        """Remove this worker, so that no one waits for it."""
         self._requests.pop(rank, None)
         self._held.pop(rank, None)
         self._finished[self._workers[rank].clock] -= 1
@@ -235,7 +236,7 @@ class Server:
             self._snapshots.save(self.updates, self._state())
 
     def _end_round(self) -> None:
-        """Once all workers have pushed, or are through: one step for the sum."""
+        """Take one step for the sum once all workers have pushed or finished."""
         if self._slowest > self._round and self._summed:
             self._step(self._sum)
             self._sum.zero_()
@@ -243,9 +244,9 @@ class Server:
             self._round = int(min(self._slowest, max(worker.clock for worker in self._workers.values())))
 
     def _answer(self) -> None:
-        """Give the weights to those that wait for them, and are not too far ahead.
+        """Send the weights to waiting workers that are not too far ahead.
 
-        As long as the slowest stands where it stood, only who has asked last can be new among them.
+        While the slowest has not advanced, only the latest request can be new among them.
         """
         newest = islice(reversed(self._held.values()), 1)
         waiting = list(newest if self._slowest == self._answered else self._held.values())
@@ -262,9 +263,9 @@ class Server:
         self._answers[worker.rank] = self.comm.isend(x, worker.rank, tag)
 
     def _settle(self) -> None:
-        """Wait until those who were answered have what was sent, which is the weights themselves and no copy.
+        """Wait until answered workers have received the weights, which are sent without a copy.
 
-        They have asked, and so are there to receive.
+        They have sent a request, so they are ready to receive.
         """
         for rank, request in self._answers.items():
             try:

@@ -1,4 +1,4 @@
-"""A server's state on disk, each server's in a file of its own: they need not be equally far, as in DistBelief."""
+"""A server's state on disk, one file per server: servers may be at different updates, as in DistBelief."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from hpcdl.files import written_whole
 
 
 class Snapshots:
-    """Server `server` of `servers` saves its state in `folder` after every `every` updates, whole or not at all.
+    """Server `server` of `servers` saves its state in `folder` atomically after every `every` updates.
 
     Raises ValueError for an `every` below 1.
     """
@@ -21,7 +21,7 @@ class Snapshots:
         self._saved = 0
 
     def save(self, updates: int, state: dict[str, Any]) -> None:
-        """Write `state`, after so many `updates`, if it is time again."""
+        """Write `state`, after `updates` updates, if a snapshot is due."""
         if updates // self.every > self._saved // self.every:
             self._saved = updates
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ class Snapshots:
                 torch.save({**state, "updates": updates, "servers": self.servers}, file)
 
     def load(self, ranks: list[int], numel: int) -> dict[str, Any] | None:
-        """The last state; None where there is none. Raises ValueError where it is of other servers or workers."""
+        """Return the last state, or None. Raises ValueError if it belongs to different servers or workers."""
         if not self.path.exists():
             return None
         state = torch.load(self.path, weights_only=True)

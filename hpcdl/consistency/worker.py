@@ -29,9 +29,9 @@ class Worker:
             while worker.clock < steps:
                 worker.push_and_pull(gradient(worker.w, worker.clock))
 
-    It begins with a pull, so that `w` gives the size and dtype only, and after a resumption with the `clock` that the
-    servers remember. What it has pushed is in what it pulls (read-my-writes). When the block ends the servers are told,
-    also of an error: they go on without it. Raises CommError where a server does not answer.
+    It begins with a pull, so `w` gives only the size and dtype; after a restart it begins with the `clock` that the
+    servers remember. Its pulls contain its own pushes (read-my-writes). When the block ends, also by an error, it tells
+    the servers, which continue without it. Raises CommError if a server does not answer.
     """
 
     def __init__(self, comm: Communicator, w: torch.Tensor, servers: int = 1):
@@ -62,7 +62,7 @@ class Worker:
         return self.w
 
     def close(self, lost: bool = False) -> None:
-        """Tell the servers that this worker is through, or that it is lost."""
+        """Tell the servers that this worker has finished, or failed."""
         self._ask(LOST if lost else STOP)
         self._settle()
 
@@ -76,7 +76,7 @@ class Worker:
     def _ask(
         self, what: int, gradient: torch.Tensor | None = None, out: torch.Tensor | None = None, tag: int = 0
     ) -> None:
-        """The same request to every server, and their answers, if any, into their shares of `out`."""
+        """Send the same request to every server, and receive their answers, if any, into their shares of `out`."""
         self._settle()
         answers = []
         if out is not None:
@@ -113,7 +113,7 @@ def work(
     steps: int,
     servers: int = 1,
 ) -> torch.Tensor:
-    """A whole training of one worker: `gradient(w, k)` for each iteration k; the weights that it saw last."""
+    """Run one worker's whole training, with `gradient(w, k)` for each iteration k; return its last weights."""
     with Worker(comm, w, servers) as worker:
         while worker.clock < steps:
             worker.push_and_pull(gradient(worker.w, worker.clock))

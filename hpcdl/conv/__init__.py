@@ -1,13 +1,14 @@
-"""Convolution, six algorithms with one contract: cross-correlation as torch has it.
+"""Convolution, six algorithms with one contract: cross-correlation as in torch.
 
 `conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, algorithm="auto") -> y` with `x (N, C, H, W)`,
 `w (K, C / groups, R, S)`, `bias (K,)`, `y (N, K, P, Q)`: the arguments of torch's `conv2d`, on its devices,
 differentiable any number of times. `ALGORITHMS[name]` is the same with its algorithm fixed,
-`ALGORITHMS[name].plain(x, w, problem)` the algorithm as in the book, and `ALGORITHMS[name].devices` its fast forms:
-"cpu", in Numba, and "cuda", in Triton. A `Problem` is the shape of a convolution, for all of them. `prepare(w)`, in
-place of `w`, keeps the filter transforms for further calls.
+`ALGORITHMS[name].plain(x, w, problem)` is the textbook algorithm, and `ALGORITHMS[name].devices` has its fast forms:
+"cpu", in Numba, and "cuda", in Triton. A `Problem` is the shape of a convolution, for all of them. `prepare(w)`,
+instead of `w`, keeps the filter transforms for further calls.
 
-Wrong arguments, and problems that an algorithm cannot do, raise ValueError; what is no tensor raises TypeError.
+Wrong arguments, and problems that an algorithm cannot do, raise ValueError; anything that is not a tensor raises
+TypeError.
 """
 
 import time
@@ -32,12 +33,13 @@ def conv2d(
     groups: int = 1,
     algorithm: str = "auto",
 ) -> torch.Tensor:
-    """`y (N, K, P, Q)` of `x (N, C, H, W)` and `w (K, C / groups, R, S)` by one of `ALGORITHMS`, or the quickest.
+    """Return `y (N, K, P, Q)` from `x (N, C, H, W)` and `w (K, C / groups, R, S)` by one of `ALGORITHMS`, or the
+    fastest.
 
     `bias (K,)` is added to every pixel. `stride`, `padding` and `dilation` are one number, or a pair (rows, columns);
     `padding` may be "valid" (none) and, for stride 1, "same" (so much that y has the size of x).
     Raises ValueError for wrong shapes, types and options, and for a problem that the algorithm cannot do; TypeError for
-    what is no tensor.
+    anything that is not a tensor.
     """
     if algorithm not in ("auto", *ALGORITHMS):
         raise ValueError(f'algorithm is {algorithm!r}; it must be "auto" or one of {", ".join(ALGORITHMS)}')
@@ -46,7 +48,8 @@ def conv2d(
 
 
 def quickest(x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> str:
-    """What `algorithm="auto"` takes: a name of `ALGORITHMS`, or "torch" or "torch_channels_last" for torch's own."""
+    """Return the choice of `algorithm="auto"`: a name in `ALGORITHMS`, or "torch" or "torch_channels_last" for torch's
+    own."""
     return choose(_situation(x, w, problem)) if problem.N else "torch"
 
 

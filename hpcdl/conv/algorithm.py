@@ -1,4 +1,4 @@
-"""What every algorithm of the registry is, and how it takes part in automatic differentiation."""
+"""The interface of the registry's algorithms, and their automatic differentiation."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -12,21 +12,21 @@ from hpcdl.conv.problem import Pair, Problem, check_bias, in_numbers
 
 
 class Filters:
-    """Filters `w` (K, C / groups, R, S) and what algorithms have made of them, kept for the next call if `prepared`."""
+    """Filters `w` (K, C / groups, R, S) and their transforms, kept for the next call if `prepared`."""
 
     def __init__(self, w: torch.Tensor, prepared: bool = False):
         self.w, self.prepared = w, prepared
         self._made: dict[Hashable, Any] = {}
 
     def made(self, key: Hashable, make: Callable[[torch.Tensor], Any]) -> Any:
-        """`make(w)`, computed at the first call with this key."""
+        """Return `make(w)`, computed at the first call with this key."""
         if key not in self._made:
             self._made[key] = make(self.w.detach())
         return self._made[key]
 
 
 def prepare(w: torch.Tensor) -> Filters:
-    """A copy of the filters that keeps each algorithm's transform of them: give it to `conv2d` instead of `w`.
+    """Return a copy of the filters that keeps each algorithm's transform: pass it to `conv2d` instead of `w`.
 
     For inference: a prepared filter does not follow later changes of `w` and gets no gradient.
     """
@@ -34,15 +34,15 @@ def prepare(w: torch.Tensor) -> Filters:
 
 
 def everything(problem: Problem) -> None:
-    """No limits: every problem can be done."""
+    """Return no limits: it can do every problem."""
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """An algorithm on one kind of device, as fast as we can, unchecked and without gradients.
+    """A fast form of an algorithm on one kind of device, without checks and gradients.
 
     `forward(x, filters, problem) -> y`, `grad_input(dy, filters, problem) -> dx`, `grad_weight(dy, x, problem) -> dw`,
-    for tensors of one of `dtypes`. `limits(problem)` says in words what it can do where it cannot do this problem, else
+    for tensors of one of `dtypes`. `limits(problem)` says in words what it can do if it cannot do this problem, else
     None.
     """
 
@@ -55,9 +55,9 @@ class Implementation:
 
 @dataclass(frozen=True, eq=False)
 class Algorithm:
-    """One algorithm: `plain(x, w, problem) -> y` as in the book, and an implementation for each of its `devices`.
+    """One algorithm: the textbook form `plain(x, w, problem) -> y`, and an implementation for each of its `devices`.
 
-    Call it for a checked convolution that can be differentiated, as often as you like.
+    Call it for a checked convolution with derivatives of any order.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Algorithm:
         return convolve(self.differentiable, x, w, bias, stride, padding, dilation, groups)
 
     def limits(self, problem: Problem, device: str = "cpu", dtype: torch.dtype = torch.float32) -> str | None:
-        """What it can do, in words, where it cannot do this problem on such a device; else None."""
+        """Say what it can do if it cannot do this problem on such a device; else return None."""
         if device not in self.devices:
             return f"it runs on {' and '.join(self.devices)} (here {device})"
         implementation = self.devices[device]
@@ -87,15 +87,15 @@ class Algorithm:
         return implementation.limits(problem)
 
     def differentiable(self, x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
-        """y, with derivatives of any order; raises ValueError for a problem that the algorithm cannot do."""
+        """Return y, with derivatives of any order; raise ValueError for a problem that the algorithm cannot do."""
         if rule := self.limits(problem, x.device.type, x.dtype):
             raise ValueError(f"algorithm is {self.name!r}; {rule}, and this is {problem}")
         return _Forward.apply(x, filters.w, filters, self.devices[x.device.type], problem)
 
     def interpreted(self) -> "Algorithm":
-        """The same by its kernels for GPUs, on the CPU: slowly, in Triton's interpreter.
+        """Run its GPU kernels on the CPU, slowly, in Triton's interpreter.
 
-        Raises ValueError where there are none, or where Triton compiles them: set TRITON_INTERPRET=1 before anything
+        Raises ValueError if there are no kernels, or if Triton compiles them: set TRITON_INTERPRET=1 before anything
         imports Triton.
         """
         if "cuda" not in self.devices:
@@ -127,14 +127,14 @@ def convolve(
 
 
 def has_triton() -> bool:
-    """Whether kernels for GPUs can be had."""
+    """Whether GPU kernels are available."""
     return find_spec("triton") is not None
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
 #
 # sum(y dy) is linear in x, in w and in dy. Its derivatives with respect to each are y (by dy), dx (by x) and dw (by w):
-# so the derivative of each of the three functions is made of the two others, and there is one of any order.
+# so the derivative of each function uses the other two, and derivatives of any order exist.
 
 
 class _Forward(torch.autograd.Function):
@@ -142,7 +142,7 @@ class _Forward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w, filters, implementation, problem):
-        ctx.save_for_backward(x, w)  # w too, so that autograd notices when it was changed in between
+        ctx.save_for_backward(x, w)  # also w, so that autograd notices changes in between
         ctx.rest = filters, implementation, problem
         y = implementation.forward(x, filters, problem) if problem.N else x.new_zeros(problem.y_shape)
         return like_layout(y, x)

@@ -1,9 +1,9 @@
-"""Which algorithm is the quickest for a problem: by a cost model on a CPU, by trying on a GPU.
+"""Choose the fastest algorithm for a problem: by a cost model on a CPU, by trials on a GPU.
 
 On a CPU each candidate's time is predicted (`hpcdl.conv.model`) by rates that were measured once on this machine. On a
-GPU it is torch's own convolution, unless `torch.backends.cudnn.benchmark` says that trying is welcome: then, as torch
-does with the algorithms of cuDNN, each candidate is run with every new problem, and the quickest is kept for as long as
-the process lives. Trying takes seconds: Triton tries tiles for each.
+GPU it is torch's own convolution, unless `torch.backends.cudnn.benchmark` enables trials: then, like torch with cuDNN's
+algorithms, it runs each candidate for every new problem and keeps the fastest for the lifetime of the process. Trials
+take seconds, because Triton tries several tiles for each.
 """
 
 from functools import cache, lru_cache
@@ -16,11 +16,11 @@ from hpcdl.conv.model import TORCH, Situation, candidates, predict
 from hpcdl.conv.registry import ALGORITHMS
 from hpcdl.machine import Quiet
 
-CAUTION = 1.05  # ours must promise more than the errors of the model, or of a few measurements
+CAUTION = 1.05  # ours must be faster by more than the error of the model, or of a few measurements
 
 
 def choose(situation: Situation) -> str:
-    """The candidate that should take the least time."""
+    """Return the candidate that should take the least time."""
     if situation.device == "cpu":
         if renew():
             forget()
@@ -32,34 +32,34 @@ def choose(situation: Situation) -> str:
 
 @lru_cache(maxsize=4096)
 def by_model(situation: Situation) -> str:
-    """The choice on a CPU; measures the machine's rates when they are first needed."""
+    """Choose on a CPU; measure the machine's rates when they are first needed."""
     known = rates(situation.dtype, situation.threads)
     return quickest_of({name: predict(name, situation, known) for name in candidates(situation.problem)})
 
 
 @lru_cache(maxsize=4096)
 def expected(situation: Situation, name: str) -> float:
-    """Seconds that the model predicts."""
+    """Return the seconds that the model predicts."""
     return predict(name, situation, rates(situation.dtype, situation.threads))
 
 
 class Experience:
-    """Compare seconds of calls with those that the model predicted; rates that do not hold are measured again."""
+    """Compare calls' seconds with the model's predictions; wrong rates are measured again."""
 
-    CALLS = 8  # with one problem, of which the quickest counts: a busy moment does not
-    FACTOR = 2.0  # up or down, that the model may be off
-    LEAST = 5e-3  # seconds: of less, other costs are a large part
+    CALLS = 8  # per problem; the fastest counts, so a busy moment does not matter
+    FACTOR = 2.0  # allowed error of the model, up or down
+    LEAST = 5e-3  # seconds: in shorter calls other costs are a large part
 
     def __init__(self):
         self._ratios: dict[Situation, list[float]] = {}
         self._quiet: dict[Situation, Quiet] = {}
 
     def note(self, situation: Situation, name: str, seconds: float) -> None:
-        """A call took `seconds`."""
+        """Note the seconds of a call."""
         if situation.device != "cpu" or situation.dtype not in (torch.float32, torch.float64):
             return
         if name not in candidates(situation.problem):
-            return  # it was asked for by name, and has no rate
+            return  # it was chosen by name, and has no rate
         predicted = expected(situation, name)
         ratios = self._ratios.setdefault(situation, [])
         if predicted < self.LEAST or len(ratios) >= self.CALLS:
@@ -75,7 +75,7 @@ experience = Experience()
 
 
 def forget() -> None:
-    """Forget what was chosen: the rates have changed."""
+    """Forget all choices: the rates have changed."""
     by_model.cache_clear()
     expected.cache_clear()
     experience.__init__()  # type: ignore[misc]
@@ -83,17 +83,17 @@ def forget() -> None:
 
 @cache
 def by_trying(situation: Situation) -> str:
-    """The choice on a GPU: every candidate is run."""
+    """Choose on a GPU by running every candidate."""
     return quickest_of(seconds_on_gpu(situation, candidates_on_gpu(situation)))
 
 
 def quickest_of(seconds: dict[str, float]) -> str:
-    """The name with the least seconds, of which ours count for a little more."""
+    """Return the name with the least seconds; ours must be a little faster to win."""
     return min(seconds, key=lambda name: seconds[name] * (1 if name in TORCH else CAUTION))
 
 
 def candidates_on_gpu(situation: Situation) -> list[str]:
-    """torch, in both of its memory formats, and the algorithms with kernels for this problem and data type."""
+    """Return torch in both memory formats, and the algorithms with kernels for this problem and data type."""
     if not has_triton():
         return [*TORCH]
     can = (name for name, a in ALGORITHMS.items() if not a.limits(situation.problem, "cuda", situation.dtype))

@@ -1,8 +1,8 @@
-"""Seconds that candidates take: for the rates of the cost model, and on a GPU for the choice itself.
+"""Measure candidates: for the rates of the cost model, and on a GPU for the choice itself.
 
 The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
-measured again when the processor, torch, Numba, the number of threads or the data type is another. What was measured
-while other programs kept the processors busy is used, but not kept. `hpcdl reset rates` forgets them all.
+measured again if the processor, torch, Numba, the number of threads or the data type changes. Rates measured on a busy
+machine are used, but not kept. `hpcdl reset rates` forgets them all.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from hpcdl.conv.registry import run
 from hpcdl.files import write_whole
 from hpcdl.machine import Quiet, processor
 
-ROUNDS = 3  # at least, of each sample
-SECONDS = 0.1  # and at least so long
-DOUBTED = "measured again"  # the key of the machines whose rates did not hold once
-AGAIN = 60.0  # seconds until rates are measured again which were measured on a busy machine
+ROUNDS = 3  # runs of each sample, at least
+SECONDS = 0.1  # and at least this long
+DOUBTED = "measured again"  # the key for machines with rates that were once wrong
+AGAIN = 60.0  # seconds until rates from a busy machine are measured again
 _provisional: list[float] = []  # when to measure again
 SAMPLES = (
     Problem(1, 16, 4, 4, 16, 3, 3, padding=1),
@@ -52,7 +52,8 @@ NARROW_SAMPLES = (
 
 @cache
 def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
-    """Seconds for each unit of work of every candidate: from the cache folder, else measured now and kept there."""
+    """Return the seconds per unit of work of every candidate, from the cache folder, or measured now and stored
+    there."""
     machine, known = _machine(dtype, threads), _read()
     if machine in known:
         return known[machine]
@@ -70,7 +71,7 @@ def _machine(dtype: torch.dtype, threads: int) -> str:
 
 
 def doubt(dtype: torch.dtype, threads: int) -> bool:
-    """Forget kept rates that do not hold, once for each machine, since some problems differ; whether there were any."""
+    """Forget wrong stored rates, once per machine, since some problems differ; return whether there were any."""
     machine, known = _machine(dtype, threads), _read()
     if machine not in known or machine in known.get(DOUBTED, []):
         return False
@@ -81,7 +82,8 @@ def doubt(dtype: torch.dtype, threads: int) -> bool:
 
 
 def renew() -> bool:
-    """Forget rates that were measured on a busy machine, and used but not kept, once a minute; whether there were."""
+    """Forget rates that were measured on a busy machine, and used but not stored, at most once a minute; return whether
+    there were any."""
     if not _provisional or time.monotonic() < max(_provisional):
         return False
     _provisional.clear()
@@ -90,7 +92,7 @@ def renew() -> bool:
 
 
 def recalibrate() -> bool:
-    """Forget all rates that are kept, so that they are measured again when they are next needed; whether any were."""
+    """Forget all stored rates, so that they are measured again when next needed; return whether there were any."""
     rates.cache_clear()
     _provisional.clear()
     were = _file().exists()
@@ -112,7 +114,7 @@ def calibrate(
 
 
 def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: float):
-    """The least seconds of each candidate in turns, and its amounts of work."""
+    """Return the least seconds of each candidate, run in turns, and its amounts of work."""
     situation = Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
     calls = _calls(situation, candidates(problem))
     with torch.no_grad():
@@ -127,7 +129,7 @@ def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: 
 
 
 def _calls(situation: Situation, names: list[str]) -> dict[str, Callable[[], torch.Tensor]]:
-    """Each candidate on random numbers; those of the user stay as they are."""
+    """Return a call of each candidate on random numbers, without changing the user's random state."""
     problem, own = situation.problem, torch.Generator().manual_seed(0)
     shapes = problem.x_shape, problem.w_shape
     x, w = (torch.randn(shape, generator=own).to(situation.device, situation.dtype) for shape in shapes)
@@ -186,7 +188,7 @@ def _read() -> dict:
 
 
 def _write(known: dict) -> None:
-    """All of the file or nothing, and no error where there is no place to write: then it is measured again."""
+    """Write the file atomically; without a place to write, do nothing: rates are then measured again."""
     file = _file()
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,8 @@
 
 For one tap (r, s) the inner sum is a matrix product of w[:, :, r, s] with a shifted view of the image, for all images
 and outputs at once. Both gradients are the same products transposed. The fast forms, on the CPU (`hpcdl.kernels.cpu`)
-and on a GPU (`hpcdl.kernels.gpu`), take all taps in one product, whose matrix of windows is nowhere stored: an implicit
-matrix product.
+and on a GPU (`hpcdl.kernels.gpu`), do all taps in one product without storing the matrix of windows: an implicit matrix
+product.
 """
 
 import torch
@@ -18,7 +18,7 @@ from hpcdl.conv.views import by_group, cropped, grouped, padded, padded_shape, t
 
 
 def by_definition(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """The formula as seven loops, for any numbers; slow: to read, and to prove the rest by."""
+    """Compute the formula with seven loops; slow, meant for reading and for testing the others."""
     y, group = torch.zeros(problem.y_shape, dtype=x.dtype), problem.K // problem.groups
     (down, right), (above, left), (apart, aside) = problem.strides, problem.paddings, problem.dilations
     for n, k, p, q in torch.cartesian_prod(*map(torch.arange, problem.y_shape)).tolist():
@@ -30,7 +30,7 @@ def by_definition(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.T
 
 
 def plain(x: torch.Tensor, w: torch.Tensor, problem: Problem) -> torch.Tensor:
-    """R S matrix products, added up."""
+    """Add up R S matrix products."""
     x, w = grouped(padded(x, problem), problem), by_group(w, problem)
     terms = (w[..., r, s] @ window(x, r, s, problem).flatten(3) for r, s in taps(problem))
     y = next(terms)

@@ -1,6 +1,6 @@
 """Fourier: correlation in space is a product of spectra, y = F^-1( F(x) * conj(F(w)) ).
 
-The transform is circular: what runs out on the right comes in on the left. So one border of zeros serves both sides,
+The transform is circular: values that leave on the right enter on the left. So one border of zeros serves both sides,
 and a transform of a x b >= (H + padding) x (W + padding) gives the linear correlation. For real data the spectrum has
 b / 2 + 1 columns. At each frequency the sum over channels is a complex matrix product. A larger kernel costs nothing.
 Source: Mathieu, Henaff and LeCun 2014, "Fast training of convolutional networks through FFTs".

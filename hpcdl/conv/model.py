@@ -1,10 +1,10 @@
-"""What the time of a convolution depends on, and how: the cost model by which `hpcdl.conv.auto` chooses on a CPU.
+"""The cost model for convolutions with which `hpcdl.conv.auto` chooses on a CPU.
 
     seconds = sum over i of rate[i] work[i]
 
 The work of each candidate, in multiplications, additions and numbers moved, follows from the shape of the problem; the
 rates are fitted to a few seconds of measurements (`hpcdl.conv.calibration`). Candidates are the algorithms of the
-registry, but for Toeplitz, and torch's own convolution in both memory formats.
+registry, except Toeplitz, and torch's own convolution in both memory formats.
 """
 
 from math import log2
@@ -20,11 +20,12 @@ WANT_CHANNELS_LAST = {"torch_channels_last": True, "direct": True, "im2col": Tru
 WANT_CHANNELS_LAST |= {"winograd_2x2": True, "winograd_4x4": True}
 UNIT = 16  # channels are computed in vectors
 MODEL = 2  # of `candidates` and `works`: rates that were fitted to another model are measured again
-NARROW = 16  # channels in a group below which the products are no matter of arithmetic
+NARROW = 16  # channels in a group below which arithmetic does not limit the products
 
 
 class Situation(NamedTuple):
-    """All that the time depends on: the problem, the data, whether filter transforms are kept, threads and device."""
+    """Everything that determines the time: the problem, the data, whether filter transforms are kept, threads and
+    device."""
 
     problem: Problem
     dtype: torch.dtype
@@ -35,13 +36,13 @@ class Situation(NamedTuple):
 
 
 def predict(name: str, situation: Situation, rates: dict[str, list[float]]) -> float:
-    """Seconds, by the rates of `key(name, problem)`."""
+    """Predict the seconds with the rates of `key(name, problem)`."""
     pairs = zip(rates[key(name, situation.problem)], works(name, situation), strict=True)
     return sum(rate * work for rate, work in pairs)
 
 
 def candidates(problem: Problem) -> list[str]:
-    """What can be quickest: narrow groups are for torch and Fourier, Winograd for 3 x 3 filters with stride 1."""
+    """Return possible winners: narrow groups are for torch and Fourier, Winograd for 3 x 3 filters with stride 1."""
     names = [*TORCH, "fft"]
     if problem.groups == 1:
         names += ["direct", "im2col"] if problem.dilation == 1 else ["im2col"]
@@ -56,7 +57,7 @@ def narrow(problem: Problem) -> bool:
 
 
 def key(name: str, problem: Problem) -> str:
-    """Under which name a candidate's rates are kept."""
+    """Return the key of a candidate's rates."""
     return f"{name}, narrow groups" if narrow(problem) else name
 
 

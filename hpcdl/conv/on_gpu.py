@@ -1,7 +1,7 @@
-"""The registry's algorithms on a GPU: kernels of `hpcdl.kernels.gpu` as the implementations that `Algorithm` asks for.
+"""The registry's algorithms on a GPU: kernels of `hpcdl.kernels.gpu` as implementations for `Algorithm`.
 
 All take float32, float16 and bfloat16; products of half precision are summed in float32. Products of float32 are exact
-or have 10 bits of each factor, as torch's own convolution here: see `torch.backends.cudnn.allow_tf32`.
+or use 10 bits of each factor, like torch's own convolution: see `torch.backends.cudnn.allow_tf32`.
 """
 
 import math

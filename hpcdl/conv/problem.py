@@ -23,7 +23,7 @@ class Problem:
     with zeros outside the image, P = (H + 2 padding - (R - 1) dilation - 1) // stride + 1 and Q alike. Output channels
     k of group j = k // (K / groups) see the C / groups input channels of that group. `stride`, `padding` and `dilation`
     are one number, or a pair (rows, columns); a pair of equal numbers becomes one. Raises ValueError, with the name,
-    the value and the rule, for a problem that is none.
+    the value and the rule, for an impossible problem.
     """
 
     N: int
@@ -124,7 +124,7 @@ class Problem:
 
 
 def check_tensors(x: torch.Tensor, w: torch.Tensor) -> None:
-    """Raise TypeError or ValueError for what are no images and filters of one data type and device."""
+    """Raise TypeError or ValueError unless these are images and filters of one data type and device."""
     for (name, axes), tensor in zip(AXES, (x, w), strict=True):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name} is of type {type(tensor).__name__}; it must be a torch.Tensor {axes}")
@@ -163,7 +163,7 @@ def in_numbers(
 ) -> tuple[torch.Tensor, Pair]:
     """`x` and `padding` where that may also be "valid" (none) or "same" (so much that y has the size of x).
 
-    "same" is for stride 1. Where it is odd in all, the zeros of one row or column more are appended to x.
+    "same" is for stride 1. If the total is odd, one more row or column of zeros is appended to x.
     """
     if not isinstance(padding, str):
         return x, padding

@@ -1,4 +1,4 @@
-"""All algorithms by name, and torch's own convolution beside them."""
+"""All algorithms by name, and torch's own convolution."""
 
 import torch
 from torch.nn.functional import conv2d as torch_conv2d

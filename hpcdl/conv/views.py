@@ -1,4 +1,4 @@
-"""Views of images and filters that several algorithms share; where not said otherwise nothing is copied."""
+"""Views of images and filters that several algorithms share; unless stated otherwise, nothing is copied."""
 
 import torch
 from torch.nn.functional import pad
@@ -54,7 +54,7 @@ def turned(w: torch.Tensor, problem: Problem) -> torch.Tensor:
 
 
 def as_image(dy: torch.Tensor, problem: Problem) -> tuple[torch.Tensor, tuple[int, int]]:
-    """dy and its paddings: convolved with the turned filters it is dx. Outputs that see only padding are left out."""
+    """dy and its paddings: convolved with the turned filters it is dx. Outputs that see only padding are dropped."""
     inner = [n - 1 - padding for n, padding in zip((problem.R, problem.S), problem.paddings, strict=True)]
     above, left = (max(0, -n) for n in inner)
     dy = dy[..., above : problem.P - above, left : problem.Q - left]

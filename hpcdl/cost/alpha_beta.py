@@ -1,4 +1,4 @@
-"""Alpha and beta from measurements, some of which are always wrong: a busy machine only ever makes a message slower."""
+"""Alpha and beta fitted to measurements with outliers: a busy machine only makes messages slower."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,21 +16,21 @@ class Fit(NamedTuple):
 
 
 def fit(nbytes: Sequence[float], seconds: Sequence[float]) -> Fit:
-    """The alpha, beta >= 0 for which alpha + beta n is nearest to measured times of messages of n bytes.
+    """Fit alpha, beta >= 0 so that alpha + beta n is nearest to the measured times of messages of n bytes.
 
-    Nearest: the least sum of |alpha + beta n - t| / t. Relative, so that 4 bytes and 64 MB count the same; absolute
-    and not squared, so that a measurement ten times too slow pulls no harder than one twice too slow (least absolute
-    deviations, solved as a linear program). Repeats of one size need no averaging: give them all. Raises ValueError
-    for fewer than two sizes or times that are not positive.
+    Nearest means the least sum of |alpha + beta n - t| / t. Errors are relative, so 4 bytes and 64 MB count the same,
+    and not squared, so an outlier has little influence (least absolute deviations, solved as a linear program). Pass
+    all repeats of one size, without averaging. Raises ValueError for fewer than two sizes or times that are not
+    positive.
     """
     sizes = _column("nbytes", nbytes)
     return _least_absolute(np.ones_like(sizes), sizes, _times(seconds, sizes))
 
 
 def fit_collective(cost: Callable, ranks: Sequence[int] | int, nbytes: Sequence[int], seconds: Sequence[float]) -> Fit:
-    """Alpha and beta of the links from measured times of a whole collective; gamma counts as a part of beta.
+    """Fit the links' alpha and beta to measured times of a whole collective; gamma counts as part of beta.
 
-    `cost` is a formula of `hpcdl.cost.collectives`; times of one p or of several. Raises ValueError as `fit` does.
+    `cost` is a formula of `hpcdl.cost.collectives`; times of one p or of several. Raises ValueError like `fit`.
     """
     sizes = _column("nbytes", nbytes)
     counts = np.broadcast_to(ranks, sizes.shape)

@@ -1,10 +1,11 @@
-"""The kernels of a transformer's layer and of its output, forward and backward, on one of the ranks that share them.
+"""The kernels of a transformer's layer and of its output, forward and backward, on one of the ranks that share the
+work.
 
-Matrix products have their sizes (`hpcdl.cost.kernels`), and all else its bytes: normalizations, dropout, residuals,
-activations, softmax. Attention either writes its scores to memory, or keeps them on the chip ("flash"). Kernels are
-either fused as in Megatron-LM, or "eager": one for each operation.
+Matrix products cost by their sizes (`hpcdl.cost.kernels`), everything else by its bytes: normalizations, dropout,
+residuals, activations, softmax. Attention either writes its scores to memory, or keeps them on the chip ("flash").
+Kernels are either fused as in Megatron-LM, or "eager": one for each operation.
 
-Sources: Shoeybi et al. 2019; Korthikanti et al. 2022 (what is cut by t, and what is not); Dao et al. 2022 (flash).
+Sources: Shoeybi et al. 2019; Korthikanti et al. 2022 (what is divided by t, and what is not); Dao et al. 2022 (flash).
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,9 @@ FLASH = 0.7  # of the rate of a product of the same sizes: softmax is computed b
 
 
 class Cut(NamedTuple):
-    """What one rank has of a layer: `samples` at a time, and how many ranks share their work, and how.
+    """One rank's part of a layer: `samples` at a time, and how many ranks share the work, and how.
 
-    `tensor` ranks cut the products, `context` ranks the sequence, `experts` ranks hold the experts between them; the
+    `tensor` ranks split the products, `context` ranks split the sequence, `experts` ranks share the experts; the
     fullest expert has `imbalance` times the mean.
     """
 
@@ -36,11 +37,11 @@ class Cut(NamedTuple):
     attention: str = "scores"
     kernels: str = "fused"
     dropout: bool = True
-    low: float = 1.0  # rate of the linear layers over that of the rest: float8 has 2
+    low: float = 1.0  # rate of the linear layers relative to the rest: 2 for float8
 
 
 class Pass(NamedTuple):
-    """Seconds of a layer: forward, the gradient of its inputs, that of its weights, and its attention forward."""
+    """Seconds of a layer: forward, its inputs' gradient, its weights' gradient, and its attention forward."""
 
     forward: float
     inputs: float
@@ -52,13 +53,13 @@ class Pass(NamedTuple):
 
     @property
     def backward(self) -> float:
-        """Both gradients."""
+        """Return the seconds of both gradients."""
         return self.inputs + self.weights
 
 
 @lru_cache(1 << 14)
 def layer(model: Transformer, cut: Cut, kernels: Kernels) -> Pass:
-    """Return the seconds of one layer on one rank, messages left out."""
+    """Return the seconds of one layer on one rank, without messages."""
     linear = _linear(model, cut)
     attention = _attention(model, cut, kernels)
     moved, backward, count = _moved(model, cut)
@@ -114,14 +115,14 @@ def _gradient(product: Product) -> Product:
 
 
 def _casts(linear: Sequence[Product], cut: Cut) -> float:
-    """Bytes to round inputs and weights to float8: the largest is looked for, then all are read and written."""
+    """Return the bytes to round inputs and weights to float8: find the largest, then read and write all."""
     if cut.low == 1.0:
         return 0.0
     return sum(5.0 * product.times * (product.m * product.k + product.k * product.n) for product in linear)
 
 
 def _attention(model: Transformer, cut: Cut, kernels: Kernels) -> Pass:
-    """softmax(Q K') V of this rank's heads and of its part of the sequence, over all keys."""
+    """Return the seconds of softmax(Q K') V for this rank's heads and its part of the sequence, over all keys."""
     heads, s = cut.samples * model.heads / cut.tensor, model.sequence
     rows, width, i = s / cut.context, model.hidden / model.heads, cut.itemsize
     if cut.attention == "flash":
@@ -132,7 +133,7 @@ def _attention(model: Transformer, cut: Cut, kernels: Kernels) -> Pass:
         forward = max(2 * pair / inner.rate, moved / kernels.bandwidth) + 2 * kernels.gap
         return Pass(forward, max(5 * pair / inner.rate, 2 * moved / kernels.bandwidth), 0.0, forward)
     scores, dropout = heads * rows * s * i, (2 + MASK) * cut.dropout
-    eager = 4 * (cut.kernels == "eager")  # the scale and the mask, apart
+    eager = 4 * (cut.kernels == "eager")  # the scale and the mask as separate kernels
     to, back = Product(rows, s, width, heads), Product(rows, width, s, heads)
     forward = pass_seconds([to, back], scores * (2 + dropout + eager), 4 + eager, kernels, i)
     inputs = pass_seconds([to, back, back, back], scores * (3 + dropout + eager), 6 + eager, kernels, i)
@@ -140,21 +141,22 @@ def _attention(model: Transformer, cut: Cut, kernels: Kernels) -> Pass:
 
 
 def _moved(model: Transformer, cut: Cut) -> tuple[float, float, float]:
-    """Bytes of all but products and attention, forward and backward, and the number of kernels forward.
+    """Return the bytes of everything except products and attention, forward and backward, and the number of forward
+    kernels.
 
-    Of each token's h elements: two normalizations (read, write) and two residuals (read two, write one), with dropouts
-    in between; backward also what they came from. Of the wide elements, the activation.
+    For each token's h elements: two normalizations (read, write) and two residuals (read two, write one), with dropouts
+    in between; backward also reads their inputs. For the wide elements: the activation.
     """
     tokens, d = cut.samples * model.sequence / cut.context, cut.dropout * 1.0
     eager = cut.kernels == "eager"
     narrow = 4 + 6 + 2 * MASK * d + (4 * d if eager else 0)
     narrow_back = 6 + 6 + (4 + 2 * MASK) * d
-    norms = 8 * eager * model.gated  # root mean squares in float32, operation by operation
+    norms = 8 * eager * model.gated  # root mean squares in float32, one operation at a time
     gate = model.gated * (3 if eager else 1)
     rotary = 3 * eager * model.gated
     wide = tokens * model.wide / cut.tensor * (model.active * cut.imbalance if model.experts > 1 else 1)
     h = tokens * model.hidden / (cut.tensor if cut.sequence_parallel else 1)
-    routed = 4 * tokens * model.hidden * model.active * (model.experts > 1)  # to their experts' order, and back
+    routed = 4 * tokens * model.hidden * model.active * (model.experts > 1)  # sorted by expert, and back
     qkv = tokens * (model.hidden + 2 * model.keys) / cut.tensor * (2 + rotary)
     forward = h * (narrow + norms) + wide * (2 + gate) + routed + qkv
     backward = h * (narrow_back + norms) + wide * (3 + 2 * gate) + routed + qkv

@@ -1,10 +1,10 @@
-"""What a collective costs: seconds and traffic of each algorithm in `hpcdl.collectives`, exactly.
+"""The exact cost of collectives: seconds and traffic of each algorithm in `hpcdl.collectives`.
 
 Every formula is `f(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> seconds` for p ranks and a message of
 `nbytes` with elements of `itemsize`: the virtual time of the simulated machine for that algorithm, uneven chunks and
 all. A message of n bytes takes alpha + n beta; a rank sends one and receives one at a time; reducing n bytes takes n
 gamma. Where n is not divisible by p the largest chunk, ceil(n / p), sets the pace: it meets every other rank. All
-raise ValueError for p < 1 and for bytes that are no whole number of elements. `hpcdl.cost.textbook` has the forms
+raise ValueError for p < 1 and for bytes that are not a whole number of elements. `hpcdl.cost.textbook` has the forms
 with n / p and log p.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Traffic(NamedTuple):
-    """All that crosses the network, summed over the ranks."""
+    """Everything that crosses the network, summed over the ranks."""
 
     messages: int
     nbytes: int
@@ -28,7 +28,7 @@ def _elements(p: int, nbytes: float, itemsize: int) -> int:
 
 
 def _largest(elements: int, parts: int, itemsize: int) -> int:
-    """Bytes of the largest of `parts` nearly equal chunks."""
+    """Return the bytes of the largest of `parts` nearly equal chunks."""
     return -(-elements // parts) * itemsize
 
 
@@ -41,25 +41,25 @@ def rounds(p: int) -> int:
 
 
 def broadcast(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
-    """ceil(log2 p) (alpha + n beta): in each round those who have it send it to as many who do not."""
+    """ceil(log2 p) (alpha + n beta): in each round every rank that has it sends it to one that does not."""
     _elements(p, nbytes, itemsize)
     return rounds(p) * (alpha + nbytes * beta)
 
 
 def reduce(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
-    """ceil(log2 p) (alpha + n beta + n gamma): a broadcast backwards that adds."""
+    """ceil(log2 p) (alpha + n beta + n gamma): a reversed broadcast that adds."""
     _elements(p, nbytes, itemsize)
     return rounds(p) * (alpha + nbytes * (beta + gamma))
 
 
 def all_gather(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
-    """(p-1) (alpha + m beta) with m = ceil(n/p): chunks round the ring; n is the size of all of them together."""
+    """(p-1) (alpha + m beta) with m = ceil(n/p): chunks around the ring; n is their total size."""
     m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
     return (p - 1) * (alpha + m * beta)
 
 
 def reduce_scatter(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
-    """(p-1) (alpha + m beta + m gamma) with m = ceil(n/p): chunks round the ring, growing."""
+    """(p-1) (alpha + m beta + m gamma) with m = ceil(n/p): chunks around the ring, summed on the way."""
     m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
     return (p - 1) * (alpha + m * (beta + gamma))
 
@@ -69,7 +69,7 @@ def scatter(
 ) -> float:
     """ceil(log2 p) alpha + about (p-1)/p n beta: halves of the chunks, then halves of those (Chan et al. 2007).
 
-    The longest way from the root to a rank, exactly. Raises ValueError for a `root` that is no rank.
+    It follows the longest path from the root to a rank, exactly. Raises ValueError for a `root` that is not a rank.
     """
     elements = _elements(p, nbytes, itemsize)
     if not 0 <= root < p:
@@ -91,7 +91,7 @@ def scatter(
 def gather(
     p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4, root: int = 0
 ) -> float:
-    """As `scatter`: the same messages, backwards."""
+    """Like `scatter`: the same messages in reverse."""
     return scatter(p, nbytes, alpha, beta, gamma, itemsize=itemsize, root=root)
 
 
@@ -108,16 +108,16 @@ def unequal_all_to_all(
 ) -> float:
     """Pairwise exchange of `counts[r][s]` rows of `itemsize` bytes from rank r to rank s, all ranks at once.
 
-    A rank begins a round when it is through with the one before, and a message when both its ranks have begun: who has
-    most to send or receive sets the pace of the others. Without out_counts (`known=False`) the counts go first, 8
-    bytes each. Raises ValueError unless `counts` is p lists of p.
+    A rank begins a round when it has finished the previous one, and a message starts when both its ranks have begun:
+    the rank with the most data sets the pace. Without out_counts (`known=False`) the counts go first, 8 bytes each.
+    Raises ValueError unless `counts` is p lists of p.
     """
     p = len(counts)
     if any(len(row) != p for row in counts):
         raise ValueError(f"counts has rows of {[len(row) for row in counts]}; {p} ranks have {p} rows of {p} counts")
     clocks = [0.0 if known else all_to_all(p, 8 * p, alpha, beta, itemsize=8)] * p
     for distance in range(1, p):
-        ends = [  # of what each rank sends
+        ends = [  # of each rank's messages
             max(clocks[r], clocks[(r + distance) % p]) + (alpha + itemsize * counts[r][(r + distance) % p] * beta)
             for r in range(p)
         ]
@@ -129,7 +129,7 @@ def unequal_all_to_all(
 
 
 def naive(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
-    """2(p-1)(alpha + n beta) + (p-1) n gamma: one after the other through rank 0."""
+    """2(p-1)(alpha + n beta) + (p-1) n gamma: one after another through rank 0."""
     _elements(p, nbytes, itemsize)
     return (p - 1) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
 
@@ -150,7 +150,7 @@ def tree(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *
 def recursive_doubling(
     p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4
 ) -> float:
-    """log2 q (alpha + n beta + n gamma), q the largest power of two up to p; plus the folding of the other p - q.
+    """log2 q (alpha + n beta + n gamma), q the largest power of two up to p; plus folding the other p - q.
 
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH".
     """
@@ -160,7 +160,7 @@ def recursive_doubling(
 
 
 def rabenseifner(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
-    """2 log2 q alpha + 2 s beta + s gamma, s about (q-1)/q n: halving, then doubling; and the folding of the p - q.
+    """2 log2 q alpha + 2 s beta + s gamma, s about (q-1)/q n: halving, then doubling; plus folding p - q ranks.
 
     Source: Rabenseifner 2004, "Optimization of collective reduction operations".
     """
@@ -172,7 +172,8 @@ def rabenseifner(p: int, nbytes: float, alpha: float, beta: float, gamma: float 
 
 
 def _folding(p, nbytes, alpha, beta, gamma):
-    """Ranks beyond the largest power of two hand in their share before, and get the sum after."""
+    """Return the cost for ranks beyond the largest power of two: they send their data before, and get the sum
+    afterwards."""
     return 0.0 if int(p).bit_count() == 1 else 2 * (alpha + nbytes * beta) + nbytes * gamma
 
 
@@ -203,7 +204,7 @@ def hierarchical(
     """Tree inside each node of `per_node` ranks, ring between one rank of each; `within` = (alpha, beta) inside a node.
 
     ceil(log2 k) (2 alpha + 2 n beta + n gamma) + ring(g), with k ranks in a node and g = ceil(p/k) nodes. `within` is
-    (alpha, beta) of the links inside a node; without it all links are alike. Raises ValueError for `per_node` < 1.
+    (alpha, beta) of the links inside a node; without it all links are equal. Raises ValueError for `per_node` < 1.
     """
     if per_node < 1:
         raise ValueError(f"per_node is {per_node}; a node has one rank or more")
@@ -224,7 +225,7 @@ ALL_REDUCE: dict[str, Callable[..., float]] = {
 
 
 def formula(name: str) -> Callable[..., float]:
-    """The formula of an all-reduce by name; raises ValueError for a name not in `ALL_REDUCE`."""
+    """Return the formula of an all-reduce by name; raise ValueError for a name not in `ALL_REDUCE`."""
     if name not in ALL_REDUCE:
         raise ValueError(f"algorithm is {name!r}; the all-reduce algorithms are {', '.join(ALL_REDUCE)}")
     return ALL_REDUCE[name]
@@ -253,7 +254,7 @@ def _hierarchical_traffic(p, nbytes, per_node=4):
     return Traffic(2 * (p - nodes) + 2 * nodes * (nodes - 1), 2 * (p - 1) * nbytes)
 
 
-# `f(p, nbytes) -> Traffic`. However uneven the chunks, together they are n: the sums are exact.
+# `f(p, nbytes) -> Traffic`. However uneven the chunks, their sum is n: totals are exact.
 TRAFFIC: dict[str, Callable[..., Traffic]] = {
     "naive": lambda p, nbytes: Traffic(2 * (p - 1), 2 * (p - 1) * nbytes),
     "ring": lambda p, nbytes: Traffic(2 * p * (p - 1), 2 * (p - 1) * nbytes),

@@ -1,8 +1,8 @@
-"""What a convolution costs by each algorithm: arithmetic and memory, equal to what the plain versions do.
+"""The cost of a convolution for each algorithm: arithmetic and memory, equal to the plain versions'.
 
-`cost(algorithm, problem) -> Cost`. Counted are the operations of `ALGORITHMS[algorithm].plain`, the products with the
-padding's zeros included; for real numbers, a complex product being four multiplications and two additions. Memory is
-counted stage by stage: what a stage needs from the one before it is written once and read once.
+`cost(algorithm, problem) -> Cost`. It counts the operations of `ALGORITHMS[algorithm].plain`, including products with
+the padding's zeros, in real numbers: a complex product is four multiplications and two additions. Memory is counted
+stage by stage: a stage's intermediate result is written once and read once.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from hpcdl.conv.toeplitz import INDEX_BYTES
 class Cost(NamedTuple):
     """Arithmetic operations, and bytes moved and needed.
 
-    `products` are multiplications of data by data, which theory counts (Winograd 1980); `multiplications` are those
-    and the ones by constants; `scratch` is memory beside x, w and y, `nbytes` all that is read and written.
+    `products` are multiplications of data by data, which theory counts (Winograd 1980); `multiplications` also include
+    products with constants; `scratch` is memory besides x, w and y, `nbytes` everything read and written.
     """
 
     products: int
@@ -32,14 +32,14 @@ class Cost(NamedTuple):
 
 
 def cost(algorithm: str, problem: Problem, itemsize: int = 4) -> Cost:
-    """The cost of a problem with numbers of `itemsize` bytes; raises ValueError for an unknown algorithm."""
+    """Return the cost of a problem with numbers of `itemsize` bytes; raise ValueError for an unknown algorithm."""
     if algorithm not in COSTS:
         raise ValueError(f"algorithm is {algorithm!r}; it must be one of {', '.join(COSTS)}")
     return COSTS[algorithm](problem, itemsize)
 
 
 def least_bytes(problem: Problem, itemsize: int = 4) -> int:
-    """x and w read once, y written once."""
+    """Return the bytes if x and w are read once and y is written once."""
     N, K, P, Q = problem.y_shape
     depth = problem.C // problem.groups
     return itemsize * (N * problem.C * problem.H * problem.W + K * depth * problem.R * problem.S + N * K * P * Q)
@@ -55,13 +55,13 @@ def _outputs(problem: Problem) -> int:
 
 
 def direct(problem: Problem, itemsize: int) -> Cost:
-    """One multiplication for each output and tap, and no memory beside."""
+    """Count one multiplication for each output and tap, and no scratch memory."""
     macs = problem.macs
     return _cost(problem, itemsize, macs, 0, macs - _outputs(problem), 0)
 
 
 def im2col(problem: Problem, itemsize: int) -> Cost:
-    """The arithmetic of `direct`, and a matrix of N C R S P Q numbers."""
+    """Count the arithmetic of `direct`, and a matrix of N C R S P Q numbers."""
     columns = problem.N * problem.C * problem.R * problem.S * problem.P * problem.Q
     return direct(problem, itemsize)._replace(
         nbytes=least_bytes(problem, itemsize) + 2 * itemsize * columns, scratch=itemsize * columns
@@ -69,7 +69,7 @@ def im2col(problem: Problem, itemsize: int) -> Cost:
 
 
 def toeplitz(problem: Problem, itemsize: int) -> Cost:
-    """The arithmetic of `direct`, and a sparse matrix: every non-zero with its row and column."""
+    """Count the arithmetic of `direct`, and a sparse matrix: every nonzero with its row and column."""
     rows = problem.K * problem.P * problem.Q
     nonzeros = rows * (problem.C // problem.groups) * problem.R * problem.S
     matrix = nonzeros * (itemsize + INDEX_BYTES)
@@ -83,7 +83,7 @@ class _Transform(NamedTuple):
     additions: int
 
 
-# For m: of data (B^T), filter taps (G) and result (A^T), as `hpcdl.conv.winograd` writes them.
+# For m: of data (B^T), filter taps (G) and result (A^T), as in `hpcdl.conv.winograd`.
 WINOGRAD_TRANSFORMS = {
     2: (_Transform(0, 4), _Transform(2, 3), _Transform(0, 4)),
     4: (_Transform(5, 12), _Transform(6, 6), _Transform(3, 10)),
@@ -91,7 +91,8 @@ WINOGRAD_TRANSFORMS = {
 
 
 def winograd(m: int, problem: Problem, itemsize: int) -> Cost:
-    """(m + 2)^2 products a tile where `direct` has 9 m^2; each transform runs along the columns, then the rows.
+    """Count (m + 2)^2 products per tile instead of 9 m^2 for `direct`; each transform runs along the columns, then the
+    rows.
 
     Raises ValueError for anything but 3 x 3 filters with stride 1.
     """
@@ -109,7 +110,7 @@ def winograd(m: int, problem: Problem, itemsize: int) -> Cost:
 
 
 def fft(problem: Problem, itemsize: int) -> Cost:
-    """Three sets of radix-2 transforms, and at each frequency a complex matrix product."""
+    """Count three sets of radix-2 transforms, and a complex matrix product at each frequency."""
     a, b = (power_of_two(n) for n in least_size(problem))
     depth, half = problem.C // problem.groups, b // 2 + 1
     images, results = problem.N * problem.C + problem.K * depth, problem.N * problem.K

@@ -1,8 +1,8 @@
-"""Sufficient factors: a linear layer's gradient sent as the two matrices that it is the product of.
+"""Sufficient factors: a linear layer's gradient sent as its two factor matrices.
 
-Of a layer with `inputs` and `outputs` and a batch of b samples the gradient has inputs x outputs numbers, its factors b
-(inputs + outputs). Factors cannot be summed on the way: each rank sends its own to every other rank, and each computes
-every other rank's product. Source: Zhang et al. 2017, "Poseidon"; Xie et al. 2018, "Orpheus".
+For a layer with `inputs` and `outputs` and a batch of b samples, the gradient has inputs x outputs numbers, its factors
+b (inputs + outputs). Factors cannot be summed on the way: each rank sends its own to every other rank, and each
+computes every other rank's product. Source: Zhang et al. 2017, "Poseidon"; Xie et al. 2018, "Orpheus".
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ def is_linear(layer: Layer) -> bool:
 
 
 def sent(layers: Sequence[Layer], ranks: int, samples: int) -> list[Layer]:
-    """The layers with as many weights as a rank sends one way through servers, or factors where those are fewer.
+    """Return the layers, each with the number of weights sent one way through servers, or of factors if those are
+    fewer.
 
-    A gradient goes to the servers and the weights come back, so a message of weights stands for twice its bytes.
+    A gradient goes to the servers and the weights come back, so a message of weights counts twice its bytes.
     Factors go once, to `ranks` - 1 others.
     """
     return [
@@ -30,7 +31,7 @@ def sent(layers: Sequence[Layer], ranks: int, samples: int) -> list[Layer]:
 
 
 def operations(layers: Sequence[Layer], ranks: int, samples: int) -> float:
-    """Operations in which each rank computes the others' gradients from their factors."""
+    """Return the operations for each rank to compute the others' gradients from their factors."""
     linear = (layer for layer in layers if is_linear(layer))
     return sum(
         2.0 * (ranks - 1) * samples * layer.weights

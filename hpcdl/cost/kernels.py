@@ -1,4 +1,4 @@
-"""How long a kernel takes: matrix products by their sizes, all else by its bytes, and what it costs to launch one.
+"""The time of kernels: matrix products by their sizes, everything else by its bytes, plus the launch.
 
 A matrix product is computed in tiles, and each of the device's processors takes one tile at a time. Tiles at the edge
 are computed whole (tile quantization), and the last wave of tiles is rarely full (wave quantization). A small tile
@@ -12,19 +12,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-# Rows and columns of a tile, and its share of the rate of the largest: in proportion to the operations that it has for
-# each byte it reads, up to the four fifths of the largest's that suffice.
+# Rows and columns of a tile, and its rate relative to the largest tile's: proportional to its operations per byte, up
+# to four fifths of the largest's, which suffice.
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.94), (128, 64, 0.7), (64, 128, 0.7), (64, 64, 0.5))
-SPLITS = (1, 2, 4, 8, 16)  # parts of the inner dimension that are computed side by side and then summed
-FILL = 64  # of the inner dimension: what a tile's pipeline takes to fill and to drain
+SPLITS = (1, 2, 4, 8, 16)  # parts of the inner dimension, computed in parallel and then summed
+FILL = 64  # of the inner dimension: the cost to fill and drain a tile's pipeline
 
 
 class Kernels(NamedTuple):
-    """What a device's kernels reach.
+    """The rates that a device's kernels reach.
 
-    `rate` operations per second of a large matrix product, `bandwidth` bytes per second of all else, `processors` that
-    compute a tile each. A kernel's start and end take `gap` seconds; the host needs `launch` seconds for each kernel,
-    while the device computes those before it.
+    `rate` operations per second of a large matrix product, `bandwidth` bytes per second of everything else,
+    `processors` that compute one tile each. A kernel's start and end take `gap` seconds; the host needs `launch`
+    seconds for each kernel, while the device computes earlier ones.
     """
 
     rate: float

@@ -1,4 +1,4 @@
-"""How a training is spread over ranks, and what else it does: the `layout` of `hpcdl.cost.training.predict`."""
+"""How a training is distributed over ranks, and its other options: the `layout` of `hpcdl.cost.training.predict`."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,19 +12,19 @@ CONTEXT = ("ring", "all_gather", "all_to_all")
 
 
 class Layout(NamedTuple):
-    """How a training is spread over data x tensor x pipeline x context ranks, and what else it does.
+    """How a training is distributed over data x tensor x pipeline x context ranks, and its other options.
 
-    `microbatch` samples pass at a time (None: all that a rank has); `chunks` of each pipeline stage; `recompute` as in
+    `microbatch` samples at a time (None: all of a rank's); `chunks` per pipeline stage; `recompute` as in
     `work.RECOMPUTE`, in the share `recomputed` of the layers; `itemsize` of activations and gradients; `update_bytes`
-    that the optimizer moves per parameter.
+    moved by the optimizer per parameter.
 
     `zero` is the stage of ZeRO, 3 for FSDP: weights are gathered for each layer and pass over `shards` ranks (None: all
-    with the same stage), with `prefetch` while the layer before is computed. `context` ranks cut the sequence and pass
-    keys and values round a "ring", or "all_gather" them, or exchange heads by "all_to_all" (Ulysses). `experts` ranks
-    share the experts; the fullest expert has `imbalance` times the mean; a token goes to at most `expert_nodes` nodes,
-    and `hide_experts` computes another microbatch in the meantime (DualPipe). `attention` writes "scores", or is
-    "flash"; `kernels` are "fused" or "eager". Stages have equally many layers, and the last one the output besides;
-    `balanced` ones take equally long.
+    with the same stage), with `prefetch` while the previous layer is computed. `context` ranks split the sequence and
+    pass keys and values around a "ring", or "all_gather" them, or exchange heads by "all_to_all" (Ulysses). `experts`
+    ranks share the experts; the fullest expert has `imbalance` times the mean; a token goes to at most `expert_nodes`
+    nodes, and `hide_experts` computes another microbatch meanwhile (DualPipe). `attention` writes "scores", or is
+    "flash"; `kernels` are "fused" or "eager". Stages have the same number of layers, and the last one also has the
+    output; `balanced` ones take equally long.
     """
 
     data: int = 1
@@ -62,11 +62,11 @@ class Layout(NamedTuple):
 
     @property
     def replicas(self) -> int:
-        """Ranks that have the same layers, and sum their gradients or share their weights: data x context."""
+        """Return the number of ranks with the same layers, which sum gradients or share weights: data x context."""
         return self.data * self.context
 
     def microbatches(self, batch: int) -> int:
-        """How many of them a pipeline gets; raises ValueError if a batch is no whole number of them for each."""
+        """Return the number of microbatches per pipeline; raise ValueError if a batch does not divide into them."""
         size = self.microbatch or batch // self.data
         count, rest = divmod(batch, self.data * size) if size else (0, batch)
         if rest or not count:
@@ -77,14 +77,14 @@ class Layout(NamedTuple):
         return count
 
     def cut(self, samples: int, low: float = 1.0) -> Cut:
-        """What one rank has of a layer, with so many samples in a microbatch."""
+        """Return one rank's part of a layer, with this many samples in a microbatch."""
         return Cut(
             samples, self.itemsize, self.tensor, self.sequence_parallel, self.context, self.experts, self.imbalance,
             self.attention, self.kernels, self.dropout, low,
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raises ValueError for names that are unknown, and numbers that do not divide each other."""
+        """Raise ValueError for unknown names, and numbers that do not divide each other."""
         check_recompute(self.recompute)
         for name, value, known in (
             ("schedule", self.schedule, BUBBLES),

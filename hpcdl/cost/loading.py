@@ -1,6 +1,6 @@
 """Whether the input keeps up: workers that load batches ahead into a queue, and a training that takes them.
 
-The slowest stage sets the rate; the queue only evens out that some batches take longer than others.
+The slowest stage sets the rate; the queue only smooths out differences between batches.
 """
 
 from collections.abc import Sequence
@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 
 def loading_rate(read: float, decode: float, train: float, workers: int = 1, cores: int | None = None) -> float:
-    """Batches per second in the long run: `min(workers / (read + decode), 1 / train, cores / (decode + train))`.
+    """Return the batches per second in the long run: `min(workers / (read + decode), 1 / train, cores / (decode +
+    train))`.
 
-    Seconds of one batch: to `read` it, to `decode` it, both by one of so many workers, and to `train` on it. Where the
-    workers and the training share `cores`, decoding and training do not overlap more than these allow; reading waits
-    for a disk and takes none. Raises ValueError for seconds below 0, all of them 0, or no worker.
+    Seconds of one batch: a worker takes `read` and `decode`, training takes `train`. If workers and training share
+    `cores`, decoding and training overlap only as far as these allow; reading waits for the disk and needs no core.
+    Raises ValueError for negative seconds, if all are 0, or without a worker.
 
     >>> loading_rate(read=0.02, decode=0.06, train=0.03, workers=2)
     25.0
@@ -29,7 +30,7 @@ def loading_rate(read: float, decode: float, train: float, workers: int = 1, cor
 
 
 class Loading(NamedTuple):
-    """A training by its input: `seconds` to the end, `waited` of them for input, and `waits`, batch by batch."""
+    """A training limited by its input: `seconds` in total, `waited` of them for input, and `waits` by batch."""
 
     seconds: float
     waited: float
@@ -39,12 +40,12 @@ class Loading(NamedTuple):
 def play_loading(
     read: Sequence[float], decode: Sequence[float], train: Sequence[float], workers: int = 1, queue: int = 1
 ) -> Loading:
-    """Batch by batch: each is read and decoded by the worker that is free first, and taken in order by the training.
+    """Simulate loading: the first free worker reads and decodes each batch, and training takes batches in order.
 
-    No more than `queue` batches are loaded or on their way, and not taken yet. Batch i begins when a worker is free and
-    batch i - queue is taken: `b_i = max(free, t_(i-queue))`. It is taken once it is there and the step before is
-    computed: `t_i = max(b_i + read_i + decode_i, t_(i-1) + train_(i-1))`. Exact for these seconds; no core is shared.
-    Raises ValueError for lists of different lengths, or no worker or place.
+    At most `queue` batches are being loaded or waiting. Batch i begins when a worker is free and batch i - queue has
+    been taken: `b_i = max(free, t_(i-queue))`. It is taken once it is loaded and the previous step is computed: `t_i =
+    max(b_i + read_i + decode_i, t_(i-1) + train_(i-1))`. The result is exact for these seconds; no core is shared.
+    Raises ValueError for lists of different lengths, or without a worker or a place in the queue.
 
     >>> play_loading([1.0] * 3, [1.0] * 3, [1.0] * 3, workers=1, queue=2)
     Loading(seconds=7.0, waited=4.0, waits=[2.0, 1.0, 1.0])

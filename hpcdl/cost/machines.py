@@ -1,8 +1,8 @@
-"""Machines that results were published on, as values: operations and bytes per second, memory, links.
+"""The machines of published results, as values: operations and bytes per second, memory, links.
 
-Peaks are those on the data sheet. `Machine.usual` is what programs reach of them, by one constant for each device,
-`matrix`; `Machine.reaching` sets other shares. A link's bytes per second count one way. Data sheets name no seconds per
-message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), for each
+Peaks come from data sheets. `Machine.usual` is the part of them that programs reach, by one constant per device,
+`matrix`; `Machine.reaching` sets other shares. A link's bytes per second count one way. Data sheets do not give seconds
+per message: `RDMA` and `TCP` are the fitted alphas of an all-reduce over 8 workers in Shi et al. 2019 (MG-WFBP), per
 step of its ring.
 """
 
@@ -14,21 +14,21 @@ from hpcdl.cost.roofline import Device
 from hpcdl.cost.topology import Link, Network, Nodes, Torus
 
 GIGABIT = 1e9 / 8  # bytes per second
-STEPS = 2 * (8 - 1)  # messages one after the other in a ring of 8, each of an eighth of the bytes
+STEPS = 2 * (8 - 1)  # consecutive messages in a ring of 8, each an eighth of the bytes
 INFINIBAND_56, ETHERNET_10_ALPHA = Link(9.7537e-5, 3.0568e-10), 5.2303e-4  # MG-WFBP's fits, 8 workers
 RDMA, TCP = INFINIBAND_56.alpha / STEPS, ETHERNET_10_ALPHA / STEPS
 # The share of the line rate that the fit over InfiniBand reaches: 82 %.
 FITTED_SHARE = STEPS / 8 / (INFINIBAND_56.beta * 56 * GIGABIT)
 MEMORY = 0.7
-LAUNCH = 10e-6  # s of the host for each kernel: eager frameworks take 5 to 25 µs (jiahuanglin.xyz, lesson 18)
-GAP = 2e-6  # s in which a kernel starts and ends, assumed
+LAUNCH = 10e-6  # host seconds per kernel: eager frameworks take 5 to 25 µs (jiahuanglin.xyz, lesson 18)
+GAP = 2e-6  # seconds to start and end a kernel, assumed
 
 
 class Machine(NamedTuple):
     """An accelerator and its network. `peaks`: operations per second by precision; `bandwidth` and `memory` in bytes.
 
-    `share` is what matrix products reach of the peak, `matrix` what large ones usually reach; `processors` compute a
-    tile each; `seen` says whether bandwidth and links are those that a program reaches.
+    `share` of the peak is reached by matrix products, `matrix` usually by large ones; `processors` compute one tile
+    each; `seen` says whether bandwidth and links are the ones a program reaches.
     """
 
     name: str
@@ -43,23 +43,23 @@ class Machine(NamedTuple):
     seen: bool = False
 
     def device(self, precision: str = "fp32") -> Device:
-        """Its roofline; raises ValueError for a precision that it has no peak for."""
+        """Return its roofline; raise ValueError for a precision without a peak."""
         if precision not in self.peaks:
             raise ValueError(f"precision is {precision!r}; {self.name} has peaks for {', '.join(self.peaks)}")
         return Device(self.peaks[precision] * self.share, self.bandwidth)
 
     def reaching(self, compute: float = 1.0, memory: float = 1.0, links: float = 1.0) -> "Machine":
-        """The machine as a program sees it: shares of the peak, of the memory's and of the links' rate."""
+        """Return the machine as a program sees it, with shares of the peak and of the memory's and links' rates."""
         return self._replace(
             share=compute, bandwidth=self.bandwidth * memory, network=self.network.reaching(links), seen=True
         )
 
     def usual(self) -> "Machine":
-        """The machine as programs usually see it; unchanged if `reaching` has said what a program reaches."""
+        """Return the machine as programs usually see it; unchanged after `reaching`."""
         return self if self.seen else self.reaching(self.matrix, MEMORY, FITTED_SHARE)
 
     def kernels(self, precision: str = "fp32") -> Kernels:
-        """What its kernels reach; raises ValueError for a precision that it has no peak for."""
+        """Return the rates of its kernels; raise ValueError for a precision without a peak."""
         device = self.device(precision)
         return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP)
 
@@ -68,17 +68,19 @@ def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
     return Link(alpha, 1 / nbytes_per_second)
 
 
-# What large matrix products reach, one constant for each device, and of the memory's rate what other kernels reach: all
-# fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public run has four fifths.
+# The share of the peak that large matrix products reach, one constant per device, and the share of the memory's rate
+# that other kernels reach; all fitted together to the runs of `hpcdl.cost.published.runs`. A device without a public
+# run gets four fifths.
 A100_MATRIX = 0.74
 P100_MATRIX = 0.42  # and the P40's: images per second of `hpcdl.cost.published.images`
 V100_MATRIX = 0.48
 H100_MATRIX = 0.46  # held to 500 W
-# With all of its 700 W: a clock's power grows with its cube, as its voltage grows with it. No public run says so.
+# With its full 700 W: power grows with the cube of the clock, because voltage grows with it. No public run confirms
+# this.
 H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
 
 LECTURE = "the lecture's table of accelerators (P100, V100, A100)"
-PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits of use
+PCIE_3 = 16 * 8e9 * 128 / 130 / 8  # 16 lanes of 8 Gbit/s, 128 of 130 bits are payload
 
 K80 = Machine(
     "K80", {"fp32": 8.74e12 / 2}, 240e9, 12e9, Nodes(2, _link(PCIE_3), _link(10 * GIGABIT, TCP)),

@@ -1,4 +1,4 @@
-"""What training keeps on each rank: weights, gradients, optimizer states, activations.
+"""The memory of training on each rank: weights, gradients, optimizer states, activations.
 
 Sources: Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models"; Korthikanti et
 al. 2022, "Reducing activation recomputation in large transformer models", table 2.
@@ -6,17 +6,18 @@ al. 2022, "Reducing activation recomputation in large transformer models", table
 
 from hpcdl.cost.work import check_recompute
 
-# What each stage of ZeRO divides among the ranks, beside all that the stages before it divide.
+# What each stage of ZeRO divides among the ranks, in addition to the earlier stages.
 STAGES = ("nothing", "optimizer states", "gradients", "parameters")
 
 
 def zero(
     parameters: float, ranks: int, stage: int, *, optimizer: float = 12, weight: float = 2, gradient: float = 2
 ) -> float:
-    """Bytes per rank for parameters, gradients and optimizer states at ZeRO `stage` 0 to 3; activations come on top.
+    """Return the bytes per rank for parameters, gradients and optimizer states at ZeRO `stage` 0 to 3, without
+    activations.
 
     Bytes per parameter: mixed-precision Adam has 12 in the `optimizer` (a float32 copy, momentum and variance), and 2
-    each for the 16-bit `weight` and `gradient`. Raises ValueError for another stage.
+    each for the 16-bit `weight` and `gradient`. Raises ValueError for any other stage.
     """
     if stage not in range(len(STAGES)):
         raise ValueError(f"stage is {stage!r}; ZeRO's stages are 0 (nothing divided) to 3 (parameters, too)")
@@ -35,7 +36,7 @@ def activations(
     sequence_parallel: bool = False,
     recompute: str = "nothing",
 ) -> float:
-    """Bytes that one transformer layer keeps of one microbatch on each rank, 16-bit (Korthikanti's table 2).
+    """Return the 16-bit bytes that one transformer layer keeps per microbatch on each rank (Korthikanti's table 2).
 
     | | recompute nothing | selective | full |
     |---|---|---|---|
@@ -44,8 +45,8 @@ def activations(
     | and sequence parallel | sbh/t (34 + 5as/h) | 34 sbh/t | 2 sbh/t |
 
     10 sbh are in normalizations and dropouts, which tensor parallelism repeats on every rank; 5abs^2 are the scores of
-    attention. (The paper prints 2 sbh in its last row, for a layer's input kept whole; cut along the sequence it is a
-    t-th.) Raises ValueError for an unknown `recompute`.
+    attention. (The paper prints 2 sbh in its last row, for a whole layer input; split along the sequence it is 1/t of
+    that.) Raises ValueError for an unknown `recompute`.
     """
     check_recompute(recompute)
     tokens = sequence * microbatch * hidden
@@ -57,13 +58,15 @@ def activations(
 
 
 def interleaving(p: int, v: int = 1) -> float:
-    """1 + (p - 1)/(p v): how much more an interleaved pipeline keeps on its first stage than 1F1B's L layers; v > 1."""
+    """1 + (p - 1)/(p v): the factor by which an interleaved pipeline's first stage keeps more than 1F1B's L layers; v >
+    1."""
     return 1 + (p - 1) / (p * v) if v > 1 else 1.0
 
 
 def first_stage(layers: int, layer_bytes: float, p: int = 1, v: int = 1) -> float:
-    """Bytes of activations on the first of p stages, which has p microbatches of layers / p layers in flight.
+    """Return the bytes of activations on the first of p stages, which has p microbatches of layers / p layers in
+    flight.
 
-    `layer_bytes` is `activations`; v chunks per stage when interleaved. The embedding is left out.
+    `layer_bytes` is `activations`; v chunks per stage when interleaved. The embedding does not count.
     """
     return layers * layer_bytes * interleaving(p, v)

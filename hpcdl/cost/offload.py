@@ -1,11 +1,11 @@
-"""What it costs to keep optimizer states elsewhere: `hpcdl.sharding.offload`, op by op.
+"""The cost of offloading optimizer states: `hpcdl.sharding.offload`, op by op.
 
-While parameter k is updated, the link takes the states of k - 1 away and then brings those of k + 1:
+While parameter k is updated, the link writes the states of k - 1 and then reads the states of k + 1:
 
     T = b_0/B + sum_k max(c_k, (b_{k-1} + b_{k+1})/B) + b_{n-1}/B
 
-with updates of c_k seconds, b_k bytes of states and a link of B bytes per second; b_{-1} = b_n = 0. Without that each
-waits for the other, T = sum_k (c_k + 2 b_k/B). Never less than either alone: sum_k c_k, and sum_k 2 b_k/B.
+with updates of c_k seconds, b_k bytes of states and a link of B bytes per second; b_{-1} = b_n = 0. Without overlap, T
+= sum_k (c_k + 2 b_k/B). T is never less than sum_k c_k, and never less than sum_k 2 b_k/B.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,17 @@ class Op(NamedTuple):
 
 
 def timeline(compute: Sequence[float], nbytes: Sequence[float], bandwidth: float, ahead: bool = True) -> list[Op]:
-    """Every op of a step: updates of `compute` seconds, states of `nbytes` bytes, over a link of `bandwidth` bytes/s.
+    """Return every op of a step: updates of `compute` seconds, states of `nbytes` bytes, over a link of `bandwidth`
+    bytes/s.
 
-    Raises ValueError for lists of other lengths, negative numbers, and a link that brings nothing.
+    Raises ValueError for lists of different lengths, negative numbers, and a link without bandwidth.
     """
     _check(compute, nbytes, bandwidth)
     return list((_overlapped if ahead else _plain)(compute, [size / bandwidth for size in nbytes]))
 
 
 def seconds(compute: Sequence[float], nbytes: Sequence[float], bandwidth: float, ahead: bool = True) -> float:
-    """The seconds of a step: when the last op of `timeline` ends."""
+    """Return the seconds of a step: when the last op of `timeline` ends."""
     return max((op.end for op in timeline(compute, nbytes, bandwidth, ahead)), default=0.0)
 
 

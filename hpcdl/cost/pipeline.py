@@ -1,7 +1,7 @@
-"""Pipeline parallelism: layers cut into stages, a batch into microbatches, and the bubble between them.
+"""Pipeline parallelism: layers split into stages, a batch into microbatches, and the bubble.
 
-Closed forms for equal stages, and `play`, which times any schedule: orders of (op, microbatch, chunk), as
-`hpcdl.parallel.schedules` has them, with measured seconds of each stage and each message.
+Closed forms for equal stages, and `play`, which times any schedule: orders of (op, microbatch, chunk), as in
+`hpcdl.parallel.schedules`, with measured seconds of each stage and each message.
 
 Sources: Huang et al. 2019, "GPipe: efficient training of giant neural networks using pipeline parallelism"; Narayanan
 et al. 2021, "Efficient large-scale language model training on GPU clusters using Megatron-LM"; Qi et al. 2024, "Zero
@@ -29,9 +29,10 @@ def bubble(stages: int, microbatches: int) -> float:
 
 
 def seconds(forward: Sequence[float], backward: Sequence[float], microbatches: int, message: float = 0.0) -> float:
-    """One batch through the stages, forward and then backward; seconds of one microbatch on each stage.
+    """Return the seconds of one batch forward and then backward, from the seconds of one microbatch on each stage.
 
-    Each way sum(t) + (M - 1) max(t): the slowest stage sets the pace. `message` seconds pass between neighbours.
+    Each way takes sum(t) + (M - 1) max(t): the slowest stage sets the pace. A message between neighbours takes
+    `message` seconds.
     """
     return sum(
         sum(stages) + (microbatches - 1) * max(stages) + (len(stages) - 1) * message for stages in (forward, backward)
@@ -39,7 +40,7 @@ def seconds(forward: Sequence[float], backward: Sequence[float], microbatches: i
 
 
 # Seconds that a stage idles: `f(p, F, B, W, v)` for equal stages, free messages and W no longer than F and B. F, B and
-# W are of a whole stage with its v chunks. ZB-V's holds for F = B = W (Qi et al. 2024; Narayanan et al. 2021).
+# W are for a whole stage with its v chunks. ZB-V's holds for F = B = W (Qi et al. 2024; Narayanan et al. 2021).
 BUBBLES: dict[str, Callable[..., float]] = {
     "gpipe": lambda p, f, b, w, v=1: (p - 1) * (f + b + w),
     "one_f_one_b": lambda p, f, b, w, v=1: (p - 1) * (f + b + w),
@@ -51,7 +52,8 @@ BUBBLES: dict[str, Callable[..., float]] = {
 
 
 def balance(layers: Sequence[float], stages: int) -> list[int]:
-    """Where to cut layers into stages so that the slowest is as fast as can be: `stages + 1` limits, 0 and len first.
+    """Split layers into stages so that the slowest stage is as fast as possible; return `stages + 1` limits, from 0 to
+    len.
 
     `layers` is the seconds of each layer; stage i has layers[limits[i] : limits[i + 1]]. Dynamic programming over the
     first layer of the last stage. Raises ValueError for more stages than layers.
@@ -86,15 +88,15 @@ def play(
     parts: Sequence[tuple[int, int]] | None = None,
     blocking: bool = False,
 ) -> Timeline:
-    """When a pipeline does what, if every stage follows its order and each op starts as soon as its input has come.
+    """Simulate a pipeline: every stage follows its order, and each op starts as soon as its input has arrived.
 
-    `orders` has for each stage its ops (op, microbatch, chunk): F, B, and W where the gradient of the weights is apart.
-    `forward`, `backward` (of the input) and `weight` are seconds of one microbatch through one chunk; a B without a W
-    of its own takes backward + weight. `parts` is (stage, chunk) of each part of the network, from first to last
+    `orders` lists each stage's ops (op, microbatch, chunk): F, B, and W if the weights' gradient is separate.
+    `forward`, `backward` (of the input) and `weight` are seconds of one microbatch through one chunk; a B without a
+    separate W takes backward + weight. `parts` is (stage, chunk) of each part of the network, from first to last
     (default: chunk 0 of all stages, then chunk 1, ...). Between parts on different stages a message takes `message`
-    seconds (one number, or one per boundary), in which the stages compute; if `blocking`, the sender waits for its end.
+    seconds (one number, or one per boundary), while the stages compute; if `blocking`, the sender waits for its end.
 
-    Raises ValueError for an op that comes twice, is not of the network, or waits for what never comes.
+    Raises ValueError for an op that appears twice, does not belong to the network, or waits forever.
     """
     p = len(orders)
     parts = _looped(orders) if parts is None else list(parts)
@@ -110,18 +112,18 @@ def play(
 
 
 class _Step(NamedTuple):
-    """What an op of a chunk does, microbatch 0: `needs` and `sends` are slots in which inputs arrive."""
+    """An op of a chunk for microbatch 0: `needs` and `sends` are slots in which inputs arrive."""
 
     needs: int
     seconds: float
     sends: int | None  # microbatch k: k slots further
     message: float
-    weight: float = 0.0  # of a B: seconds of W, if it is not an op of its own
-    allows: int | None = None  # of a B: the slot of its W
+    weight: float = 0.0  # for a B: seconds of W, if W is not a separate op
+    allows: int | None = None  # for a B: the slot of its W
 
 
 def _steps(parts, costs, messages, microbatches) -> dict[tuple[int, str, int], _Step]:
-    """(stage, op, chunk) to what it does."""
+    """Map (stage, op, chunk) to its step."""
     slots = {(op, g): (n * len(parts) + g) * microbatches for n, op in enumerate("FBW") for g in range(len(parts))}
     steps, last = {}, len(parts) - 1
     for g, (i, c) in enumerate(parts):
@@ -135,7 +137,7 @@ def _steps(parts, costs, messages, microbatches) -> dict[tuple[int, str, int], _
 
 
 def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list[list[float]]]:
-    """Starts and ends of each stage's ops; a stage that lacks an input goes on when that comes."""
+    """Return starts and ends of each stage's ops; a stage that lacks an input continues when it arrives."""
     came: list[float | None] = [None] * (len(steps) * microbatches)
     came[:microbatches] = [0.0] * microbatches  # the batch itself
     starts: list[list[float]] = [[] for _ in orders]
@@ -179,7 +181,7 @@ def _run(orders, steps, microbatches, blocking) -> tuple[list[list[float]], list
 
 
 def _weights_apart(orders, steps, slots: int) -> bytearray:
-    """1 in the slot of each W that is an op of its own; a set of a million such would keep the collector busy."""
+    """Mark the slot of each separate W with 1; a set of a million entries would keep the garbage collector busy."""
     apart = bytearray(slots)
     for stage, order in enumerate(orders):
         for op, k, chunk in order:
@@ -194,7 +196,7 @@ def _looped(orders) -> list[tuple[int, int]]:
 
 
 def _messages(parts, message) -> list[float]:
-    """Seconds between part g and g + 1; none between parts of one stage."""
+    """Return the seconds between part g and g + 1; 0 between parts on one stage."""
     boundaries = list(pairwise(parts))
     each = [message] * len(boundaries) if isinstance(message, (int, float)) else list(message)
     if len(each) != len(boundaries):

@@ -1,7 +1,7 @@
-"""What predictions reach: for each kind of run, how far public figures lay from theirs.
+"""The accuracy of predictions: for each kind of run, their errors on public figures.
 
-`KINDS` is what `hpcdl.cost.published.intervals` finds, with fitted constants left out one source at a time; a test
-holds it so. A kind without a public figure has an interval that is a guess, and says so.
+`KINDS` is the result of `hpcdl.cost.published.intervals`, with constants fitted without one source at a time; a test
+checks it. The interval of a kind without a public figure is a guess, and is marked as one.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from hpcdl.cost.work import Transformer
 class Kind(NamedTuple):
     """A kind of run: the number of public `rows`, their root mean square `error` and the interval's half `width`.
 
-    Both are logarithms of predicted over published. `says` is what the model leaves out.
+    Both are logarithms of predicted over published. `says` names what the model ignores.
     """
 
     rows: int
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     says: str
 
 
-GUESS = 0.41  # a factor of 1.5 either way, where there is no public figure
+GUESS = 0.41  # a factor of 1.5 either way, without a public figure
 KINDS = {
     "transformer": Kind(41, 0.067, 0.208, "stragglers, starts, and what a framework does between iterations"),
     "small transformer": Kind(17, 0.089, 0.328, "of 1 to 2 B parameters; below 1 B no figure is public here"),
@@ -39,8 +39,8 @@ KINDS = {
     "measured": Kind(14, 0.128, 0.383, "computing was measured; messages, and waiting for the slowest, are predicted"),
     "servers": Kind(8, 0.179, 0.657, "servers differ in what they do for each byte"),
 }
-DEVICES = ("A100", "V100", "H100 (Grand Teton)", "P100", "P40")  # that public figures fixed a constant for
-OTHER_DEVICE = 0.26  # a factor of 1.3 either way, where what its matrix products reach is not known
+DEVICES = ("A100", "V100", "H100 (Grand Teton)", "P100", "P40")  # their constants come from public figures
+OTHER_DEVICE = 0.26  # a factor of 1.3 either way, if the rate of matrix products is unknown
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Return the sum of all parts."""
         return self.parts.seconds
 
     @property
     def low(self) -> float:
-        """The interval's lower end, in seconds."""
+        """Return the interval's lower end, in seconds."""
         return self.seconds * exp(-self.width)
 
     @property
     def high(self) -> float:
-        """The interval's upper end, in seconds."""
+        """Return the interval's upper end, in seconds."""
         return self.seconds * exp(self.width)
 
     def __getattr__(self, name: str) -> float:
-        """The parts by their own names: `forward`, `exposed`, `bubble`, ..., and `compute`."""
+        """Return a part by name: `forward`, `exposed`, `bubble`, ..., and `compute`."""
         if name in Iteration._fields or name == "compute":
             return getattr(self.parts, name)
         names = ", ".join(Iteration._fields)
@@ -80,14 +80,14 @@ class Prediction:
 
 
 def expect(parts: Iteration, model: Any, machine: Machine, layout: Layout, measured: Any) -> Prediction:
-    """The prediction with the interval of its kind, wider for a device whose constant is not known."""
+    """Return the prediction with the interval of its kind, wider for a device whose constant is unknown."""
     kind = kind_of(model, machine.network, layout, measured)
     known = bool(measured) or any(machine.name.startswith(device) for device in DEVICES)
     return Prediction(parts, kind, hypot(KINDS[kind].width, 0.0 if known else OTHER_DEVICE))
 
 
 def kind_of(model: Any, network: Any, layout: Layout, measured: Any) -> str:
-    """The name in `KINDS` of a run: the hardest part of it to predict."""
+    """Return a run's name in `KINDS`: the part that is hardest to predict."""
     if isinstance(network, ParameterServers) and network.staging:
         return "servers"
     if measured:

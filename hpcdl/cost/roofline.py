@@ -15,20 +15,20 @@ class Device(NamedTuple):
 
     @property
     def ridge(self) -> float:
-        """Operations per byte from which arithmetic, not memory, is the limit."""
+        """Return the operations per byte above which arithmetic, not memory, is the limit."""
         return self.peak / self.bandwidth
 
 
 def attainable(intensity: float, device: Device) -> float:
-    """Operations per second at `intensity` operations per byte: min(peak, intensity * bandwidth)."""
+    """Return the operations per second at `intensity` operations per byte: min(peak, intensity * bandwidth)."""
     return min(device.peak, intensity * device.bandwidth)
 
 
 def seconds(flops: float, nbytes: float, device: Device) -> float:
-    """The least time for so much arithmetic and memory traffic: max(flops / peak, nbytes / bandwidth)."""
+    """Return the least time for this much arithmetic and memory traffic: max(flops / peak, nbytes / bandwidth)."""
     return max(flops / device.peak, nbytes / device.bandwidth)
 
 
 def bound(flops: float, nbytes: float, device: Device) -> str:
-    """What limits a kernel: "compute" or "memory"."""
+    """Return what limits a kernel: "compute" or "memory"."""
     return "compute" if flops / device.peak >= nbytes / device.bandwidth else "memory"

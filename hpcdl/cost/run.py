@@ -1,4 +1,4 @@
-"""A whole training: epochs, evaluations, checkpoints, and the failures of so many machines.
+"""A whole training: epochs, evaluations, checkpoints, and machine failures.
 
 Sources: Young 1974, "A first order approximation to the optimum checkpoint interval"; Daly 2006, "A higher order
 estimate of the optimum checkpoint interval for restart dumps".
@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 
 def checkpoint_interval(write: float, between_failures: float) -> float:
-    """Seconds of work between two checkpoints that lose least: sqrt(2 w M) (Young), minus w (Daly's first order).
+    """Return the best interval between checkpoints, in seconds of work: sqrt(2 w M) (Young), minus w (Daly's first
+    order).
 
-    A checkpoint takes `write` seconds; all machines together fail once in `between_failures` seconds. Where writing
-    takes half of that or longer, it is as long as that. Raises ValueError for times that are not positive.
+    A checkpoint takes `write` seconds; all machines together fail once in `between_failures` seconds. If writing takes
+    at least half of that, the interval is M. Raises ValueError for times that are not positive.
 
     >>> round(checkpoint_interval(write=60.0, between_failures=3 * 3600.0))
     1078
@@ -24,7 +25,7 @@ def checkpoint_interval(write: float, between_failures: float) -> float:
 
 
 class Run(NamedTuple):
-    """Where the seconds of a training go: computing, evaluations, writing checkpoints, work `lost`, and restarts."""
+    """The seconds of a training by purpose: computing, evaluations, writing checkpoints, work `lost`, and restarts."""
 
     training: float
     evaluation: float
@@ -34,7 +35,7 @@ class Run(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Return the sum of all parts."""
         return sum(self)
 
 
@@ -50,12 +51,12 @@ def run(
     restart: float = 0.0,
     interval: float | None = None,
 ) -> Run:
-    """The expected seconds of `epochs` passes over `samples`, with iterations of `batch` samples.
+    """Return the expected seconds of `epochs` passes over `samples`, with iterations of `batch` samples.
 
-    `evaluation` seconds after each epoch. A checkpoint of `write` seconds comes after each `interval` of work (None:
-    the best). All machines together fail once in `between_failures` seconds on average: then half of an interval and
-    its checkpoint is lost on average, and a `restart` is paid. Raises ValueError for times that are not positive, and
-    if failures cost more than there is.
+    Each epoch ends with `evaluation` seconds. A checkpoint of `write` seconds comes after each `interval` of work
+    (None: the best). All machines together fail once in `between_failures` seconds on average: then half of an interval
+    and its checkpoint is lost on average, and a `restart` is added. Raises ValueError for times that are not positive,
+    and if failures cost more time than there is.
 
     >>> run(iteration=0.5, batch=100, samples=1e5, epochs=2, evaluation=30.0).seconds
     1060.0

@@ -1,9 +1,9 @@
 """How data-parallel training scales: one iteration, from the layers of a network to thousands of ranks.
 
-Gradients come out of the backward pass last layer first and are summed over the ranks by an all-reduce, one after the
-other, while the backward pass goes on: wait-free backpropagation, WFBP (Zhang et al. 2017, "Poseidon"; Awan et al.
-2017, "S-Caffe"). Small messages pay alpha each, so gradients are put together in buckets. `all_reduce` is any
-function of bytes to seconds.
+The backward pass produces gradients last layer first, and an all-reduce sums them over the ranks one after another,
+while the backward pass continues: wait-free backpropagation, WFBP (Zhang et al. 2017, "Poseidon"; Awan et al. 2017,
+"S-Caffe"). Each small message pays alpha, so gradients are combined in buckets. `all_reduce` is any function of
+bytes to seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +15,16 @@ from hpcdl.nn.networks import Layer
 
 
 class Gradient(NamedTuple):
-    """Bytes to be summed, and when the backward pass has them: seconds since it began. A bucket of them is one, too."""
+    """A gradient or a bucket: bytes to sum, and when they are ready, in seconds since the backward pass began."""
 
     ready: float
     nbytes: int
 
 
 def gradients(model: Sequence[Layer] | Transformer, backward: float, itemsize: int = 4) -> list[Gradient]:
-    """A model's gradients in the order they come in; each layer takes its share of MACs of `backward` seconds.
+    """Return a model's gradients in order of arrival; each layer takes its share (by MACs) of `backward` seconds.
 
-    Raises TypeError for what is no model.
+    Raises TypeError for anything that is not a model.
     """
     layers = table(model)
     macs, done, result = sum(layer.macs for layer in layers), 0, []
@@ -34,21 +34,22 @@ def gradients(model: Sequence[Layer] | Transformer, backward: float, itemsize: i
     return result
 
 
-# -- buckets: each takes gradients and an all-reduce, and returns the gradients put together --------------------------
+# -- buckets: each takes gradients and an all-reduce, and returns combined gradients ----------------------------------
 
 
 def layerwise(gradients: list[Gradient], all_reduce: Callable | None = None) -> list[Gradient]:
-    """One message per layer: WFBP as it was first done."""
+    """Send one message per layer: the original WFBP."""
     return gradients
 
 
 def single(gradients: list[Gradient], all_reduce: Callable | None = None) -> list[Gradient]:
-    """One message for all, after the backward pass: nothing overlaps."""
+    """Send one message for all after the backward pass, without overlap."""
     return [_together(gradients)]
 
 
 def capped(gradients: list[Gradient], all_reduce: Callable | None = None, *, cap: float = 25 * 2**20) -> list[Gradient]:
-    """Buckets of up to `cap` bytes, a larger gradient alone (PyTorch's way, Li et al. 2020; 25 MB is its default)."""
+    """Make buckets of up to `cap` bytes, with a larger gradient alone (PyTorch's way, Li et al. 2020; 25 MB is its
+    default)."""
     buckets: list[list[Gradient]] = [[]]
     for gradient in gradients:
         if buckets[-1] and _nbytes(buckets[-1]) + gradient.nbytes > cap:
@@ -58,9 +59,9 @@ def capped(gradients: list[Gradient], all_reduce: Callable | None = None, *, cap
 
 
 def fused(gradients: list[Gradient], all_reduce: Callable, *, cap: float = 64 * 2**20) -> list[Gradient]:
-    """All that is ready when the network is free, up to `cap` bytes (Horovod's way, Sergeev and Del Balso 2018)."""
+    """Send everything ready when the network is free, up to `cap` bytes (Horovod's way, Sergeev and Del Balso 2018)."""
     buckets: list[list[Gradient]] = []
-    start = free = 0.0  # when the message under way began, and when it ends
+    start = free = 0.0  # when the current message began, and when it ends
     for gradient in gradients:
         if buckets and gradient.ready <= start and _nbytes(buckets[-1]) + gradient.nbytes <= cap:
             buckets[-1].append(gradient)
@@ -72,10 +73,10 @@ def fused(gradients: list[Gradient], all_reduce: Callable, *, cap: float = 64 * 
 
 
 def merged(gradients: list[Gradient], all_reduce: Callable) -> list[Gradient]:
-    """The buckets that finish first of all there are, by dynamic programming over where the last one begins.
+    """Return the buckets that finish first, by dynamic programming over where the last one begins.
 
-    MG-WFBP (Shi, Chu and Li 2019) merges two neighbours where that saves more alpha than it loses overlap; this is the
-    optimum it aims at, for any `all_reduce`, in time quadratic in the number of layers.
+    MG-WFBP (Shi, Chu and Li 2019) merges two neighbours if that saves more alpha than it loses overlap; this function
+    finds the true optimum, for any `all_reduce`, in time quadratic in the number of layers.
     """
     ends, begins, before = [0.0], [0], [0]
     for gradient in gradients:
@@ -106,9 +107,9 @@ def _together(gradients) -> Gradient:
 
 
 class Iteration(NamedTuple):
-    """Where the seconds of one iteration go.
+    """The seconds of one iteration by purpose.
 
-    Computing `forward` and `backward`, communication in the open (`exposed`), `waiting` for data, the pipeline's
+    Computing `forward` and `backward`, communication that is not hidden (`exposed`), `waiting` for data, the pipeline's
     `bubble`, waiting for the slowest rank (`stragglers`), and the `optimizer`'s update.
     """
 
@@ -122,12 +123,12 @@ class Iteration(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Return the sum of all parts."""
         return sum(self)
 
     @property
     def compute(self) -> float:
-        """Forward and backward."""
+        """Return forward plus backward."""
         return self.forward + self.backward
 
 
@@ -140,9 +141,9 @@ def iteration(
     input_seconds: float = 0.0,
     prefetch: bool = True,
 ) -> Iteration:
-    """One iteration of synchronous SGD; the backward pass ends when the last of `buckets` is ready.
+    """Predict one iteration of synchronous SGD; the backward pass ends when the last of `buckets` is ready.
 
-    `input_seconds` to read and prepare the next batch, hidden behind everything else with `prefetch`.
+    Reading and preparing the next batch takes `input_seconds`, hidden behind everything else with `prefetch`.
     """
     backward = buckets[-1].ready
     if overlap:
@@ -155,7 +156,8 @@ def iteration(
 
 
 def finished(buckets: Sequence[Gradient], all_reduce: Callable[[int], float]) -> float:
-    """When the last bucket is summed, in seconds since the backward pass began; one message at a time, in order."""
+    """Return when the last bucket is summed, in seconds since the backward pass began; one message at a time, in
+    order."""
     end = 0.0
     for bucket in buckets:
         end = max(end, bucket.ready) + all_reduce(bucket.nbytes)
@@ -166,7 +168,7 @@ def finished(buckets: Sequence[Gradient], all_reduce: Callable[[int], float]) ->
 
 
 def slowest(p: int, spread: float) -> float:
-    """How much longer than the mean the slowest of `p` ranks computes, as a factor; `spread` is the relative deviation.
+    """Return the slowest of `p` ranks' computing time relative to the mean; `spread` is the relative deviation.
 
     Synchronous ranks wait for the slowest. The expected largest of p normal values, by Blom's approximation (1958).
     """

@@ -1,4 +1,4 @@
-"""Which all-reduce is best, for how many ranks and how many bytes, and where the answer changes."""
+"""The best all-reduce by number of ranks and bytes, and where the answer changes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,25 +16,25 @@ def ranking(
     algorithms: Iterable[str] = ALL_REDUCE,
     itemsize: int = 4,
 ) -> dict[str, float]:
-    """Seconds of each algorithm, the fastest first; equals stay in the order of `algorithms`."""
+    """Return the seconds of each algorithm, fastest first; ties keep the order of `algorithms`."""
     seconds = {name: formula(name)(p, nbytes, alpha, beta, gamma, itemsize=itemsize) for name in algorithms}
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
 def best(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, **options: Any) -> str:
-    """The name of the fastest all-reduce of `nbytes` over `p` ranks; options as in `ranking`."""
+    """Return the name of the fastest all-reduce of `nbytes` over `p` ranks; options as in `ranking`."""
     return next(iter(ranking(p, nbytes, alpha, beta, gamma, **options)))
 
 
 def best_map(
     ranks: Iterable[int], sizes: Sequence[float], alpha: float, beta: float, gamma: float = 0.0, **options: Any
 ) -> list[list[str]]:
-    """The best algorithm for each number of ranks (rows) and each number of bytes (columns)."""
+    """Return the best algorithm for each number of ranks (rows) and bytes (columns)."""
     return [[best(p, nbytes, alpha, beta, gamma, **options) for nbytes in sizes] for p in ranks]
 
 
 class Stretch(NamedTuple):
-    """From `nbytes` on, until the next stretch begins, `algorithm` is best."""
+    """A range of sizes: `algorithm` is best from `nbytes` up to the next stretch."""
 
     nbytes: int
     algorithm: str
@@ -50,10 +50,10 @@ def crossovers(
     itemsize: int = 4,
     **options: Any,
 ) -> list[Stretch]:
-    """The best algorithm from one element to `largest` bytes, as stretches; boundaries exact to one element.
+    """Return the best algorithm from one element to `largest` bytes, as stretches with boundaries exact to one element.
 
     The sizes 1, 2, 4, ... elements are compared, then each change is bisected; a stretch that begins and ends between
-    two of them is not seen.
+    two of these sizes is missed.
     """
 
     def winner(elements):

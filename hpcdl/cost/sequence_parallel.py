@@ -1,11 +1,12 @@
-"""Ring attention: the sequence cut across ranks, keys and values passed round while attention is computed.
+"""Ring attention: the sequence is split across ranks, and keys and values go around the ring while attention is
+computed.
 
 Source: Liu, Zaharia and Abbeel 2023, "Ring attention with blockwise transformers for near-infinite context".
 """
 
 
 def least_block(peak: float, bandwidth: float) -> float:
-    """F / B tokens: blocks at least so long hide the messages of ring attention.
+    """F / B tokens: blocks of at least this length hide the messages of ring attention.
 
     A block of c queries against c keys takes 4 d c^2 operations at `peak` per second; the next keys and values are
     4 d c bytes in 16 bits, at `bandwidth` bytes per second.

@@ -1,4 +1,5 @@
-"""The costs as printed: smooth in n / p and log2 p, the dominant links only. Numbers or NumPy arrays.
+"""The costs as printed in books: smooth in n / p and log2 p, dominant links only. Arguments are numbers or NumPy
+arrays.
 
 `ALL_REDUCE` follows Thakur, Rabenseifner and Gropp 2005 ("Optimization of collective communication operations in
 MPICH") where p is a power of two and n divisible by p, where it equals `hpcdl.cost.collectives` (the flat ones).
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Formula = Callable[..., Any]  # of numbers to a number, of arrays to an array
+Formula = Callable[..., Any]  # numbers to a number, arrays to an array
 
 ALL_REDUCE: dict[str, Formula] = {
     "naive": lambda p, n, a, b, g=0.0: 2 * (p - 1) * (a + n * b) + (p - 1) * n * g,
@@ -33,7 +34,7 @@ LECTURE: dict[str, Formula] = {
 
 
 class Growth(NamedTuple):
-    """How a cost grows: as the table prints it inside O(), and as a function of workers N and bytes M."""
+    """How a cost grows: the text inside O() in the table, and a function of workers N and bytes M."""
 
     printed: str
     of: Callable[[float, float], float]
@@ -50,7 +51,7 @@ BYTES, BYTES_WORKERS, BYTES_LOG = (
     Growth("M log(N)", lambda N, M: M * np.log2(N)),
 )
 
-# The table's columns of complexity: latency (messages one after the other) and bandwidth (bytes through one link).
+# The table's columns of complexity: latency (consecutive messages) and bandwidth (bytes through one link).
 COMPLEXITY = {
     "parameter_server": (ONE, BYTES_WORKERS),
     "ring": (WORKERS, BYTES),

@@ -1,4 +1,4 @@
-"""A pipeline schedule that was played: when each stage did what, how long it idled, and what it held."""
+"""A simulated pipeline schedule: when each op ran, how long each stage idled, and what it held."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class TimelineEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """A schedule that was played: when each op of each stage's order started and ended."""
+    """A simulated schedule: when each op of each stage's order started and ended."""
 
     orders: Orders
     starts: list[list[float]]
@@ -32,30 +32,32 @@ class Timeline:
 
     @property
     def makespan(self) -> float:
-        """Seconds from the first op of all to the end of the last."""
+        """Return the seconds from the start of the first op to the end of the last."""
         return max(end[-1] for end in self.ends)
 
     @property
     def seconds(self) -> float:
-        """Seconds of the stage that takes longest from its first op to its last: between two optimizer steps."""
+        """Return the seconds of the slowest stage from its first op to its last: the time between two optimizer
+        steps."""
         return max(end[-1] - start[0] for start, end in zip(self.starts, self.ends, strict=True))
 
     @property
     def bubble(self) -> float:
-        """The share of `seconds` in which that stage does nothing."""
+        """Return the share of `seconds` in which that stage is idle."""
         spans = [end[-1] - start[0] for start, end in zip(self.starts, self.ends, strict=True)]
         longest = spans.index(max(spans))
         busy = sum(end - start for start, end in zip(self.starts[longest], self.ends[longest], strict=True))
         return 1.0 - busy / spans[longest]
 
     def events(self) -> Iterator[TimelineEvent]:
-        """Every op with its times, stage by stage."""
+        """Return every op with its times, stage by stage."""
         for stage, order in enumerate(self.orders):
             for op, start, end in zip(order, self.starts[stage], self.ends[stage], strict=True):
                 yield TimelineEvent(stage, *op, start, end)
 
     def critical_path(self) -> list[TimelineEvent]:
-        """What the makespan consists of, in time: each op waited for the one before it, or for its message."""
+        """Return the ops that determine the makespan, in order: each waited for the one before it, or for its
+        message."""
         place = {part: g for g, part in enumerate(self.parts)}
         events = list(self.events())
         index = {(event.op, event.microbatch, place[event.stage, event.chunk]): event for event in events}
@@ -65,21 +67,22 @@ class Timeline:
             event, earlier = path[-1], before.get(path[-1])
             source = index.get(self._source(event, place[event.stage, event.chunk]))
             cause = source if source and (earlier is None or earlier.end < event.start) else earlier
-            assert cause is not None  # an op that does not start at once waited for something
+            assert cause is not None  # an op that does not start at time 0 waited for something
             path.append(cause)
         return path[::-1]
 
     def _source(self, event: TimelineEvent, g: int) -> tuple[str, int, int]:
-        """The op whose message `event` needs; `g` is the part of the network it works on."""
+        """Return the op whose message `event` needs; `g` is its part of the network."""
         if event.op == "W" or (event.op == "B" and g == len(self.parts) - 1):
             return ("B" if event.op == "W" else "F", event.microbatch, g)
         return (event.op, event.microbatch, g - 1 if event.op == "F" else g + 1)
 
     def memory(self, activation: PerChunk = 1.0, weight_share: float = 1.0) -> list[float]:
-        """The most that each stage holds at a time for its backward passes.
+        """Return the most that each stage holds at any time for its backward passes.
 
-        `activation` is what one microbatch leaves in a chunk, from its F to the end of its backward pass. Where B and W
-        are apart, W still needs `weight_share` of it after B. With the defaults: microbatches in flight, by chunk.
+        `activation` is what one microbatch leaves in a chunk, from its F to the end of its backward pass. If B and W
+        are separate, W still needs `weight_share` of it after B. With the defaults the result counts microbatches in
+        flight, by chunk.
         """
         return [
             max(held for _, held in self.memory_curve(i, activation, weight_share)) for i in range(len(self.orders))
@@ -88,7 +91,7 @@ class Timeline:
     def memory_curve(
         self, stage: int, activation: PerChunk = 1.0, weight_share: float = 1.0
     ) -> list[tuple[float, float]]:
-        """(second, held) whenever what a stage holds changes; arguments as for `memory`."""
+        """Return (second, held) for each change of what a stage holds; arguments as for `memory`."""
         order, chunks = self.orders[stage], len(self.parts) // len(self.orders)
         size, split = per_chunk("activation", activation, len(self.orders), chunks)[stage], split_backward(order)
         held, curve = 0.0, [(0.0, 0.0)]
@@ -100,12 +103,12 @@ class Timeline:
 
 
 def split_backward(order: Sequence[tuple[str, int, int]]) -> set[tuple[int, int]]:
-    """The (microbatch, chunk) whose W is apart from B."""
+    """Return the (microbatch, chunk) pairs with W separate from B."""
     return {(k, chunk) for op, k, chunk in order if op == "W"}
 
 
 def per_chunk(name: str, value: PerChunk, stages: int, chunks: int) -> list[list[float]]:
-    """`value` for each chunk of each stage."""
+    """Return `value` for each chunk of each stage."""
     rows: list[float | Sequence[float]] = [value] * stages if isinstance(value, (int, float)) else list(value)
     table = [[row] * chunks if isinstance(row, (int, float)) else list(row) for row in rows]
     if len(table) != stages or any(len(row) != chunks for row in table):

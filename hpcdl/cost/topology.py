@@ -1,6 +1,6 @@
-"""How ranks are connected, and how long an all-reduce takes over such a network.
+"""Networks between ranks, and the time of an all-reduce over them.
 
-Each has `all_reduce(p, groups=1)`: a function of bytes to seconds for an all-reduce over p ranks.
+Each has `all_reduce(p, groups=1)`, which returns a function from bytes to seconds for an all-reduce over p ranks.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Link(NamedTuple):
     beta: float
 
     def reaching(self, share: float) -> "Link":
-        """A link that reaches only `share` of its bytes per second."""
+        """Return a link that reaches only `share` of its bytes per second."""
         return Link(self.alpha, self.beta / share)
 
 
@@ -26,16 +26,17 @@ class Nodes(NamedTuple):
     per_node: int
     within: Link
     between: Link
-    algorithm: str = "ring"  # between the nodes: a name of `cost.collectives.ALL_REDUCE`
-    pipelined: bool = False  # whether the phases within nodes hide behind the one between them, or the other way round
+    algorithm: str = "ring"  # between the nodes: a name in `cost.collectives.ALL_REDUCE`
+    pipelined: bool = False  # whether phases within and between nodes overlap
     cards: int = 1  # network cards that share the link `between`; a rank's message goes through one
 
     def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
-        """Bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in the nodes, between them, all-gather.
+        """Return a function from bytes to seconds for an all-reduce over `p` ranks: reduce-scatter in nodes, all-reduce
+        between them, all-gather.
 
-        With `groups` > 1 so many of them run side by side, as in model parallelism of that width: each group has
-        per_node / groups of a node's ranks, and they share its link. Raises ValueError for more groups than ranks, and
-        for an unknown `algorithm`.
+        With `groups` > 1 that many run in parallel, as in model parallelism of that width: each group has per_node /
+        groups of a node's ranks, and they share its link. Raises ValueError for more groups than ranks, and for an
+        unknown `algorithm`.
         """
         together = self.per_node // groups
         if not together:
@@ -54,19 +55,19 @@ class Nodes(NamedTuple):
         return seconds
 
     def message(self, nbytes: int, senders: int = 1) -> float:
-        """Seconds of a message between two nodes, of which each of so many ranks sends a part."""
+        """Return the seconds of a message between two nodes, split over this many ranks."""
         return self.between.alpha + nbytes * self.between.beta * max(1.0, self.cards / senders)
 
     def reaching(self, share: float) -> "Nodes":
-        """The same with links that reach only `share` of their bytes per second."""
+        """Return this network with links that reach only `share` of their bytes per second."""
         return self._replace(within=self.within.reaching(share), between=self.between.reaching(share))
 
 
 class Torus(NamedTuple):
-    """`columns` ranks in each row of a grid whose rows and columns close into rings; with `closed` False, a mesh.
+    """A grid with `columns` ranks in each row; rows and columns close into rings unless `closed` is False (a mesh).
 
     A ring of n ranks on the line of a mesh visits every second rank on its way there and the others on its way back:
-    no link carries two messages the same way, but a message takes two hops. A torus sends both ways round at once.
+    no link carries two messages the same way, but a message takes two hops. A torus sends in both directions at once.
     """
 
     columns: int
@@ -74,7 +75,7 @@ class Torus(NamedTuple):
     closed: bool = True
 
     def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
-        """Reduce-scatter along the rows and then the columns, and all-gather back.
+        """Return the time function: reduce-scatter along the rows and then the columns, and all-gather back.
 
         2 (x - 1) alpha + 2 (x - 1)/x n beta along rows of x ranks, and the same for columns of p/x ranks with n/x
         bytes; on a torus with half the beta, on a mesh with twice the alpha. Raises ValueError for rows not full.
@@ -87,25 +88,25 @@ class Torus(NamedTuple):
         return lambda nbytes: _smooth_ring(x, nbytes, *hop) + _smooth_ring(p // x, groups * nbytes / x, *hop)
 
     def message(self, nbytes: int, senders: int = 1) -> float:
-        """Seconds of a message between neighbours."""
+        """Return the seconds of a message between neighbours."""
         return self.link.alpha + nbytes * self.link.beta
 
     def reaching(self, share: float) -> "Torus":
-        """The same with links that reach only `share` of their bytes per second."""
+        """Return this network with links that reach only `share` of their bytes per second."""
         return self._replace(link=self.link.reaching(share))
 
 
-# Seconds that a worker takes for each byte that it sends to a server and gets back, besides the link: from the
+# Seconds of a worker per byte sent to a server and returned, in addition to the link: from the
 # accelerator to the host's memory, into messages, and back. Caffe with parameter servers on one node (Zhang et al.
 # 2017): 20 iterations of 916 MB take 16 s longer than without.
 STAGING = 16 / 20 / 916e6
 
 
 class ParameterServers(NamedTuple):
-    """`servers` ranks beside the workers, each with a share of the weights; all have links of one kind.
+    """`servers` ranks in addition to the workers, each with a share of the weights; all links are equal.
 
-    `per_node` workers of a node sum their gradients first, over links `within`. `staging` is a worker's own seconds for
-    each byte. `largest` is the share of the weights that the fullest server has, where servers hold whole layers.
+    `per_node` workers of a node sum their gradients first, over links `within`. `staging` is a worker's own seconds per
+    byte. `largest` is the fullest server's share of the weights, if servers hold whole layers.
     """
 
     servers: int
@@ -118,9 +119,9 @@ class ParameterServers(NamedTuple):
     def all_reduce(self, p: int, groups: int = 1) -> Callable[[int], float]:
         """2 alpha + 2 max(1, p / servers) n beta: p workers push gradients and pull weights; the busiest link counts.
 
-        With as many servers as workers a worker's own link is the limit; with one it is the lecture's parameter server
-        (which counts N - 1 workers, as its server is one of N). With `largest` p * largest takes the place of p /
-        servers, and p is the nodes where there are `per_node`.
+        With as many servers as workers, a worker's own link is the limit; with one server it is the lecture's parameter
+        server (which counts N - 1 workers, since its server is one of N). With `largest`, p * largest replaces p /
+        servers; with `per_node`, p is the number of nodes.
         """
         alpha, beta = self.link
         nodes, together = -(-p // self.per_node), min(p, self.per_node)
@@ -133,11 +134,11 @@ class ParameterServers(NamedTuple):
         return seconds if p > 1 else lambda nbytes: 0.0
 
     def message(self, nbytes: int, senders: int = 1) -> float:
-        """Seconds of a message over one link."""
+        """Return the seconds of a message over one link."""
         return self.link.alpha + nbytes * self.link.beta
 
     def reaching(self, share: float) -> "ParameterServers":
-        """The same with links that reach only `share` of their bytes per second."""
+        """Return this network with links that reach only `share` of their bytes per second."""
         return self._replace(link=self.link.reaching(share))
 
 

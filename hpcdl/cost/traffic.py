@@ -1,4 +1,4 @@
-"""The messages of one layer and microbatch, in seconds that computing does not hide: tensor, context, experts, shards.
+"""The exposed seconds of one layer's messages per microbatch: tensor, context, experts, shards.
 
 An all-gather or a reduce-scatter is half of an all-reduce of as many bytes. Sources: Shoeybi et al. 2019 (tensor); Liu
 et al. 2023 (ring); Jacobs et al. 2023 (Ulysses); Lepikhin et al. 2021, "GShard" (experts); Rajbhandari et al. 2020 and
@@ -10,12 +10,13 @@ from hpcdl.cost.layout import Layout
 from hpcdl.cost.topology import Network, Nodes
 from hpcdl.cost.work import Transformer
 
-HELD = 0.2  # of the processors, by a collective's kernels: NCCL's 24 channels hold 24 of an A100's 108
+HELD = 0.2  # of the processors, occupied by a collective's kernels: NCCL's 24 channels hold 24 of an A100's 108
 Both = tuple[float, float]  # seconds of a forward and of a backward pass
 
 
 def layer_messages(model: Transformer, network: Network, layout: Layout, samples: int, computed: Pass) -> Both:
-    """Return what one layer's messages add to its forward and its backward pass, `computed` in so many seconds."""
+    """Return the seconds that one layer's messages add to its forward and backward pass, which compute for `computed`
+    seconds."""
     parts = [
         _tensor(model, network, layout, samples),
         _context(model, network, layout, samples, computed),
@@ -29,15 +30,16 @@ def layer_messages(model: Transformer, network: Network, layout: Layout, samples
 
 
 def gather(network: Network, ranks: int, groups: int, nbytes: float) -> float:
-    """Seconds to gather `nbytes` from so many ranks, or to scatter their sums, with `groups` side by side."""
+    """Return the seconds to gather `nbytes` from this many ranks, or to reduce-scatter them, with `groups` in
+    parallel."""
     return network.all_reduce(ranks, groups)(int(nbytes)) / 2 if ranks > 1 else 0.0
 
 
 def all_to_all(network: Network, ranks: int, nbytes: float, once: float = 1.0) -> float:
-    """Seconds in which each of so many ranks sends `nbytes` in all, an equal part to each of the others.
+    """Return the seconds for each of these ranks to send `nbytes` in total, an equal part to each of the others.
 
-    What goes to other nodes shares the node's link, and the share `once` of it travels there; inside, all of it does.
-    Other networks take it as one message.
+    Bytes for other nodes share the node's link, and only the share `once` of them crosses it; within a node all bytes
+    are sent. Other networks treat it as one message.
     """
     if ranks == 1:
         return 0.0
@@ -51,14 +53,14 @@ def all_to_all(network: Network, ranks: int, nbytes: float, once: float = 1.0) -
 
 
 def neighbour(network: Network, ranks: int, groups: int, nbytes: float) -> float:
-    """Seconds of a message round a ring of so many ranks, `groups` of which run side by side."""
+    """Return the seconds of a message around a ring of this many ranks, with `groups` rings in parallel."""
     if isinstance(network, Nodes) and ranks * groups <= network.per_node:
         return network.within.alpha + nbytes * network.within.beta
     return network.message(int(nbytes * groups), groups)
 
 
 def _tensor(model, network, layout, samples) -> Both:
-    """Two all-reduces of an activation each way; with sequence parallelism a reduce-scatter and a gather each."""
+    """Count two all-reduces of an activation each way; with sequence parallelism a reduce-scatter and a gather each."""
     if layout.tensor == 1:
         return 0.0, 0.0
     each = 2 * network.all_reduce(layout.tensor)(activation(model, layout, samples))
@@ -66,12 +68,12 @@ def _tensor(model, network, layout, samples) -> Both:
 
 
 def activation(model: Transformer, layout: Layout, samples: int) -> int:
-    """Bytes of one layer's output for a microbatch, on the ranks that share its part of the sequence."""
+    """Return the bytes of one layer's output for a microbatch, on the ranks that share its part of the sequence."""
     return samples * model.sequence * model.hidden * layout.itemsize // layout.context
 
 
 def _context(model, network, layout, samples, computed) -> Both:
-    """Pass keys and values round a ring while attention is computed, or gather them; their gradients come back.
+    """Count keys and values passed around a ring while attention is computed, or gathered; their gradients return.
 
     By all-to-all, each rank has all tokens of some heads: queries, keys, values and the result are exchanged.
     """
@@ -91,7 +93,7 @@ def _context(model, network, layout, samples, computed) -> Both:
 
 
 def _experts(model, network, layout, samples, computed) -> Both:
-    """Tokens go to their experts and come back, forward and backward; the fullest expert sets the pace."""
+    """Count tokens sent to their experts and back, forward and backward; the fullest expert sets the pace."""
     if layout.experts == 1 or model.experts == 1:
         return 0.0, 0.0
     nbytes = activation(model, layout, samples) * model.active * layout.imbalance / layout.tensor
@@ -103,10 +105,11 @@ def _experts(model, network, layout, samples, computed) -> Both:
 
 
 def _shards(model, network, layout, computed, messages) -> Both:
-    """Gather a layer's weights for each pass and scatter its gradients, while the layer before it is computed.
+    """Count the gathers of a layer's weights for each pass and the scatter of its gradients, while the previous layer
+    is computed.
 
-    What is hidden is not free: the collective's kernels take `HELD` of the processors. Without `prefetch` the gather of
-    a backward pass waits for the scatter before it, and is in the open.
+    Hidden messages are not free: the collective's kernels occupy `HELD` of the processors. Without `prefetch` the
+    gather of a backward pass waits for the previous scatter, and is exposed.
     """
     if layout.zero < 3 or layout.replicas == 1:
         return 0.0, 0.0
@@ -118,10 +121,10 @@ def _shards(model, network, layout, computed, messages) -> Both:
 
 
 def _behind(sent: float, computed: float) -> float:
-    """What messages add to computing that they hide behind."""
+    """Return what messages add to the computation that hides them."""
     return max(0.0, sent - computed) + HELD * min(sent, computed)
 
 
 def layer_weights(model: Transformer, layout: Layout) -> float:
-    """Weights of one layer that the ranks of a tensor-parallel group hold each, experts divided."""
+    """Return the weights of one layer on each rank of a tensor-parallel group, with experts divided."""
     return model.layer_weights(max(1, model.experts // layout.experts)) / layout.tensor

@@ -1,8 +1,8 @@
-"""How long training takes: an iteration and its parts, what it reaches of the machine's peak, and days to the end.
+"""The time of training: an iteration and its parts, its share of the machine's peak, and the days to the end.
 
-`predict(model, machine, layout, batch)` puts together what the rest of `hpcdl.cost` knows: `work` on the machine's
-roofline, the messages of tensor parallelism, the bubble of the pipeline, gradients summed while the backward pass goes
-on (`scaling`), stragglers, input, and the optimizer's update.
+`predict(model, machine, layout, batch)` combines the rest of `hpcdl.cost`: `work` on the machine's roofline, the
+messages of tensor parallelism, the bubble of the pipeline, gradients summed during the backward pass (`scaling`),
+stragglers, input, and the optimizer's update.
 
 Source of the transformer's model: Shoeybi et al. 2019, "Megatron-LM"; Narayanan et al. 2021; Korthikanti et al. 2022.
 """
@@ -23,7 +23,7 @@ from hpcdl.cost.traffic import activation, layer_messages, neighbour
 from hpcdl.cost.work import Transformer
 from hpcdl.nn.networks import Layer
 
-ADAM_BYTES, MOMENTUM_BYTES = 28, 20  # that an update moves per parameter: Adam in mixed precision, SGD in float32
+ADAM_BYTES, MOMENTUM_BYTES = 28, 20  # bytes that an update moves per parameter: Adam in mixed precision, SGD in float32
 
 
 def predict(
@@ -37,13 +37,13 @@ def predict(
     input_rate: float = float("inf"),
     half: float = 0.0,
 ) -> Prediction:
-    """One iteration of synchronous training with `batch` samples in all, and the interval that it lies in.
+    """Predict one iteration of synchronous training with `batch` samples in total, with its interval.
 
-    The machine is taken as programs usually see it (`Machine.usual`), unless `reaching` has said what is reached.
-    `measured` is seconds of one microbatch forward and backward through the whole model on one rank, instead of the
-    model's. The computing times of ranks deviate by `spread`; `input_rate` samples per second can be read in all,
-    while ranks compute. With a microbatch of `half` samples a device reaches half of its roofline: small ones take
-    1 + half / samples times as long (Hockney and Jesshope 1981, n_1/2). Raises TypeError and ValueError for a model, a
+    The machine is used as programs usually see it (`Machine.usual`), unless `reaching` has set its rates. `measured`
+    replaces the model's seconds of one microbatch forward and backward through the whole model on one rank. The
+    computing times of ranks deviate by `spread`; all ranks together can read `input_rate` samples per second while they
+    compute. With a microbatch of `half` samples a device reaches half of its roofline: small microbatches take 1 + half
+    / samples times as long (Hockney and Jesshope 1981, n_1/2). Raises TypeError and ValueError for a model, a
     precision, a schedule or a batch that does not fit.
     """
     layout.check()
@@ -53,7 +53,7 @@ def predict(
     stage = _measured(measured) if measured else _stage(model, machine, layout, samples, 1 + half / samples)
     steps = [late * (seconds + sent) for seconds, sent in zip(stage.computed, stage.messages, strict=True)]
     exposed = _exposed_gradients(model, machine, layout, steps[1] / layout.pipeline)
-    slow = (m - 1) * late * stage.last  # all but the last stage wait for it, microbatch by microbatch
+    slow = (m - 1) * late * stage.last  # all other stages wait for the last one, for each microbatch
     bubble = _bubble(layout, *(step / layout.pipeline for step in steps)) + slow
     boundary = 2 * layout.chunks * (m + layout.pipeline - 2) * _boundary(model, machine, layout, samples)
     forward, backward = (m * seconds / layout.pipeline for seconds in stage.computed)
@@ -74,7 +74,7 @@ def predict(
 
 
 # How often normalizations and activations move a layer's output, forward and backward. Fused: read it for its mean, and
-# again to write the activation; backward the same, and the gradient twice. Eager: each operation by itself.
+# again to write the activation; backward the same, plus the gradient twice. Eager: each operation separately.
 ACTIVATION = {"fused": (3, 5), "eager": (5, 8)}
 
 # Products that F(2 x 2, 3 x 3) saves (Lavin and Gray 2016); tensor cores multiply faster than they transform.
@@ -82,9 +82,9 @@ WINOGRAD = 2.25
 
 
 class _Stage(NamedTuple):
-    """Seconds of one microbatch through all stages: computed and in messages, each forward and backward.
+    """Seconds of one microbatch through all stages: computing and messages, each forward and backward.
 
-    `last` is how much longer than the mean the last stage takes, which also has the output.
+    `last` is how much longer than the mean the last stage takes, because it also has the output.
     """
 
     computed: tuple[float, float]
@@ -106,7 +106,8 @@ def _stage(model, machine, layout, samples, slower) -> _Stage:
 
 
 def _network(model, machine, layout, samples, slower) -> tuple[float, float]:
-    """Seconds of a network of layers, each at its roof, and of the normalizations and activations between them."""
+    """Return the seconds of a network's layers, each at its roofline, and of the normalizations and activations in
+    between."""
     device = machine.device(layout.precision)
     device = Device(device.peak / slower, device.bandwidth / slower)
     layers, once, back = work.table(model), 0.0, 0.0
@@ -128,7 +129,7 @@ def _is_3x3(part: Layer) -> bool:
 
 
 def _transformer(model, machine, layout, samples, slower) -> _Stage:
-    """Seconds of a transformer, from its layers' kernels and messages."""
+    """Return the seconds of a transformer, from its layers' kernels and messages."""
     kernels, low = machine.kernels(layout.precision), 1.0
     if layout.precision == "fp8":
         kernels = machine.kernels("fp16")
@@ -145,7 +146,8 @@ def _transformer(model, machine, layout, samples, slower) -> _Stage:
 
 
 def _boundary(model, machine, layout, samples) -> float:
-    """Seconds of a message between two stages; the largest output of a layer, where a network is not a transformer."""
+    """Return the seconds of a message between two stages: the largest layer output if the network is not a
+    transformer."""
     if layout.pipeline == 1:
         return 0.0
     if isinstance(model, Transformer):
@@ -156,12 +158,12 @@ def _boundary(model, machine, layout, samples) -> float:
 
 
 def _bubble(layout, forward, backward) -> float:
-    """Seconds in which a stage waits; half of the backward pass is W, where the schedule has it apart."""
+    """Return the seconds in which a stage waits; if the schedule separates W, it is half of the backward pass."""
     return BUBBLES[layout.schedule](layout.pipeline, forward, backward / 2, backward / 2, layout.chunks)
 
 
 def _update(model, layout) -> float:
-    """Bytes that the optimizer moves on a rank: its share of the weights, divided further from ZeRO-1 on."""
+    """Return the bytes that the optimizer moves on a rank: its share of the weights, divided further from ZeRO-1 up."""
     share = layout.tensor * layout.pipeline * (layout.shards or layout.replicas if layout.zero else 1)
     return layout.update_bytes * _weights(model) / share
 
@@ -171,7 +173,7 @@ def _weights(model) -> int:
 
 
 def _exposed_gradients(model, machine, layout, backward) -> float:
-    """What the last microbatch's backward pass does not hide of summing the gradients."""
+    """Return the part of summing gradients that the last microbatch's backward pass does not hide."""
     ranks, groups = layout.replicas, layout.tensor
     share = layout.tensor * layout.pipeline
     if layout.zero == 3:
@@ -189,7 +191,7 @@ def _exposed_gradients(model, machine, layout, backward) -> float:
 
 
 def _line(all_reduce):
-    """A straight line instead of `all_reduce`, to choose buckets by: quick to compute, and all but equal."""
+    """Return a straight line to choose buckets with instead of `all_reduce`: fast to compute, and nearly equal."""
     alpha, size = all_reduce(0), 1 << 30
     beta = (all_reduce(size) - alpha) / size
     return lambda nbytes: alpha + beta * nbytes
@@ -197,9 +199,10 @@ def _line(all_reduce):
 
 @lru_cache(256)
 def _few_gradients(model: Transformer, itemsize: int) -> list[scaling.Gradient]:
-    """A transformer's gradients in a backward pass of a second, equal layers joined, so that buckets are soon found.
+    """Return a transformer's gradients in a backward pass of one second, with equal layers joined, to find buckets
+    quickly.
 
-    Half of those that are left are joined at a time, so that the last stay apart: what is exposed depends on them.
+    Each join takes half of the remaining layers, so the last ones stay separate: the exposed part depends on them.
     """
     ready, groups, start = scaling.gradients(model, 1.0, itemsize), [], 0
     while start < len(ready):
@@ -213,12 +216,12 @@ def _few_gradients(model: Transformer, itemsize: int) -> list[scaling.Gradient]:
 
 
 def efficiency(seconds: float, alone: float) -> float:
-    """Weak scaling: the seconds of an iteration on few ranks over those on many, each rank with the same work."""
+    """Return the efficiency of weak scaling: the seconds of an iteration on few ranks over the seconds on many."""
     return alone / seconds
 
 
 class Utilization(NamedTuple):
-    """Shares of the peak: of the operations that the model needs, and of those that the hardware did."""
+    """Shares of the peak: for the operations that the model needs, and for all that the hardware did."""
 
     model: float
     hardware: float
@@ -232,9 +235,9 @@ def utilization(
     peak: float,
     recompute: str = "nothing",
 ) -> Utilization:
-    """Operations per second and rank over the peak (Chowdhery et al. 2022; Korthikanti et al. 2022).
+    """Return operations per second and rank over the peak (Chowdhery et al. 2022; Korthikanti et al. 2022).
 
-    Model: forward and backward. Hardware: also what is computed again.
+    Model: forward and backward. Hardware: also recomputation.
     """
     available = seconds * ranks * peak
     return Utilization(*(work.training_flops(model, batch, what) / available for what in ("nothing", recompute)))
@@ -243,15 +246,16 @@ def utilization(
 def time_to_train(
     iteration: float, batch: int, samples: float, epochs: float = 1.0, *, evaluation: float = 0.0
 ) -> float:
-    """Seconds for `epochs` passes over `samples`: iteration * epochs * samples / batch, and `evaluation` each epoch."""
+    """Return the seconds for `epochs` passes over `samples`: iteration * epochs * samples / batch, and `evaluation`
+    each epoch."""
     return epochs * (iteration * samples / batch + evaluation)
 
 
 def train_seconds(parameters: float, tokens: float, ranks: int, rate: float, *, recompute: str = "nothing") -> float:
     """6 T P / (n X), or 8 T P / (n X) with full recomputation: a transformer of P parameters on T tokens.
 
-    On n ranks, each with X operations per second (Narayanan et al. 2021; Kaplan et al. 2020). Attention is left out.
-    Raises ValueError for a `recompute` that is not nothing or full.
+    There are n ranks with X operations per second each (Narayanan et al. 2021; Kaplan et al. 2020). Attention is
+    ignored. Raises ValueError unless `recompute` is "nothing" or "full".
     """
     if recompute not in ("nothing", "full"):
         raise ValueError(f"recompute is {recompute!r}; the rule knows nothing and full")

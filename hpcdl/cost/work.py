@@ -1,8 +1,8 @@
-"""How much there is to do: operations, bytes and parameters of convolution networks and transformers.
+"""The work of a model: operations, bytes and parameters of convolutional networks and transformers.
 
-A network is a list of layers (`hpcdl.nn.networks.Layer`); a `Transformer` gives its own. Operations are those of
-matrix products and convolutions, two per multiply-accumulate, as torch's FlopCounterMode counts them; normalizations,
-activations and dropout count as bytes only.
+A network is a list of layers (`hpcdl.nn.networks.Layer`); a `Transformer` gives its own. Operations come from matrix
+products and convolutions, two per multiply-accumulate, like torch's FlopCounterMode; normalizations, activations and
+dropout count only as bytes.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from typing import NamedTuple
 from hpcdl.cost.roofline import Device, seconds
 from hpcdl.nn.networks import Layer
 
-# What is computed again in the backward pass, instead of kept: nothing; the core of attention, whose scores fill most
-# of the memory (Korthikanti et al. 2022); each layer of a transformer.
+# What the backward pass recomputes: nothing; the core of attention, whose scores fill most of the memory (Korthikanti
+# et al. 2022); each layer of a transformer.
 RECOMPUTE = ("nothing", "selective", "full")
 
 
 class Transformer(NamedTuple):
     """A decoder: layers, hidden size h, sequence length s, vocabulary V, heads; embedding and output share weights.
 
-    Newer ones have `feedforward` wide elements instead of 4 h, three matrices of them if `gated`, `kv_heads` fewer
-    heads for keys and values, `untied` weights of the output, and `experts`, of which each token uses `active`.
+    Newer models have `feedforward` wide elements instead of 4 h, three feed-forward matrices if `gated`, fewer heads
+    (`kv_heads`) for keys and values, `untied` output weights, and `experts`; each token uses `active` of them.
     """
 
     layers: int
@@ -39,22 +39,23 @@ class Transformer(NamedTuple):
 
     @property
     def wide(self) -> int:
-        """Elements of each token between the two (or three) matrices of a layer: 4 h unless `feedforward` says."""
+        """Return each token's elements between the feed-forward matrices: 4 h unless `feedforward` is given."""
         return self.feedforward or 4 * self.hidden
 
     @property
     def keys(self) -> int:
-        """Elements of each token's keys: h, unless there are fewer heads of them."""
+        """Return the elements of each token's keys: h, unless keys have fewer heads."""
         return self.hidden * (self.kv_heads or self.heads) // self.heads
 
     @property
     def parameters(self) -> int:
-        """12 h^2 + 13 h for each layer, the embedding of words and positions, and the last normalization."""
+        """Return the number of parameters: 12 h^2 + 13 h per layer, the embedding of words and positions, and the last
+        normalization."""
         return self.layers * self.layer_weights(self.experts) + self._outside
 
     @property
     def used(self) -> int:
-        """The parameters that a token uses: all, unless there are experts."""
+        """Return the number of parameters that a token uses: all, unless there are experts."""
         return self.layers * self.layer_weights(self.active) + self._outside
 
     @property
@@ -62,13 +63,13 @@ class Transformer(NamedTuple):
         return (self.vocabulary * (1 + self.untied) + self.sequence + 2) * self.hidden
 
     def layer_weights(self, experts: int) -> int:
-        """Weights of a layer: 2 h^2 + 2 h k, the matrices of so many experts, and the vectors."""
+        """Return the weights of a layer: 2 h^2 + 2 h k, the experts' matrices, and the vectors."""
         h, wide = self.hidden, self.wide
         matrices = 2 * h * h + 2 * h * self.keys + experts * (2 + self.gated) * h * wide
         return matrices + (self.experts * h if self.experts > 1 else 0) + 7 * h + 2 * self.keys + wide
 
     def flops(self, batch: int, recompute: str = "full") -> float:
-        """Operations of one iteration: 3 (24 b s h^2 + 4 b s^2 h) per layer, and 6 b s h V.
+        """Return the operations of one iteration: 3 (24 b s h^2 + 4 b s^2 h) per layer, and 6 b s h V.
 
         Recomputing everything adds 24 b s h^2 + 4 b s^2 h per layer, the core of attention 4 b s^2 h.
         """
@@ -77,11 +78,11 @@ class Transformer(NamedTuple):
         return self.layers * layer + head
 
     def layer_flops(self, batch: int) -> float:
-        """Operations of one layer's forward pass: 24 b s h^2 + 4 b s^2 h."""
+        """Return the operations of one layer's forward pass: 24 b s h^2 + 4 b s^2 h."""
         return 2.0 * batch * self.sequence * self._used_matrices + self._core_flops(batch)
 
     def recomputed_flops(self, batch: int, recompute: str) -> float:
-        """Operations of one layer that are done a second time; raises ValueError for a name not in `RECOMPUTE`."""
+        """Return the operations of one layer that are recomputed; raise ValueError for a name not in `RECOMPUTE`."""
         check_recompute(recompute)
         return {"nothing": 0.0, "selective": self._core_flops(batch), "full": self.layer_flops(batch)}[recompute]
 
@@ -94,7 +95,7 @@ class Transformer(NamedTuple):
         return 4.0 * batch * self.sequence**2 * self.hidden
 
     def table(self) -> list[Layer]:
-        """The embedding, the layers, and the output (which uses the embedding's weights); per sequence."""
+        """List the embedding, the layers, and the output (which uses the embedding's weights), per sequence."""
         return list(_table(self))
 
     def _layers(self) -> list[Layer]:
@@ -114,13 +115,13 @@ def _table(model: Transformer) -> tuple[Layer, ...]:
 
 
 def check_recompute(recompute: str) -> None:
-    """Raises ValueError for a name that is not in `RECOMPUTE`."""
+    """Raise ValueError for a name that is not in `RECOMPUTE`."""
     if recompute not in RECOMPUTE:
         raise ValueError(f"recompute is {recompute!r}; what is computed again is one of {', '.join(RECOMPUTE)}")
 
 
 def table(model: Sequence[Layer] | Transformer) -> list[Layer]:
-    """The layers of a model, first to last; raises TypeError for what is neither."""
+    """Return the layers of a model, first to last; raise TypeError for anything else."""
     if isinstance(model, Transformer):
         return model.table()
     layers: list = list(model) if isinstance(model, Sequence) else [model]
@@ -133,7 +134,8 @@ def table(model: Sequence[Layer] | Transformer) -> list[Layer]:
 
 
 class Work(NamedTuple):
-    """Floating-point operations (two per MAC), the bytes that must move once each way, and parameters."""
+    """Floating-point operations (two per MAC), the bytes that must be read and written at least once, and
+    parameters."""
 
     flops: float
     nbytes: float
@@ -141,20 +143,22 @@ class Work(NamedTuple):
 
     @property
     def intensity(self) -> float:
-        """Operations per byte."""
+        """Return the operations per byte."""
         return self.flops / self.nbytes
 
 
 def forward(layer: Layer, batch: int, itemsize: int = 4) -> Work:
-    """The forward pass of a layer for `batch` images: inputs and weights read once, outputs written once."""
+    """Return the work of a layer's forward pass for `batch` images: inputs and weights read once, outputs written
+    once."""
     elements = batch * (layer.inputs + layer.outputs) + layer.weights
     return Work(2.0 * batch * layer.macs, float(elements * itemsize), layer.weights)
 
 
 def backward(layer: Layer, batch: int, itemsize: int = 4, *, first: bool = False) -> Work:
-    """The backward pass: the gradient of the weights, and of the inputs unless the layer is the network's `first`.
+    """Return the work of the backward pass: gradients of the weights, and of the inputs unless the layer is the
+    network's `first`.
 
-    Each takes the operations of the forward pass. The output's gradient is read for both, inputs and weights for one
+    Each takes as many operations as the forward pass. The output's gradient is read twice, inputs and weights once
     each; the gradients of inputs and weights are written.
     """
     weights = Work(2.0 * batch * layer.macs, float(batch * (layer.inputs + layer.outputs) + layer.weights))
@@ -163,10 +167,10 @@ def backward(layer: Layer, batch: int, itemsize: int = 4, *, first: bool = False
 
 
 def training_flops(model: Sequence[Layer] | Transformer, batch: int, recompute: str = "nothing") -> float:
-    """Operations of one iteration: forward, backward, and what is computed again.
+    """Return the operations of one iteration: forward, backward, and recomputation.
 
-    Three times the forward pass, but for the inputs' gradient of the first layer, which nobody needs; with `recompute`
-    "full" four times. "selective" is for transformers. Raises ValueError for another name.
+    This is three times the forward pass, minus the unneeded input gradient of the first layer; four times with
+    `recompute` "full". "selective" is only for transformers. Raises ValueError for any other name.
     """
     if isinstance(model, Transformer):
         return model.flops(batch, recompute)
@@ -180,11 +184,11 @@ def training_flops(model: Sequence[Layer] | Transformer, batch: int, recompute: 
 
 
 def forward_seconds(model: Sequence[Layer] | Transformer, batch: int, device: Device, itemsize: int = 4) -> float:
-    """The least time of a forward pass, each layer at its roof; normalization and activations are left out."""
+    """Return the least time of a forward pass, each layer at its roofline, without normalization and activations."""
     return sum(seconds(*forward(layer, batch, itemsize)[:2], device) for layer in table(model))
 
 
 def backward_seconds(model: Sequence[Layer] | Transformer, batch: int, device: Device, itemsize: int = 4) -> float:
-    """The least time of a backward pass, each layer at its roof."""
+    """Return the least time of a backward pass, each layer at its roofline."""
     layers = table(model)
     return sum(seconds(*backward(layer, batch, itemsize, first=not i)[:2], device) for i, layer in enumerate(layers))

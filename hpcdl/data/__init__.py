@@ -1,6 +1,6 @@
 """Data for the labs: digits, text and sparse rows need no download; MNIST and CIFAR-10 are fetched once and checked.
 
-`loader` brings samples from disk to a training: shards, a shuffle that all ranks share, batches loaded ahead.
+`loader` reads samples from disk for a training: shards, a shuffle shared by all ranks, prefetched batches.
 """
 
 from hpcdl.data.cifar10 import cifar10

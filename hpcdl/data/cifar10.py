@@ -1,7 +1,7 @@
 """CIFAR-10: 60,000 colour photographs of 32x32 pixels in ten classes (Krizhevsky, 2009), fetched once (170 MB).
 
 The binary version is read, not the Python version: that one is a pickle, and a pickle from the net can run code.
-Its size and SHA-256 sum are those that TensorFlow Datasets publishes (url_checksums/cifar10.txt).
+Its size and SHA-256 sum come from TensorFlow Datasets (url_checksums/cifar10.txt).
 """
 
 import tarfile
@@ -27,9 +27,9 @@ RECORD = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes, row by
 
 
 def cifar10(folder: Path | None = None) -> Split:
-    """50,000 images (N, 3, 32, 32) to learn from and 10,000 held out, kept in `folder` (default: the cache folder).
+    """Return 50,000 training images (N, 3, 32, 32) and 10,000 held out, kept in `folder` (default: the cache folder).
 
-    Raises DownloadError, with what to do, where the archive is neither there nor to be had. Takes 740 MB of memory.
+    Raises DownloadError, with what to do, if the archive is missing and cannot be downloaded. Takes 740 MB of memory.
     """
     *learn, held_out = read_records(fetch(ARCHIVE, folder or cache_folder() / "cifar10"), BATCHES)
     return Split(*_images(torch.cat(learn)), *_images(held_out))

@@ -12,7 +12,7 @@ from hpcdl.numerics.exact import as_written
 
 
 class Split(NamedTuple):
-    """Images to learn from and images held out: `x` (N, 1, H, W) float32 in [0, 1], `y` (N,) int64 labels."""
+    """Training images and held-out images: `x` (N, 1, H, W) float32 in [0, 1], `y` (N,) int64 labels."""
 
     x: torch.Tensor
     y: torch.Tensor
@@ -41,7 +41,8 @@ def digits(size: int = 8, held_out: float = 0.2, seed: int = 0) -> Split:
 
 
 def _load() -> tuple[torch.Tensor, torch.Tensor]:
-    """Pixels (1797, 64) and labels (1797,), from scikit-learn's file: to import all of it takes 70 MB on every rank."""
+    """Pixels (1797, 64) and labels (1797,), from scikit-learn's file, because importing all of it takes 70 MB on every
+    rank."""
     package = find_spec("sklearn")
     assert package  # hpcdl depends on it
     assert package.origin

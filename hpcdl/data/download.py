@@ -1,7 +1,7 @@
-"""Files from the net: checksummed, resumed where they broke off, kept in one cache folder, never half there.
+"""Downloads: checksummed, resumed after interruptions, kept in one cache folder, never incomplete.
 
-A file is first `name.part`, and gets its name in one step when its size and SHA-256 are right. So a file under its own
-name is always whole, and a download that was cut off goes on where it stopped. A lock beside it keeps several
+A file is first `name.part`, and gets its name in one step when its size and SHA-256 are right. So a file under its
+final name is always complete, and an interrupted download resumes where it stopped. A lock next to it keeps several
 processes (the ranks of a cluster) from fetching the same file at the same time.
 """
 
@@ -29,7 +29,7 @@ class DownloadError(OSError):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file by the bytes it must have: `sha256` (hexadecimal) and `size`, and the `urls` it may be fetched from."""
+    """A file identified by its bytes: `sha256` (hexadecimal) and `size`, and the `urls` it may be fetched from."""
 
     name: str
     size: int
@@ -69,7 +69,7 @@ def fetch(file: RemoteFile, folder: Path | None = None) -> Path:
 
 def _download(file: RemoteFile, path: Path) -> None:
     part, reasons = path.with_name(path.name + ".part"), []
-    leftover = part.exists()  # it may be bad: then the first mirror deserves a second, fresh try
+    leftover = part.exists()  # it may be bad: then try the first mirror again from the beginning
     for url in file.urls[: int(leftover)] + file.urls:
         try:
             _receive(url, file, part)
@@ -83,7 +83,7 @@ def _download(file: RemoteFile, path: Path) -> None:
 
 
 def _receive(url: str, file: RemoteFile, part: Path) -> None:
-    """Append to `part` what is missing of it, from `url`."""
+    """Append the missing bytes to `part`, from `url`."""
     have = part.stat().st_size if part.exists() else 0
     if have >= file.size:  # nothing is missing: the checksum decides
         return
@@ -98,7 +98,8 @@ def _receive(url: str, file: RemoteFile, part: Path) -> None:
 
 
 def _continues(response, have: int, file: RemoteFile) -> bool:
-    """Whether the answer goes on at byte `have` (else it starts at 0); OSError when it cannot be this file."""
+    """Whether the answer continues at byte `have` (otherwise it starts at 0); raise OSError if it cannot be this
+    file."""
     resumed = response.status == 206
     offered = response.headers.get("Content-Range" if resumed else "Content-Length", "")
     right = (f"bytes {have}-{file.size - 1}/{file.size}",) if resumed else (str(file.size), "")
@@ -108,7 +109,7 @@ def _continues(response, have: int, file: RemoteFile) -> bool:
 
 
 def _verify(part: Path, file: RemoteFile) -> None:
-    """`part` has the right bytes; if not, it is removed, so that the next try starts afresh."""
+    """Check that `part` has the right bytes; otherwise remove it, so that the next try starts over."""
     if _is_whole(part, file):
         return
     size, found = part.stat().st_size, _sha256(part)
@@ -126,7 +127,7 @@ def _sha256(path: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The cause in words: `URLError` wraps it, and `HTTPError` has its code."""
+    """Describe the cause: `URLError` wraps it, and `HTTPError` has its code."""
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):

@@ -1,6 +1,6 @@
 """MNIST: 70,000 handwritten digits of 28x28 pixels (LeCun, Bottou, Bengio and Haffner, 1998), fetched once.
 
-Sizes and SHA-256 sums are those that TensorFlow Datasets publishes (url_checksums/mnist.txt).
+Sizes and SHA-256 sums come from TensorFlow Datasets (url_checksums/mnist.txt).
 """
 
 import gzip
@@ -27,9 +27,9 @@ FILES = {name: RemoteFile(name, *sums, tuple(url + name for url in MIRRORS)) for
 
 
 def mnist(folder: Path | None = None) -> Split:
-    """60,000 images (N, 1, 28, 28) to learn from and 10,000 held out, kept in `folder` (default: the cache folder).
+    """Return 60,000 training images (N, 1, 28, 28) and 10,000 held out, kept in `folder` (default: the cache folder).
 
-    Raises DownloadError, with what to do, where the files are neither there nor to be had.
+    Raises DownloadError, with what to do, if the files are missing and cannot be downloaded.
     """
     return Split(*_part("train", folder), *_part("t10k", folder))
 

@@ -1,4 +1,4 @@
-"""What must be the same on every rank, compared before the work begins: one sentence now, not a hang later."""
+"""Compare before training what must be equal on every rank: a clear error now instead of a hang later."""
 
 from itertools import chain
 
@@ -9,7 +9,7 @@ from hpcdl.comm import Communicator
 
 
 def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -> None:
-    """Raise ValueError on every rank unless all have rank 0's `lines`; it names the first rank that differs, and where.
+    """Raise ValueError on every rank unless all have rank 0's `lines`; it names the first rank and line that differ.
 
     `what` names the lines, as in "another model"; `advice` says what to do.
     """
@@ -26,13 +26,13 @@ def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -
 
 
 def earlier_wrappers(comm: Communicator) -> list[str]:
-    """A line for `require_same`: how many backgrounds there are already, none for the first."""
+    """Return a line for `require_same`: how many backgrounds exist already; no line for the first."""
     made = comm.channels.made
     return [f"{made} wrappers made before"] if made else []
 
 
 def lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
-    """Rank `rank`'s `lines`, on every rank."""
+    """Return rank `rank`'s `lines` on every rank."""
     text = "\n".join(lines).encode()
     length = torch.tensor([len(text)], device=comm.devices[0])
     broadcast(length, comm, rank)
@@ -44,7 +44,7 @@ def lines_of(rank: int, lines: list[str], comm: Communicator) -> list[str]:
 
 
 def _first_difference(theirs: list[str], first: list[str]) -> str:
-    """The first line in which they differ: "3.weight (120, 400) float32 instead of 3.weight (84, 400) float32"."""
+    """Describe the first line that differs: "3.weight (120, 400) float32 instead of 3.weight (84, 400) float32"."""
     for line, expected in zip(theirs, first, strict=False):
         if line != expected:
             return f"{line} instead of {expected}"
@@ -52,7 +52,7 @@ def _first_difference(theirs: list[str], first: list[str]) -> str:
 
 
 def outline(module: torch.nn.Module) -> list[str]:
-    """A model's parameters, then its buffers, one line each: name, shape, dtype, and whether it is frozen."""
+    """List a model's parameters, then its buffers, one line each: name, shape, dtype, and whether it is frozen."""
     buffers = [(name, buffer, False) for name, buffer in module.named_buffers(remove_duplicate=False)]
     params = [(name, p, not p.requires_grad) for name, p in module.named_parameters(remove_duplicate=False)]
     return [

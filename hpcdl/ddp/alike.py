@@ -65,8 +65,9 @@ class Replicas:
             (shape,) = lines_of(rank, ["" if found is None else f"{tuple(self.weights[found].shape)}"], comm)
             raise ValueError(
                 f"rank {rank} has another parameter of shape {shape} than rank 0: one rank alone changed it, or each "
-                "by its own samples, such as a state that one rank loaded, a learning rate from one rank's loss, an optimizer "
-                "that steps in a hook, max_norm of an embedding; change weights on all ranks alike, after synchronizing"
+                "by its own samples, such as a state that one rank loaded, a learning rate from one rank's loss, an "
+                "optimizer that steps in a hook, max_norm of an embedding; change weights on all ranks alike, after "
+                "synchronizing"
             )
 
 

@@ -1,4 +1,5 @@
-"""Gradients in buckets: a few large messages instead of many small ones, in the order in which backward makes them."""
+"""Gradients in buckets: a few large messages instead of many small ones, in the order in which backward computes
+them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
@@ -11,10 +12,11 @@ from hpcdl.ddp.guarded import UnderWay
 
 
 def make_buckets(params: Iterable[torch.Tensor], cap_bytes: float) -> list[list[torch.Tensor]]:
-    """`params` backwards, the last layer's first, in groups of up to `cap_bytes`; a larger one is a group alone.
+    """Group `params`, last layer first, into buckets of up to `cap_bytes`; a larger parameter gets its own bucket.
 
     Backward reaches the last layer first, so the first bucket is full while most of the work is still to come. Only
-    tensors of one dtype on one device share a bucket. The same on every rank: nothing here depends on the data.
+    tensors of one dtype on one device share a bucket. The result is the same on every rank: it does not depend on the
+    data.
     """
     buckets: list[list[torch.Tensor]] = []
     for param in reversed(list(params)):
@@ -33,32 +35,31 @@ def _fits(bucket: list[torch.Tensor], param: torch.Tensor, cap_bytes: float) -> 
 class Bucket:
     """Parameters whose gradients are summed over the ranks together, in messages of up to `piece_bytes`.
 
-    Several gradients become views of one flat buffer when they are put in, which `comm` made to send from. One that has
-    the bucket to itself stays where backward put it: to copy 16 MB takes longer than to send it to a neighbour on the
-    same machine.
+    Several gradients become views of one flat buffer, which `comm` allocated for sending. A gradient alone in its
+    bucket stays where backward put it: copying 16 MB takes longer than sending it to a neighbour on the same machine.
     """
 
     def __init__(self, params: Sequence[torch.Tensor], piece_bytes: float, comm: Communicator):
         self.params, self.dtype = list(params), params[0].dtype
         self.nbytes = sum(param.nbytes for param in self.params)
         self.piece = max(1, int(piece_bytes // self.params[0].element_size()))  # elements
-        self.direct = self.params[0].device.type in comm.devices  # messages can leave from where the gradients are
+        self.direct = self.params[0].device.type in comm.devices  # gradients can be sent in place
         self.flat: torch.Tensor | None = None
-        self.pieces: Sequence[torch.Tensor] = ()  # of `flat`: the messages
-        self.views: Sequence[torch.Tensor] = ()  # of `flat`: the gradients, by parameter
+        self.pieces: Sequence[torch.Tensor] = ()  # views of `flat`: the messages
+        self.views: Sequence[torch.Tensor] = ()  # views of `flat`: the gradients, by parameter
         if len(self.params) > 1:
             self._lay_out(_buffer(self.nbytes // self.params[0].element_size(), self.params[0], comm).zero_())
         self.clear()
 
     def clear(self) -> None:
-        """Before a step: no gradient is in."""
+        """Empty the bucket before a step."""
         self.announced = [False] * len(self.params)  # by backward
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
         self._guards: dict[int, torch.Tensor] = {}  # what `.grad` holds of those that are in
 
     def put_in(self, i: int) -> None:
-        """Put in the gradient of the i-th parameter, zeros where it has none."""
+        """Put in the gradient of the i-th parameter, or zeros if it has none."""
         param, grad = self.params[i], self.params[i].grad
         if grad is not None and grad.requires_grad:
             raise RuntimeError(
@@ -84,7 +85,7 @@ class Bucket:
             param.grad = self._guards[i] = self.views[i].as_subclass(UnderWay)
 
     def put_in_rest(self) -> None:
-        """Put in what has not come in: gradients from before, or zeros."""
+        """Put in the missing gradients: earlier ones, or zeros."""
         for i, present in enumerate(self.present):
             if present is None:
                 self.put_in(i)
@@ -92,8 +93,9 @@ class Bucket:
     def reduce(self, weight: float, all_reduce: Callable, comm: Communicator) -> None:
         """Replace the gradients by the sum over ranks of weight * gradient.
 
-        `all_reduce(x, comm, weight)` weights itself, as those of `hpcdl.collectives` do; for one of (x, comm) the
-        gradients are weighted before they leave. With weight 0 nothing of them counts, not even NaN.
+        `all_reduce(x, comm, weight)` applies the weight itself, like the functions of `hpcdl.collectives`; for
+        `all_reduce(x, comm)` the gradients are weighted before sending. With weight 0 they do not count at all, not
+        even NaN.
         """
         flat = self._complete()
         if not weight:
@@ -125,8 +127,8 @@ class Bucket:
         self.clear()
 
     def _complete(self) -> torch.Tensor:
-        """The flat buffer once all gradients are in."""
-        assert self.flat is not None  # `put_in` has laid it out
+        """Return the flat buffer once all gradients are in."""
+        assert self.flat is not None  # `put_in` has allocated it
         return self.flat
 
     def _lay_out(self, flat: torch.Tensor) -> None:
@@ -136,7 +138,7 @@ class Bucket:
 
 
 def dense(grad: torch.Tensor) -> torch.Tensor:
-    """`grad`; raises RuntimeError for a sparse one."""
+    """Return `grad`; raise RuntimeError if it is sparse."""
     if grad.layout is not torch.strided:
         raise RuntimeError(
             f"a gradient of shape {tuple(grad.shape)} is sparse, and sparse gradients cannot be averaged over ranks; "

@@ -1,4 +1,4 @@
-"""Buffers, such as a batch norm's running means: after every step all ranks have rank 0's."""
+"""Buffers, for example a batch norm's running means: after every step all ranks have rank 0's."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from hpcdl.comm import Communicator
 
 
 class BufferBroadcast:
-    """Gives all ranks rank 0's buffers of `module` and all inside it, also of those that are registered later on."""
+    """Gives all ranks rank 0's buffers of `module` and its submodules, including buffers registered later."""
 
     def __init__(self, module: nn.Module):
         self.module = module
@@ -32,7 +32,7 @@ class BufferBroadcast:
 class BufferGroup:
     """Buffers of one dtype on one device, which travel in one message.
 
-    Each is a name in its module, and looked up there in every step: modules put new tensors in their place.
+    Each buffer is looked up in its module by name in every step, because modules replace their tensors.
     """
 
     def __init__(self, owners: Sequence[tuple[nn.Module, str]]):
@@ -55,7 +55,7 @@ class BufferGroup:
 
 
 def group_buffers(module: nn.Module) -> list[BufferGroup]:
-    """The buffers of `module` and all inside it, those of one dtype and device together."""
+    """Group the buffers of `module` and its submodules by dtype and device."""
     alike: dict[tuple, list[tuple[nn.Module, str]]] = {}
     for path, buffer in module.named_buffers():
         owner, _, name = path.rpartition(".")
@@ -74,7 +74,7 @@ def broadcast_state(x: torch.Tensor, comm: Communicator) -> None:
 
 
 def stored(x: torch.Tensor) -> torch.Tensor:
-    """`x` without the repetitions of an expanded tensor: each element of its memory once."""
+    """Return `x` without the repetitions of an expanded tensor: each element of its memory once."""
     if all(stride or size < 2 for size, stride in zip(x.shape, x.stride(), strict=True)):
         return x
     return x[tuple(slice(None) if stride else slice(0, 1) for stride in x.stride())]

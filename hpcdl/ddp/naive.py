@@ -1,7 +1,7 @@
-"""The plain data-parallel step: the same weights everywhere, a shard of the batch each, the mean of the gradients.
+"""The plain data-parallel step: the same weights on every rank, one shard of the batch each, the mean of the gradients.
 
 With n_r samples on rank r and N in all, the gradient of the mean loss over the global batch is
-g = sum_r (n_r / N) g_r, so that every rank takes the step that one machine would take with the whole batch.
+g = sum_r (n_r / N) g_r, so every rank takes the same step as one machine with the whole batch.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from hpcdl.comm import Communicator
 
 
 def broadcast_parameters(params: Iterable[torch.Tensor], comm: Communicator, root: int = 0) -> None:
-    """Overwrite `params` on every rank with those of rank `root`, in place."""
+    """Overwrite `params` on every rank with rank `root`'s, in place."""
     for param in params:
         comm.broadcast(param.detach(), root)
 
@@ -26,7 +26,7 @@ def average_gradients(
 ) -> int:
     """Replace `grads`, means over this rank's `local_n` samples, by means over all ranks'; return N.
 
-    Ranks may have different numbers of samples, 0 too. One message carries all: the weighted gradients, and n_r itself.
+    Ranks may have different numbers of samples, 0 too. One message carries everything: the weighted gradients and n_r.
     Raises ValueError when no rank has a sample.
     """
     flat = torch.cat([grad.detach().reshape(-1) for grad in grads] + [torch.ones(1, dtype=grads[0].dtype)])
@@ -42,7 +42,7 @@ def average_gradients(
 
 
 class Optimizer(Protocol):
-    """What a training step asks of an optimizer; those of torch.optim have it."""
+    """The methods that a training step needs from an optimizer; torch.optim's optimizers have them."""
 
     def zero_grad(self) -> None: ...
 
@@ -58,11 +58,11 @@ def train_step(
     comm: Communicator,
     all_reduce: Callable = ring_all_reduce,
 ) -> float:
-    """One step on the global batch of which `x (n_r, ...)`, `y (n_r, ...)` are this rank's part; returns its own loss.
+    """Take one step on the global batch; `x (n_r, ...)`, `y (n_r, ...)` are this rank's part. Return its own loss.
 
-    `loss_fn(outputs, y)` is a mean over samples; `optimizer` is one of torch.optim's or has its `zero_grad()` and
-    `step()`. Shared and frozen parameters are right; a parameter that no rank used keeps no gradient, so that the
-    optimizer leaves it alone as it would on one machine. The loss is NaN where n_r = 0.
+    `loss_fn(outputs, y)` is a mean over samples; `optimizer` comes from torch.optim or has `zero_grad()` and `step()`.
+    Shared and frozen parameters are handled correctly; a parameter that no rank used has no gradient, so the optimizer
+    does not change it, as on one machine. The loss is NaN if n_r = 0.
     """
     optimizer.zero_grad()
     loss = torch.tensor(torch.nan)
@@ -80,7 +80,7 @@ def train_step(
 
 
 def identical_replicas(model: nn.Module, comm: Communicator) -> int:
-    """How many ranks have rank 0's model to the last bit; the same answer on every rank."""
+    """Return how many ranks have rank 0's model bit for bit; the answer is the same on every rank."""
     device = comm.devices[0]
     mine = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=device)
     first = mine.clone()
@@ -91,7 +91,7 @@ def identical_replicas(model: nn.Module, comm: Communicator) -> int:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """The SHA-256 of all parameters and buffers: equal for two replicas exactly if they agree to the last bit."""
+    """Return the SHA-256 of all parameters and buffers: equal for two replicas exactly if they agree bit for bit."""
     digest = hashlib.sha256()
     tensors = ((name, x) for name, x in model.state_dict().items() if isinstance(x, torch.Tensor))
     for name, value in tensors:

@@ -1,4 +1,5 @@
-"""Data parallelism with buckets whose sums are under way while backward still works: torch's DDP, in one sitting."""
+"""Data parallelism with buckets that are summed while backward still runs: torch's DDP, short enough to read in one
+sitting."""
 
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -18,24 +19,24 @@ from hpcdl.ddp.refusals import NoneAdded, require_supported
 
 
 class DistributedDataParallel(nn.Module):
-    """`module` with the same weights on every rank of `comm`, and gradients of the batches of all of them together.
+    """Wrap `module`: every rank of `comm` has the same weights, and the gradients of all ranks' batches together.
 
         ddp = DistributedDataParallel(model, comm)
         loss_fn(ddp(x), y).backward()          # x: this rank's part of the batch
         ddp.synchronize()                      # now param.grad = sum_r (n_r / N) g_r on every rank
         optimizer.step()
 
-    At the start every rank gets rank 0's weights and buffers. The loss is a mean over samples, and n_r their number:
-    what `samples(*inputs)` says of the inputs of `ddp(...)`, by default the length of the first tensor among them.
-    Ranks may have different n_r; one with none only synchronizes. Gradients travel in buckets of up to `bucket_mb`
-    (2^20 bytes), last layer first, summed by `all_reduce`: a name of `hpcdl.collectives.ALL_REDUCE` or a function of
-    (x, comm). With `overlap` a bucket leaves as soon as it is full, beside the rest of backward; else all of them in
-    `synchronize()`. With `bucket_mb="auto"` the first four steps and a few messages are measured, and from then on the
-    buckets are those that finish soonest (`hpcdl.ddp.tuning`). Its state dict has the keys of torch's
+    At the start every rank gets rank 0's weights and buffers. The loss is a mean over n_r samples: n_r is
+    `samples(*inputs)` for the inputs of `ddp(...)`, by default the length of the first tensor among them. Ranks may
+    have different n_r; a rank without samples only calls `synchronize()`. Gradients travel in buckets of up to
+    `bucket_mb` (2^20 bytes), last layer first, summed by `all_reduce`: a name of `hpcdl.collectives.ALL_REDUCE` or a
+    function of (x, comm). With `overlap` a bucket is sent as soon as it is full, during the rest of backward; otherwise
+    `synchronize()` sends all of them. With `bucket_mb="auto"` the first four steps and a few messages are measured, and
+    later steps use the buckets that finish soonest (`hpcdl.ddp.tuning`). Its state dict has the keys of torch's
     DistributedDataParallel.
 
-    Raises ValueError on every rank where models differ in names, shapes, dtypes or in what is frozen; where nothing is
-    to be trained; and where n_r would be a guess: a layer inside has `batch_first=False` and there is no `samples`.
+    Raises ValueError on every rank if models differ in names, shapes, dtypes or frozen parameters; if no parameter can
+    be trained; and if n_r would be a guess: a layer inside has `batch_first=False` and there is no `samples`.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class DistributedDataParallel(nn.Module):
         self._none_added = NoneAdded(module, self._all)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's forward pass; counts this rank's samples."""
+        """Run the module's forward pass and count this rank's samples."""
         if not (torch.is_grad_enabled() and any(param.requires_grad for param in self._all)):
             return self.module(*args, **kwargs)
         self._none_added.require()
@@ -84,9 +85,9 @@ class DistributedDataParallel(nn.Module):
 
     @contextmanager
     def no_sync(self):
-        """Backward in here only adds to this rank's gradients; the first one outside sends the sum.
+        """Accumulate gradients on this rank only; the first backward outside the block sends the sum.
 
-        Divide each of k losses by k, as on one machine; a rank's k batches are of one length.
+        Divide each of k losses by k, as on one machine; a rank's k batches must have one length.
         """
         self.reducer.syncing = False
         try:
@@ -95,24 +96,24 @@ class DistributedDataParallel(nn.Module):
             self.reducer.syncing = True
 
     def synchronize(self, loss: float | None = None) -> float | None:
-        """Every rank's gradients become the mean over the global batch, and its buffers rank 0's.
+        """Average every rank's gradients over the global batch, and copy rank 0's buffers.
 
-        Returns the mean of the ranks' `loss`, NaN where one of them is NaN: a mistake that each rank can see in time.
+        Returns the mean of the ranks' `loss`; it is NaN if any rank's is NaN, so that every rank notices in time.
         A parameter that no rank used has no gradient. Raises ValueError when no rank has a sample.
         """
         return self.reducer.finish(loss, self.buffer_broadcast)
 
     @property
     def spans(self) -> list[Span]:
-        """When each bucket of the last synchronized step was under way."""
+        """Return when each bucket of the last synchronized step was sent and summed."""
         return self.reducer.last.spans
 
     @property
     def waited(self) -> float:
-        """Seconds for which this rank stood still in the last `synchronize()`."""
+        """Return how many seconds this rank was idle in the last `synchronize()`."""
         return self.reducer.last.waited
 
-    def _apply(self, fn, recurse=True):  # what `to`, `double`, `cuda` and their kin do
+    def _apply(self, fn, recurse=True):  # called by `to`, `double`, `cuda` and others
         super()._apply(fn, recurse)
         self.reducer.renew()
         self.buffer_broadcast = BufferBroadcast(self.module)
@@ -136,7 +137,7 @@ def _collective(all_reduce: str | Callable) -> Callable:
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters to be trained; ValueError where there is none."""
+    """Return the trainable parameters; raise ValueError if there are none."""
     params = [param for param in module.parameters() if param.requires_grad]
     if not params:
         raise ValueError(

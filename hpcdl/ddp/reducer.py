@@ -1,6 +1,6 @@
-"""Gradients summed over the ranks while backward still works: which bucket leaves when, and what a step adds up to.
+"""Sum gradients over the ranks while backward still runs: when each bucket is sent, and the totals of a step.
 
-Numbers in comments are the lines of Algorithm 1 of Li et al. 2020, "PyTorch Distributed", as the lecture has it.
+Numbers in comments are the lines of Algorithm 1 of Li et al. 2020, "PyTorch Distributed", as in the lecture.
 """
 
 import time
@@ -27,7 +27,7 @@ _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reduc
 
 
 class Span(NamedTuple):
-    """A bucket's way, by `comm.clock()`: `ready` when its last gradient was in, under way from `start` to `end`."""
+    """A bucket's times by `comm.clock()`: `ready` when its last gradient was in, in flight from `start` to `end`."""
 
     bucket: int
     nbytes: int
@@ -37,21 +37,21 @@ class Span(NamedTuple):
 
 
 class Step:
-    """What one step has done so far: its own object, so that nothing of it survives into the next."""
+    """The state of one step: a separate object, so that nothing of it carries over into the next."""
 
     def __init__(self):
         self.samples: int | None = None  # of this rank; None before the first forward pass
         self.lengths: list[int] = []  # of the inputs of all forward passes, where nobody says how to count
         self.launched = 0  # buckets that have left
         self.spans: list[Span] = []
-        self.waited = 0.0  # seconds in which this rank stood still
+        self.waited = 0.0  # seconds in which this rank was idle
 
 
 class Reducer:
     """Sums gradients of `params` over the ranks of `comm` as buckets fill; arguments as in `DistributedDataParallel`.
 
-    `step` is the current step, `last` the one before it. `total` is N, the samples of all ranks in the last step, and
-    the guess for this one: usually it is the same.
+    `step` is the current step, `last` the one before it. `total` is N, the samples of all ranks in the last step; it is
+    also the guess for this step, and usually right.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Reducer:
         cap = self._cap = (FIRST_MB if bucket_mb == "auto" else bucket_mb) * 2**20
         self.comm, self.overlap, self.all_reduce = comm, overlap, all_reduce
         self.buckets = [Bucket(group, cap, comm) for group in make_buckets(params, cap)]  # 4
-        measure = bucket_mb == "auto" and comm.size > 1  # a rank alone has nothing to wait for
+        measure = bucket_mb == "auto" and comm.size > 1  # a single rank has nothing to wait for
         self.arrivals = Arrivals([p for bucket in self.buckets for p in bucket.params]) if measure else None
         self.background = comm.background() if overlap else Foreground(comm)
         self.syncing = True
@@ -76,7 +76,7 @@ class Reducer:
         weakref.finalize(self, _end, self._handles, self.background)
 
     def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:
-        """A forward pass of so many samples begins, with inputs of these lengths; returns what there was before."""
+        """Count the samples of a forward pass that begins, and its inputs' lengths; return the earlier counts."""
         self._require_alone()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(
@@ -91,12 +91,12 @@ class Reducer:
         return before
 
     def cover(self, params: list[torch.nn.Parameter]) -> None:
-        """If one of `params` was frozen and is to be trained now, make new buckets, with it too."""
+        """Make new buckets if one of `params` was frozen and is now trainable."""
         if any(param.requires_grad and id(param) not in self._covered for param in params):
             self._make_buckets([param for param in params if param.requires_grad or id(param) in self._covered])
 
     def renew(self) -> None:
-        """Parameters have other types or devices: make new buckets, between two steps."""
+        """Make new buckets between two steps, after parameters changed their dtype or device."""
         if self.step.launched:
             raise RuntimeError("gradients are on their way; call to(), double() and the like after synchronize()")
         self._make_buckets([param for bucket in self.buckets for param in bucket.params][::-1])
@@ -107,7 +107,7 @@ class Reducer:
         self._listen()
 
     def _require_alone(self) -> None:
-        """RuntimeError if another wrapper, which is still there, sums the gradient of one of the parameters too."""
+        """Raise RuntimeError if another live wrapper also sums the gradient of one of the parameters."""
         params = [param for bucket in self.buckets for param in bucket.params]
         if any(len(_reducers.get(param, ())) > 1 for param in params):
             raise RuntimeError(
@@ -116,10 +116,10 @@ class Reducer:
             )
 
     def finish(self, loss: float | None, buffers: BufferBroadcast) -> float | None:
-        """Send what has not left, wait for all, hand out the means; the mean of the ranks' `loss`."""
+        """Send the remaining buckets, wait for all, and distribute the means; return the mean of the ranks' `loss`."""
         begin = self.comm.clock()
         for bucket in self.buckets:
-            bucket.put_in_rest()  # 10: what has no gradient by now is unused: no walk through the graph is needed
+            bucket.put_in_rest()  # 10: a parameter without a gradient by now is unused; no need to walk the graph
         self._launch()
         ballot = self._ballot(loss)
         self.background.start(partial(_settle, ballot, buffers))
@@ -139,7 +139,7 @@ class Reducer:
         return None if loss is None else losses / total
 
     def _listen(self) -> None:
-        """Register a hook on every parameter, for as long as this object lives."""
+        """Register a hook on every parameter for the lifetime of this object."""
         me = weakref.ref(self)  # a hook must not keep it alive
         params = [param for bucket in self.buckets for param in bucket.params]
         self._covered, self.replicas = {id(param) for param in params}, Replicas(params)
@@ -152,13 +152,13 @@ class Reducer:
 
                 def hook(param, bucket=bucket, i=i):
                     reducer = me()
-                    assert reducer is not None  # `_end` takes its hooks away with it
+                    assert reducer is not None  # `_end` removes its hooks
                     reducer._gradient_is_in(bucket, i)
 
                 self._handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
 
     def _tune(self) -> None:
-        """After the first steps with `bucket_mb="auto"`: the buckets that are best for what they took."""
+        """Choose the best buckets from the first steps' times, with `bucket_mb="auto"`."""
         if self.arrivals is None:
             return
         self.arrivals.end_step()
@@ -184,12 +184,12 @@ class Reducer:
         bucket.announced[i] = True
         if self.arrivals:
             self.arrivals.note(bucket.params[i], _clock(self.comm)())
-        if self.overlap:  # else all at once later: between two layers no line of this is in a cache
+        if self.overlap:  # otherwise all at once later: between two layers this code is not in a cache
             bucket.put_in(i)  # 15-16
             self._launch()
 
     def _launch(self) -> None:
-        """Send the buckets that are full, in order: every rank sums the same bucket at the same time."""
+        """Send the full buckets in order: every rank sums the same bucket at the same time."""
         step = self.step
         while step.launched < len(self.buckets) and not self.buckets[step.launched].missing:  # 17-18
             ready = _clock(self.comm)()
@@ -203,13 +203,13 @@ class Reducer:
         step.spans.append(Span(number, bucket.nbytes, ready, start, clock()))
 
     def _weight(self) -> float:
-        """n_r / N, with last step's N: where this step's is another, `release` corrects the sums."""
+        """Return n_r / N with the last step's N; if this step's N differs, `release` corrects the sums."""
         if self.step.samples is None and any(any(bucket.present) for bucket in self.buckets):
             raise RuntimeError("there are gradients, but ddp(x) was not called: call the wrapper, not its module")
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:
-        """What ranks sum beside gradients: n_r, n_r times rank r's loss, what must be alike, what it used."""
+        """Return what ranks sum besides gradients: n_r, n_r times rank r's loss, what must agree, what it used."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
         alike = length_votes(self.step.lengths, samples) + self.replicas.votes(self.comm)
@@ -218,13 +218,13 @@ class Reducer:
 
 
 def _settle(ballot: torch.Tensor, buffers: BufferBroadcast, comm: Communicator) -> None:
-    """Sum up the ballot, and give all ranks rank 0's buffers."""
-    recursive_doubling_all_reduce(ballot, comm)  # a few numbers: what counts is the number of rounds
+    """Sum the ballot over the ranks, and give all ranks rank 0's buffers."""
+    recursive_doubling_all_reduce(ballot, comm)  # only a few numbers: the number of rounds decides the time
     buffers.run(comm)
 
 
 def _clock(comm: Communicator) -> Callable[[], float]:
-    """`comm.clock`; on GPUs the host's, since that of NCCL would wait for all that is queued."""
+    """Return `comm.clock`; on GPUs the host's clock, since NCCL's would wait for all queued work."""
     return comm.clock if "cpu" in comm.devices else time.perf_counter
 
 

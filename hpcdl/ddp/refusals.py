@@ -1,4 +1,4 @@
-"""Modules that data parallelism would train wrongly: one sentence when they are wrapped."""
+"""Refuse, when wrapping, modules that data parallelism would train wrongly."""
 
 from collections.abc import Iterable
 
@@ -39,7 +39,8 @@ def require_supported(module: nn.Module) -> None:
 
 
 def require_not_wrapped(name: str, layer: nn.Module) -> None:
-    """Raise ValueError for a layer that is a data-parallel wrapper, or has weights inside one that frees them."""
+    """Raise ValueError for a layer that is a data-parallel wrapper, or whose weights are in a wrapper that frees
+    them."""
     if hasattr(layer, "synchronize") and hasattr(layer, "no_sync"):
         inside = f"the module's {name!r}" if name else "the module"
         raise ValueError(
@@ -54,9 +55,9 @@ def require_not_wrapped(name: str, layer: nn.Module) -> None:
 
 
 class NoneAdded:
-    """The parameters that a wrapper knows; others that come later are refused when they are seen.
+    """The parameters that a wrapper knows; parameters added later are refused when they are found.
 
-    They are looked for in the first forward pass, and in the 2nd, 4th, 8th: usually the change comes before training.
+    The search runs in the first forward pass, and in the 2nd, 4th, 8th, ...: usually the change comes before training.
     """
 
     def __init__(self, module: nn.Module, known: Iterable[nn.Parameter]):
@@ -64,7 +65,8 @@ class NoneAdded:
         self._passes = 0
 
     def require(self) -> None:
-        """A forward pass begins; raise RuntimeError for a parameter to be trained that was not there at wrapping."""
+        """Raise RuntimeError, at the start of a forward pass, for a trainable parameter that was added after
+        wrapping."""
         self._passes += 1
         if self._passes & (self._passes - 1):
             return

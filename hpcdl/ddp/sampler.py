@@ -1,4 +1,4 @@
-"""Which images each rank sees when: the same shuffle everywhere, every image once an epoch."""
+"""Which samples each rank sees in which step: the same shuffle on every rank, each sample once an epoch."""
 
 from collections.abc import Iterator
 
@@ -9,15 +9,15 @@ from hpcdl.data.loader import epoch_order
 
 
 class ShardedSampler(Sampler[list[int]]):
-    """Global batches of `batch` out of `n` samples, in an order that `seed` and the epoch decide, a share per rank.
+    """Global batches of `batch` out of `n` samples, in an order given by `seed` and the epoch, with a share per rank.
 
     Rank r takes elements r, r + p, r + 2p, ... of each global batch: shares differ by one element at most, and the last
-    batch of an epoch may be smaller, so that a rank may get nothing. Every sample comes once an epoch, whatever n, p
-    and the batch.
+    batch of an epoch may be smaller, so a rank may get nothing. Every sample comes once an epoch, for any n, p and
+    batch.
 
     It is a batch sampler of torch: `DataLoader(data, batch_sampler=sampler)` gives this rank's share of each step of
-    one epoch, with `set_epoch(e)` before it as for torch's DistributedSampler. All ranks have the same number of
-    steps; where a share is empty, `collate_fn` gets an empty list. Raises ValueError for a batch or n below 1.
+    one epoch, with `set_epoch(e)` before it, as for torch's DistributedSampler. All ranks have the same number of
+    steps; if a share is empty, `collate_fn` gets an empty list. Raises ValueError for a batch or n below 1.
     """
 
     def __init__(self, n: int, batch: int, rank: int, size: int, seed: int = 0):
@@ -35,7 +35,7 @@ class ShardedSampler(Sampler[list[int]]):
         return self.steps
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is over epoch `epoch`, which has an order of its own; the first is 0."""
+        """Select the epoch of the next iteration; each epoch has its own order, and the first is 0."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -43,7 +43,7 @@ class ShardedSampler(Sampler[list[int]]):
         return (mine.tolist() for _, mine in self.shares(first, first + self.steps))
 
     def shares(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Steps `first` to `last` - 1, counted from the start of training, each with this rank's indices."""
+        """Return this rank's indices for steps `first` to `last` - 1, counted from the start of training."""
         for epoch in range(first // self.steps, -(-last // self.steps)):
             order = epoch_order(self.n, self.seed, epoch)
             for step, chosen in enumerate(order.split(self.batch), start=epoch * self.steps):

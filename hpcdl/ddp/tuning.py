@@ -1,7 +1,7 @@
 """Buckets for this model on this network: `bucket_mb="auto"`.
 
-The first steps say when backward has which gradient, a few messages what an all-reduce costs; then rank 0 solves for
-the buckets whose last message ends soonest (`hpcdl.cost.scaling.merged`), and all ranks take those.
+The first steps show when backward has each gradient, and a few messages show the cost of an all-reduce. Then rank 0
+finds the buckets whose last message ends soonest (`hpcdl.cost.scaling.merged`), and all ranks use them.
 """
 
 import time
@@ -15,14 +15,14 @@ from hpcdl.collectives import broadcast, recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.cost.scaling import Gradient, merged
 
-FIRST_MB = 4.0  # buckets until it is known better
-WARM, MEASURED = 1, 3  # steps that warm up, and those that count
+FIRST_MB = 4.0  # buckets until measured
+WARM, MEASURED = 1, 3  # steps that warm up, steps that count
 REPEATS = 3  # of each message
-SMALLEST, LARGEST = 1 << 12, 25 << 20  # bytes of the messages that alpha and beta come from
+SMALLEST, LARGEST = 1 << 12, 25 << 20  # bytes of the messages that alpha and beta are fitted to
 
 
 class Arrivals:
-    """When the gradients of `params` came in, seconds since their step's forward pass began."""
+    """Arrival times of the gradients of `params`, in seconds since their step's forward pass began."""
 
     def __init__(self, params: Sequence[torch.Tensor]):
         self.params = list(params)
@@ -32,25 +32,26 @@ class Arrivals:
 
     @property
     def enough(self) -> bool:
-        """Whether the steps that count are over."""
+        """Whether enough steps have been measured."""
         return len(self._steps) > WARM + MEASURED
 
     def begin(self, now: float) -> None:
-        """A forward pass begins; of several in a step the last one's backward pass is what messages hide behind."""
+        """Note the start of a forward pass; messages can hide only behind the last backward pass of a step."""
         self._begin = now
 
     def note(self, param: torch.Tensor, now: float) -> None:
-        """The gradient of `param` is in."""
+        """Note that the gradient of `param` has arrived."""
         if self._begin is not None:
             self._steps[-1][self._index[id(param)]] = now - self._begin
 
     def end_step(self) -> None:
-        """A step is over: one in which no gradient came does not count."""
+        """End a step; a step without gradients does not count."""
         if self._steps[-1]:
             self._steps.append({})
 
     def ready(self) -> list[float]:
-        """By parameter, the median over the steps that count, and none before those ahead of it, which leave first."""
+        """Return each parameter's median time over the measured steps, never before the parameters that are sent
+        earlier."""
         counted = self._steps[WARM : WARM + MEASURED]
         middle = [median(step.get(i, max(step.values())) for step in counted) for i in range(len(self.params))]
         return list(accumulate(middle, max))
@@ -59,7 +60,7 @@ class Arrivals:
 def best_groups(
     arrivals: Arrivals, all_reduce: Callable, comm: Communicator, clock: Callable[[], float] = time.perf_counter
 ) -> list[list[torch.Tensor]]:
-    """The parameters in the buckets that rank 0 finds best, the same on every rank; every rank calls it."""
+    """Return the parameters grouped into rank 0's best buckets, the same on every rank; every rank calls this."""
     params = arrivals.params
     link = _measured(sum(param.nbytes for param in params), all_reduce, comm, clock)
     starts = torch.zeros(len(params), dtype=torch.int64, device=comm.devices[0])
@@ -73,7 +74,7 @@ def best_groups(
 def _measured(
     total: int, all_reduce: Callable, comm: Communicator, clock: Callable[[], float]
 ) -> tuple[list[int], list[float]]:
-    """Bytes of a few messages up to `total`, and seconds that an all-reduce of each takes."""
+    """Return the sizes of a few messages up to `total` bytes, and the seconds that an all-reduce of each takes."""
     largest = max(4 * SMALLEST, min(total, LARGEST))
     sizes = [SMALLEST, (SMALLEST + largest) // 2, largest]
     return sizes, [min(_once(nbytes, all_reduce, comm, clock) for _ in range(REPEATS)) for nbytes in sizes]
@@ -88,21 +89,21 @@ def _once(nbytes: int, all_reduce: Callable, comm: Communicator, clock: Callable
 
 
 def _affine(sizes: list[int], seconds: list[float]) -> Callable[[int], float]:
-    from hpcdl.cost.alpha_beta import fit  # brings scipy, which only these buckets need
+    from hpcdl.cost.alpha_beta import fit  # imports scipy, which only these buckets need
 
     alpha, beta, _ = fit(sizes, [max(taken, 1e-12) for taken in seconds])
     return lambda nbytes: alpha + beta * nbytes
 
 
 def _starts(gradients: list[Gradient], buckets: list[Gradient]) -> list[int]:
-    """The numbers of the gradients with which buckets begin, from the bytes of both."""
+    """Return the index of each bucket's first gradient, from the bytes of both."""
     ends = list(accumulate(gradient.nbytes for gradient in gradients))
     before = accumulate((bucket.nbytes for bucket in buckets[:-1]), initial=0)
     return [next(i for i, end in enumerate(ends) if end > done) for done in before]
 
 
 def _split(params: list[torch.Tensor], starts: list[int]) -> list[list[torch.Tensor]]:
-    """Groups that begin where `starts` has 1, and wherever the dtype or the device changes."""
+    """Return groups that begin where `starts` has 1, and wherever the dtype or the device changes."""
     groups: list[list[torch.Tensor]] = []
     for param, start in zip(params, starts, strict=True):
         alike = groups and (groups[-1][0].dtype, groups[-1][0].device) == (param.dtype, param.device)

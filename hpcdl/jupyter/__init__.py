@@ -26,7 +26,7 @@ def _send_at_once(settings: dict) -> None:
     """Switch Nagle's algorithm off on the connections between kernels and pages.
 
     It holds a small message back until the one before it is acknowledged, and the other side delays its
-    acknowledgement (40 ms in Linux): a picture that follows a slider would come that much later (RFC 1122, 4.2.3).
+    acknowledgement (40 ms in Linux): a picture that follows a slider would be delayed by that much (RFC 1122, 4.2.3).
     """
     connection = settings["kernel_websocket_connection_class"]
 
@@ -39,9 +39,9 @@ def _send_at_once(settings: dict) -> None:
 
 
 async def _start_kernel(app: Any, lab: Path) -> None:
-    """Begin the session of a notebook, in which the page finds a kernel; without it the page starts one of its own."""
+    """Begin a notebook's session, in which the page finds a kernel; otherwise the page starts its own."""
     try:
         path = lab.relative_to(app.root_dir).as_posix()
         await app.session_manager.create_session(path=path, name=lab.name, type="notebook")
-    except Exception as error:  # whatever it is, the page meets it again and shows it
+    except Exception as error:  # the page meets any error again and shows it
         app.log.info("The kernel of %s does not start ahead: %s", lab, error)

@@ -1,4 +1,4 @@
-"""In the kernels of the labs: a name that the lab's first cell imports, used before that cell ran, is one sentence.
+"""In the labs' kernels, using a name before the lab's first cell has imported it gives one helpful sentence.
 
 The kernel of the lab that `hpcdl lab 01` opens imports the same ahead, while the browser still loads the page.
 `kernels/python3/kernel.json` is Jupyter's own kernel with this extension of IPython; JUPYTER_PATH leads servers there.
@@ -17,7 +17,7 @@ from hpcdl import labs
 from hpcdl.interrupt import InterruptAfterImports
 from hpcdl.jupyter import LAB
 
-PROOF = "check"  # every lab's first cell imports it: where it is, that cell has run
+PROOF = "check"  # every lab's first cell imports it: if it exists, that cell has run
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -26,12 +26,12 @@ def load_ipython_extension(shell: Any) -> None:
     wait_for_imports(shell)
     lab = os.environ.get(LAB)
     if lab and lab == os.environ.get("JPY_SESSION_NAME"):  # the notebook that this kernel is for
-        with suppress(Exception):  # its first cell will say it, to somebody who can read it
+        with suppress(Exception):  # its first cell will say it to the user
             import_ahead(first_cell(Path(lab)))
 
 
 def wait_for_imports(shell: Any) -> None:
-    """Let ■ wait for an import: a module that is cut short would fail until the kernel is restarted."""
+    """Let ■ wait for an import: an interrupted module would fail until the kernel is restarted."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
         return
@@ -55,7 +55,7 @@ def show(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_
 
 
 def stopped(trace: TracebackType, namespace: dict) -> str:
-    """Where the notebook's own code was when ■ was pressed; the frames of libraries below it tell nothing."""
+    """Return where the notebook's own code was when ■ was pressed, without frames of libraries."""
     from hpcdl.comm.location import SourceLine
 
     where, frame = "", trace
@@ -68,7 +68,7 @@ def stopped(trace: TracebackType, namespace: dict) -> str:
 
 
 def advice(error: NameError, trace: TracebackType, namespace: dict) -> str:
-    """What to do about a name of the notebook's that its first cell would have brought; empty where that is not it."""
+    """Say what to do about a name that the notebook's first cell would have imported; empty for other names."""
     while trace.tb_next:
         trace = trace.tb_next
     theirs = trace.tb_frame.f_globals is namespace

@@ -95,7 +95,7 @@ class MemoryMeter(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(
             kind not in PLAIN for kind in types
-        ):  # a subclass, such as DTensor, first says by which operations on plain tensors it does this
+        ):  # a subclass, such as DTensor, first decomposes this into operations on plain tensors
             return NotImplemented
         for tensor in _tensors(args):
             self._see(tensor, "others")
@@ -157,13 +157,13 @@ class MemoryMeter(TorchDispatchMode):
             raise TypeError(f"meter: {item!r} is a {type(item).__name__}; give it modules, optimizers and tensors")
 
     def _recognize(self) -> None:
-        """Find gradients and states that were put in their places without autograd and `step`."""
+        """Find gradients and states that were set without autograd and `step`."""
         self.mark("gradients", *(p.grad for p in self._parameters.values() if p.grad is not None))
         for optimizer in self._optimizers:
             self.mark("optimizer states", *_states(optimizer))
 
     def _has_gradient(self, parameter: torch.Tensor) -> None:
-        if parameter.grad is None:  # a hook before this one has taken it away
+        if parameter.grad is None:  # an earlier hook has removed it
             return
         if threading.get_ident() == self._thread or parameter.is_cuda:  # CUDA's backward has a thread of its own
             self.mark("gradients", parameter.grad)
@@ -174,7 +174,7 @@ class MemoryMeter(TorchDispatchMode):
 
 
 def meter(*known: nn.Module | torch.optim.Optimizer | torch.Tensor) -> MemoryMeter:
-    """A meter of this thread's tensors; `known` are modules, optimizers and tensors that are there already.
+    """A meter of this thread's tensors; `known` are existing modules, optimizers and tensors.
 
     Raises TypeError for anything else.
     """
@@ -195,7 +195,7 @@ def _tensors(values: Iterable) -> Iterator[torch.Tensor]:
 
 
 def _storages(tensor: torch.Tensor) -> tuple[torch.UntypedStorage, ...]:
-    """The memory behind a tensor: one storage, those of its parts where it is sparse, none where it is but a shape."""
+    """The memory behind a tensor: one storage, its parts' storages if it is sparse, none if it is only a shape."""
     if tensor.is_meta or isinstance(tensor, FakeTensor):
         return ()
     if tensor.layout is torch.strided:

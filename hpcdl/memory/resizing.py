@@ -1,4 +1,5 @@
-"""Notification of `storage.resize_`, which no dispatch mode sees: so a sharded parameter's memory comes and goes."""
+"""Notification of `storage.resize_`, which no dispatch mode sees: sharded parameters allocate and free memory with
+it."""
 
 import functools
 import threading
@@ -22,9 +23,9 @@ def _resize_and_notify(storage: torch.UntypedStorage, size: int):
 
 
 def watch_resizes(watcher: Watcher) -> Callable[[], None]:
-    """Call `watcher(storage)` after each `resize_`, in whatever thread; returns what ends that.
+    """Call `watcher(storage)` after each `resize_`, in any thread; return a function that ends that.
 
-    torch's method is wrapped while anyone watches, and its own again afterwards.
+    torch's method is wrapped while there are watchers, and restored afterwards.
     """
     with _lock:
         _watchers.append(watcher)

@@ -1,4 +1,4 @@
-"""What autograd keeps for the backward pass."""
+"""Measure what autograd keeps for the backward pass."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ class Saved:
     def __init__(self, known: tuple[torch.Tensor, ...]):
         self.tensors = 0
         self._known = {tensor.untyped_storage()._cdata for tensor in known}
-        self._storages: dict[int, torch.UntypedStorage] = {}  # held, so that no address comes twice
+        self._storages: dict[int, torch.UntypedStorage] = {}  # held, so that no address is reused
 
     @property
     def bytes(self) -> int:
@@ -28,7 +28,7 @@ class Saved:
 
 @contextmanager
 def saved(*known: torch.Tensor) -> Iterator[Saved]:
-    """Count the tensors that autograd saves inside; `known`, parameters and inputs, are there anyway and not counted.
+    """Count the tensors that autograd saves inside; `known`, parameters and inputs, exist anyway and do not count.
 
     with saved(x, *model.parameters()) as kept:
         loss = model(x).sum()

@@ -5,19 +5,19 @@
 - `value`: a tape of numbers, reverse-mode differentiation
 - `lenet`: LeNet-5 as a torch module
 - `transformer`: a small decoder as a list of layers; `decoder`: one whose layers have names
-- `low_precision`: training where what is stored has few bits
-- `networks`: layer tables of the classic networks, what each layer weighs and multiplies
-- `awkward`: small networks with what data parallelism gets wrong most easily
-- `stage`: some layers as one stage of a pipeline, with B and W apart
+- `low_precision`: training with few stored bits
+- `networks`: layer tables of the classic networks, with each layer's weights and multiplications
+- `awkward`: small networks with features that data parallelism easily gets wrong
+- `stage`: some layers as one stage of a pipeline, with separate B and W
 
-Names are imported when they are first used; those that two files have (`train`, `NETWORKS`) stay with their files.
+Names are imported on first use; names in two files (`train`, `NETWORKS`) are available only in their files.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.nn.awkward import MODELS, takes_time
     from hpcdl.nn.lenet import lenet5
     from hpcdl.nn.low_precision import Precision

@@ -1,4 +1,4 @@
-"""Small networks with what data parallelism gets wrong most easily: shared, frozen and unused parameters.
+"""Small networks with features that data parallelism easily gets wrong: shared, frozen and unused parameters.
 
 All take `x (N, 4)` and give logits `(N, 3)`; each is built by name: `MODELS["tied"]()`.
 """
@@ -100,7 +100,7 @@ class TimedWork(torch.autograd.Function):
 
 def takes_time(model: nn.Module, comm: Communicator, seconds: float) -> nn.Module:
     """`model`, where each layer's backward pass takes `seconds` on the simulated machine."""
-    work = comm.compute  # looked up now: whoever gets `comm` later may put something else in its place
+    work = comm.compute  # looked up now: code that gets `comm` later may replace it
     for layer in model.modules():
         if not list(layer.children()):
             layer.register_forward_hook(lambda _, __, out: TimedWork.apply(out, work, seconds))

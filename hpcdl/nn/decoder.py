@@ -1,7 +1,7 @@
 """A small decoder whose layers have names to plan with: attention's q, k, v, out, and the MLP's up and down.
 
-After Vaswani et al. 2017, "Attention is all you need", with the norms first. A layer that holds some of the heads alone
-works unchanged: how many there are is read from what q gives.
+After Vaswani et al. 2017, "Attention is all you need", with the norms first. A layer with only some of the heads works
+unchanged: their number follows from q's output.
 """
 
 import torch
@@ -35,7 +35,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, each behind a norm and beside a shortcut."""
+    """Attention and MLP, each after a norm and with a shortcut."""
 
     def __init__(self, hidden: int, heads: int):
         super().__init__()

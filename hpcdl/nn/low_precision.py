@@ -1,4 +1,4 @@
-"""Training in low precision: what is stored has few bits, what is summed has 32.
+"""Training in low precision: stored numbers have few bits, sums have 32.
 
 Between two layers, and between two steps, every number belongs to a small format: the weights, the activations that
 layers with weights put out, the gradients of those activations and of the weights. Products and sums inside a layer and
@@ -7,9 +7,9 @@ inside a step run in float32, and their results are rounded, to nearest or at ra
     a^l = R(layer(a^(l-1)))        da^l = R(dL/da^l)        g = R(mean over the batch of dL_n/dw)
     v <- momentum v + g            w <- R(w - lr v)
 
-The gradients da are those of each image's own loss: divided by the size of the batch, which the mean takes care of
-later, they would sink below the gap of a fixed-point format. ReLU and max-pooling choose among numbers of the format
-and need no rounding. Each rounding takes the next stretch of one seed's random bits.
+The gradients da belong to each image's own loss: divided by the batch size, which the mean does later, they would fall
+below the gap of a fixed-point format. ReLU and max-pooling choose among numbers of the format and need no rounding.
+Each rounding takes the next stretch of one seed's random bits.
 
 Source: Gupta, Agrawal, Gopalakrishnan and Narayanan 2015, "Deep learning with limited numerical precision".
 """
@@ -45,7 +45,8 @@ class Precision(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """After so many epochs: mean loss of the epoch's images as they came, accuracy on held-out images in [0, 1].
+    """The result of an epoch: its number, the mean loss of its images in order, and the accuracy on held-out images in
+    [0, 1].
 
     `moved` is the share of weights that an update changed, the mean over the updates of the epoch.
     """
@@ -65,7 +66,7 @@ class Rounder:
         self.mode, self.seed, self.offset = mode, seed, 0
 
     def __call__(self, x: Tensor, fmt: Format | None) -> Tensor:
-        """`x` in `fmt`; as it is where that is None."""
+        """Round `x` to `fmt`; return it unchanged if that is None."""
         if fmt is None:
             return x
         if self.mode == "nearest":
@@ -109,7 +110,7 @@ def train(
     batch: int = 32,
     seed: int = 0,
 ) -> Iterator[Epoch]:
-    """Train `network` in place by SGD with momentum, and yield what became of it after each epoch.
+    """Train `network` in place by SGD with momentum, and yield its `Epoch` after each epoch.
 
     `seed` decides the order of the images and the random bits; the same seed gives the same weights to the last bit, on
     any number of threads: layers run on one, since the order of a sum is its last bit. Held-out images are judged with
@@ -149,14 +150,14 @@ def gradient(
 
 @torch.no_grad()
 def accuracy(network: nn.Sequential, data: Split, precision: Precision) -> float:
-    """The share of held-out images that the network recognizes."""
+    """Return the share of held-out images that the network classifies correctly."""
     with one_thread():
         logits = forward(network, data.x_held_out, precision, Rounder("nearest", seed=0))
     return (logits.argmax(dim=1) == data.y_held_out).float().mean().item()
 
 
 def flat_weights(network: nn.Module) -> Tensor:
-    """All weights of a network in one flat tensor, of which its parameters become views."""
+    """Return all weights of a network in one flat tensor; the parameters become views of it."""
     parameters = list(network.parameters())
     flat = torch.cat([p.detach().reshape(-1) for p in parameters])
     for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):

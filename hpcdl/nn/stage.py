@@ -1,8 +1,8 @@
 """Some layers of a network as one stage of a pipeline: forward, the gradient of the input, the gradient of the weights.
 
-B and W are apart, as zero-bubble schedules want them: the backward pass of an `nn.Linear` computes the gradient of its
-input and puts off that of its weights, for which it keeps its input and the gradient of its output. What other layers
-weigh is little, and has its gradient in B.
+B and W are separate, as zero-bubble schedules need: the backward pass of an `nn.Linear` computes the gradient of its
+input and postpones the gradient of its weights, for which it keeps its input and its output's gradient. Other layers
+have few weights, and compute their gradients in B.
 
 Source: Qi et al. 2024, "Zero bubble pipeline parallelism".
 """
@@ -20,7 +20,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Stage:
-    """`module`'s part in the training of a batch that is cut into microbatches of `rows[k]` rows.
+    """One stage's training of a batch that is split into microbatches of `rows[k]` rows.
 
     `inputs` are the first stage's microbatches and `targets` the last one's, with `loss(output, target)`, a mean over
     its rows. The other stages receive (rows[k], *takes), and (rows[k], *gives) backward. `work(op)` is called in each
@@ -94,7 +94,7 @@ class Stage:
         return None if x is None else x.grad
 
     def weights(self, k: int) -> None:
-        """W: add microbatch k's part to the gradients of the weights, and let go of what it left."""
+        """W: add microbatch k's part to the weights' gradients, and free its tensors."""
         if k in self._ends or k not in self._later:
             raise ValueError(f"W of microbatch {k} comes before its B, or twice")
         start = self.clock()
@@ -119,7 +119,7 @@ def _add(param: Tensor, gradient: Tensor) -> None:
 
 
 class _Apart(torch.autograd.Function):
-    """A linear layer whose backward pass computes the gradient of x alone, and puts off the rest into `later`."""
+    """A linear layer whose backward pass computes only the gradient of x, and postpones the rest into `later`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: nn.Linear, later: list) -> Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Positions(nn.Module):
-    """Adds a vector for where a token stands: (batch, up to `sequence` tokens, hidden) to the same shape."""
+    """Adds a vector for a token's position: (batch, up to `sequence` tokens, hidden) to the same shape."""
 
     def __init__(self, sequence: int, hidden: int):
         super().__init__()

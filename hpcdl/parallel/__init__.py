@@ -1,35 +1,35 @@
-"""Model parallelism: the network itself is cut, and each rank holds a part of it.
+"""Model parallelism: the network itself is split, and each rank holds a part of it.
 
-| room | what is cut | who talks |
+| module | what is split | who communicates |
 |---|---|---|
 | `tensor` | a layer's matrix, its heads, filters or words | all ranks, in each half of a block |
 | `pipeline` | the layers into stages, the batch into microbatches | neighbouring stages, for each microbatch |
 | `sequence` | the tokens of a sequence | the ring, or all-to-all, in each attention |
-| `experts` | layers of which each token takes a few | all-to-all, there and back |
+| `experts` | parallel layers; each token uses a few | all-to-all, there and back |
 | `mesh` | all of that, and the data: groups of a hybrid | |
 
-`schedules` says who computes which microbatch when in a pipeline, as data that can be timed (`hpcdl.cost.pipeline`),
-drawn and run; `shares` who has what of a cut tensor; `gradients` sums those that several ranks have parts of;
-`transformer` cuts a whole decoder.
+`schedules` says which stage computes which microbatch when, as data that can be timed (`hpcdl.cost.pipeline`), drawn
+and run; `shares` says which rank has which part of a split tensor; `gradients` sums gradients that several ranks have
+parts of; `transformer` splits a whole decoder.
 
 The contract, kept by all:
 
-- What is cut becomes shares in the order of the ranks, whose sizes differ by one at most; no size need divide.
-- The result, and the gradient of every weight, are those of the dense network on one rank, but for the order of sums.
-- Every rank calls the same functions in the same order. A rank sends what a docstring says and nothing else, by
-  messages alone, so that any communicator will do: a `Group` of a mesh, simulated ranks, MPI.
-- Layers are made from dense ones that every rank has alike (`ColumnLinear.of(linear, comm)`), and keep a copy of their
-  share alone. What several ranks have whole gets the same gradient on each, or a part of it where a docstring says so:
-  then `sum_gradients(params, comm)` before the optimizer's step.
-- What cannot be done raises ValueError before the first message, on every rank that can know it.
-- No random masks: with dropout ranks would have to agree on them.
+- A split tensor becomes shares in the order of the ranks, with sizes that differ by at most one; no size has to divide.
+- The result, and the gradient of every weight, equal the dense network's on one rank, except for the order of sums.
+- Every rank calls the same functions in the same order. A rank sends what a docstring says and nothing else, using only
+  messages, so any communicator works: a `Group` of a mesh, simulated ranks, MPI.
+- Layers are made from dense layers that are equal on every rank (`ColumnLinear.of(linear, comm)`), and keep a copy of
+  only their share. A parameter that several ranks have whole gets the same gradient on each, or a part of it if a
+  docstring says so: then call `sum_gradients(params, comm)` before the optimizer's step.
+- Impossible requests raise ValueError before the first message, on every rank that can know it.
+- There are no random masks: with dropout, ranks would have to agree on them.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.parallel.experts import Experts, Routing
     from hpcdl.parallel.gradients import sum_gradients
     from hpcdl.parallel.mesh import Mesh

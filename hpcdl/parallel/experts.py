@@ -1,4 +1,4 @@
-"""Expert parallelism: layers of which each token goes through a few, each on some rank, by all-to-all there and back.
+"""Expert parallelism: each token goes through a few of many layers on different ranks, by all-to-all there and back.
 
 The gate after Shazeer et al. 2017, "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer";
 capacity and all-to-all after Lepikhin et al. 2021, "GShard: scaling giant models with conditional computation and
@@ -21,7 +21,7 @@ from hpcdl.parallel.tensor.conjugate import reduce
 
 
 class Routing(NamedTuple):
-    """Where a rank's tokens went: `chosen` (n, k) experts, `kept` (n, k) whether these had room, and `balance`.
+    """Where a rank's tokens went: `chosen` (n, k) experts, `kept` (n, k) whether they had room, and `balance`.
 
     balance = E sum_e f_e P_e over the tokens of all ranks, where f_e is the share of choices that fell on expert e and
     P_e the gate's mean probability of it: 1 at best, E at worst.
@@ -33,21 +33,21 @@ class Routing(NamedTuple):
 
     @property
     def dropped(self) -> int:
-        """Choices that found no room."""
+        """Return the number of choices without room."""
         return int((~self.kept).sum())
 
 
 class Experts(nn.Module):
     """y = sum over a token's k experts of probability times expert(x): (n, hidden) to (n, hidden), and its `Routing`.
 
-    `gate`, hidden to E logits, is the same on every rank, and `experts` are this rank's of them: `shares(E, p)`, in the
+    `gate`, hidden to E logits, is the same on every rank, and `experts` are this rank's share: `shares(E, p)`, in the
     order of the ranks. Each expert takes at most `capacity(n)` of a rank's n tokens, first choices before second ones,
-    earlier tokens before later ones. A token for which none has room comes back as it is. With `renormalize` a token's
+    earlier tokens before later ones. A token that finds no room comes back unchanged. With `renormalize` a token's
     k probabilities are divided by their sum, so that they add up to 1 (Jiang et al. 2024, "Mixtral of experts").
 
-    Every rank calls it, with as many tokens as it has. Each way a rank sends a row for each choice that is kept and
-    whose expert is elsewhere, and before that, in 8 E bytes, how many for each expert. Gradients: those of the experts
-    are complete, that of the gate is of this rank's tokens, and of `balance` if all ranks add it to their losses:
+    Every rank calls it, with any number of tokens. Each way a rank sends a row for each kept choice with a remote
+    expert, and before that the numbers per expert, in 8 E bytes. The experts' gradients are complete. The gate's
+    gradient covers this rank's tokens, and `balance` if all ranks add it to their losses; sum it over the ranks:
     `sum_gradients(layer.gate.parameters(), comm)`. Raises ValueError for another number of experts, and for a k that is
     not 1 to E, and for a room that is not above 0 (infinity drops nothing).
     """
@@ -82,7 +82,7 @@ class Experts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Routing]:
         if torch.is_grad_enabled() and not x.requires_grad:
-            x = x.detach().requires_grad_()  # all ranks take part in the backward pass, also one without an expert
+            x = x.detach().requires_grad_()  # all ranks take part in the backward pass, even without an expert
         probabilities = self.gate(x).softmax(-1)
         weights, chosen = probabilities.topk(self.k)
         if self.renormalize:
@@ -98,7 +98,7 @@ class Experts(nn.Module):
         return torch.where(kept.any(1)[:, None], y, x), routing
 
     def _through_experts(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """Rows that are sorted by expert, `counts` for each, through them and back."""
+        """Send rows sorted by expert, `counts` for each, through the experts and back."""
         p, mine = self.comm.size, len(self.experts)
         sizes = shares(len(counts), p)
         arriving = all_to_all(counts, self.comm, sizes, [mine] * p).view(p, mine)  # from each rank for each expert
@@ -112,7 +112,7 @@ class Experts(nn.Module):
         return _Exchange.apply(torch.cat(back) if back else came, self.comm, come, to)
 
     def _balance(self, probabilities: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """One all-reduce of 2 E + 1 numbers: what fell on each expert, what the gate gave each, tokens.
+        """Run one all-reduce of 2 E + 1 numbers: choices and gate probabilities per expert, and tokens.
 
         They are float64 whatever the gate's dtype: bfloat16 counts to 256, and float32 to 2^24.
         """
@@ -133,7 +133,7 @@ def _first(chosen: torch.Tensor, experts: int, capacity: int) -> torch.Tensor:
 
 
 class _Exchange(torch.autograd.Function):
-    """Rows to the ranks that they are for; backward the gradients go back."""
+    """Sends rows to their destination ranks, and gradients back."""
 
     @staticmethod
     def forward(ctx, x, comm, counts, out_counts):

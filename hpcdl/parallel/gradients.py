@@ -1,4 +1,4 @@
-"""Gradients of parameters that several ranks have whole, each of a part of the work: summed in one message."""
+"""Sum, in one message, gradients of parameters that several ranks have whole, each from part of the work."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from hpcdl.comm import Communicator
 def sum_gradients(params: Iterable[torch.Tensor], comm: Communicator) -> None:
     """Replace the gradient of each of `params` by its sum over the ranks, all of them in one all-reduce.
 
-    A parameter without a gradient counts as zeros, a frozen one is left out; parameters are of one dtype.
+    A parameter without a gradient counts as zeros, a frozen one is skipped; all parameters have one dtype.
     """
     params = [param for param in params if param.requires_grad]
     if not params or comm.size == 1:

@@ -1,4 +1,4 @@
-"""Hybrid parallelism: ranks in a grid, whose lines are the groups of one kind of parallelism each.
+"""Hybrid parallelism: ranks in a grid, where each line is a group for one kind of parallelism.
 
 After Narayanan et al. 2021, "Efficient large-scale language model training on GPU clusters using Megatron-LM": tensor
 parallelism, which sends most, between neighbouring ranks, which share a node; pipelines between ranks far apart.
@@ -9,7 +9,7 @@ parallelism, which sends most, between neighbouring ranks, which share a node; p
     run_stage(mesh.pipeline, [Layers(chunk) for chunk in chunks], orders, microbatches, loss, between, total=N)
     sum_gradients((param for chunk in chunks for param in chunk.parameters()), mesh.data)
 
-where the microbatches are this replica's share of N rows. `hpcdl.training.Trainer` does all of it.
+where the microbatches are this replica's share of N rows. `hpcdl.training.Trainer` does all of this.
 """
 
 from hpcdl.comm import Communicator, Group
@@ -19,7 +19,7 @@ class Mesh:
     """`comm`'s ranks as a grid: rank = ((stage * data + replica) * sequence + position) * tensor + part.
 
     `mesh.pipeline`, `mesh.data`, `mesh.sequence` and `mesh.tensor` are the groups of this rank, communicators of the
-    ranks that differ from it in that coordinate alone; `stage`, `replica`, `position` and `part` its ranks in them.
+    ranks that differ from it only in that coordinate; `stage`, `replica`, `position` and `part` its ranks in them.
     `mesh.replicas` is the group of all ranks with this rank's weights, which differ in `replica` and `position`. Groups
     have messages, for the functions of `hpcdl.collectives`, and no collectives of the machine's own. Raises ValueError
     unless data * pipeline * tensor * sequence is the number of ranks.

@@ -1,12 +1,12 @@
 """Pipeline schedules as data: for each stage, what it computes and in which order.
 
 An order is a list of `Op(op, microbatch, chunk)`, and a schedule one order per stage. F is a forward pass, B a backward
-pass and W the gradient of the weights. Where a schedule has W, its B is the gradient of the input alone; where it has
-none, B is the whole backward pass. A stage may hold several chunks of layers; `looped` and `v_shaped` say which.
+pass and W the gradient of the weights. If a schedule has W, its B is only the gradient of the input; otherwise B is the
+whole backward pass. A stage may hold several chunks of layers; `looped` and `v_shaped` say which.
 
-All are one pattern: some forward passes to warm up, then backward and forward in turn, then the backward passes that
-are left. They differ in how many forward passes come first (bubble against memory), in the order of the chunks, and in
-how long W is put off to fill gaps.
+All follow one pattern: some warm-up forward passes, then alternating backward and forward passes, then the remaining
+backward passes. They differ in the number of warm-up passes (bubble against memory), in the order of the chunks, and in
+how long W is delayed to fill gaps.
 
 | schedule | bubble, equal stages and free messages | microbatches in flight on stage i |
 |---|---|---|
@@ -34,10 +34,10 @@ class Op(NamedTuple):
     chunk: int = 0
 
 
-_op = lru_cache(1 << 16)(Op)  # all stages do the same ops: to make each once is faster, and takes less memory
+_op = lru_cache(1 << 16)(Op)  # all stages do the same ops: creating each once is faster and saves memory
 
 Order = list[Op]
-Turn = tuple[int, int] | None  # microbatch and chunk; None: this turn stays empty
+Turn = tuple[int, int] | None  # microbatch and chunk; None: an empty turn
 Place = tuple[int, int]  # stage and chunk
 
 
@@ -50,7 +50,7 @@ def looped(p: int, v: int = 1) -> list[Place]:
 
 
 def v_shaped(p: int, v: int = 2) -> list[Place]:
-    """(stage, chunk) of each of the v p parts: there and back, so that stage 0 has the first part and the last."""
+    """(stage, chunk) of each of the v p parts: there and back, so stage 0 has the first and the last part."""
     return [(p - 1 - stage if chunk % 2 else stage, chunk) for chunk in range(v) for stage in range(p)]
 
 
@@ -70,7 +70,7 @@ def one_f_one_b(p: int, m: int) -> list[Order]:
 def interleaved(p: int, m: int, v: int = 2) -> list[Order]:
     """1F1B with v chunks on each stage, `looped`; the microbatches pass in groups of p (Narayanan et al. 2021).
 
-    Where p does not divide m, which Megatron-LM does not allow, the groups are as even as can be, and of p or more.
+    If p does not divide m, which Megatron-LM does not allow, the groups are as even as possible, with p or more each.
     """
     stages, groups = _stages(p, m, v), _groups(p, m)
     forwards = [(k, chunk) for group in groups for chunk in range(v) for k in group]
@@ -80,7 +80,7 @@ def interleaved(p: int, m: int, v: int = 2) -> list[Order]:
 
 
 def zb_h1(p: int, m: int) -> list[Order]:
-    """1F1B whose W waits i microbatches on stage i, so that B reaches the stages before sooner (Qi et al. 2024)."""
+    """1F1B with W delayed by i microbatches on stage i, so that B reaches earlier stages sooner (Qi et al. 2024)."""
     return [_order(*_plain(m), warmup=p - i, delay=i) for i in _stages(p, m)]
 
 
@@ -93,7 +93,7 @@ def zb_v(p: int, m: int) -> list[Order]:
     """Two chunks on each stage, `v_shaped`: no bubble if F = B = W, in the memory of 1F1B (Qi et al. 2024).
 
     The loss is on stage 0, which had the first part, too. Stage i first fills its share of 2p passes, then does F, B
-    and W of one chunk and of the other in turn. At the end 2i of its W wait, so that no B does.
+    and W of one chunk and of the other in turn. At the end 2i of its W passes wait, so that no B waits.
     """
     return [_order(*_there_and_back(p, m, i), warmup=2 * p, delay=0, last_delay=2 * i) for i in _stages(p, m)]
 
@@ -142,7 +142,8 @@ def _order(
 ) -> Order:
     """`warmup` turns forward, then backward and forward in turn.
 
-    With a `delay`, B and W are apart, and W stays that many passes behind; `last_delay` when no forward turn is left.
+    With a `delay`, B and W are separate, and W stays that many passes behind; `last_delay` when no forward turn is
+    left.
     """
     order = [_op("F", *turn) for turn in forwards[:warmup] if turn]
     waiting: Order = []
@@ -171,7 +172,8 @@ def _stages(p: int, m: int, v: int = 1) -> range:
 
 
 class Schedule(NamedTuple):
-    """`orders(p, m)` is one order per stage, `parts(p)` where each part of the network is; `chunks` of it per stage."""
+    """`orders(p, m)` is one order per stage, `parts(p)` is the place of each part of the network; `chunks` is their
+    number per stage."""
 
     orders: Callable[..., list[Order]]
     in_flight: Callable[[int, int, int], int]  # p, m, stage: bound on the chunks between their F and their W

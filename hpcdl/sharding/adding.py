@@ -1,4 +1,4 @@
-"""How gradients come in and leave; with several backward passes at ZeRO's stage 2 the share of the sum is kept."""
+"""Take gradients in and send them; over several backward passes at ZeRO stage 2 keep the shard of the sum."""
 
 import weakref
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at mos
 
 
 class Adding:
-    """What `ShardedOptimizer` does with gradients until they are summed."""
+    """How `ShardedOptimizer` handles gradients until they are summed."""
 
     stage: int
     buckets: list[ShardBucket]
@@ -29,9 +29,11 @@ class Adding:
 
     @contextmanager
     def adding(self) -> Iterator[None]:
-        """In it several backward passes add up, at stage 2 too: there a pass's gradients leave when the next one comes.
+        """Accumulate several backward passes inside the block. At stage 2 a pass's gradients are sent when the next one
+        begins.
 
-        So no more than one whole gradient is held. Every rank does as many passes, which reach parameters in one order.
+        So at most one whole gradient is held. Every rank runs the same number of passes, which reach parameters in the
+        same order.
         """
         self.adds_up = True
         try:
@@ -41,13 +43,14 @@ class Adding:
 
     @property
     def sends_early(self) -> bool:
-        """Whether buckets leave while backward goes on."""
+        """Whether buckets are sent during backward."""
         return self.stage == 2 and not self.adds_up
 
     def keeps(self, bucket: ShardBucket, i: int) -> bool:
-        """Sum the gradients of the pass before, if parameter i of `bucket` has the first one of the next; whether so.
+        """Sum the previous pass's gradients if parameter i of `bucket` has the first one of the next pass; return
+        whether it does.
 
-        Every bucket leaves, with that first gradient, and this rank keeps its share of the sum. Not at stage 1.
+        Every bucket is then sent, and this rank keeps its shard of the sum. At stage 1 nothing happens.
         """
         if not (bucket.has(i) and self.adds_up and self.stage == 2):
             return False

@@ -1,4 +1,4 @@
-"""What ranks agree on in every step beside gradients: how many samples there are, and which parameters are used."""
+"""What ranks agree on in every step besides gradients: the number of samples, and which parameters are used."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,7 +21,7 @@ class Ballot:
         self._params = len(used)
 
     def count(self, background: Background) -> tuple[float, list[bool]]:
-        """N, and whether any rank used each parameter. Waits for all that `background` has under way.
+        """Return N, and whether any rank used each parameter, after all calls running in `background`.
 
         Raises ValueError, on every rank, when no rank has a sample.
         """
@@ -34,12 +34,12 @@ class Ballot:
 
     @property
     def votes(self) -> list[float]:
-        """The votes on each parameter, summed once they are counted."""
+        """Return the votes on each parameter; they are sums after `count`."""
         return self._numbers[1 : 1 + self._params].tolist()
 
     @property
     def alike(self) -> list[float]:
-        """The sums of what must be the same on all ranks."""
+        """Return the sums of what must be the same on all ranks, after `count`."""
         return self._numbers[1 + self._params :].tolist()
 
     def _sum(self, comm: Communicator) -> None:

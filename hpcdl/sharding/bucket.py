@@ -1,4 +1,4 @@
-"""Parameters of ZeRO-1 and -2 that travel together: their weights in one vector, and their gradients in another."""
+"""Buckets of ZeRO-1 and -2: parameters that are sent together, with weights in one vector and gradients in another."""
 
 import weakref
 from functools import partial
@@ -16,11 +16,11 @@ _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest 
 
 
 class ShardBucket:
-    """Parameters of one dtype whose weights lie in one vector, and their gradients in another."""
+    """Parameters of one dtype with their weights in one vector and their gradients in another."""
 
     def __init__(self, params: list[torch.Tensor], comm: Communicator, first: int, stage: int):
         self.params = params
-        # Memory that neighbours see is dear to make: stage 2, which has it anew in each step, takes ordinary one.
+        # Shared memory is slow to allocate: stage 2 allocates in each step, so it uses ordinary memory.
         self._empty = comm.empty if stage == 1 else partial(torch.empty, device=comm.devices[0])
         self.layout = Layout([param.shape for param in params], comm, first)
         self.weights = comm.empty(self.layout.numel, params[0].dtype)
@@ -34,28 +34,28 @@ class ShardBucket:
             shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # which `LayerWise` optimizers ask for
         self._zero = self.weights.new_zeros(())
         self._gradients: torch.Tensor | None = None
-        self._views: list[torch.Tensor] = []  # of the gradients, while there are any
+        self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
         self.clear()
 
     def pieces(self, vector: torch.Tensor) -> list[Shard]:
         return self.layout.pieces(self.layout.share(vector))
 
     def clear(self) -> None:
-        """Before a step: no gradient is in."""
+        """Empty the bucket before a step."""
         self._in: set[int] = set()
         self.present: list[bool] = []  # known once it is sealed
-        self._kept: tuple[torch.Tensor, list[bool]] | None = None  # of earlier backward passes: the share, and present
+        self._kept: tuple[torch.Tensor, list[bool]] | None = None  # of earlier passes: shard, `present`
         self.sealed, self._share = False, torch.empty(0)
         for param, shard in zip(self.params, self.shards, strict=True):
             param.grad = shard.grad = None
 
     @property
     def begun(self) -> bool:
-        """Whether a gradient of this step is in."""
+        """Whether a gradient of this step has arrived."""
         return bool(self._in)
 
     def has(self, i: int) -> bool:
-        """Whether the gradient of a parameter is in."""
+        """Whether the gradient of a parameter has arrived."""
         return i in self._in
 
     @property
@@ -67,14 +67,14 @@ class ShardBucket:
         self._vector()
         param, view = self.params[i], self._views[i]
         if param.grad is not None and param.grad.is_sparse:
-            param.grad = param.grad.to_dense()  # from here on gradients are parts of one vector
+            param.grad = param.grad.to_dense()  # from here gradients are parts of one vector
         if param.grad is not None and param.grad.data_ptr() != view.data_ptr():
             view.copy_(param.grad)
             param.grad = view.as_subclass(OfThisRank)
         self._in.add(i)
 
     def seal(self, free: bool) -> None:
-        """Fill in zeros for what has no gradient; from now on the vector is the communicator's."""
+        """Fill in zeros for missing gradients; from now on the vector belongs to the communicator."""
         for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
             if param.data_ptr() != view.data_ptr():
                 raise RuntimeError(f"a parameter of shape {tuple(param.shape)} {self._why_it_left(param)}")
@@ -82,7 +82,7 @@ class ShardBucket:
         before = self._kept[1] if self._kept else [False] * len(now)
         self.present = [was or present for was, present in zip(before, now, strict=True)]
         for i, present in enumerate(now):
-            self.put_in(i)  # also one that was there before its hook
+            self.put_in(i)  # also a gradient from before its hook
             if not present:
                 self._views[i].zero_()
             self.params[i].grad = (
@@ -90,7 +90,7 @@ class ShardBucket:
             )
         vector = self._vector()
         self._under_way, self.sealed, self._left = vector, True, [free and present for present in now]
-        # What is kept of the sum: of stage 2 the share alone, in memory of its own.
+        # The part of the sum to keep: at stage 2 only the shard, in separate memory.
         self._share = torch.empty_like(self.layout.share(vector)) if free else self.layout.share(vector)
         if free:
             self._gradients, self._views = None, []
@@ -108,7 +108,7 @@ class ShardBucket:
         del self._under_way
 
     def keep(self) -> None:
-        """After `reduce`: add the share to that of earlier backward passes, and take in the gradients of another."""
+        """Add the shard to earlier backward passes' shards, after `reduce`, and accept the next pass's gradients."""
         if self._kept is None:
             self._kept = self._share, self.present
         else:
@@ -117,7 +117,7 @@ class ShardBucket:
         self._in, self.sealed, self._share = set(), False, torch.empty(0)
 
     def release(self, scale: float, used: list[bool]) -> None:
-        """Hand the sums times `scale` to the shards; one that no rank used gets no gradient."""
+        """Give each shard its sum times `scale`; a shard that no rank used gets no gradient."""
         if self._kept is not None:
             self._share.add_(self._kept[0])
             self._kept = None

@@ -1,4 +1,4 @@
-"""Weights that a forward pass changes: harmless if all ranks change them alike, and refused if not."""
+"""Weights that a forward pass changes: harmless if all ranks change them equally, otherwise refused."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ CHANGED = 2.0**30  # in a ballot, more than all ranks' votes together
 
 
 def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:
-    """The ballot's votes on each parameter: 1 where it is used, and CHANGED more where forward changed it, too."""
+    """Return the ballot's votes on each parameter: 1 if it is used, plus CHANGED if forward changed it."""
     return [each * (1 + CHANGED * differs) for each, differs in zip(used, changed, strict=True)]
 
 

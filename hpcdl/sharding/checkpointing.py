@@ -1,4 +1,4 @@
-"""Activation checkpointing: a layer's inputs are kept for backward, and the rest is computed once more.
+"""Activation checkpointing: keep a layer's inputs for backward, and recompute the rest.
 
 Chen et al. 2016, "Training deep nets with sublinear memory cost".
 """
@@ -13,13 +13,13 @@ Generators = Sequence[torch.Generator]
 
 
 def checkpointed(f: Callable, *inputs: Any, generators: Generators = ()) -> Any:
-    """`f(*inputs)`, of whose forward pass only `inputs` are kept; its backward pass calls `f` once more.
+    """Call `f(*inputs)`, keep only the inputs, and recompute `f` in the backward pass.
 
-    `f` returns a tensor or a tuple of tensors. What it draws, as dropout does, is the same both times: torch's
-    generator of the CPU, those of the inputs' CUDA devices and `generators` are set back for the second call, and
-    afterwards stand as if there had been none. Gradients are those of `f` to the bit, also of parameters that `f` uses;
-    `torch.autograd.grad` reaches inputs alone. Where no input requires a gradient, but a parameter in `f` does, it is
-    `f` itself that is called, and all is kept: there is nothing to begin a second call with. Raises TypeError where `f`
+    `f` returns a tensor or a tuple of tensors. Random numbers, for example dropout's, are the same both times: torch's
+    CPU generator, the generators of the inputs' CUDA devices and `generators` are rewound for the second call and
+    restored after it. Gradients equal those of plain `f` bit for bit, including gradients of parameters that `f` uses;
+    `torch.autograd.grad` reaches only inputs. If no input requires a gradient but a parameter in `f` does, `f` is
+    called directly and everything is kept, because nothing would trigger the second call. Raises TypeError if `f`
     returns anything else.
     """
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
@@ -58,13 +58,13 @@ class _Checkpointed(torch.autograd.Function):
 
 
 def _standard(inputs: Sequence[Any]) -> list[torch.Generator]:
-    """Those from which layers draw: of the CPU, and of every CUDA device that has an input."""
+    """Return the generators that layers draw from: the CPU's, and each CUDA device's that holds an input."""
     devices = sorted({x.device.index for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda})
     return [torch.default_generator, *(torch.cuda.default_generators[i] for i in devices)]
 
 
 def _again(ctx: Any, inputs: list) -> Any:
-    """`f` once more, with what it drew the first time."""
+    """Call `f` again with the same random numbers."""
     now = [generator.get_state() for generator in ctx.generators]
     try:
         for generator, state in zip(ctx.generators, ctx.states, strict=True):
@@ -76,13 +76,13 @@ def _again(ctx: Any, inputs: list) -> Any:
 
 
 def plan(nbytes: Sequence[int], seconds: Sequence[float], budget: int) -> set[int]:
-    """The layers to recompute so that what the others keep is at most `budget` bytes, in the fewest seconds.
+    """Choose the layers to recompute, at the least cost in seconds, so that the others keep at most `budget` bytes.
 
-    Layer i keeps `nbytes[i]` bytes for backward, or costs `seconds[i]` more. A knapsack, solved exactly: of all that k
-    layers may keep only those sets count that are not worse in both, kept bytes and saved seconds, than another. Of
-    equally good plans the one that keeps least. What a recomputed layer still keeps, its inputs, and its bytes while
-    its backward pass runs, are the caller's to take off the budget. Raises ValueError for lists of other lengths and
-    for negative numbers.
+    Layer i keeps `nbytes[i]` bytes for backward, or costs `seconds[i]` more. This is a knapsack, solved exactly: for
+    the first k layers, drop every set of kept layers that another set beats in both kept bytes and saved seconds. Among
+    equally good plans, take the one that keeps least. The caller must subtract from the budget what a recomputed layer
+    still keeps: its inputs, and its bytes while its backward pass runs. Raises ValueError for lists of different
+    lengths and for negative numbers.
     """
     _check_plan(nbytes, seconds, budget)
     best: list[tuple[int, float, frozenset[int]]] = [(0, 0.0, frozenset())]  # kept bytes, saved seconds, kept layers
@@ -93,7 +93,7 @@ def plan(nbytes: Sequence[int], seconds: Sequence[float], budget: int) -> set[in
 
 
 def _undominated(options: list[tuple[int, float, frozenset[int]]]) -> list[tuple[int, float, frozenset[int]]]:
-    """By kept bytes, those that save more than every one that keeps less."""
+    """Return, sorted by kept bytes, the sets that save more seconds than every set that keeps less."""
     found, most = [], -inf
     for option in sorted(options, key=lambda option: (option[0], -option[1])):
         if option[1] > most:

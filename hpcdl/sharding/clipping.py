@@ -1,4 +1,4 @@
-"""Clipping by the norm of a gradient of which each rank has a part."""
+"""Gradient clipping by the whole norm, when each rank has only a part of the gradient."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,9 +13,9 @@ EPSILON = 1e-6  # torch's `clip_grad_norm_` has it, too
 def clip(shares: Iterable[torch.Tensor], comm: Communicator, max_norm: float) -> float:
     """Multiply the `shares`, which together are all ranks' gradient, by min(1, max_norm / (norm + 1e-6)), in place.
 
-    norm = sqrt(sum_r sum_i g_ri^2) is returned, in float64 and the same to the bit on every rank, infinite and NaN
-    included: so that all take the step, or none. Every rank calls it; one may have no share. Raises ValueError unless
-    `max_norm` is positive.
+    Returns norm = sqrt(sum_r sum_i g_ri^2) in float64, bit-identical on every rank, including infinite and NaN: so all
+    ranks take the step, or none. Every rank calls it; a rank may have no share. Raises ValueError unless `max_norm` is
+    positive.
     """
     if not max_norm > 0:
         raise ValueError(f"clip: max_norm is {max_norm!r}; it is above 0, and infinity only measures the norm")
@@ -34,9 +34,9 @@ def clip(shares: Iterable[torch.Tensor], comm: Communicator, max_norm: float) ->
 def norms_of_parts(
     shards: Sequence[torch.Tensor], directions: Mapping[torch.Tensor, torch.Tensor], comm: Communicator
 ) -> dict[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """(|w|, |u|) of the whole parameters of which `shards` are this rank's parts, for those with a direction u.
+    """Return (|w|, |u|) of the whole parameters from this rank's `shards`, for those with a direction u.
 
-    Every rank has as many shards, empty ones included: one all-reduce of two numbers each, in float64.
+    Every rank has the same number of shards, some of them empty. One all-reduce sums two float64 numbers for each.
     """
     squares = torch.zeros(len(shards), 2, dtype=torch.float64, device=comm.devices[0])
     for row, shard in zip(squares, shards, strict=True):

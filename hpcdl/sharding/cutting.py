@@ -1,4 +1,4 @@
-"""Which parameters form a unit: those that the same layers use."""
+"""Group parameters into units: a unit holds the parameters that the same layers use."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,20 +13,20 @@ from hpcdl.sharding.unit import Place, Unit
 
 Layers = tuple[type[nn.Module], ...]
 
-WHOLE: Layers = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # use parameters of the modules inside them
-LISTS: Layers = (nn.ParameterList, nn.ParameterDict)  # have parameters and are never called
+WHOLE: Layers = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # they use their submodules' parameters
+LISTS: Layers = (nn.ParameterList, nn.ParameterDict)  # they have parameters but are never called
 
 
 def cut(
     module: nn.Module, comm: Communicator, layers: Layers, dtype: torch.dtype | None
 ) -> tuple[list[Unit], list[tuple[nn.Module, Layer]]]:
-    """The units of `module`, and the units that each layer needs."""
+    """Return the units of `module`, and the units that each layer needs."""
     places: dict[nn.Parameter, list[Place]] = {}
     users: dict[nn.Parameter, dict[nn.Module, None]] = {}
     types: dict[nn.Parameter, torch.dtype | None] = {}
     for user, place in _places(module, layers):
         param = place.module._parameters[place.name]
-        assert param is not None  # `_places` leaves out what is none
+        assert param is not None  # `_places` skips None
         places.setdefault(param, []).append(place)
         users.setdefault(param, {})[user] = None
         keeps = isinstance(place.module, _BatchNorm) or not param.is_floating_point()
@@ -48,8 +48,8 @@ def cut(
 
 
 def _places(module: nn.Module, layers: Layers) -> Iterator[tuple[nn.Module, Place]]:
-    """Every place of a parameter in `module`, and the layer that it belongs to."""
-    around: dict[nn.Module, nn.Module] = {}  # a module -> the layer that it is in
+    """Yield every place of a parameter in `module`, and the layer that it belongs to."""
+    around: dict[nn.Module, nn.Module] = {}  # module -> the layer that contains it
     for path, inner in module.named_modules():
         if isinstance(inner, layers + WHOLE):
             for below in inner.modules():
@@ -63,7 +63,7 @@ def _places(module: nn.Module, layers: Layers) -> Iterator[tuple[nn.Module, Plac
 
 
 def _kept_elsewhere(module: nn.Module, known: dict[nn.Parameter, Any]) -> Iterator[tuple[nn.Module, nn.Parameter]]:
-    """Parameters that a module keeps in a list, a tuple or a dict of its own, and uses from there."""
+    """Return parameters that a module keeps in its own list, tuple or dict, and uses from there."""
     for inner in module.modules():
         own = {id(param) for param in inner._parameters.values()}
         for name, kept in vars(inner).items():

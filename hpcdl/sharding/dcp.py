@@ -1,7 +1,7 @@
-"""Checkpoints of torch.distributed.checkpoint (DCP), written and read by ranks of any machine of ours.
+"""Checkpoints of torch.distributed.checkpoint (DCP), written and read by ranks of any of our machines.
 
-A shard is a range of a tensor counted row by row, and DCP knows boxes: so a range is cut into as few boxes as it takes,
-a part of a row, whole rows, a part of a row. No rank sees another's elements, and torch needs no process group.
+A shard is a range of a tensor in row-major order, and DCP stores boxes: so a range is split into as few boxes as
+possible (part of a row, whole rows, part of a row). No rank sees another's elements, and torch needs no process group.
 """
 
 import base64
@@ -34,9 +34,9 @@ Box = tuple[Numbers, Numbers]  # where it begins in each dimension, and how long
 def save_dcp(path: str | Path, shards: Mapping[str, Shard], comm: Communicator) -> None:
     """Write the ranks' `shards` to folder `path`, for `torch.distributed.checkpoint.load`; every rank calls it.
 
-    They have the names and shapes that they have in the module. Together the ranks hold every element; a box that
-    several have is written by the first of them. Every rank raises OSError where one cannot write, or where there is a
-    checkpoint already: this one would take its files while they are needed.
+    Names and shapes are the module's. Together the ranks hold every element; if several ranks have a box, the first one
+    writes it. Every rank raises OSError if one cannot write, or if a checkpoint already exists: this one would
+    overwrite its files while they are still needed.
     """
     mine = _boxes_of(shards)
     claimed = together(lambda: json.dumps(_claim(Path(path), mine)), comm)
@@ -52,10 +52,10 @@ def save_dcp(path: str | Path, shards: Mapping[str, Shard], comm: Communicator) 
 def load_dcp(path: str | Path, shards: Mapping[str, Shard], comm: Communicator) -> None:
     """Fill this rank's `shards` in place from a checkpoint that DCP has written; every rank calls it.
 
-    Each rank reads its own elements alone, on any number of ranks, whatever the number and the boxes were that wrote
-    them. Where one rank fails, none changes anything, and every rank raises FileNotFoundError without a checkpoint,
-    KeyError for a name that it does not have, ValueError for another shape or elements that it lacks. Its index is a
-    pickle: read only what you trust.
+    Each rank reads only its own elements, on any number of ranks, whatever number of ranks and boxes the checkpoint was
+    written with. If one rank fails, none changes anything, and every rank raises FileNotFoundError without a
+    checkpoint, KeyError for an unknown name, ValueError for a different shape or missing elements. The index is a
+    pickle: read only checkpoints that you trust.
     """
     found = {name: shard._replace(piece=torch.empty_like(shard.piece.detach())) for name, shard in shards.items()}
     together(lambda: _read(FileSystemReader(path), found), comm)
@@ -64,7 +64,7 @@ def load_dcp(path: str | Path, shards: Mapping[str, Shard], comm: Communicator) 
 
 
 def boxes(start: int, stop: int, shape: Sequence[int]) -> Iterator[Box]:
-    """Boxes, in order, that hold the elements `start` to `stop` of a tensor of `shape`, counted row by row.
+    """Return the boxes, in order, that hold the elements `start` to `stop` of a tensor of `shape` in row-major order.
 
     There are at most 2 d - 1 for d dimensions. A tensor without elements is one box.
     """
@@ -97,7 +97,7 @@ Boxes = list[tuple[str, Box, torch.Tensor]]
 
 
 def _boxes_of(shards: Mapping[str, Shard]) -> Boxes:
-    """Every box of every shard, its elements as a view of the piece."""
+    """Yield every box of every shard, with its elements as a view of the piece."""
     found: Boxes = []
     for name, shard in shards.items():
         at, piece = 0, shard.piece.detach()
@@ -111,7 +111,7 @@ def _boxes_of(shards: Mapping[str, Shard]) -> Boxes:
 
 
 class _Save(DefaultSavePlanner):
-    """torch's planner asks for the elements of a box."""
+    """torch's planner for writing: it asks for the elements of a box."""
 
     def __init__(self, found: Boxes):
         super().__init__()
@@ -140,7 +140,7 @@ def _packed(*objects: object) -> str:
 
 
 def _finish(writer: FileSystemWriter, written: list[str]) -> str:
-    """The index of what all ranks have written."""
+    """Write the index of all ranks' data."""
     plans, results = zip(*(pickle.loads(base64.b64decode(line)) for line in written), strict=True)
     _, metadata = create_default_global_save_plan([SavePlan(items) for items in plans])
     writer.finish(metadata, list(results))
@@ -151,7 +151,7 @@ def _finish(writer: FileSystemWriter, written: list[str]) -> str:
 
 
 class _Load(DefaultLoadPlanner):
-    """torch's planner asks where the elements of a box go."""
+    """torch's planner for reading: it asks where the elements of a box go."""
 
     def __init__(self, found: Boxes):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whether an optimizer works elementwise, found by what it does: on whole parameters, and on parts of them."""
+"""Test whether an optimizer works elementwise, by running it on whole parameters and on parts of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from torch import nn
 from hpcdl.sharding.offload import Offloaded
 
 SHAPE, PARTS, STEPS = (6, 4), (slice(0, 11), slice(11, 24)), 4
-RATE = 0.125  # a schedule may begin at 0, which would show nothing
+RATE = 0.125  # a schedule may begin at 0, which would change nothing
 
 
 def require_elementwise(make: Callable[[list], Any], groups: list[dict[str, Any]], device: torch.device) -> None:
-    """Raise ValueError unless the optimizer that `make` builds updates parts as it updates what they are parts of.
+    """Raise ValueError unless the optimizer from `make` updates parts of tensors exactly as it updates whole tensors.
 
     `make` is called three times, with small parameters in groups that have the options of `groups` (one group without
-    options: a plain list), and each optimizer takes some steps. One with `step_with` passes, such as LARS and LAMB: it
-    steps parts with norms of the whole. Random numbers are as they were afterwards.
+    options: a plain list), and each optimizer takes some steps. An optimizer with `step_with`, such as LARS and LAMB,
+    passes: it steps parts with norms of the whole. Random generators are restored afterwards.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -55,12 +55,12 @@ def require_elementwise(make: Callable[[list], Any], groups: list[dict[str, Any]
 
 
 def stepped(made: Any) -> Any:
-    """The optimizer that updates weights: itself, or the one that `Offloaded` wraps."""
+    """Return the optimizer that updates weights: itself, or the one that `Offloaded` wraps."""
     return made.optimizer if isinstance(made, Offloaded) else made
 
 
 def _arranged(params: list[nn.Parameter], groups: list[dict[str, Any]]) -> list:
-    """`params` as `make` gets the shards: a list, or a group for each of `groups`."""
+    """Arrange `params` in the form that `make` expects: a list, or a group for each of `groups`."""
     if groups == [{}]:
         return params
     return [{**group, "params": [param]} for group, param in zip(groups, params, strict=False)]
@@ -98,7 +98,7 @@ def _params(made: Any) -> list[torch.Tensor]:
 
 
 def _train(made: Any, probes, gradients, cut: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
-    """Those of `probes` that `made` steps, after all gradients, cut."""
+    """Return the `probes` that `made` steps, after all gradients, split."""
     optimizer, params = stepped(made), _params(made)
     for group in getattr(optimizer, "param_groups", ()):
         if "lr" in group:

@@ -1,4 +1,4 @@
-"""Tensors one after another in one vector, of which every rank owns a share: what all stages of ZeRO have in common."""
+"""Tensors concatenated into one vector, with a share for each rank: the base of all ZeRO stages."""
 
 from collections.abc import Sequence
 from math import prod
@@ -11,7 +11,7 @@ from hpcdl.comm import Communicator, Group
 
 
 class Shard(NamedTuple):
-    """`piece`, flat: the elements `start` to `start + len(piece)` of a tensor of `shape`, counted row by row."""
+    """`piece`, flat: the elements `start` to `start + len(piece)` of a tensor of `shape`, in row-major order."""
 
     piece: torch.Tensor
     start: int
@@ -19,11 +19,11 @@ class Shard(NamedTuple):
 
 
 class Layout:
-    """Where tensors of `shapes` lie in a vector of `numel` elements, and which part of it is this rank's.
+    """The positions of tensors of `shapes` in a vector of `numel` elements, and this rank's part of it.
 
-    Chunk i of `vector.tensor_split(p)` belongs to rank (first + i) mod p, so that the chunks of one element more begin
-    with rank `first`. The next vector's begin with rank `after`: of any number of vectors together, no rank owns more
-    than one element more than another. No element is padding: what travels and what is kept are the formulas' bytes.
+    Chunk i of `vector.tensor_split(p)` belongs to rank (first + i) mod p, so the chunks that are one element longer
+    begin at rank `first`. The next vector's begin at rank `after`: over any number of vectors, no rank owns more than
+    one element more than another. There is no padding: sent and stored bytes match the formulas exactly.
     """
 
     def __init__(self, shapes: Sequence[Sequence[int]], comm: Communicator, first: int = 0):
@@ -38,15 +38,15 @@ class Layout:
         self.stop = self.start + length + (mine < longer)
 
     def views(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        """The tensors, as views of the vector."""
+        """Return the tensors, as views of the vector."""
         return [part.view(shape) for part, shape in zip(vector.split(self.sizes), self.shapes, strict=True)]
 
     def share(self, vector: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the vector, as a view."""
+        """Return this rank's part of the vector, as a view."""
         return vector[self.start : self.stop]
 
     def pieces(self, share: torch.Tensor) -> list[Shard]:
-        """What `share`, this rank's, holds of each tensor, as views; empty where it holds none of it."""
+        """Return the part of each tensor in this rank's `share`, as views; empty if it holds nothing of a tensor."""
         found, begin = [], 0
         for size, shape in zip(self.sizes, self.shapes, strict=True):
             first, last = (min(max(edge, self.start), self.stop) for edge in (begin, begin + size))
@@ -57,7 +57,7 @@ class Layout:
         return found
 
     def all_gather(self, vector: torch.Tensor, comm: Communicator, own: torch.Tensor | None = None) -> None:
-        """Fill every rank's vector with the shares of all; this rank's is `own`, or in the vector already."""
+        """Fill every rank's vector with all shares; this rank's is `own`, or is already in the vector."""
         group = Group(comm, self.ranks)
         if own is None:
             collectives.all_gather(vector, group)
@@ -65,9 +65,10 @@ class Layout:
             collectives.fast_all_gather(vector, group, own)
 
     def reduce_scatter(self, vector: torch.Tensor, comm: Communicator, weight: float = 1.0) -> torch.Tensor:
-        """Sum `weight * vector` over the ranks; this rank's share of the sum, a view of `vector`, whose rest is lost.
+        """Sum `weight * vector` over the ranks and return this rank's share, a view of `vector`; the rest is
+        overwritten.
 
-        With weight 0 nothing of this rank's counts, not even NaN.
+        With weight 0 this rank's values do not count, not even NaN.
         """
         if not weight:
             vector.zero_()

@@ -1,4 +1,4 @@
-"""ZeRO's third stage: weights are whole only where a layer is at work, and every rank keeps its share of everything."""
+"""ZeRO stage 3: weights are whole only while a layer runs, and every rank keeps its shard of everything."""
 
 import weakref
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from hpcdl.sharding.whole import load_whole, persistent_buffers, whole_state
 
 
 class FullyShardedDataParallel(nn.Module):
-    """`module`, of whose parameters, gradients and optimizer states each rank of `comm` keeps its share alone.
+    """Wrap `module` so that each rank of `comm` keeps only its shard of parameters, gradients and optimizer states.
 
         model = FullyShardedDataParallel(model, comm)
         optimizer = torch.optim.AdamW(model.parameters())      # after wrapping: of this rank's pieces
@@ -36,31 +36,31 @@ class FullyShardedDataParallel(nn.Module):
         optimizer.step(), optimizer.zero_grad()
 
     A layer's parameters are gathered before its forward and before its backward pass and freed after each, and its
-    gradients are reduce-scattered: 3 Psi (p-1)/p bytes per rank and step for Psi bytes of weights to be trained, 2 Psi
-    for frozen ones, beside some numbers to agree on N. With `ahead` the next layer is gathered while one is at work,
-    from the second step on, so that at most two are whole at a time, and those of the modules around them. That takes
-    a thread: where the ranks have no core to spare for it, `ahead=False` is sooner.
+    gradients are reduce-scattered: 3 Psi (p-1)/p bytes per rank and step for Psi bytes of trainable weights, 2 Psi
+    (p-1)/p for frozen ones, plus a few numbers to agree on N. With `ahead` the next layer is gathered while one runs,
+    from the second step on, so at most two layers are whole at a time, plus the modules around them. That takes a
+    thread: if the ranks have no spare core for it, `ahead=False` is faster.
 
-    A layer is a module of the types `layers` with everything inside it, as are torch's modules that use the parameters
-    of others (`hpcdl.sharding.cutting.WHOLE`). Otherwise each module with parameters of its own is a layer. If another
-    module uses a parameter during the forward pass, it is gathered then, and stays whole until `synchronize()`: to
-    save that memory, name the module around both in `layers`. Parameters that you freeze or thaw after wrapping are
-    frozen or trained from the next forward pass on. With `dtype`, such as bfloat16, weights, gradients and the inputs
-    of layers are of that type in messages and in layers; the pieces, their gradients and the optimizer keep their
-    types, and so do batch norms.
+    A layer is a module of the types `layers` with everything inside it. So are torch's modules that use the parameters
+    of others (`hpcdl.sharding.cutting.WHOLE`). Otherwise each module with its own parameters is a layer. If another
+    module uses a parameter during the forward pass, it is gathered then and stays whole until `synchronize()`; to save
+    that memory, name a module that contains both in `layers`. If you freeze or unfreeze parameters after wrapping, that
+    takes effect in the next forward pass. With `dtype`, such as bfloat16, weights, gradients and the inputs of layers
+    have that type in messages and in layers; the pieces, their gradients, the optimizer and batch norms keep their
+    types.
 
-    At the start every rank gets rank 0's weights and buffers. The loss is a mean over samples, n_r of them, counted by
-    `samples(*inputs)` as in `hpcdl.ddp.DistributedDataParallel`. All ranks use the same layers in the same order; one
-    without samples calls the model with an empty batch. A parameter that no rank used has no gradient. Several
-    forward, backward and `synchronize` before a step add up; so do backward passes in `no_sync()`, whose whole
-    gradients this rank keeps. A second backward pass before `synchronize()` is an error. The optimizer works
+    At the start every rank gets rank 0's weights and buffers. The loss is a mean over n_r samples, counted by
+    `samples(*inputs)` as in `hpcdl.ddp.DistributedDataParallel`. All ranks use the same layers in the same order; a
+    rank without samples calls the model with an empty batch. A parameter that no rank used has no gradient. Several
+    rounds of forward, backward and `synchronize` before a step accumulate; so do backward passes in `no_sync()`, whose
+    whole gradients this rank keeps. A second backward pass before `synchronize()` is an error. The optimizer must work
     elementwise.
 
     `state_dict()` has the module's own names and shapes; every rank calls it. `shards()` is this rank's part.
 
-    Raises ValueError where models differ between ranks, where n_r would be a guess, and for layers that it cannot
-    train (sparse gradients, `max_norm`, lazy parameters) (Rajbhandari et al. 2020, "ZeRO";
-    Zhao et al. 2023, "PyTorch FSDP: experiences on scaling fully sharded data parallel").
+    Raises ValueError if models differ between ranks, if n_r would be a guess, and for layers that it cannot train
+    (sparse gradients, `max_norm`, lazy parameters) (Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP:
+    experiences on scaling fully sharded data parallel").
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class FullyShardedDataParallel(nn.Module):
         weakref.finalize(self, self._gathering.background.close)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's forward pass; counts this rank's samples."""
+        """Run the module's forward pass and count this rank's samples."""
         counted = None
         if torch.is_grad_enabled() and any(unit.trained for unit in self.units):
             counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
@@ -112,9 +112,9 @@ class FullyShardedDataParallel(nn.Module):
 
     @contextmanager
     def no_sync(self):
-        """Backward in here only adds to this rank's gradients, which are whole; the first one outside sends the sum.
+        """Accumulate whole gradients on this rank only; the first backward outside the block sends the sum.
 
-        Divide each of k losses by k, as on one machine; a rank's k batches are of one length.
+        Divide each of k losses by k, as on one machine; a rank's k batches must have one length.
         """
         self._passes.syncing = False
         try:
@@ -123,7 +123,7 @@ class FullyShardedDataParallel(nn.Module):
             self._passes.syncing = True
 
     def synchronize(self) -> None:
-        """Every piece's gradient becomes its part of the mean over the global batch, and the buffers rank 0's.
+        """Set each piece's gradient to its part of the mean over the global batch, and copy rank 0's buffers.
 
         Raises ValueError when no rank has a sample.
         """
@@ -149,16 +149,16 @@ class FullyShardedDataParallel(nn.Module):
         passes.end_step(total)
 
     def clip(self, max_norm: float) -> float:
-        """Scale the gradients so that their norm over all ranks is at most `max_norm`; returns what it was."""
+        """Scale the gradients so that their norm over all ranks is at most `max_norm`; return the norm before."""
         grads = (shard.grad for unit in self.units for shard in unit.shards)
         return clip((grad for grad in grads if grad is not None), self.comm, max_norm)
 
     # -- state -------------------------------------------------------------------------------------------------------
 
     def shards(self) -> dict[str, Shard]:
-        """What this rank has of each tensor of the module's state dict, by its name there; all ranks have the buffers.
+        """Return this rank's part of each tensor in the module's state dict, by name; all ranks have the buffers.
 
-        Extra state is no tensor, so it is not among them.
+        Extra state is not included, because it is not a tensor.
         """
         self._gathering.end()
         pieces = {id(shard.piece): shard for unit in self.units for shard in unit.pieces()}
@@ -169,7 +169,7 @@ class FullyShardedDataParallel(nn.Module):
         }
 
     def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """The module's own state dict, whole, on every rank; every rank calls it. `shards` costs no such memory."""
+        """Return the module's whole state dict on every rank; every rank calls it. `shards` needs less memory."""
         self._gathering.end()
         found = whole_state(self.module, self.units, self.comm)
         if destination is None and not prefix:
@@ -179,7 +179,7 @@ class FullyShardedDataParallel(nn.Module):
         return destination
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Take this rank's pieces of a state dict of the module; with `strict`, KeyError where a name is missing."""
+        """Load this rank's pieces of a state dict of the module; with `strict`, raise KeyError if a name is missing."""
         if assign:
             raise ValueError(
                 "assign=True would put other parameters instead of the pieces, which the optimizer has; leave it out, "
@@ -189,11 +189,11 @@ class FullyShardedDataParallel(nn.Module):
         return load_whole(self.module, self.units, state_dict, strict)
 
     def whole_state_dict(self) -> dict[str, Any]:
-        """The same as `state_dict`."""
+        """Return `state_dict()`."""
         return self.state_dict()
 
     def load_whole_state_dict(self, state: dict[str, Any]) -> None:
-        """The same as `load_state_dict`."""
+        """Call `load_state_dict`."""
         self.load_state_dict(state)
 
     def __reduce_ex__(self, protocol):
@@ -202,7 +202,7 @@ class FullyShardedDataParallel(nn.Module):
             "its shards() with hpcdl.sharding.save, or its whole_state_dict()"
         )
 
-    def _apply(self, fn, recurse=True):  # what `to`, `double`, `cuda` and their kin do
+    def _apply(self, fn, recurse=True):  # called by `to`, `double`, `cuda` and others
         raise RuntimeError(
             "a FullyShardedDataParallel cannot be moved or converted: its weights lie in vectors of their own; call "
             "to(), double() and the like on the module before it is wrapped"

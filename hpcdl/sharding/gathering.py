@@ -1,4 +1,4 @@
-"""Which layers are whole: gathered before their use, the next one meanwhile, and freed after it."""
+"""Gather layers before their use, prefetch the next one meanwhile, and free layers afterwards."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,14 +6,14 @@ from hpcdl.comm import Background, Communicator
 from hpcdl.ddp.alike import agree, digest, votes
 from hpcdl.sharding.unit import Unit
 
-Layer = Sequence[Unit]  # what one layer needs whole
+Layer = Sequence[Unit]  # the units that one layer needs whole
 
 
 class Gathering:
-    """Gathers for `units`, over a background that also takes reductions, all in one order on every rank.
+    """Gathers `units` in a background that also runs reductions, in the same order on every rank.
 
-    The order in which layers were used in the last pass, forward and then backward, is what this pass is expected to
-    do: so the next layer is gathered while one is at work, in the right direction. The first pass only learns.
+    This pass is expected to use layers in the order of the last pass, forward and then backward: so the next layer is
+    gathered while one runs. The first pass only records the order.
     """
 
     def __init__(self, units: list[Unit], background: Background, ahead: bool = True):
@@ -26,13 +26,13 @@ class Gathering:
         self._ahead: list[Unit] = []  # gathered for the next layer
 
     def begin(self, training: bool) -> None:
-        """A pass begins; what the last one left is dropped."""
+        """Begin a pass, and drop what the last one left."""
         self.end()
         self._training, self._seen = training, []
         self._expected = self._orders.get(training, [])
 
     def end(self) -> None:
-        """Start what is ready, and leave every unit with its share alone."""
+        """Start the ready reductions, and leave every unit with only its shard."""
         self._start_ready()
         self.background.wait()
         for unit in self.units:
@@ -43,7 +43,7 @@ class Gathering:
         self._seen, self._ahead = [], []
 
     def acquire(self, layer: Layer) -> None:
-        """Return when the layer's units are whole; the next one's are then under way, and so are reductions."""
+        """Return when the layer's units are whole; the next layer's gathers and the reductions are then running."""
         self._drop_wrong_guess(layer)
         self._start(layer)
         self.background.wait()
@@ -55,9 +55,9 @@ class Gathering:
         self._ahead = self._start(self._next())
 
     def release(self, layer: Layer) -> None:
-        """The layer is done with its units for now."""
+        """Release the layer's units."""
         for unit in layer:
-            if unit.users:  # else `end` has freed it
+            if unit.users:  # otherwise `end` has freed it
                 unit.leave()
 
     def order_votes(self) -> list[float]:
@@ -66,7 +66,7 @@ class Gathering:
         return votes(digest(order))
 
     def later(self, reduction: Callable[[Communicator], None]) -> None:
-        """Start `reduction` when the next layer is at work, and not between it and its weights."""
+        """Start `reduction` while the next layer runs, so that it does not delay that layer's weights."""
         self._ready.append(reduction)
 
     def _start(self, layer: Layer) -> list[Unit]:

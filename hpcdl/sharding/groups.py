@@ -1,4 +1,4 @@
-"""Parameter groups as torch's optimizers take them: parameters, (name, parameter) pairs, or dicts of either."""
+"""Parameter groups as in torch's optimizers: parameters, (name, parameter) pairs, or dicts of either."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,9 +13,10 @@ from hpcdl.ddp.alike import agree, digest, votes
 
 
 def as_groups(params: Iterable, known: Sequence[Sequence[torch.Tensor]] = ()) -> tuple[list[dict[str, Any]], bool]:
-    """The groups, dicts with a list of "params", each once; and whether they were given as groups.
+    """Return the groups, as dicts with a list of unique "params", and whether they were given as groups.
 
-    Raises ValueError for a parameter in two groups, those of `known` included, and TypeError for what is no parameter.
+    Raises ValueError for a parameter in two groups, including the `known` ones, and TypeError for anything that is not
+    a parameter.
     """
     if isinstance(params, torch.Tensor):
         raise TypeError("params is a tensor; give a list of parameters, such as model.parameters()")
@@ -36,12 +37,12 @@ def as_groups(params: Iterable, known: Sequence[Sequence[torch.Tensor]] = ()) ->
 
 
 def as_list(groups: Iterable[Iterable[torch.Tensor]]) -> list[torch.Tensor]:
-    """The parameters of all groups, in torch's order."""
+    """Return the parameters of all groups, in torch's order."""
     return [param for group in groups for param in group]
 
 
 def numbered(options: Iterable[dict[str, Any]], groups: Iterable[Sequence[torch.Tensor]]) -> list[dict[str, Any]]:
-    """The groups of a state: `options`, and the numbers of the parameters instead of these."""
+    """Return the groups of a state: `options`, and numbers instead of parameters."""
     found, first = [], 0
     for given, group in zip(options, groups, strict=True):
         found.append({**given, "params": list(range(first, first + len(group)))})
@@ -69,7 +70,7 @@ def require_same_options(sums: Sequence[float]) -> None:
 
 
 def trainable(params: Iterable[Any], comm: Communicator) -> list[nn.Parameter]:
-    """The parameters to be trained; ValueError where there is none, or other ranks have others."""
+    """Return the trainable parameters; raise ValueError if there are none, or if other ranks' differ."""
     found = [param for param in params if param.requires_grad]
     if not found:
         raise ValueError(
@@ -90,7 +91,7 @@ def trainable(params: Iterable[Any], comm: Communicator) -> list[nn.Parameter]:
 
 
 def _plain(params: Any) -> list[torch.Tensor]:
-    """A group's parameters, without their names, each once."""
+    """Return a group's unique parameters, without their names."""
     listed = [params] if isinstance(params, torch.Tensor) else list(params)
     plain = [each[1] if isinstance(each, tuple) else each for each in listed]
     for param in plain:

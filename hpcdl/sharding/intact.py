@@ -1,4 +1,4 @@
-"""A module whose weights are in pieces: what would change or read them past its wrapper is refused."""
+"""Refuse to change or read the weights of a sharded module without its wrapper."""
 
 import weakref
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ CHANGE = "change the module first, then wrap it and make the optimizer"
 
 
 class Intact:
-    """The pieces of a module's `units`, where they are and of which type."""
+    """Checks that the pieces of a module's `units` keep their place, device and dtype."""
 
     def __init__(self, module: nn.Module, units: Sequence[Unit]):
         self.units = units
@@ -25,7 +25,7 @@ class Intact:
             owner.register_load_state_dict_pre_hook(refuse)
 
     def require(self) -> None:
-        """A forward pass begins; raise RuntimeError for a parameter that was replaced, moved or converted."""
+        """Raise RuntimeError, before a forward pass, for a parameter that was replaced, moved or converted."""
         for unit in self.units:
             memory = unit.own.untyped_storage()._cdata  # also of pieces without elements
             for shard, places in zip(unit.shards, unit.places, strict=True):
@@ -39,7 +39,7 @@ class Intact:
         self._none_added.require()
 
     def in_pieces(self, module: nn.Module) -> bool:
-        """Whether a parameter of `module` is a piece now."""
+        """Whether a parameter of `module` is currently a piece."""
         return any(
             place.module is module and dict.get(module._parameters, place.name) is shard
             for unit in self.units
@@ -49,7 +49,7 @@ class Intact:
 
 
 def _refuse_state(me: weakref.ref[Intact], module: nn.Module, *_: Any) -> None:
-    """A state dict of a module inside would have pieces under the names of whole parameters."""
+    """Refuse a submodule's state dict: it would have pieces under the names of whole parameters."""
     intact = me()
     if intact is not None and intact.in_pieces(module):
         raise RuntimeError(

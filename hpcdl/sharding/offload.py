@@ -1,6 +1,6 @@
-"""Optimizer states on disk, or in the host's memory: a parameter's are here while it is updated, the next one's arrive.
+"""Optimizer states on disk, or in the host's memory: they are loaded while their parameter is updated, and prefetched.
 
-Ren et al. 2021, "ZeRO-Offload"; Rajbhandari et al. 2021, "ZeRO-Infinity". What it costs: `hpcdl.cost.offload`.
+Ren et al. 2021, "ZeRO-Offload"; Rajbhandari et al. 2021, "ZeRO-Infinity". Costs: `hpcdl.cost.offload`.
 """
 
 import shutil
@@ -13,23 +13,24 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-TOGETHER = ("LBFGS",)  # of torch: it takes all parameters for one vector
+TOGETHER = ("LBFGS",)  # torch's: it treats all parameters as one vector
 
-State = dict[str, Any]  # what torch's optimizers keep of a parameter: tensors, and now and then None or a number
+State = dict[str, Any]  # an optimizer's state for a parameter: tensors, sometimes None or a number
 
 
 class Store(Protocol):
-    """Where tensors are kept, by number."""
+    """A store for tensors, by number."""
 
     def write(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
         """Keep copies of the tensors."""
 
     def read(self, number: int, out: Sequence[torch.Tensor]) -> None:
-        """Fill `out` with what was written."""
+        """Fill `out` with the stored copies."""
 
 
 class Disk:
-    """Files in a new folder within `folder`, removed with this object; they outlive no process, unlike checkpoints."""
+    """Files in a new folder within `folder`, removed with this object; unlike checkpoints, they do not outlive the
+    process."""
 
     def __init__(self, folder: str | Path):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,7 @@ class Disk:
                 for x in tensors:
                     _all(file.write, _bytes_of(x.detach().cpu()))
         except OSError as error:
-            error.filename = str(path)  # a full disk does not say where it is
+            error.filename = str(path)  # the error of a full disk names no file
             raise
 
     def read(self, number: int, out: Sequence[torch.Tensor]) -> None:
@@ -78,11 +79,12 @@ class Offloaded:
         Offloaded(torch.optim.Adam(model.parameters()), Disk("scratch")).step()
         ShardedOptimizer(params, comm, lambda shards: Offloaded(torch.optim.Adam(shards), Disk("scratch")))
 
-    `step` updates one parameter after another, to the same bits as the optimizer alone. With `ahead` a thread writes
-    the last one's states and reads the next one's meanwhile, so that states of three are in memory at most; without,
-    states of one, and everything waits for the store. Between steps there are none. `optimizer` is the optimizer, for
-    schedules of the learning rate; its own `state` is what is in memory now. `state` is all of it, which `with_states`
-    and `Checkpoint.restore` take. Raises ValueError for an optimizer that does not go parameter by parameter.
+    `step` updates one parameter after another, with results bit-identical to the plain optimizer's. With `ahead` a
+    thread writes the last parameter's states and reads the next one's meanwhile, so at most three parameters' states
+    are in memory; without it, one parameter's, and each step waits for the store. Between steps no state is in memory.
+    `optimizer` is the wrapped optimizer, for learning rate schedules; its `state` is what is in memory now. `state` is
+    the whole state, which `with_states` and `Checkpoint.restore` accept. Raises ValueError for an optimizer that does
+    not go parameter by parameter.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, store: Store, ahead: bool = True):
@@ -103,7 +105,7 @@ class Offloaded:
             self._step_plainly(todo)
 
     def _step_plainly(self, todo: list[torch.Tensor]) -> None:
-        """Read, update, write: what `_step_ahead` does, one after another."""
+        """Read, update and write, one parameter after another."""
         for param in todo:
             self.state.allocate(param)
             self.state.fetch(param)
@@ -112,7 +114,7 @@ class Offloaded:
             self.state.free(param)
 
     def _step_ahead(self, todo: list[torch.Tensor]) -> None:
-        """While one parameter is updated, the one before it leaves and the one after it comes."""
+        """Update each parameter while the previous one's states are written and the next one's are read."""
         with ThreadPoolExecutor(1) as link:
             for before, now, after in zip([None, None, *todo], [None, *todo, None], [*todo, None, None], strict=True):
                 if after is not None:
@@ -131,7 +133,7 @@ class Offloaded:
             self.state.fetch(after)
 
     def _update(self, param: torch.Tensor) -> None:
-        """The optimizer's own step, as if it had this parameter alone."""
+        """Run the optimizer's step as if it had only this parameter."""
         groups = self.optimizer.param_groups
         whole = [group["params"] for group in groups]
         for group, params in zip(groups, whole, strict=True):
@@ -144,7 +146,7 @@ class Offloaded:
 
 
 class _Form(NamedTuple):
-    """What a tensor that is away looks like."""
+    """The shape and type of a stored tensor."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -152,17 +154,17 @@ class _Form(NamedTuple):
 
 
 class States(MutableMapping[torch.Tensor, State]):
-    """An optimizer's states by parameter: to read one brings a copy of it, to set one sends it away.
+    """An optimizer's states by parameter: reading one loads a copy, setting one stores it.
 
-    An update takes three steps instead, of which `fetch` and `save` may be another thread's: `allocate` makes room for
-    a parameter's states in the optimizer, `fetch` fills it; `save` keeps them, `free` gives the memory back.
+    An update uses four calls instead: `allocate` makes room for a parameter's states in the optimizer, `fetch` fills
+    it, `save` stores them and `free` releases the memory. Another thread may call `fetch` and `save`.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, store: Store):
         self._optimizer, self._store = optimizer, store
         self._forms: dict[torch.Tensor, State] = {}  # a _Form instead of each tensor
         self._numbers: dict[torch.Tensor, int] = {}
-        for param in list(self._here):  # of an optimizer that has taken steps
+        for param in list(self._here):  # the optimizer may have taken steps
             self[param] = self._here.pop(param)
 
     @property
@@ -170,21 +172,21 @@ class States(MutableMapping[torch.Tensor, State]):
         return self._optimizer.state
 
     def allocate(self, param: torch.Tensor) -> None:
-        """Memory for the states, if there are any yet."""
+        """Allocate memory for the states, if any exist yet."""
         if param in self._forms:
             self._here[param] = {key: _empty(form) for key, form in self._forms[param].items()}
 
     def fetch(self, param: torch.Tensor) -> None:
-        """Fill what `allocate` made."""
+        """Fill the memory from `allocate`."""
         if param in self._forms:
             self._store.read(self._numbers[param], _tensors(self._here[param]))
 
     def save(self, param: torch.Tensor) -> None:
-        """Send away what the optimizer has."""
+        """Store the optimizer's states."""
         self._put(param, self._here.get(param, {}))
 
     def free(self, param: torch.Tensor) -> None:
-        """Forget what the optimizer has."""
+        """Free the optimizer's states."""
         self._here.pop(param, None)
 
     def _put(self, param: torch.Tensor, state: State) -> None:
@@ -226,7 +228,7 @@ def _bytes_of(x: torch.Tensor) -> memoryview:
 
 
 def _all(transfer: Any, data: memoryview) -> None:
-    """Until all bytes have gone through: one call moves 2 GB at most."""
+    """Repeat until all bytes are transferred: one call moves at most 2 GB."""
     while data:
         moved = transfer(data)
         if not moved:

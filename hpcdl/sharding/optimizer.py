@@ -1,4 +1,4 @@
-"""ZeRO's first two stages: every rank has all weights, and the optimizer's states of its own share alone."""
+"""ZeRO stages 1 and 2: every rank has all weights, and the optimizer states only of its own shard."""
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -29,30 +29,30 @@ Make = Callable[[list], torch.optim.Optimizer | Offloaded]
 
 
 class ShardedOptimizer(Adding, torch.optim.Optimizer):
-    """Steps of an elementwise optimizer on the mean gradient of all ranks, of which each rank does its share.
+    """Step an elementwise optimizer on the mean gradient of all ranks; each rank updates its shard.
 
         optimizer = ShardedOptimizer(model.parameters(), comm, lambda shards: torch.optim.AdamW(shards, lr=1e-3))
-        optimizer.count(len(x))            # before backward; without it all ranks' batches count alike
+        optimizer.count(len(x))            # before backward; without it all ranks' batches count equally
         loss_fn(model(x), y).backward()
-        optimizer.clip(1.0)                # if you like: by the norm of the whole gradient, which it returns
+        optimizer.clip(1.0)                # optional: by the norm of the whole gradient, which it returns
         optimizer.step()
 
-    At the start every rank gets rank 0's weights. `step` makes sum_r (n_r / N) g_r of the ranks' gradients by a
-    reduce-scatter, lets the optimizer that `make` built update this rank's share, and all-gathers the new weights: with
-    Psi bytes of weights 2 Psi (p-1)/p per rank, as an all-reduce would send, and some numbers to agree on N. Each
-    element's states are on one rank. At `stage` 1 gradients stay until the step, so that several backward passes add
-    up; at 2 they leave in buckets of up to `bucket_mb` (2^20 bytes) while backward goes on, and are freed: afterwards
-    this rank has its share of the sum alone, to which more passes add in `adding()`. After a step there are none.
+    At the start every rank gets rank 0's weights. `step` computes sum_r (n_r / N) g_r of the ranks' gradients by a
+    reduce-scatter, lets the optimizer from `make` update this rank's shard, and all-gathers the new weights. For Psi
+    bytes of weights each rank sends 2 Psi (p-1)/p bytes, like an all-reduce, plus a few numbers to agree on N. Each
+    element's states are on one rank. At `stage` 1 gradients stay until the step, so several backward passes accumulate.
+    At stage 2 they are sent during backward in buckets of up to `bucket_mb` (2^20 bytes), and freed: afterwards this
+    rank has only its shard of the sum, to which more passes add in `adding()`. After a step there are no gradients.
 
-    `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` gets with shards in
-    place of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;
-    `state_dict` and `load_state_dict` are those of the optimizer on one machine. `hpcdl.training`'s LARS and LAMB take
-    norms over all ranks: 16 bytes more for each parameter. `optimizer.optimizer` is what `make` returned; it may be
-    `Offloaded`. A parameter that no rank used stays as it is, also one that is frozen later; one that is thawed takes
-    part from then on. A rank without samples calls `count(0)` and `step()`.
+    `params` are parameters, (name, parameter) pairs, or groups as for torch.optim, which `make` receives with shards
+    instead of parameters. It is a torch optimizer: `param_groups` (of shards), schedulers, closures, `add_param_group`;
+    `state_dict` and `load_state_dict` use the format of the optimizer on one machine. `hpcdl.training`'s LARS and LAMB
+    take norms over all ranks, for 16 more bytes per parameter. `optimizer.optimizer` is the object from `make`; it may
+    be `Offloaded`. A parameter that no rank used, or that you freeze later, does not change; if you unfreeze a
+    parameter, it is trained from the next step. A rank without samples calls `count(0)` and `step()`.
 
-    Raises ValueError where ranks have other parameters, none is to be trained, or the optimizer does not work
-    elementwise: `make` is tried out on small parameters, whole and cut (Rajbhandari et al. 2020, "ZeRO: memory
+    Raises ValueError if ranks have different parameters, if none is trainable, or if the optimizer does not work
+    elementwise: `make` is tried on small parameters, whole and split (Rajbhandari et al. 2020, "ZeRO: memory
     optimizations toward training trillion parameter models").
     """
 
@@ -68,7 +68,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         trained = trainable([param for group in self.groups for param in group], comm)
         require_elementwise(make, options if grouped else [{}], trained[0].device)
         self.buckets: list[ShardBucket] = []
-        self._shard: dict[torch.Tensor, nn.Parameter] = {}  # of each parameter in a bucket, this rank's part
+        self._shard: dict[torch.Tensor, nn.Parameter] = {}  # for each parameter in a bucket, this rank's part
         self._frozen: list[torch.Tensor] = []
         self._handles: list[RemovableHandle] = []
         self._add([param for group in self.groups for param in group], trained)
@@ -84,7 +84,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._counts: list[int] = []  # in this step, by backward pass
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
         self._launched, self._reduced = 0, False
-        self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: hooks of a step
+        self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: a step's hooks
         weakref.finalize(self, _end, self._handles, self.background)
 
     @property
@@ -93,16 +93,16 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The groups of the optimizer that `make` built, of this rank's shards; options may be changed there."""
+        """Return the groups of the optimizer from `make`, with this rank's shards; you may change options there."""
         return self._inner.param_groups
 
     @property
     def state(self) -> Any:  # type: ignore[override]
-        """This rank's states, by shard."""
+        """Return this rank's states, by shard."""
         return self.optimizer.state
 
     def count(self, samples: int) -> None:
-        """This rank's part of the step's batch has so many samples, 0 or more; called before backward."""
+        """Set how many samples this rank's part of the batch has, 0 or more; call it before backward."""
         if self._launched:
             raise RuntimeError("count: gradients are on their way; call it before backward, add up several at stage=1")
         if samples < 0:
@@ -115,7 +115,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._versions = {param: param._version for param in self._shard}
 
     def reduce(self) -> None:
-        """Make this rank's share of the mean gradient: what `clip` and `step` begin with, unless it is done already."""
+        """Compute this rank's shard of the mean gradient; `clip` and `step` do it unless it is done already."""
         if self._reduced:
             return
         self._thaw()
@@ -137,13 +137,13 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._total, self._reduced = total, True
 
     def clip(self, max_norm: float) -> float:
-        """Scale the mean gradient so that its norm over all ranks is at most `max_norm`; returns what it was."""
+        """Scale the mean gradient so that its norm over all ranks is at most `max_norm`; return the norm before."""
         self.reduce()
         shares = (shard.grad for bucket in self.buckets for shard in bucket.shards)
         return clip((share for share in shares if share is not None), self.comm, max_norm)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all weights on every rank; called by every rank. Returns what `closure`, if any, returned."""
+        """Update all weights on every rank; every rank calls it. Return the result of `closure`, if any."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
         self.reduce()
@@ -156,7 +156,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients, of this rank and summed: so a step is skipped, after `clip`, on all ranks."""
+        """Drop this rank's gradients and the sums. To skip a step after `clip`, call it on all ranks."""
         if self._launched and not self._reduced:
             raise RuntimeError(
                 "zero_grad: gradients are on their way, and the other ranks wait for the rest; call step(), or clip() "
@@ -169,7 +169,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._launched, self._reduced, self._counts, self._versions = 0, False, [], {}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Train more parameters, with options of their own; called by every rank, between steps."""
+        """Train more parameters with separate options; every rank calls it, between steps."""
         if self._launched or self._reduced:
             raise RuntimeError("add_param_group: gradients are on their way; call it after step()")
         (group,), _ = as_groups([param_group], self.groups)
@@ -178,7 +178,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._inner.add_param_group({**group, "params": self._shards_of(group["params"])})
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the optimizer on one machine, whole on every rank; called by every rank.
+        """Return the state of the optimizer as on one machine, whole on every rank; every rank calls it.
 
         So it can be loaded on any number of ranks, by torch's optimizer too. `save(path, step, with_states(...), comm)`
         writes each rank's share instead.
@@ -192,7 +192,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         return {"state": whole_state.gathered(parts, self.comm), "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`, of any number of ranks or of torch's optimizer; sends nothing."""
+        """Continue from a `state_dict` of any number of ranks or of torch's optimizer; it sends nothing."""
         saved = state_dict["param_groups"]
         whole_state.require_groups(saved, [len(group) for group in self.groups])
         numbers = [number for group in saved for number in group["params"]]
@@ -207,21 +207,21 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             inner.update({key: value for key, value in group.items() if key not in ("params", "param_names")})
 
     def shards(self) -> dict[str, Shard]:
-        """What this rank owns of each parameter to be trained: "0", "1", ... in the order in which they were given.
+        """Return this rank's part of each trainable parameter, named "0", "1", ... in the given order.
 
-        After `Checkpoint.fill` of these, `gather` brings the other ranks' weights.
+        After `Checkpoint.fill` of these, `gather` fetches the other ranks' weights.
         """
         return {str(i): self._part(param) for i, param in enumerate(self._shard)}
 
     def gather(self) -> None:
-        """Give every rank all weights, each from the rank that owns it; called by every rank."""
+        """Give every rank all weights, each from the rank that owns it; every rank calls it."""
         for bucket in self.buckets:
             bucket.layout.all_gather(bucket.weights, self.comm)
 
     # -- parameters --------------------------------------------------------------------------------------------------
 
     def _add(self, params: Sequence[torch.Tensor], trained: list[nn.Parameter]) -> None:
-        """Give `params` rank 0's values, and put those that are `trained` into buckets."""
+        """Give `params` rank 0's values, and put the `trained` ones into buckets."""
         shards: dict[torch.Tensor, nn.Parameter] = {}
         for group in make_buckets(trained, self._cap):
             first = self.buckets[-1].layout.after if self.buckets else 0
@@ -236,7 +236,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             self._frozen.append(frozen)
 
     def _thaw(self) -> None:
-        """Take in the parameters that were frozen and require a gradient now, the same on every rank."""
+        """Add the parameters that were frozen and now require a gradient, the same on every rank."""
         thawed: Any = [param for param in self._frozen if param.requires_grad]
         if not thawed:
             return
@@ -250,16 +250,16 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
                 self.param_groups[number]["params"].append(self._shard[param])
 
     def _alike(self) -> list[float]:
-        """What must be the same on all ranks."""
+        """Return this rank's votes on what must be the same on all ranks."""
         options = option_votes(self.param_groups)
         return [*length_votes(self._counts, self._samples), *options, *self._replicas.votes(self.comm)]
 
     def _shards_of(self, params: Iterable[torch.Tensor]) -> list[nn.Parameter]:
-        """This rank's parts of those that are trained, without empty ones."""
+        """Return this rank's nonempty parts of the trained parameters."""
         return [self._shard[param] for param in params if param in self._shard and self._shard[param].numel()]
 
     def _part(self, param: torch.Tensor) -> Shard:
-        """This rank's part of a parameter, in its bucket."""
+        """Return this rank's part of a parameter, in its bucket."""
         for bucket in self.buckets:
             for each, shard, piece in zip(bucket.params, bucket.shards, bucket.pieces(bucket.weights), strict=True):
                 if each is param:
@@ -267,7 +267,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         raise KeyError(param)
 
     def _measure(self, directions: dict[torch.Tensor, torch.Tensor]) -> dict[torch.Tensor, tuple]:
-        """The norms of whole parameters, and of their directions."""
+        """Return the norms of whole parameters, and of their directions."""
         return norms_of_parts([shard for bucket in self.buckets for shard in bucket.shards], directions, self.comm)
 
 

@@ -17,7 +17,7 @@ from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.unit import Unit, refuse_outside
 from hpcdl.sharding.watched import Watched
 
-OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # no place for a layer's results
+OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # they hold no results of a layer
 
 PLAIN = (bool, int, float, str)
 STANDARD = set(vars(nn.Module()))  # attributes that every module has
@@ -30,9 +30,9 @@ NOT_SYNCHRONIZED = (
 
 
 class Passes:
-    """What one step of a fully sharded model has done so far.
+    """The state of one step of a fully sharded model.
 
-    `samples` are this rank's, `total` is N of the last step, and the guess for this one.
+    `samples` is this rank's number, `total` is the last step's N and the guess for this step.
     """
 
     def __init__(self, units: Sequence[Unit], gathering: Gathering, dtype: torch.dtype | None, total: float):
@@ -50,7 +50,7 @@ class Passes:
         """Register hooks on layers and parameters; no hook keeps this object alive."""
         me = weakref.ref(self)
         for layer, need in needs:
-            # The first of all pre-hooks: weight norm, pruning and their kin compute with whole parameters in theirs.
+            # Before all other pre-hooks: weight norm, pruning and others compute with whole parameters in theirs.
             layer.register_forward_pre_hook(partial(_before, me, need), with_kwargs=True, prepend=True)
             layer.register_forward_hook(partial(_after, me, _owners(layer, need)), always_call=True)
         owners: dict[nn.Module, dict[str, Unit]] = {}
@@ -65,14 +65,14 @@ class Passes:
             module._parameters = Watched(module._parameters, partial(_used, me, names))
 
     def count(self, samples: int, lengths: list[int]) -> None:
-        """A forward pass of so many samples begins, with inputs of these lengths."""
+        """Count the samples of a forward pass that begins, and its inputs' lengths."""
         if any(True in unit.announced for unit in self.units):
             raise RuntimeError(NOT_SYNCHRONIZED)
         self.samples, self.lengths = self.samples + samples, self.lengths + lengths
 
     @contextmanager
     def forward(self, intact: Intact, counted: tuple[int, list[int]] | None) -> Iterator[None]:
-        """The module's forward pass, inside; `counted` are its samples and its inputs' lengths, if gradients follow."""
+        """Run the module's forward pass; `counted` are its samples and its inputs' lengths, if gradients follow."""
         counts = self.samples, self.lengths
         if counted:
             self.count(*counted)
@@ -93,7 +93,7 @@ class Passes:
                 self.gathering.release(use.layer)
 
     def needs_outside(self, unit: Unit) -> None:
-        """A module uses a parameter of `unit` outside its layers: it stays whole, and is reduced at the end."""
+        """Keep `unit` whole until the end of the step: a module uses its parameter outside its layers."""
         if self._in_forward and not unit.users:
             use = Use(self, (unit,))
             self._outside.append(use)
@@ -101,18 +101,18 @@ class Passes:
             unit.uses += torch.is_grad_enabled()
 
     def begin(self, layer: Layer) -> "Use":
-        """A layer's forward pass begins: gather its parameters."""
+        """Gather a layer's parameters before its forward pass."""
         use = Use(self, layer)
         self.calls.append(use)
         self.gathering.acquire(layer)
         return use
 
     def never_ends(self, use: "Use") -> None:
-        """No input of this call has a gradient to tell when its backward pass ends."""
+        """Note a call without an input gradient that would tell when its backward pass ends."""
         self._endless.append(use)
 
     def announce(self, unit: Unit, i: int) -> None:
-        """The gradient of a unit's i-th parameter is final; frees calls that are complete."""
+        """Note that the gradient of a unit's i-th parameter is final, and free complete calls."""
         unit.arrived[i] = True
         if self.syncing and unit.announced[i]:
             raise RuntimeError(
@@ -126,12 +126,12 @@ class Passes:
                     use.free()
 
     def reduce(self, unit: Unit) -> None:
-        """Send a unit's gradients off; the weight has the last step's N, which `release` corrects."""
+        """Send a unit's gradients; the weight uses the last step's N, which `release` corrects."""
         self.gathering.later(partial(unit.reduce, unit.seal(), self.samples / self.total))
         self._reduced.append(unit)
 
     def reduce_rest(self) -> list[Unit]:
-        """Send the gradients that have not left; returns the units whose gradients have."""
+        """Send the remaining gradients; return the units whose gradients were sent."""
         for unit in self.units:
             done = any(unit is other for other in self._reduced)
             if not done and unit.trained:
@@ -144,7 +144,7 @@ class Passes:
         return [unit for unit in self.units if any(unit is other for other in self._reduced)]
 
     def end_step(self, total: float) -> None:
-        """All gradients of a step are in; `total` is its N."""
+        """End a step after all its gradients have arrived; `total` is its N."""
         for unit in self.units:
             unit.uses = 0
         self.total, self.samples, self.lengths = total, 0, []
@@ -155,14 +155,15 @@ Me = weakref.ref[Passes]
 
 
 class Use:
-    """One call of a layer: whole from the moment when a gradient reaches its outputs, until its inputs have theirs."""
+    """One call of a layer: in backward, its weights are whole from the first gradient of its outputs until its inputs
+    have their gradients."""
 
     def __init__(self, passes: Passes, layer: Layer):
         self.passes, self.layer, self.at_work = passes, layer, False
         self.differs = False  # an input has a gradient
 
     def begin(self, gradient: torch.Tensor) -> None:
-        """Its backward pass begins."""
+        """Begin its backward pass."""
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "create_graph=True under FullyShardedDataParallel: weights are freed after each layer's backward pass, "
@@ -175,13 +176,13 @@ class Use:
                 unit.begin_backward()
 
     def free(self) -> None:
-        """Its weights are no longer needed."""
+        """Free its weights."""
         if self.at_work:
             self.at_work = False
             self.passes.gathering.release(self.layer)
 
     def end(self) -> None:
-        """Its backward pass is done; if no other call uses a unit, its gradients leave."""
+        """End its backward pass; send a unit's gradients if no other call uses the unit."""
         self.free()
         for unit in self.layer:
             unit.uses = max(0, unit.uses - 1)
@@ -190,7 +191,7 @@ class Use:
 
 
 class _AtEnd(torch.autograd.Function):
-    """The identity, whose backward pass is the end of a layer's."""
+    """The identity; its backward marks the end of a layer's backward pass."""
 
     @staticmethod
     def forward(ctx: Any, use: Use, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -205,9 +206,9 @@ class _AtEnd(torch.autograd.Function):
 
 
 def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """A layer's forward pass begins: its weights are whole, and its inputs will tell when its backward pass ends."""
+    """Prepare a layer's forward pass: gather its weights, and watch its inputs for the end of backward."""
     passes = me()
-    assert passes is not None  # whose forward this is in
+    assert passes is not None  # this runs inside its forward
     use = passes.begin(layer)
     if passes.dtype:
         args, kwargs = tree_map_only(torch.Tensor, partial(_cast, passes.dtype), (args, kwargs))
@@ -227,20 +228,20 @@ def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) 
 
 
 def _after(me: Me, inside: Sequence[nn.Module], module: nn.Module, args: tuple, outputs: Any) -> None:
-    """A layer's forward pass is done: its weights go, and its outputs will tell when its backward pass begins."""
+    """Finish a layer's forward pass: free its weights, and watch its outputs for the start of backward."""
     passes = me()
-    assert passes is not None  # whose forward this is in
+    assert passes is not None  # this runs inside its forward
     use = passes.calls.pop()
     found = [x for x in tensors_in(outputs) if _has_graph(x)]
     for x in chain(found, filter(_has_graph, _kept(inside))):
         x.register_hook(use.begin)
     hidden = not found and torch.is_grad_enabled() and (use.differs or any(unit.trained for unit in use.layer))
-    if not hidden:  # else its results are where no hook can be: it stays whole
+    if not hidden:  # otherwise no hook can reach its results: it stays whole
         passes.gathering.release(use.layer)
 
 
 def tensors_in(x: Any, depth: int = 3) -> Iterator[torch.Tensor]:
-    """The tensors in `x`: in tuples, lists and dicts, and in objects of other types."""
+    """Yield the tensors in `x`: in tuples, lists, dicts and other objects."""
     for leaf in tree_flatten(x)[0]:
         if isinstance(leaf, torch.Tensor):
             yield leaf
@@ -255,13 +256,13 @@ def _has_graph(x: torch.Tensor) -> bool:
 
 
 def _owners(layer: nn.Module, units: Layer) -> list[nn.Module]:
-    """The layer, and the modules inside it that have its parameters."""
+    """Return the layer, and the submodules that have its parameters."""
     inside = {place.module: None for unit in units for places in unit.places for place in places}
     return list({layer: None} | inside)
 
 
 def _kept(modules: Sequence[nn.Module]) -> Iterator[torch.Tensor]:
-    """The tensors that modules keep as attributes, such as a loss of their own."""
+    """Return the tensors that modules keep as attributes, for example their own loss."""
     for module in modules:
         for name, value in vars(module).items():
             if name not in STANDARD and value is not None and not isinstance(value, PLAIN):
@@ -285,7 +286,7 @@ def _used(me: Me, units: dict[str, Unit], name: str) -> None:
 
 
 def _listen(register: Callable, param: nn.Parameter, hook: Callable) -> None:
-    """Register `hook`, also on a parameter that is frozen and may be thawed."""
+    """Register `hook`, also on a frozen parameter that may be unfrozen later."""
     frozen = not param.requires_grad
     param.requires_grad_(True)
     register(hook)

@@ -1,13 +1,13 @@
-"""Checkpoints of shards: every rank writes its own, and any number of ranks reads what it needs of them.
+"""Checkpoints of shards: every rank writes its own, and any number of ranks can read them.
 
 On disk, in the folder of the training:
 
-    manifest.json          which step is the whole state, which folder has it, and each file's length and checksum
+    manifest.json          the step of the complete state, its folder, and each file's length and checksum
     step-12-0/rank-0-of-4  one rank's shards: `shard_file`
 
-A new state is written beside the old one. When every rank's file is on the disk, one `rename` of the manifest makes the
-new one the state; then the old one is removed. Whoever is killed, and whenever: the manifest names a whole state, the
-new or the previous one.
+A new state is written next to the old one. When every rank's file is on the disk, one atomic `rename` of the manifest
+makes it the current state; then the old one is removed. Whichever rank is killed at whatever moment, the manifest names
+a complete state, the new or the previous one.
 """
 
 import json
@@ -27,15 +27,15 @@ from hpcdl.sharding.offload import Offloaded
 from hpcdl.sharding.together import together
 
 MANIFEST = "manifest.json"
-OPTION = "group."  # of what a group has, such as its learning rate
+OPTION = "group."  # prefix of a group's options, such as its learning rate
 
 
 def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communicator) -> None:
     """Make the ranks' `shards` the state of `step` in folder `path`, which all ranks reach; every rank calls it.
 
-    Together they are to hold every element of every tensor; where several ranks have one, they have the same. No rank
-    sees another's. Until all is written the state is what it was; so it remains where a rank fails, for which every
-    rank raises OSError.
+    Together they must hold every element of every tensor; if several ranks have an element, their values are equal. No
+    rank sees another's shards. Until everything is written the old state stays; if a rank fails, it stays for good, and
+    every rank raises OSError.
     """
     path = Path(path)
     folder = Path(together(lambda: _new_folder(path, step) if comm.rank == 0 else "", comm)[0])
@@ -50,11 +50,12 @@ def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communi
 
 
 def load(path: str | Path, comm: Communicator, check: bool = True) -> "Checkpoint":
-    """The last whole state in folder `path`, the same on every rank; every rank calls it, on any number of ranks.
+    """Find the last complete state in folder `path`, the same on every rank; every rank calls it, on any number of
+    ranks.
 
-    Rank 0 reads what there is, and tells the others; with `check` what `fill` and `read` read is compared with its
-    checksums, which takes time. Raises FileNotFoundError where there is none, or where a rank's file of it is missing,
-    and ValueError where one is damaged, on every rank.
+    Rank 0 reads the manifest and tells the others. With `check`, `fill` and `read` verify checksums, which takes time.
+    On every rank, raises FileNotFoundError if there is no state or a rank's file is missing, and ValueError if a file
+    is damaged.
     """
     path = Path(path)
     state = json.loads(together(lambda: json.dumps(_read_state(path)) if comm.rank == 0 else "", comm)[0])
@@ -62,7 +63,7 @@ def load(path: str | Path, comm: Communicator, check: bool = True) -> "Checkpoin
 
 
 class Checkpoint:
-    """A whole state: `step`, `shapes` of its tensors by name. Tensors are read where `fill` and `read` ask for them."""
+    """A complete state: its `step`, and `shapes` of its tensors by name. `fill` and `read` read the tensors."""
 
     def __init__(self, folder: Path, step: int, files: list[dict[str, Any]], comm: Communicator, check: bool):
         self.step = step
@@ -75,9 +76,9 @@ class Checkpoint:
                 self._sources.setdefault(entry.name, []).append((folder / file["name"], file["begin"], entry))
 
     def read(self, name: str, start: int, stop: int) -> torch.Tensor:
-        """Elements `start` to `stop` of a tensor, flat, from the files that have them; no other is opened.
+        """Return elements `start` to `stop` of a tensor, flat; only the files that hold them are opened.
 
-        Raises KeyError for an unknown name, and ValueError where elements are in no file, or one is damaged.
+        Raises KeyError for an unknown name, and ValueError if elements are in no file, or a file is damaged.
         """
         if name not in self._sources:
             raise KeyError(f"the checkpoint of step {self.step} has no tensor {name!r}; see its `shapes`")
@@ -94,7 +95,7 @@ class Checkpoint:
         return out
 
     def fill(self, shards: Mapping[str, Shard]) -> None:
-        """Read this rank's `shards`, in place; every rank calls it. Where one rank fails, none changes anything."""
+        """Read this rank's `shards` in place; every rank calls it. If one rank fails, none changes anything."""
         found: list[torch.Tensor] = []
 
         def gather() -> str:
@@ -106,7 +107,7 @@ class Checkpoint:
             shard.piece.detach().copy_(piece)
 
     def restore(self, optimizer: torch.optim.Optimizer | Offloaded, shards: Mapping[str, Shard]) -> None:
-        """Give `optimizer`, which steps these shards, the states that `with_states` has saved; every rank calls it."""
+        """Give `optimizer`, which steps these shards, the states saved by `with_states`; every rank calls it."""
         found: dict[str, dict[str, torch.Tensor]] = {name: {} for name, shard in shards.items() if shard.piece.numel()}
 
         def gather() -> str:
@@ -135,10 +136,10 @@ class Checkpoint:
 
 
 def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer | Offloaded) -> dict[str, Shard]:
-    """`shards`, and of those that `optimizer` steps its states: what a training needs to go on.
+    """Return `shards` plus the states of `optimizer` for them: everything needed to continue a training.
 
-    Named "NAME/KEY", and "NAME//KEY" where a state is one number for the whole parameter, as Adam's `step`; so are the
-    numbers of its group that a schedule may have changed, such as "NAME//group.lr".
+    States are named "NAME/KEY", or "NAME//KEY" if a state is one number for the whole parameter, like Adam's `step`.
+    The latter form also holds its group's numbers that a schedule may have changed, such as "NAME//group.lr".
     """
     found, groups = dict(shards), _groups(optimizer)
     for name, shard in shards.items():
@@ -155,7 +156,7 @@ def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer | 
 
 
 def _groups(optimizer: Any) -> dict[int, dict[str, Any]]:
-    """The group of each parameter, by its id; none of an optimizer without groups."""
+    """Return each parameter's group by the parameter's id; empty for an optimizer without groups."""
     inner = optimizer.optimizer if isinstance(optimizer, Offloaded) else optimizer
     return {id(param): group for group in getattr(inner, "param_groups", ()) for param in group["params"]}
 
@@ -189,7 +190,7 @@ def _commit(path: Path, manifest: dict[str, Any]) -> str:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, too."""
+    """Wait until the names in a folder are on the disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -198,7 +199,7 @@ def _settle(folder: Path) -> None:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """The manifest with each file's `entries`, and where its data `begin`; all files are there, whole."""
+    """Return the manifest with each file's `entries` and the offset `begin` of its data; all files must be complete."""
     try:
         state = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One rank's part of a checkpoint in one file: a line of JSON, which says what follows, and the elements themselves."""
+"""One rank's part of a checkpoint in one file: a line of JSON that describes the content, then the elements."""
 
 import json
 import zlib
@@ -13,7 +13,7 @@ import torch
 from hpcdl.files import written_whole
 from hpcdl.sharding.flat import Shard
 
-BLOCK = 1 << 18  # bytes with a checksum of their own: who needs a part of a tensor reads little else
+BLOCK = 1 << 18  # bytes per checksum: reading part of a tensor reads little else
 
 
 class Entry(NamedTuple):
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 def write(path: Path, shards: Mapping[str, Shard]) -> tuple[int, int]:
-    """Write the shards that have elements, and tensors without any; returns the file's bytes, its header's checksum."""
+    """Write nonempty shards, and tensors without elements; return the file's bytes and its header's checksum."""
     entries, data, offset = [], [], 0
     for name, shard in shards.items():
         if shard.piece.numel() or not prod(shard.shape):
@@ -46,7 +46,7 @@ def write(path: Path, shards: Mapping[str, Shard]) -> tuple[int, int]:
 
 
 def entries_of(path: Path, checksum: int) -> tuple[list[Entry], int]:
-    """What is in a file, and where its data begin. Raises ValueError where the header is not what was written."""
+    """Return a file's entries, and where its data begin. Raises ValueError if the header is damaged."""
     with path.open("rb") as file:
         header = file.readline()
     if zlib.crc32(header) != checksum:
@@ -55,9 +55,10 @@ def entries_of(path: Path, checksum: int) -> tuple[list[Entry], int]:
 
 
 def read(path: Path, begin: int, entry: Entry, start: int, out: torch.Tensor, check: bool = True) -> tuple[int, int]:
-    """Copy into `out`, the elements from `start` on, those that the entry has; returns which these are.
+    """Copy the entry's elements into `out`, which begins at element `start`; return which elements were copied.
 
-    With `check` all blocks with some of them are read, and compared with their checksums: ValueError where one differs.
+    With `check` all blocks that contain them are read and compared with their checksums; raises ValueError if one
+    differs.
     """
     size = out.element_size()
     first, last = max(start, entry.start), min(start + out.numel(), entry.stop)
@@ -77,11 +78,12 @@ def read(path: Path, begin: int, entry: Entry, start: int, out: torch.Tensor, ch
 
 
 def _read_blocks(file: BufferedReader, entry: Entry, low: int, high: int, length: int, target: memoryview) -> bool:
-    """Read bytes `low` to `high` of the entry's `length`, by blocks from where `file` stands; whether all are right."""
+    """Read bytes `low` to `high` of the entry's `length` block by block from the current position of `file`; return
+    whether all are correct."""
     spare = memoryview(bytearray(BLOCK))
     for at in range(low - low % BLOCK, high, BLOCK):
         end = min(at + BLOCK, length)
-        inside = low <= at and end <= high  # then it comes where it belongs at once
+        inside = low <= at and end <= high  # read directly into its place
         block = target[at - low : end - low] if inside else spare[: end - at]
         if file.readinto(block) < len(block) or zlib.crc32(block) != entry.checksums[at // BLOCK]:
             return False
@@ -95,6 +97,6 @@ def _checksums(raw: Any) -> list[int]:
     return [zlib.crc32(raw[at : at + BLOCK]) for at in range(0, len(raw), BLOCK)]
 
 
-def _bytes_of(x: torch.Tensor) -> Any:  # numpy's arrays are buffers, and their types do not say so
-    """The memory of a flat tensor, as bytes."""
+def _bytes_of(x: torch.Tensor) -> Any:  # numpy's arrays are buffers, but their types do not say so
+    """Return the memory of a flat tensor, as bytes."""
     return x.detach().contiguous().cpu().view(torch.uint8).numpy()

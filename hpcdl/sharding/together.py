@@ -1,4 +1,4 @@
-"""Work that each rank does on its own, and that has been done on all of them, or failed on all."""
+"""Local work on each rank that succeeds on all ranks or fails on all."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ ERRORS = (OSError, FileNotFoundError, ValueError, KeyError)
 
 
 def together(work: Callable[[], str], comm: Communicator) -> list[str]:
-    """What `work` returns on each rank, on every rank; where one raises, every rank raises its error."""
+    """Return each rank's result of `work` on every rank; if one raises, every rank raises its error."""
     code, line = 0, ""
     try:
         line = work()
@@ -26,5 +26,5 @@ def together(work: Callable[[], str], comm: Communicator) -> list[str]:
     if any(codes):
         rank = next(rank for rank, failed in enumerate(codes) if failed)
         raise ERRORS[codes[rank] - 1](" ".join(lines_of(rank, [line], comm)))
-    # Who has nothing to say costs no message: often that is everyone.
+    # A rank with nothing to say sends no message: often that is every rank.
     return ["\n".join(lines_of(rank, [line], comm)) if speaks[rank] else "" for rank in range(comm.size)]

@@ -1,4 +1,4 @@
-"""Parameters that are gathered, freed and reduced together: a share at rest, whole while a layer uses them."""
+"""Parameters that are gathered, freed and reduced together: one shard at rest, whole while a layer uses them."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from hpcdl.sharding.watched import refuse_copy
 
 
 class Place(NamedTuple):
-    """Where a parameter stands: `module` has it as `name`; `path` is its name in the whole model."""
+    """A place of a parameter: `module` has it as `name`; `path` is its name in the whole model."""
 
     module: nn.Module
     name: str
@@ -24,12 +24,12 @@ class Place(NamedTuple):
 
 
 class Unit:
-    """Parameters of one dtype, all to be trained or all frozen, with the `places` of each.
+    """Parameters of one dtype, all trainable or all frozen, with the `places` of each.
 
-    At rest a place has this rank's piece, flat, a parameter with which an optimizer works; between `enter` and `leave`
-    it has the whole parameter. The whole ones live in one vector, whose memory comes and goes by `resize_`: what
-    autograd saved for backward lies there, and is back when the vector has been gathered again. With `dtype` they and
-    their gradients are of that type, and travel so; pieces and sums keep their own.
+    At rest a place holds this rank's flat piece, a parameter for the optimizer; between `enter` and `leave` it holds
+    the whole parameter. Whole parameters live in one vector, which `resize_` allocates and frees: tensors that autograd
+    saved for backward point into it, and are valid again when the vector has been gathered again. With `dtype` whole
+    parameters and their gradients have that type, also in messages; pieces and sums keep their own type.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Unit:
         self.layout = Layout([param.shape for param in self.params], comm, first)
         whole = torch.cat([param.detach().resolve_conj().resolve_neg().reshape(-1) for param in self.params])
         broadcast_state(whole, comm)
-        share = self.layout.share(whole)  # all that is kept at rest, where neighbours may read it
+        share = self.layout.share(whole)  # kept at rest, where neighbours may read it
         self.own = comm.empty(share.numel(), share.dtype).copy_(share)
         self.vector = whole.to(dtype) if dtype else whole
         for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
@@ -53,7 +53,7 @@ class Unit:
         for shard, param in zip(self.shards, self.params, strict=True):
             steps.know(shard, param)
         self.users = 0  # layers that use it now
-        self.uses = 0  # layers whose forward pass is done and whose backward pass is not
+        self.uses = 0  # layers between forward and backward
         self.whole = True
         self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
         self.used = [False] * len(self.params)  # since the last `release`
@@ -67,14 +67,14 @@ class Unit:
     __reduce_ex__ = refuse_copy
 
     def pieces(self) -> list[Shard]:
-        """What this rank keeps of each parameter."""
+        """Return this rank's piece of each parameter."""
         kept = self.layout.pieces(self.own)
         return [shard._replace(piece=param) for shard, param in zip(kept, self.shards, strict=True)]
 
     # -- weights -----------------------------------------------------------------------------------------------------
 
     def allocate(self) -> None:
-        """Memory for the whole, which `gather` fills."""
+        """Allocate memory for the whole parameters, which `gather` fills."""
         self.vector.untyped_storage().resize_(self.vector.numel() * self.vector.element_size())
         self.whole = True
 
@@ -83,14 +83,14 @@ class Unit:
         self.layout.all_gather(self.vector, comm, self.own)
 
     def enter(self) -> None:
-        """One more layer uses the whole parameters."""
+        """Let one more layer use the whole parameters."""
         self.users += 1
         if self.users == 1:
             self.put(self.params, self.shards)
             self._versions = [param._version for param in self.params]
 
     def leave(self) -> None:
-        """One layer less; the last one frees the memory."""
+        """Count one layer less; the last one frees the memory."""
         if self.users > 1:
             self.users -= 1
         else:
@@ -105,7 +105,7 @@ class Unit:
         self.whole, self.users = False, 0
 
     def put(self, params: list[nn.Parameter], others: list[nn.Parameter]) -> None:
-        """Put `params` instead of `others`; they are frozen where the others are."""
+        """Replace `others` by `params`, frozen where the others are."""
         for param, other, places in zip(params, others, self.places, strict=True):
             if param.requires_grad != other.requires_grad:
                 param.requires_grad_(other.requires_grad)
@@ -113,7 +113,7 @@ class Unit:
                 place.module._parameters[place.name] = param
 
     def _keep_changes(self) -> None:
-        """If a forward pass has changed parameters in place, this rank's pieces change with them."""
+        """Copy in-place changes of a forward pass into this rank's pieces."""
         versions, self._versions = self._versions, []
         changed = [i for i, version in enumerate(versions) if self.params[i]._version != version]
         if changed and self.vector.dtype != self.own.dtype:
@@ -140,11 +140,11 @@ class Unit:
         return all(arrived or not param.requires_grad for param, arrived in pairs)
 
     def begin_backward(self) -> None:
-        """A backward pass begins in which its gradients come."""
+        """Begin a backward pass that computes its gradients."""
         self.arrived = [False] * len(self.params)
 
     def seal(self) -> torch.Tensor:
-        """Move the gradients into one vector, zeros where there is none; it is to be given to `reduce`."""
+        """Move the gradients into one vector, with zeros for missing ones, and return it for `reduce`."""
         gradients = torch.empty_like(self.vector, memory_format=torch.contiguous_format)
         for i, (param, view) in enumerate(zip(self.params, self.layout.views(gradients), strict=True)):
             if param.grad is None:

@@ -1,4 +1,4 @@
-"""A module's parameters, of which a wrapper learns that one is about to be used."""
+"""A module's parameters, which tell a wrapper when one is about to be used."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -13,9 +13,9 @@ def refuse_copy(*_: Any) -> NoReturn:
 
 
 class Watched(dict):
-    """A module's parameters; it calls `used` with the name of one before that is read.
+    """A module's parameters; calls `used` with a parameter's name before it is read.
 
-    Also one by one, as `parameters()` and `named_parameters()` read them.
+    This includes the iterations of `parameters()` and `named_parameters()`.
     """
 
     def __init__(self, parameters: dict, used: Callable[[str], None]):

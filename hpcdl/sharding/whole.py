@@ -1,4 +1,4 @@
-"""The module's own state dict, with whole parameters, from the pieces that ranks have and back to them."""
+"""The module's state dict with whole parameters, from the ranks' pieces and back to them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from hpcdl.sharding.unit import Unit
 
 
 def whole_state(module: nn.Module, units: Sequence[Unit], comm: Communicator) -> dict[str, Any]:
-    """`module.state_dict()` with whole parameters, on every rank; every rank calls it."""
+    """Return `module.state_dict()` with whole parameters on every rank; every rank calls it."""
     vectors = [unit.own.new_empty(unit.layout.numel) for unit in units]
     for unit, vector in zip(units, vectors, strict=True):
         unit.layout.all_gather(vector, comm, unit.own)
@@ -25,7 +25,7 @@ def whole_state(module: nn.Module, units: Sequence[Unit], comm: Communicator) ->
 
 
 def load_whole(module: nn.Module, units: Sequence[Unit], state: Mapping[str, Any], strict: bool) -> Any:
-    """Load a state dict of `module`, and keep this rank's pieces; no rank needs another."""
+    """Load a state dict of `module`, and keep this rank's pieces, without communication."""
     _make_writable(module)
     vectors = [unit.own.new_zeros(unit.layout.numel) for unit in units]
     for unit, vector in zip(units, vectors, strict=True):
@@ -40,7 +40,7 @@ def load_whole(module: nn.Module, units: Sequence[Unit], state: Mapping[str, Any
 
 
 def persistent_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The buffers in the module's state dict by name; those with gaps are made contiguous first."""
+    """Return the buffers in the module's state dict by name; buffers with gaps are made contiguous first."""
     found: dict[str, torch.Tensor] = {}
     dense: dict[int, torch.Tensor] = {}  # a shared buffer stays shared
     for path, inner in module.named_modules(remove_duplicate=False):
@@ -62,7 +62,7 @@ def _make_writable(module: nn.Module) -> None:
 
 @contextmanager
 def _in_place(units: Sequence[Unit], vectors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Meanwhile the module has the parameters in `vectors`, one for each unit."""
+    """Give the module, inside the block, the parameters in `vectors`, one for each unit."""
     for unit, vector in zip(units, vectors, strict=True):
         views = unit.layout.views(vector)
         wholes = [nn.Parameter(x, shard.requires_grad) for x, shard in zip(views, unit.shards, strict=True)]

@@ -1,4 +1,4 @@
-"""The states of a sharded optimizer as those of one that steps whole parameters: gathered, and cut again."""
+"""Convert a sharded optimizer's states to whole parameters' states by gathering, and back by splitting."""
 
 import copy
 import io
@@ -11,11 +11,11 @@ from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
 from hpcdl.sharding.flat import Shard
 
-Whole = dict[int, dict[str, Any]]  # by a parameter's number: what torch's state_dict has under "state"
+Whole = dict[int, dict[str, Any]]  # by parameter number: "state" in torch's state_dict
 
 
 def gathered(parts: Mapping[int, tuple[Shard, dict[str, Any]]], comm: Communicator) -> Whole:
-    """Every parameter's states, whole, on every rank, from each rank's `parts`; called by every rank."""
+    """Gather each rank's `parts` into every parameter's whole states, on every rank; every rank calls it."""
     found: Whole = {}
     mine = {i: (shard.start, shard.shape, len(shard.piece), state) for i, (shard, state) in parts.items()}
     for rank in range(comm.size):
@@ -32,7 +32,7 @@ def gathered(parts: Mapping[int, tuple[Shard, dict[str, Any]]], comm: Communicat
 
 
 def cut(state: Mapping[str, Any], shard: Shard) -> dict[str, Any]:
-    """What `shard` has of a whole parameter's state, in memory of its own; dtypes as torch loads them."""
+    """Return the part of a whole parameter's state for `shard`, in separate memory; dtypes as torch loads them."""
     found: dict[str, Any] = {}
     for key, value in state.items():
         if not isinstance(value, torch.Tensor):
@@ -48,7 +48,7 @@ def cut(state: Mapping[str, Any], shard: Shard) -> dict[str, Any]:
 
 
 def require_groups(saved: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> None:
-    """Raise ValueError unless a state's groups have as many parameters as those here."""
+    """Raise ValueError unless a state's groups have the same numbers of parameters as ours."""
     theirs = [len(group["params"]) for group in saved]
     if theirs != list(sizes):
         raise ValueError(
@@ -58,7 +58,7 @@ def require_groups(saved: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> 
 
 
 def _theirs(rank: int, mine: Any, comm: Communicator) -> Any:
-    """What `rank` has, on every rank."""
+    """Return `rank`'s data on every rank."""
     file = io.BytesIO()
     if comm.rank == rank:
         torch.save(mine, file)

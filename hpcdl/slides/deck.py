@@ -65,7 +65,7 @@ def _sections(text: str, is_first: bool) -> list[Slide]:
 
 
 def _formulas(text: str, title: str) -> list[Slide]:
-    """A slide for a cell that goes on with a section, if it has a key formula."""
+    """Return a slide for a cell that continues a section, if it has a key formula."""
     text = HIDDEN.sub("", text)
     return [_slide(title, text)] if formulas.DISPLAY.search(text) and not HEADING.search(text) else []
 

@@ -1,4 +1,4 @@
-"""TeX as vector pictures, set by matplotlib: a deck needs no network. What it cannot set stays as TeX."""
+"""TeX as vector pictures, set by matplotlib: a deck needs no network. Formulas that it cannot set stay as TeX."""
 
 import base64
 import io
@@ -8,7 +8,7 @@ from html import escape
 
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"\$([^$\n]+?)\$")
-# How labs write what matplotlib knows by another name.
+# The labs' TeX commands that matplotlib knows by another name.
 REWRITES = [
     (re.compile(pattern), new)
     for pattern, new in [
@@ -45,7 +45,7 @@ def plain(tex: str) -> str:
 
 @lru_cache(maxsize=1000)
 def _drawn(tex: str) -> tuple[str, float, float, float] | None:
-    """An SVG as a data address, with its width, height and depth in em; None where matplotlib does not know the TeX."""
+    """An SVG as a data address, with its width, height and depth in em; None if matplotlib does not know the TeX."""
     from matplotlib import rc_context
     from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import MathTextParser, math_to_image

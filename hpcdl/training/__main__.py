@@ -1,4 +1,4 @@
-"""`python -m hpcdl.training`, as torchrun starts it: the same as `hpcdl train`."""
+"""`python -m hpcdl.training`, for torchrun: the same as `hpcdl train`."""
 
 import typer
 

@@ -2,7 +2,8 @@
 
     mpiexec -n 4 python -m hpcdl.training.asynchronous --staleness 3 --snapshots servers
 
-The first ranks are servers, the others workers that draw batches of their own. A staleness of 0 is BSP, none is ASP.
+The first ranks are servers, the others workers that draw their own batches. A staleness of 0 is BSP, without one it is
+ASP.
 """
 
 import statistics
@@ -26,7 +27,7 @@ BATCH = 32
 
 
 class Asynchronous(NamedTuple):
-    """A rank's end: what it `served`, or as a worker the `accuracy` on held-out images, and the share of waiting."""
+    """A rank's result: what it `served`, or for a worker its `accuracy` on held-out images and its share of waiting."""
 
     served: Served | None = None
     accuracy: float | None = None
@@ -44,10 +45,11 @@ def train_asynchronously(
     every: int = 50,
     before_step: Callable[[int], None] = lambda step: None,
 ) -> Asynchronous:
-    """`steps` iterations of each worker, with batches of 32 drawn from `seed`, its rank and the iteration.
+    """Train for `steps` iterations on each worker, with batches of 32 drawn from `seed`, its rank and the iteration.
 
-    A gradient is a step of lr / workers on the servers. `before_step(step)` is called on every worker before each
-    iteration: to slow one down, say. Raises FloatingPointError on a worker whose loss is not finite; the others go on.
+    Each gradient is a step of lr / workers on the servers. `before_step(step)` is called on every worker before each
+    iteration, for example to slow one down. Raises FloatingPointError on a worker whose loss is not finite; the others
+    continue.
     """
     torch.manual_seed(wrapped(seed))
     model, workers = lenet5(), comm.size - servers
@@ -93,7 +95,7 @@ def main(
     snapshots: Annotated[str | None, typer.Option(help="Servers save here, and go on from it.")] = None,
     every: Annotated[int, typer.Option(help="Updates between two savings.")] = 50,
 ) -> None:
-    """Train LeNet-5 on digits: servers, and workers that wait for each other no more than they must."""
+    """Train LeNet-5 on digits with servers, and workers that wait for each other only as long as they must."""
     with ranks() as (comm, _):
         trained = train_asynchronously(
             comm, steps, servers, ASP if staleness is None else staleness, lr, seed, snapshots, every

@@ -1,4 +1,4 @@
-"""Where a training stands, on disk: whole or not there, so that a run that was killed goes on to the same bits."""
+"""Atomic checkpoints of a training, so that a killed run continues to the same bits."""
 
 from pathlib import Path
 
@@ -11,22 +11,22 @@ from hpcdl.training.momentum import Momentum
 
 
 def save(path: str | Path, step: int, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> None:
-    """Rank 0 writes the state after `step` steps; the file changes in one moment, from the last one to this one."""
+    """Write the state after `step` steps from rank 0; the file is replaced atomically."""
     if ddp.comm.rank:
         return
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {"step": step, "model": ddp.state_dict(), "velocities": optimizer.velocities, "settings": settings}
     state["lr"] = optimizer.lr  # a schedule may have changed it
-    state["samples"] = ddp.reducer.total  # with another guess of N the same gradients may round differently
+    state["samples"] = ddp.reducer.total  # a different guess of N may round the same gradients differently
     with written_whole(path, "wb") as file:
         torch.save(state, file)
 
 
 def resume(path: str | Path, ddp: DistributedDataParallel, optimizer: Momentum, settings: dict) -> int:
-    """Give every rank the state that rank 0 finds at `path`; returns how many steps are done, 0 without a file.
+    """Give every rank the state that rank 0 finds at `path`; return the number of steps done, 0 without a file.
 
-    Only rank 0 needs to reach the file. Raises ValueError where it was written with other `settings`.
+    Only rank 0 needs access to the file. Raises ValueError if it was written with different `settings`.
     """
     state = None
     if ddp.comm.rank == 0 and Path(path).exists():

@@ -1,4 +1,4 @@
-"""Which device a rank computes on, and what carries its messages."""
+"""Choose the device on which a rank computes, and the backend for its messages."""
 
 import socket
 from collections.abc import Iterator
@@ -12,10 +12,11 @@ from hpcdl.comm import Communicator
 
 
 def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
-    """Backend of torch.distributed, device, and what the user should know, for rank `rank` of `ranks` on one machine.
+    """Return torch.distributed's backend, the device and a remark for the user, for rank `rank` of `ranks` on one
+    machine.
 
-    A GPU each: NCCL. Fewer GPUs than ranks: they share them, and gloo carries the messages through the processor's
-    memory, since NCCL refuses two ranks on one GPU. No GPU: gloo.
+    One GPU per rank: NCCL. Fewer GPUs than ranks: the ranks share them, and gloo carries the messages through the
+    processor's memory, since NCCL refuses two ranks on one GPU. No GPU: gloo.
     """
     if gpus == 0:
         return "gloo", "cpu", ""
@@ -27,10 +28,10 @@ def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
 
 @contextmanager
 def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
-    """`(comm, device, remark)` for an MPI rank, such as an engine: itself and "cpu" where no machine has a GPU.
+    """Return `(comm, device, remark)` for an MPI rank, such as an engine: itself and "cpu" if no machine has a GPU.
 
-    Else the same ranks over torch.distributed, on the GPUs of their machines, as `choose` says; rank 0 keeps the
-    meeting point. The backend is NCCL only where every rank has a GPU of its own. `gpus` stands for those here.
+    Otherwise the same ranks use torch.distributed, on the GPUs of their machines, as `choose` says; rank 0 hosts the
+    rendezvous. The backend is NCCL only if every rank has its own GPU. `gpus` is the number of GPUs here.
     """
     gpus = torch.cuda.device_count() if gpus is None else gpus
     here = (socket.gethostname(), gpus)
@@ -48,8 +49,8 @@ def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
 
 @contextmanager
 def _group(mpi: Any, backend: str) -> Iterator:
-    """The ranks of the mpi4py communicator `mpi` over torch.distributed."""
-    from hpcdl.comm import TorchComm  # only where there is a GPU: it brings torch.distributed
+    """Connect the ranks of the mpi4py communicator `mpi` by torch.distributed."""
+    from hpcdl.comm import TorchComm  # only with a GPU: it imports torch.distributed
 
     port = _free_port() if mpi.rank == 0 else None
     host, port = mpi.bcast((socket.gethostname(), port))

@@ -1,9 +1,10 @@
-"""Linear layers in eight bits: E4M3 for weights and activations, E5M2 for gradients, float32 for what is learnt.
+"""Linear layers in eight bits: E4M3 for weights and activations, E5M2 for gradients, float32 for the weights that are
+learnt.
 
-Eight bits hold few numbers, so each tensor has a scale of its own: the power of two that brings its largest number just
-below the format's. Products are summed in float32, and weights stay in float32 beside them, as `MasterWeights` are.
-`hpcdl.numerics.rounding` says what rounding is; torch's own casts and products (`native`) do the same where there are
-such, on a GPU with units for eight bits many times faster.
+Eight bits hold few numbers, so each tensor has its own scale: the power of two that brings its largest number just
+below the format's largest. Products are summed in float32, and weights are also kept in float32, like `MasterWeights`.
+`hpcdl.numerics.rounding` defines rounding; torch's own casts and products (`native`) do the same where they exist, many
+times faster on a GPU with 8-bit units.
 
 Source: Micikevicius et al. 2022, "FP8 formats for deep learning".
 """
@@ -16,41 +17,42 @@ from torch import nn
 
 from hpcdl.numerics.rounding import FP8_E4M3, FP8_E5M2, Float, encode, round_nearest
 
-MULTIPLE = 16  # what the sides of matrices are multiples of, where a GPU multiplies them in eight bits
-CAPABILITY = (8, 9)  # of the first GPUs with units for eight bits
+MULTIPLE = 16  # a GPU's 8-bit products need matrix sides that are multiples of this
+CAPABILITY = (8, 9)  # of the first GPUs with 8-bit units
 
 
 class Scaled(NamedTuple):
-    """`values`, stored in eight bits, are `scale` times the numbers they stand for."""
+    """A tensor in eight bits: `values` are `scale` times the numbers they represent."""
 
     values: torch.Tensor
     scale: torch.Tensor
 
     def float(self) -> torch.Tensor:
-        """The numbers themselves, in float32."""
+        """Return the represented numbers, in float32."""
         return self.values.float() / self.scale
 
 
 def scale_for(x: torch.Tensor, fmt: Float) -> torch.Tensor:
-    """The largest power of two with which no number of `x` lies beyond `fmt`; 1 where all are 0, or not finite."""
+    """Return the largest power of two that keeps all of `x` within `fmt`; 1 if all are 0 or not finite."""
     largest = x.detach().abs().max().float() if x.numel() else torch.zeros((), device=x.device)
     power = torch.exp2(torch.floor(torch.log2(fmt.max / largest)).clamp(-126, 126))
     return torch.where((largest > 0) & largest.isfinite(), power, torch.ones_like(power))
 
 
 def quantize(x: torch.Tensor, fmt: Float = FP8_E4M3, native: bool | None = None) -> Scaled:
-    """`x` in eight bits, rounded to nearest, ties to even; `native` by torch's cast, which is the default on a GPU."""
+    """Convert `x` to eight bits, rounding to nearest, ties to even; `native` uses torch's cast, the default on a
+    GPU."""
     scale = scale_for(x, fmt)
     scaled = x.detach().float() * scale
     if native is None:
         native = x.is_cuda
-    # torch's cast makes NaN of what is beyond a format without infinities; `round_nearest` saturates.
+    # torch's cast turns overflow into NaN in a format without infinities; `round_nearest` saturates.
     values = fmt.bounded(scaled).to(fmt.dtype) if native else encode(round_nearest(scaled, fmt), fmt)
     return Scaled(values, scale)
 
 
 def multiply(a: Scaled, b: Scaled, native: bool | None = None) -> torch.Tensor:
-    """`a @ b.T` in float32; `native` by units for eight bits, the default where a GPU has them and the sides suit."""
+    """Compute `a @ b.T` in float32; `native` uses 8-bit units, the default if a GPU has them and the sides fit."""
     if native is None:
         native = has_units(a.values)
     if native and all(side % MULTIPLE == 0 for side in (*a.values.shape, *b.values.shape)):
@@ -66,7 +68,7 @@ def has_units(x: torch.Tensor) -> bool:
 
 
 class _Product(torch.autograd.Function):
-    """y = x W^T of rows x; dx = g W and dW = g^T x, with g in E5M2."""
+    """y = x W^T for rows x; dx = g W and dW = g^T x, with g in E5M2."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -84,7 +86,7 @@ def _turned(scaled: Scaled) -> Scaled:
 
 
 class FP8Linear(nn.Linear):
-    """A linear layer whose products are in eight bits; its parameters stay float32, and are what is trained."""
+    """A linear layer whose products are in eight bits; its parameters stay in float32 and are trained."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = _Product.apply(x.reshape(-1, x.shape[-1]), self.weight).reshape(*x.shape[:-1], -1)
@@ -92,10 +94,10 @@ class FP8Linear(nn.Linear):
 
 
 def to_fp8(module: nn.Module) -> nn.Module:
-    """`module` with the products of its linear layers in eight bits, in place; returns it, or the layer it becomes.
+    """Convert the products of all linear layers in `module` to eight bits in place; return it, or the layer it becomes.
 
-    Parameters are the same objects as before, so that an optimizer that has them keeps them. Layers derived from
-    `nn.Linear` are left as they are. Raises TypeError for a linear layer that is not float32.
+    Parameters stay the same objects, so an optimizer that has them remains valid. Subclasses of `nn.Linear` are not
+    changed. Raises TypeError for a linear layer that is not float32.
     """
     for name, child in module.named_children():
         setattr(module, name, to_fp8(child))
@@ -109,7 +111,7 @@ def to_fp8(module: nn.Module) -> nn.Module:
 
 
 def vanished(x: torch.Tensor, fmt: Float, scale: float | None = None) -> float:
-    """The share of the numbers of `x`, not 0 themselves, that are 0 in `fmt`; with its own scale, or with `scale`."""
+    """Return the share of nonzero numbers in `x` that become 0 in `fmt`, with its own scale or with `scale`."""
     factor = scale_for(x, fmt).item() if scale is None else scale
     kept = round_nearest(x.detach().float() * factor, fmt) != 0
     return 1 - kept.sum().item() / max(1, int((x != 0).sum())) if x.numel() else math.nan

@@ -1,10 +1,10 @@
-"""Large batches: a learning rate that grows with the batch and warms up, and layers that each take their own step.
+"""Large batches: a learning rate that grows with the batch and warms up, and a separate step length for each layer.
 
-A batch k times as large gives a gradient of less noise and a kth of the steps: `linear_scaling` makes each step k times
-as long, after a `warm_up` in which weights still change too fast for that (Goyal et al. 2017). Beyond some thousands of
-samples single layers diverge, whose gradients are large compared with their weights: `LARS` (You, Gitman and Ginsburg
-2017) and `LAMB` (You et al. 2019) give each tensor a step in proportion to its own norm, so that lr says by which share
-of itself a tensor changes. Tensors of one axis (biases, normalization's scales) keep plain steps and no weight decay.
+A batch k times as large gives a less noisy gradient and 1/k of the steps: `linear_scaling` makes each step k times as
+long, after a `warm_up` during which weights still change too fast for that (Goyal et al. 2017). Beyond some thousands
+of samples, layers with gradients that are large compared with their weights diverge: `LARS` (You, Gitman and Ginsburg
+2017) and `LAMB` (You et al. 2019) give each tensor a step in proportion to its own norm, so lr is the relative change
+of a tensor. Tensors of one axis (biases, normalization's scales) keep plain steps and no weight decay.
 """
 
 import math
@@ -17,7 +17,8 @@ Params = Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str,
 
 
 def linear_scaling(lr: float, batch: int, base: int = 256) -> float:
-    """`lr * batch / base`: a learning rate that was found for `base` samples, for `batch` (Goyal et al. 2017).
+    """Return `lr * batch / base`: scale a learning rate found for `base` samples to `batch` samples (Goyal et al.
+    2017).
 
     >>> linear_scaling(0.1, 8192)
     3.2
@@ -28,7 +29,7 @@ def linear_scaling(lr: float, batch: int, base: int = 256) -> float:
 
 
 def warm_up(step: int, lr: float, steps: int, start: float = 0.0) -> float:
-    """The learning rate of step 0, 1, 2, ...: from `start` in equal parts to `lr`, which step `steps` has first.
+    """Return the learning rate of a step: it grows linearly from `start` to `lr`, reached at step `steps`.
 
     >>> [warm_up(step, lr=3.2, steps=4, start=0.0) for step in range(6)]
     [0.0, 0.8, 1.6, 2.4000000000000004, 3.2, 3.2]
@@ -39,15 +40,15 @@ def warm_up(step: int, lr: float, steps: int, start: float = 0.0) -> float:
 
 
 class LayerWise(torch.optim.Optimizer):
-    """A torch optimizer whose step for a tensor depends on two norms: of the weights, and of a direction.
+    """A torch optimizer in which a tensor's step depends on two norms: of the weights, and of a direction.
 
-    `step_with` lets the caller measure the norms, so that the tensors may be parts whose norms are sums over ranks.
-    Such a part has the attribute `whole_shape`, the shape of the tensor that it was cut from.
+    `step_with` lets the caller measure the norms, so tensors may be shards with norms summed over ranks. A shard has
+    the attribute `whole_shape`, the shape of the whole tensor.
     """
 
     @property
     def lr(self) -> float:
-        """The first group's learning rate; set it to change that of all groups."""
+        """The first group's learning rate; setting it changes all groups."""
         return self.param_groups[0]["lr"]
 
     @lr.setter
@@ -90,12 +91,12 @@ class LayerWise(torch.optim.Optimizer):
 
 
 class LARS(LayerWise):
-    """SGD with momentum in which each tensor's step has a length of its own.
+    """SGD with momentum and a separate step length for each tensor.
 
     `v <- momentum v + lr trust (g + weight_decay w)` and `w <- w - v`, with
-    `trust = eta |w| / (|g| + weight_decay |w|)` (You, Gitman and Ginsburg 2017, algorithm 1). It is 1, and weight decay
-    0, for tensors of at most one axis; 1 where a norm is 0. A torch optimizer: groups may have their own `lr`,
-    `momentum`, `weight_decay` and `eta`.
+    `trust = eta |w| / (|g| + weight_decay |w|)` (You, Gitman and Ginsburg 2017, algorithm 1). The trust is 1 and weight
+    decay 0 for tensors of at most one axis; the trust is also 1 if a norm is 0. It is a torch optimizer: groups may
+    have their own `lr`, `momentum`, `weight_decay` and `eta`.
     """
 
     def __init__(
@@ -129,12 +130,12 @@ class LARS(LayerWise):
 
 
 class LAMB(LayerWise):
-    """Adam in which each tensor's step is as long as lr times the tensor's norm.
+    """Adam with each tensor's step scaled to lr times the tensor's norm.
 
-    `m <- b1 m + (1 - b1) g`, `v <- b2 v + (1 - b2) g^2`, `u = m^ / (sqrt(v^) + eps) + weight_decay w` with m^ and v^
-    freed of their start at 0, and `w <- w - lr |w| / |u| u` (You et al. 2019, algorithm 2). |w| / |u| is 1, and weight
-    decay 0, for tensors of at most one axis; 1 where a norm is 0. A torch optimizer: groups may have their own `lr`,
-    `betas`, `eps` and `weight_decay`; each tensor counts its own steps, as in torch's Adam.
+    `m <- b1 m + (1 - b1) g`, `v <- b2 v + (1 - b2) g^2`, `u = m^ / (sqrt(v^) + eps) + weight_decay w` with
+    bias-corrected m^ and v^, and `w <- w - lr |w| / |u| u` (You et al. 2019, algorithm 2). |w| / |u| is 1 and weight
+    decay 0 for tensors of at most one axis; the ratio is also 1 if a norm is 0. It is a torch optimizer: groups may
+    have their own `lr`, `betas`, `eps` and `weight_decay`; each tensor counts its own steps, as in torch's Adam.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ def _decay(w: torch.Tensor, weight_decay: float) -> float:
 
 
 def _ratio(above: torch.Tensor, below: torch.Tensor) -> torch.Tensor:
-    """above / below, 1 where either is 0; on a GPU nobody waits for it."""
+    """Return above / below, or 1 if either is 0, without a synchronization on a GPU."""
     return torch.where((above > 0) & (below > 0), above / below, 1.0)
 
 

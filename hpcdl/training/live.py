@@ -1,6 +1,6 @@
-"""Training with a hand on it: a rank slowed down, all of them paused, one killed, while it runs.
+"""Training under live control: slow a rank down, pause all of them, or kill one, while it runs.
 
-The hand writes a small file that every rank reads before each step.
+The controller (`Hand`) writes a small file that every rank reads before each step.
 """
 
 import json
@@ -25,11 +25,11 @@ from hpcdl.nn.lenet import lenet5
 from hpcdl.training.momentum import Momentum
 from hpcdl.training.train import accuracy, load, take_step
 
-NAP = 0.1  # seconds between two looks at the file while paused
+NAP = 0.1  # seconds between reads of the file while paused
 
 
 class Hand(NamedTuple):
-    """What the hand does now: all ranks `paused`, rank `slow_rank` `factor` times slower, rank `kill` ended."""
+    """The current commands: all ranks `paused`, rank `slow_rank` `factor` times slower, rank `kill` ended."""
 
     paused: bool = False
     slow_rank: int = 0
@@ -37,12 +37,12 @@ class Hand(NamedTuple):
     kill: int | None = None
 
     def write(self, path: str | Path) -> None:
-        """Put it into the file in one moment."""
+        """Write it to the file atomically."""
         write_whole(path, json.dumps(self), durable=False)
 
     @classmethod
     def read(cls, path: str | Path) -> "Hand":
-        """What the file says; nothing is done without a file."""
+        """Read the file; without a file there are no commands."""
         try:
             return cls(*json.loads(Path(path).read_text()))
         except FileNotFoundError:
@@ -50,7 +50,7 @@ class Hand(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Of a training on the first `ranks` engines; `steps` ends it early, after so many."""
+    """Settings of a training on the first `ranks` engines; it ends early after `steps` steps."""
 
     ranks: int = 4
     epochs: int = 20
@@ -63,7 +63,7 @@ class Settings(NamedTuple):
 
 
 class Slowed(nn.Module):
-    """A network whose forward pass begins with a pause of `seconds`."""
+    """A network that pauses for `seconds` before its forward pass."""
 
     def __init__(self, net: nn.Module):
         super().__init__()
@@ -77,10 +77,10 @@ class Slowed(nn.Module):
 def train_live(
     comm: Communicator, settings: Settings, path: str, report: Callable[[dict], None] = publish
 ) -> float | None:
-    """Train LeNet-5 on the digits; the held-out accuracy at the end, None on engines that stand by.
+    """Train LeNet-5 on the digits; return the held-out accuracy, or None on idle engines.
 
-    Each step reports a record as `training.train.train` does, at the end of an epoch with `accuracy`. While paused, a
-    rank reports {"paused": True} now and then.
+    Each step reports a record like `training.train.train`, with `accuracy` at the end of an epoch. While paused, a rank
+    regularly reports {"paused": True}.
     """
     torch.set_num_threads(1)
     if comm.rank >= settings.ranks:
@@ -106,7 +106,7 @@ def train_live(
 
 
 def obey(path: str, rank: int, report: Callable[[dict], None]) -> Hand:
-    """Do what the hand says to this rank; returns when training may go on."""
+    """Follow the commands for this rank; return when training may continue."""
     while (hand := Hand.read(path)).paused:
         report({"paused": True})
         time.sleep(NAP)
@@ -116,7 +116,7 @@ def obey(path: str, rank: int, report: Callable[[dict], None]) -> Hand:
 
 
 def all_reduce_seconds(comm: Communicator, name: str, sizes: tuple[int, ...], repeats: int = 15) -> list[float]:
-    """The median seconds of an all-reduce of so many bytes over all engines, for each of `sizes`."""
+    """Return the median seconds of an all-reduce over all engines, for each size in bytes of `sizes`."""
     torch.set_num_threads(1)
     medians = []
     for nbytes in sizes:

@@ -1,9 +1,9 @@
-"""LeNet trained on the digits in many fixed-point formats: runs made before, and runs made now.
+"""LeNet trained on the digits in many fixed-point formats: stored runs and new runs.
 
-    python -m hpcdl.training.low_precision_runs        # makes the runs of low_precision_runs.json anew, in 6 minutes
+    python -m hpcdl.training.low_precision_runs        # repeats the runs in low_precision_runs.json, in 6 minutes
 
-A run is a list of `Epoch`s. Made before are those of every word and fractional length in `LENGTHS`, to nearest and at
-random, and of float32, each with the seeds in `SEEDS`.
+A run is a list of `Epoch`s. Stored are the runs for every word and fractional length in `LENGTHS`, rounding to nearest
+and at random, and for float32, each with the seeds in `SEEDS`.
 """
 
 import json
@@ -22,12 +22,12 @@ FLOAT32 = "float32"
 
 
 def name_of(wl: int, fl: int, mode: str) -> str:
-    """How a setting is called in the file; float32 has no lengths."""
+    """Return a setting's name in the file; float32 has no lengths."""
     return FLOAT32 if mode == FLOAT32 else f"{wl} {fl} {mode}"
 
 
 def make(wl: int, fl: int, mode: str, seed: int) -> Iterator[Epoch]:
-    """Train LeNet with all tensors in the format of `wl` bits, `fl` of them fractional; yields after each epoch."""
+    """Train LeNet with all tensors in the format of `wl` bits, `fl` of them fractional; yield after each epoch."""
     precision = Precision() if mode == FLOAT32 else Precision.all_in(Fixed(wl - fl, fl), mode)
     network = fresh(NETWORKS["lenet"], seed)
     yield from train(network, digits(28), precision, lr=RATE, epochs=EPOCHS, batch=BATCH, seed=seed)
@@ -35,19 +35,19 @@ def make(wl: int, fl: int, mode: str, seed: int) -> Iterator[Epoch]:
 
 @cache
 def made_before() -> dict[str, list[list[Epoch]]]:
-    """The runs in the file by setting, one for each seed."""
+    """Return the stored runs by setting, one for each seed."""
     table = json.loads(FILE.read_text(encoding="utf-8"))
     return {name: [[Epoch(*row) for row in run] for run in runs] for name, runs in table.items()}
 
 
 def settings() -> Iterator[tuple[int, int, str]]:
-    """Word length, fractional length and mode of every setting in the file."""
+    """Return word length, fractional length and mode of every setting in the file."""
     yield 32, 0, FLOAT32
     yield from ((wl, fl, mode) for wl, lengths in LENGTHS.items() for fl in lengths for mode in MODES)
 
 
 def main() -> None:
-    """Make all runs anew, and write the file."""
+    """Repeat all runs, and write the file."""
     table = {}
     for wl, fl, mode in settings():
         runs = [[short(epoch) for epoch in make(wl, fl, mode, seed)] for seed in SEEDS]
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def short(epoch: Epoch) -> list:
-    """An epoch with four digits of each number, as the file has it."""
+    """Return an epoch with four digits of each number, as in the file."""
     return [epoch.number, *(float(f"{x:.4g}") for x in epoch[1:])]
 
 

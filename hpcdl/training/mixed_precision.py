@@ -1,10 +1,11 @@
-"""Mixed precision: 16 bits to compute with, 32 to remember what was learnt, and a scale that keeps gradients from zero.
+"""Mixed precision: compute in 16 bits, keep weights in 32, and scale the loss so that gradients do not become zero.
 
 FP16's smallest number is 6e-8, and most gradients of some networks are smaller: they would be 0. So the loss is
 multiplied by a scale before backward, and the gradients are divided by it before the step (`LossScaler`). Updates are
-small beside weights: added in 16 bits they would be rounded away, which float32 copies take in (`MasterWeights`).
+small compared with weights: added in 16 bits they would be rounded away, so float32 copies accumulate them
+(`MasterWeights`).
 
-On a GPU one kernel divides all gradients and looks for what is not finite. `hpcdl.training.fp8` goes down to 8 bits.
+On a GPU one kernel divides all gradients and checks that they are finite. `hpcdl.training.fp8` goes down to 8 bits.
 
 Source: Micikevicius et al. 2018, "Mixed precision training".
 """
@@ -20,24 +21,25 @@ from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
 
 SMALLEST, LARGEST = 2.0**-126, 2.0**127  # loss scales; both and their inverses are normal numbers of float32
-PATIENCE = 50  # skipped steps in a row until a warning: 2^16 reaches 1 after 16
+PATIENCE = 50  # consecutive skipped steps until a warning: 2^16 reaches 1 after 16
 
 
 class Optimizer(Protocol):
-    """What a step is asked of: `torch.optim`'s and `hpcdl.training`'s optimizers are such."""
+    """The interface of an optimizer, as in `torch.optim` and `hpcdl.training`."""
 
     def step(self) -> object: ...
 
 
 class LossScaler:
-    """A loss scale that halves when a gradient overflows on any rank, and doubles after `interval` steps without.
+    """A loss scale that halves when a gradient overflows on any rank, and doubles after `interval` steps without
+    overflow.
 
-    `scaler.scale(loss).backward()`, then `scaler.step(optimizer, params)`, where a model in FP16 gives the `params` of
-    its `MasterWeights`. A power of two changes no bit of a gradient but its exponent. With `comm` all ranks take a step
-    or none does, and their scales stay equal: one number each is summed. The rule of `torch.amp.GradScaler`, with
-    limits: the scale stays within float32's normal numbers, SMALLEST to LARGEST, and a warning comes after
-    `PATIENCE` skipped steps in a row (and at twice as many, and so on). For two optimizers call `unscale` for each,
-    then `update` once. Raises ValueError for numbers that would not grow or shrink.
+    `scaler.scale(loss).backward()`, then `scaler.step(optimizer, params)`, where a model in FP16 passes the `params` of
+    its `MasterWeights`. A power of two changes only a gradient's exponent. With `comm` all ranks take a step or none
+    does, and their scales stay equal: they sum one number each. The rule is that of `torch.amp.GradScaler`, with
+    limits: the scale stays within float32's normal numbers, SMALLEST to LARGEST, and `PATIENCE` consecutive skipped
+    steps give a warning (and twice as many another, and so on). For two optimizers call `unscale` for each, then
+    `update` once. Raises ValueError for factors that would not grow or shrink the scale.
     """
 
     def __init__(
@@ -56,19 +58,19 @@ class LossScaler:
         self.comm, self.value = comm, _require_in_range(scale)
         self.growth, self.backoff, self.interval = growth, backoff, interval
         self.good_steps = 0  # since the scale last changed
-        self.skipped = 0  # steps in a row whose gradients were not finite
+        self.skipped = 0  # consecutive steps with gradients that were not finite
         self._unscaled: dict[int, tuple[torch.Tensor, bool]] = {}  # parameters since the last update; were they finite?
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """The loss of which to call `backward()`."""
+        """Return the scaled loss; call its `backward()`."""
         return loss * self.value
 
     def unscale(self, params: Iterable[torch.Tensor]) -> bool:
-        """Divide the gradients of `params` by the scale, in place, and say whether those of all ranks are finite.
+        """Divide the gradients of `params` by the scale in place; return whether all ranks' gradients are finite.
 
-        Once per step, and before they are clipped: a norm is one of true gradients. Raises RuntimeError where one of
-        `params` was divided since the last `update`, and TypeError for gradients in FP16, which division would bring
-        back to zero: `MasterWeights` has them in float32.
+        Call it once per step, before clipping, because norms need true gradients. Raises RuntimeError if one of
+        `params` was divided since the last `update`, and TypeError for gradients in FP16, which division would set to
+        zero again: `MasterWeights` has them in float32.
         """
         params = list(params)
         if any(id(param) in self._unscaled for param in params):
@@ -89,9 +91,9 @@ class LossScaler:
         return finite
 
     def step(self, optimizer: Optimizer, params: Iterable[torch.Tensor]) -> bool:
-        """`unscale`, then `optimizer.step()` unless a gradient overflowed anywhere; whether there was a step.
+        """Call `unscale`, then `optimizer.step()` unless a gradient overflowed on any rank; return whether it stepped.
 
-        After your own `unscale` of all `params`, to clip them, nothing is divided again.
+        If you have called `unscale` on all `params` yourself, to clip them, they are not divided again.
         """
         params = list(params)
         known = [self._unscaled[id(param)][1] for param in params if id(param) in self._unscaled]
@@ -102,7 +104,7 @@ class LossScaler:
         return finite
 
     def update(self, finite: bool) -> None:
-        """After a step that was taken (`finite`) or skipped: the scale of the next one."""
+        """Set the scale of the next step, after a step that was taken (`finite`) or skipped."""
         self._update(finite)
 
     def _update(self, finite: bool) -> None:
@@ -117,7 +119,7 @@ class LossScaler:
             self.value, self.good_steps = grown if grown <= LARGEST else self.value, 0
 
     def state_dict(self) -> dict[str, float]:
-        """What a checkpoint keeps: that of `torch.amp.GradScaler`, which loads it as well."""
+        """Return the state for a checkpoint, in the format of `torch.amp.GradScaler`, which can also load it."""
         return {
             "scale": self.value,
             "growth_factor": self.growth,
@@ -127,9 +129,9 @@ class LossScaler:
         }
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on from `state_dict`'s, or from a GradScaler's; ValueError where something is missing.
+        """Continue from a `state_dict`, or from a GradScaler's; raise ValueError if something is missing.
 
-        A state from before this form, {"scale", "good_steps"}, changes these two numbers alone.
+        A state in the old format, {"scale", "good_steps"}, changes only these two numbers.
         """
         tracker = "good_steps" if "good_steps" in state else "_growth_tracker"
         if missing := sorted({"scale", tracker} - set(state)):
@@ -150,7 +152,7 @@ class LossScaler:
         warnings.warn(
             f"the gradients are not finite for {self.skipped} steps, and the loss scale is {self.value:g}: no step was "
             "taken; look for NaN in the input, the loss or the weights, or take a smaller learning rate",
-            stacklevel=4,  # whoever called step or update
+            stacklevel=4,  # the caller of step or update
         )
 
     def _on_any_rank(self, overflows: float) -> bool:
@@ -168,28 +170,29 @@ def _require_in_range(scale: float) -> float:
 
 
 def _numbers(grad: torch.Tensor) -> torch.Tensor:
-    """The real numbers of a gradient, as a view: the values of a sparse one, both parts of a complex one."""
+    """Return a view of a gradient's real numbers: the values of a sparse one, both parts of a complex one."""
     grad = grad._values() if grad.is_sparse else grad
     return torch.view_as_real(grad) if grad.is_complex() else grad
 
 
 def divide(grad: torch.Tensor, scale: float) -> bool:
-    """Divide a gradient by the scale, in place; whether a number of it is infinite or none."""
+    """Divide a gradient by the scale in place; return whether any number is infinite or NaN."""
     grad = _numbers(grad)
     grad.mul_(1 / scale)
     return not math.isfinite(grad.sum(dtype=torch.float32)) and not bool(grad.isfinite().all())
 
 
 def divide_all(grads: list[torch.Tensor], scale: float) -> int:
-    """The same of all gradients of a GPU: a kernel for many tensors, and one number to wait for; how many GPUs had one.
+    """Divide all gradients on GPUs, with one kernel for many tensors and one number to wait for; return how many GPUs
+    had a number that is not finite.
 
-    torch's own, which `torch.amp.GradScaler` is made of.
+    It uses the kernel of `torch.amp.GradScaler`.
     """
     overflows = 0
     for device in {grad.device for grad in grads}:
         found = torch.zeros(1, device=device)
         mine = [grad for grad in grads if grad.device == device]
-        for dtype in {grad.dtype for grad in mine}:  # one call takes tensors of one dtype
+        for dtype in {grad.dtype for grad in mine}:  # one call accepts tensors of one dtype
             alike = [grad for grad in mine if grad.dtype == dtype]
             torch._amp_foreach_non_finite_check_and_unscale_(alike, found, torch.tensor(1 / scale, device=device))
         overflows += found.item() > 0
@@ -197,10 +200,10 @@ def divide_all(grads: list[torch.Tensor], scale: float) -> int:
 
 
 class MasterWeights:
-    """Float32 copies of 16-bit `params`, for the optimizer to work on: `params` of this are those copies.
+    """Float32 copies of 16-bit `params` for the optimizer; this object's `params` are the copies.
 
-    Each step: `take_gradients()`, the optimizer's step on `masters.params`, `give_weights()`. A parameter that has 32
-    or 64 bits is its own copy.
+    Each step: `take_gradients()`, the optimizer's step on `masters.params`, `give_weights()`. A parameter with 32 or 64
+    bits is its own copy.
     """
 
     def __init__(self, params: Iterable[torch.Tensor]):
@@ -209,7 +212,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def take_gradients(self) -> None:
-        """Give each copy the gradient of its parameter in float32, None where it has none."""
+        """Give each copy its parameter's gradient in float32, or None."""
         for low, master in self._pairs():
             master.grad = None if low.grad is None else low.grad.float()
 

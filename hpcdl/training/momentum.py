@@ -1,4 +1,5 @@
-"""Descent with momentum, without `torch.optim`: to import that brings torch's compiler, a second and 70 MB a rank."""
+"""Gradient descent with momentum, without `torch.optim`: importing that also imports torch's compiler, a second and 70
+MB per rank."""
 
 from collections.abc import Iterable
 
@@ -6,7 +7,7 @@ import torch
 
 
 class Momentum:
-    """`v <- beta v + g`, `w <- w - lr v`, as `torch.optim.SGD` does; a parameter without a gradient stays."""
+    """`v <- beta v + g`, `w <- w - lr v`, like `torch.optim.SGD`; a parameter without a gradient does not change."""
 
     def __init__(self, params: Iterable[torch.Tensor], lr: float, beta: float = 0.9):
         self.params, self.lr, self.beta = list(params), lr, beta

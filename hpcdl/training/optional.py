@@ -1,4 +1,4 @@
-"""DeepSpeed and Ray: whether they are here, and how to get them. No lab needs either."""
+"""DeepSpeed and Ray: whether they are installed, and how to install them. No lab needs either."""
 
 import importlib.util
 from importlib.metadata import PackageNotFoundError, version
@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Package(NamedTuple):
-    """What pip is asked for (as in pyproject.toml, extra `frameworks`), in front of it, and what is to be known."""
+    """A package: its requirement for pip (as in pyproject.toml, extra `frameworks`), a prefix of the command, and a
+    remark."""
 
     module: str
     requirement: str
@@ -21,17 +22,17 @@ PACKAGES = {
 
 
 def found(name: str) -> str | None:
-    """The version of a package of `PACKAGES` that is installed here, None where it is not."""
+    """Return the installed version of a package in `PACKAGES`, or None."""
     module = PACKAGES[name].module
     if importlib.util.find_spec(module) is None:
         return None
     try:
         return version(module)
-    except PackageNotFoundError:  # a folder of that name
+    except PackageNotFoundError:  # only a folder with that name
         return None
 
 
 def advice(name: str, pip: str = "pip install") -> str:
-    """The command that brings a package of `PACKAGES`, and what is to be known about it."""
+    """Return the command that installs a package in `PACKAGES`, and a remark about it."""
     package = PACKAGES[name]
     return f"{package.before}{pip} '{package.requirement}'  ({package.remark})"

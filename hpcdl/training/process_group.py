@@ -1,15 +1,15 @@
-"""torch.distributed on a communicator of ours: DDP, FSDP2 and DTensor run unchanged on simulated ranks.
+"""torch.distributed on one of our communicators: DDP, FSDP2 and DTensor run unchanged on simulated ranks.
 
     def rank(comm):
         with process_group(comm):
             model = DistributedDataParallel(network())
             ...
 
-    simulate(rank, 4).trace     # what DDP sends, message by message
+    simulate(rank, 4).trace     # DDP's messages, one by one
 
-Collectives are `hpcdl.collectives`: rings of point-to-point messages, which the machine traces and takes time for.
-They run where they are called, none in the background. Each group writes down its own in `calls`: (name, bytes of this
-rank's result or sum).
+Collectives come from `hpcdl.collectives`: rings of point-to-point messages, which the machine traces and times. They
+run when called, not in the background. Each group records its collectives in `calls`: (name, bytes of this rank's
+result or sum).
 """
 
 import contextlib
@@ -32,11 +32,11 @@ _torchs: Any = distributed_c10d
 _c10d: Any = torch._C._distributed_c10d
 
 
-_TorchsGroup: Any = dist.ProcessGroup  # whose overloads are made for those who call it
+_TorchsGroup: Any = dist.ProcessGroup  # its overloads are written for callers
 
 
 class CommGroup(_TorchsGroup):
-    """A process group whose collectives go over `comm`; torch calls the methods, by names of its own."""
+    """A process group with collectives over `comm`; torch calls the methods, which have its names."""
 
     def __init__(self, comm: Communicator):
         super().__init__(comm.rank, comm.size)
@@ -134,22 +134,23 @@ def _fill(x: torch.Tensor, flat: torch.Tensor) -> None:
 
 
 def _done(result: Any):
-    """torch's handle of a collective that is complete."""
+    """Return torch's handle of a completed collective."""
     future: Future = Future()
     future.set_result(result)
     return _c10d._create_work_from_future(future)
 
 
-# torch keeps the group of a process in a global; ranks that are threads of one process each need their own.
+# torch keeps a process's group in a global; ranks that are threads of one process each need their own.
 
 _mine = threading.local()
 _lock = threading.Lock()
-_inside = [0]  # ranks of this process that have a group now
+_inside = [0]  # ranks of this process that currently have a group
 
 
 @contextlib.contextmanager
 def process_group(comm: Communicator) -> Iterator[CommGroup]:
-    """In the block this rank's default process group is one over `comm`; ranks may be threads of one process."""
+    """Make a group over `comm` this rank's default process group inside the block; ranks may be threads of one
+    process."""
     _mine.comm = comm
     with _a_world_for_each_thread(), torch.autograd.set_multithreading_enabled(False):
         dist.init_process_group(BACKEND, rank=comm.rank, world_size=comm.size, store=dist.HashStore())
@@ -183,7 +184,7 @@ def _a_world_for_each_thread() -> Iterator[None]:
                 _c10d._set_thread_isolation_mode(False)
 
 
-_mine_before: list[Any] = []  # the world of a process whose ranks are processes
+_mine_before: list[Any] = []  # the world if each rank is a process
 
 
 def _register() -> None:

@@ -1,4 +1,5 @@
-"""The training as a program, alike under mpiexec, torchrun and Slurm; `hpcdl.training.train` explains its options."""
+"""The training as a program, the same under mpiexec, torchrun and Slurm; `hpcdl.training.train` explains its
+options."""
 
 import os
 import sys
@@ -45,7 +46,7 @@ def train(
 
 
 class Progress:
-    """Rank 0 prints a line per epoch: the loss, the speed of all ranks, and the share of time it stood still."""
+    """Prints, on rank 0, a line per epoch: the loss, the speed of all ranks, and the share of time it was idle."""
 
     def __init__(self, comm: "Communicator"):
         self.comm, self.images, self.seconds, self.waited = comm, 0, 0.0, 0.0
@@ -66,7 +67,7 @@ class Progress:
 
 @contextmanager
 def ranks() -> "Iterator[tuple[Communicator, str]]":
-    """The communicator and the device of this process, as its launcher started it; an error ends all ranks."""
+    """Provide this process's communicator and device, by its launcher; an error ends all ranks."""
     import torch
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", 1))))  # ranks share the machine's cores
@@ -94,14 +95,14 @@ def _torchrun():
         torch.distributed.destroy_process_group()
     except Exception as error:
         _say(error, comm.rank)
-        os._exit(1)  # torchrun ends the others; to part from a group whose ranks have gone would take minutes
+        os._exit(1)  # torchrun ends the others; leaving a group of dead ranks would take minutes
 
 
 def meeting() -> dict:
-    """Where the ranks find each other: in torchrun's store, apart from what a start before this one has left there.
+    """Return the ranks' rendezvous: torchrun's store, separated from the entries of an earlier start.
 
-    That start's addresses would be called, and nobody answers (pytorch #135712). torchrun counts its starts on each
-    node by itself, so the count serves on one node alone; `hpcdl cluster script` has new stores for several.
+    Otherwise ranks would call that start's dead addresses (pytorch #135712). torchrun counts its starts separately on
+    each node, so the count works only on one node; `hpcdl cluster script` makes new stores for several.
     """
     import torch.distributed as dist
 
@@ -111,8 +112,8 @@ def meeting() -> dict:
     return {"store": store, "rank": rank, "world_size": size}
 
 
-# How a launcher says how many processes it started, and which of them this is. What Open MPI's leaves for its own
-# library, MPICH may take for its own and abort: so MPI must not start before this has been read.
+# The variables in which a launcher gives the number of processes and this one's rank. MPICH may mistake Open MPI's
+# variables for its own and abort, so MPI must not start before they have been read.
 LAUNCHERS = {
     "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     "MPICH": ("PMI_SIZE", "PMI_RANK"),
@@ -121,9 +122,9 @@ LAUNCHERS = {
 
 
 def foreign_launcher(library: str) -> tuple[int, int] | None:
-    """Processes and rank as another MPI's launcher counts them, where the `library` that mpi4py loads knows neither.
+    """Return the number of processes and the rank from another MPI's launcher, if mpi4py's `library` knows neither.
 
-    Intel's MPI is a relative of MPICH, and each understands the other's launcher.
+    Intel's MPI derives from MPICH, and each understands the other's launcher.
     """
     ours = "Open MPI" if library.startswith("Open MPI") else "MPICH"
     if LAUNCHERS[ours][0] in os.environ:
@@ -135,7 +136,8 @@ def foreign_launcher(library: str) -> tuple[int, int] | None:
 
 
 def _require_own_launcher(library: str) -> None:
-    """End this process, the first with a sentence, where another MPI's mpiexec started it: each would be alone."""
+    """End this process if another MPI's mpiexec started it, since each would be a single rank; the first one prints
+    why."""
     found = foreign_launcher(library)
     if found is None:
         return
@@ -151,10 +153,10 @@ def _require_own_launcher(library: str) -> None:
 
 
 def load_mpi() -> ModuleType:
-    """Import `mpi4py.MPI`, which starts nothing yet, and ends at exit what is started.
+    """Import `mpi4py.MPI` without starting MPI, and end MPI at exit if it was started.
 
-    Everybody who trains imports it here: mpi4py decides at its first import whether it ends MPI, and a launcher kills
-    all ranks when one of them leaves without.
+    All training code imports it here: mpi4py decides at its first import whether it ends MPI, and a launcher kills all
+    ranks if one exits without ending it.
     """
     import mpi4py
 
@@ -182,8 +184,8 @@ def _mpi():
 
 
 def _say(error: Exception, rank: int) -> None:
-    """The error once, in a line where it says all there is to know: when all ranks have it, rank 0 is first."""
-    time.sleep(2 if rank else 0)  # in which the launcher ends the others for rank 0's sake
+    """Print the error once, as one line if that says everything: if all ranks have it, rank 0 comes first."""
+    time.sleep(2 if rank else 0)  # meanwhile the launcher ends the others because of rank 0
     if not isinstance(error, (ValueError, FloatingPointError, OSError)):
         traceback.print_exception(error)
     print(f"rank {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How a training scales on these engines, measured, beside what the cost model predicts."""
+"""How a training scales on these engines: measurements next to the cost model's predictions."""
 
 import statistics
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from hpcdl.machine import cores
 from hpcdl.nn.networks import lenet5
 from hpcdl.training.live import Settings, all_reduce_seconds, train_live
 
-STEPS, WARM = 24, 6  # of each measurement; the first ones warm up
-SIZES = (4_000, 64_000, 256_000, 1_000_000)  # bytes of the all-reduces that give alpha and beta
+STEPS, WARM = 24, 6  # per measurement; the first ones warm up
+SIZES = (4_000, 64_000, 256_000, 1_000_000)  # bytes of the all-reduces that determine alpha and beta
 
 
 class Point(NamedTuple):
-    """On p ranks: images of a step in all, seconds of a step as measured and as predicted."""
+    """One point: p ranks, the images per step, and the measured and predicted seconds per step."""
 
     p: int
     images: int
@@ -26,7 +26,8 @@ class Point(NamedTuple):
 
 
 def measure(cluster: Cluster, settings: Settings, weak: bool, path: str) -> Iterator[Point]:
-    """1, 2, 4, ... ranks: with `weak` scaling each has `settings.batch` images, else they share them."""
+    """Measure on 1, 2, 4, ... ranks: with `weak` scaling each has `settings.batch` images, otherwise they share
+    them."""
     link = links(cluster, settings.all_reduce)
     for p in [count for count in (1, 2, 4, 8, 16) if count <= cluster.n]:
         images = settings.batch * (p if weak else 1)
@@ -37,7 +38,7 @@ def measure(cluster: Cluster, settings: Settings, weak: bool, path: str) -> Iter
 
 
 def links(cluster: Cluster, all_reduce: str) -> Fit | None:
-    """Alpha and beta of the messages between all engines; None where there is one engine only."""
+    """Measure alpha and beta of messages between all engines; None if there is only one engine."""
     if cluster.n == 1:
         return None
     seconds = cluster.run(all_reduce_seconds, all_reduce, SIZES)[0]
@@ -45,15 +46,15 @@ def links(cluster: Cluster, all_reduce: str) -> Fit | None:
 
 
 def timed(cluster: Cluster, settings: Settings, path: str) -> list[dict]:
-    """Rank 0's records of a few steps."""
+    """Return rank 0's records of a few steps."""
     run = cluster.stream(train_live, settings._replace(steps=STEPS), path)
     return [record.value for record in run if record.rank == 0][WARM:]
 
 
 def predicted(p: int, alone: list[dict], settings: Settings, link: Fit | None) -> float:
-    """Seconds of a step by the cost model: what one rank computes alone, and the messages that overlap leaves open.
+    """Predict the seconds of a step: one rank's computation, and the messages that are not overlapped.
 
-    More ranks than cores take turns: computing then takes p / cores times as long.
+    If there are more ranks than cores, computing takes p / cores times as long.
     """
     turns = max(1.0, p / cores())
     backward = turns * statistics.median(end - start for record in alone for start, end in [_span(record, "backward")])
@@ -71,5 +72,5 @@ def _span(record: dict, name: str) -> tuple[float, float]:
 def _seconds(name: str, p: int, link: Fit | None, nbytes: float) -> float:
     if p == 1:
         return 0.0
-    assert link is not None  # `links` finds one wherever there is more than one engine
+    assert link is not None  # `links` returns one if there is more than one engine
     return collectives.ALL_REDUCE[name](p, round(nbytes), link.alpha, link.beta)

@@ -27,9 +27,9 @@ DATA = {"digits": lambda: digits(size=28), "mnist": mnist, "cifar10": cifar10}
 
 
 class Trained(NamedTuple):
-    """What a rank has at the end: accuracy on held-out images, seconds of training, the SHA-256 of its weights.
+    """A rank's result: accuracy on held-out images, seconds of training, and the SHA-256 of its weights.
 
-    `replicas` counts the ranks whose weights are rank 0's to the last bit.
+    `replicas` counts the ranks whose weights equal rank 0's bit for bit.
     """
 
     accuracy: float
@@ -57,23 +57,26 @@ def train(
 ) -> Trained:
     """Train on `comm`'s ranks with global batches of `batch` images; call `report` with a dict after every step.
 
-    The same `seed` gives the same weights to the last bit. With `checkpoint`, a file, rank 0 writes the state every
-    `every` steps, and a run that finds the file goes on from there. `before_step(step)` is called on every rank before
-    each step, step 0 first: to slow a rank down, say. A record has
+    The same `seed` gives the same weights bit for bit. With `checkpoint`, a file, rank 0 writes the state every `every`
+    steps, and a run that finds the file continues from there. `before_step(step)` is called on every rank before each
+    step, step 0 first, for example to slow a rank down. A record has
 
     - `step` steps done, `epoch` the same in epochs, `loss` of this rank's images (NaN without one), `mean_loss` of all
       ranks' images, `images` of this rank and `images_per_second`;
-    - seconds of this step: `load` images, `compute` (forward, backward, update), `communicate` (buckets under way,
-      hidden or not), `wait` (this rank stood still for them), `total`;
+    - seconds of this step: `load` images, `compute` (forward, backward, update), `communicate` (buckets in flight,
+      hidden or not), `wait` (this rank was idle for them), `total`;
     - `spans`, a list of (name, start, end): "forward", "backward", "wait", "update" and "bucket 0", "bucket 1", ...,
       seconds since the step began.
 
-    Raises ValueError on every rank where their data or settings differ, or `epochs` or `every` is below 1, and
-    FloatingPointError where the loss is not finite, before the weights are spoilt.
+    Raises ValueError on every rank if their data or settings differ, or if `epochs` or `every` is below 1, and
+    FloatingPointError if the loss is not finite, before it corrupts the weights.
     """
     _require_positive(epochs=epochs, every=every)
     settings = {"data": data, "batch": batch, "lr": lr, "seed": seed, "ranks": comm.size}
-    settings |= {"bucket_mb": bucket_mb, "all_reduce": all_reduce}  # they order the sums, and so decide the last bit
+    settings |= {
+        "bucket_mb": bucket_mb,
+        "all_reduce": all_reduce,
+    }  # they decide the last bit of sums
     images = load(data, device)
     require_same("other data", contents(images), comm, "give every rank the same files")
     require_same(
@@ -106,9 +109,9 @@ def _require_positive(**counts: int) -> None:
 def train_on_devices(
     comm: Communicator, report: Callable[[dict], None] = lambda record: None, *args: Any, **options: Any
 ) -> Trained:
-    """`train` on the GPUs of the ranks' machines, NCCL or gloo between them; on processors where there is none.
+    """Run `train` on the GPUs of the ranks' machines, with NCCL or gloo between them, or on CPUs if there are none.
 
-    The same call from a notebook's engines, whatever the machine; rank 0 prints how GPUs are shared.
+    A notebook's engines make the same call on any machine; rank 0 prints how GPUs are shared.
     """
     with on_devices(comm) as (group, device, remark):
         if remark and comm.rank == 0:
@@ -117,7 +120,7 @@ def train_on_devices(
 
 
 def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, mine: torch.Tensor, step: int) -> dict:
-    """One step on this rank's images `mine`, and its record as in `train`."""
+    """Take one step on this rank's images `mine`; return its record as in `train`."""
     laps, loss = Laps(ddp.comm.clock), math.nan
     x, y = images.x[mine], images.y[mine]
     laps("load")
@@ -130,7 +133,7 @@ def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, 
         loss = outcome.item()
     mean_loss = ddp.synchronize(loss)
     laps("wait")
-    assert mean_loss is not None  # there is a loss, NaN where this rank has no image
+    assert mean_loss is not None  # a loss is given, NaN if this rank has no image
     if not math.isfinite(mean_loss):
         raise FloatingPointError(
             f"step {step}: the mean loss of all ranks is {mean_loss} (rank {ddp.comm.rank}'s: {loss}); the weights are "
@@ -142,7 +145,7 @@ def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, 
 
 
 class Laps:
-    """A stopwatch: each call ends a span, which began where the one before ended."""
+    """A stopwatch: each call ends a span that began at the end of the previous one."""
 
     def __init__(self, clock: Callable[[], float]):
         self.clock, self.begin = clock, clock()
@@ -153,7 +156,7 @@ class Laps:
         self.spans.append((name, start, self.clock() - self.begin))
 
     def record(self, images: int, buckets: list[Span]) -> dict:
-        """Where the seconds went, and how many images a second that is."""
+        """Return where the seconds went, and the images per second."""
         seconds = {name: end - start for name, start, end in self.spans}
         under_way = [(f"bucket {b.bucket}", b.start - self.begin, b.end - self.begin) for b in buckets]
         total = self.spans[-1][2]
@@ -170,9 +173,10 @@ class Laps:
 
 
 def load(data: str, device: str = "cpu") -> Split:
-    """The images by name, of 28 x 28 pixels with mean 0 and deviation 1 over those to learn from: descent likes that.
+    """Load the images by name: 28 x 28 pixels, with mean 0 and deviation 1 over the training images, which helps
+    descent.
 
-    CIFAR-10's are cut to their centre. Raises ValueError for a name that is not in `DATA`.
+    CIFAR-10's are cropped to their centre. Raises ValueError for a name that is not in `DATA`.
     """
     if data not in DATA:
         raise ValueError(f"data is {data!r}; the data sets are {', '.join(DATA)}")
@@ -185,14 +189,14 @@ def load(data: str, device: str = "cpu") -> Split:
 
 
 def contents(images: Split) -> list[str]:
-    """What identifies data: numbers of images, and a checksum of each part."""
+    """Return an identification of data: numbers of images, and a checksum of each part."""
     sums = (hashlib.sha256(tensor.cpu().numpy().tobytes()).hexdigest()[:16] for tensor in images)
     return [f"{len(images.y)} images to learn from", f"{len(images.y_held_out)} held out", *sums]
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Split, comm: Communicator) -> float:
-    """The fraction of held-out images that `model` gets right; each rank looks at its share."""
+    """Return the fraction of held-out images that `model` classifies correctly; each rank checks its share."""
     mine = slice(comm.rank, None, comm.size)
     right = (model(images.x_held_out[mine]).argmax(1) == images.y_held_out[mine]).sum()
     right = right.to(comm.devices[0])

@@ -1,12 +1,12 @@
-"""One trainer for all of it: a model on a mesh of data, pipeline, tensor and sequence ranks, with ZeRO's stages.
+"""One trainer for all strategies: a model on a mesh of data, pipeline, tensor and sequence ranks, with ZeRO's stages.
 
     trainer = Trainer(comm, Configuration(model="gpt", mesh=(2, 2, 2, 1)))      # 8 ranks
     trainer.train(print)
 
-What it does in each step, in the order of the code below: take this replica's samples, cut them into microbatches, pass
-them forward and backward through this rank's layers, average the gradients over the replicas, and update. Any mesh
-gives the losses of one rank but for the order of sums. The pieces are the labs': `hpcdl.parallel` cuts the model,
-`hpcdl.ddp` and `hpcdl.sharding` share what replicas have in common, and `hpcdl.training.hybrid` joins them.
+Each step, in the order of the code below: take this replica's samples, split them into microbatches, pass them forward
+and backward through this rank's layers, average the gradients over the replicas, and update. Any mesh gives the losses
+of one rank, except for the order of sums. The pieces are the labs': `hpcdl.parallel` splits the model, `hpcdl.ddp` and
+`hpcdl.sharding` share the replicas' common state, and `hpcdl.training.hybrid` joins them.
 """
 
 import math
@@ -40,13 +40,13 @@ from hpcdl.training.hybrid.work import Speed, machine_of, shares_of_chunks
 
 
 class Trainer:
-    """A training of `configuration` on `comm`'s ranks; every rank makes one, and calls the same methods.
+    """A training of `configuration` on `comm`'s ranks; every rank creates one and calls the same methods.
 
     `done` steps are done; `mesh` has this rank's groups, and `comm` counts what it sends. With precision bf16 or fp16
     layers compute in 16 bits (torch's autocast), and weights, gradients and states are float32; fp16 scales the loss.
-    `machine` is what MFU compares with (None: that of a known GPU), and sets the pace of simulated ranks. With
-    `profile` there is a `timeline` of what this rank does. Raises ConfigurationError where the mesh does not fit the
-    model, the batch or the number of ranks, and ValueError, on every rank, where ranks have different configurations.
+    `machine` is the reference for MFU (None: a known GPU's), and sets the pace of simulated ranks. With `profile` there
+    is a `timeline` of this rank. Raises ConfigurationError if the mesh does not fit the model, the batch or the number
+    of ranks, and ValueError, on every rank, if ranks have different configurations.
     """
 
     def __init__(
@@ -105,10 +105,11 @@ class Trainer:
         every: int = 50,
         measure: bool = False,
     ) -> list[float]:
-        """Do the steps from `done` to the configuration's; the losses of these. `report` gets a record of each.
+        """Run the steps from `done` to the configuration's number, and return their losses. `report` gets each step's
+        record.
 
-        With a `checkpoint`, a folder, the state is written every `every` steps and at the end; `resume` goes on from
-        there. With `measure` records have `peak_bytes`, the most that this rank held in the step, by `hpcdl.memory`.
+        With a `checkpoint`, a folder, the state is written every `every` steps and at the end; `resume` continues from
+        it. With `measure` records have `peak_bytes`, the most that this rank held in the step, by `hpcdl.memory`.
         """
         losses: list[float] = []
         with self._measured() if measure else nullcontext() as memory:
@@ -124,12 +125,13 @@ class Trainer:
         return losses
 
     def step(self, step: int, mine: torch.Tensor) -> dict[str, Any]:
-        """One step on the samples `mine` of this replica, and its record.
+        """Take one step on this replica's samples `mine`; return its record.
 
-        `loss` is the mean of all ranks' samples before the update, `gradient_norm` that of the whole gradient; of this
-        rank: `seconds`, of which it `waited` for messages, `bytes_sent` and `messages`; of all ranks tokens or images
-        per second and `mfu`. Raises FloatingPointError, on every rank and before any weight changes, where the loss or
-        the norm is not finite; in fp16 such a norm halves the loss's scale, and this step's update is skipped.
+        `loss` is the mean over all ranks' samples before the update, `gradient_norm` the whole gradient's norm. For
+        this rank there are `seconds`, the part `waited` for messages, `bytes_sent` and `messages`; for all ranks tokens
+        or images per second and `mfu`. Raises FloatingPointError, on every rank and before any weight changes, if the
+        loss or the norm is not finite. In fp16 such a norm halves the loss scale instead, and this step's update is
+        skipped.
         """
         counter, total = self.comm.meter, self._total(step)
         begin, before = counter.clock(), counter.counts
@@ -149,11 +151,11 @@ class Trainer:
         return {**record, "samples": total, "seconds": seconds, **counts, **self.speed.rates(total, seconds)}
 
     def _total(self, step: int) -> int:
-        """The samples of a step, all replicas together: fewer at the end of an epoch."""
+        """Return the samples of a step over all replicas: fewer at the end of an epoch."""
         return min(self._sampler.batch, self._sampler.n - step % self._sampler.steps * self._sampler.batch)
 
     def _microbatches(self, mine: torch.Tensor) -> list[Batch]:
-        """As many on every replica: where there are too few samples, rows that do not count."""
+        """Split samples into the same number of microbatches on every replica, with padding rows that do not count."""
         m = self.configuration.microbatches
         missing = max(0, m - len(mine))
         x, y = (samples[torch.cat([mine, mine.new_zeros(missing)])] for samples in self.model.data)
@@ -163,7 +165,8 @@ class Trainer:
         return cut_batch(x.to(self.device), y.to(self.device), m)
 
     def _gradients(self, microbatches: list[Batch], total: int) -> float:
-        """Forward and backward passes of this rank's layers; its part of the loss, 0 where another stage has it."""
+        """Run forward and backward through this rank's layers; return its part of the loss, 0 if another stage has
+        it."""
         with (
             autocast(self.configuration.precision, self.device),
             self.replicas.adding() if self._several else nullcontext(),
@@ -184,7 +187,7 @@ class Trainer:
             return run.loss or 0.0
 
     def _passes(self, microbatches: list[Batch], total: int) -> float:
-        """Without a pipeline: one microbatch after the other, forward and backward."""
+        """Run one microbatch after another, forward and backward, without a pipeline."""
         done = 0.0
         for k, (x, y) in enumerate(microbatches):
             with self.timeline.span("forward", len(x), k):
@@ -195,11 +198,12 @@ class Trainer:
         return done
 
     def _loss(self, y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Times the number of replicas, over which gradients are averaged, and in fp16 times the scale."""
+        """Return the loss times the number of replicas, over which gradients are averaged, and in fp16 times the
+        scale."""
         return self.model.loss(y.to(self.dtype), target, self.mesh) * (self.mesh.replicas.size * self.scale.value)
 
     def _agree(self, step: int, loss: float) -> tuple[float, float]:
-        """The loss and the gradient's norm, of all ranks."""
+        """Return the loss and the gradient's norm over all ranks."""
         loss = loss / (self.mesh.replicas.size * self.scale.value) if self.mesh.part == 0 else 0.0
         squares = 0.0
         self.scale.unscale(self.whole.shards)
@@ -215,32 +219,32 @@ class Trainer:
     # -- its parts ---------------------------------------------------------------------------------------------------
 
     def fresh_model(self) -> nn.Sequential:
-        """The whole model with the seed's weights, the same on every rank."""
+        """Return the whole model with the seed's weights, the same on every rank."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(wrapped(self.configuration.seed))
             return self.model.dense().to(self.dtype)
 
     def optimizer(self, params: list) -> torch.optim.Optimizer:
-        """The configuration's optimizer of these parameters, or shards of them."""
+        """Return the configuration's optimizer for these parameters or shards."""
         lr = self.configuration.lr
         if self.configuration.optimizer == "sgd":
             return torch.optim.SGD(params, lr=lr, momentum=0.9)
         return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.configuration.optimizer](params, lr=lr)
 
     def _chunks(self, dense: nn.Sequential) -> list[nn.Sequential]:
-        """This rank's layers of a whole model: each layer's part, those of this stage."""
+        """Return this rank's part of each of its stage's layers."""
         layers = self.model.split(dense, self.mesh)
         if self.configuration.precision in LOW and len(self.parts) > 1:
             layers = nn.Sequential(*(nn.Sequential(layer, Wide()) for layer in layers))
         return cut_layers(list(layers), self.parts, self.mesh.stage)
 
     def _shapes(self) -> list[tuple[int, ...]]:
-        """The shape of one sample between two parts of the pipeline."""
+        """Return the shape of one sample between two parts of the pipeline."""
         boundaries, sizes = self.model.boundaries(self.mesh), shares(self.model.layers, len(self.parts))
         return [boundaries[sum(sizes[: part + 1]) - 1] for part in range(len(self.parts) - 1)]
 
     def _owns(self, whole: bool) -> bool:
-        """Whether this rank speaks for a shard: the first of those that have the same."""
+        """Whether this rank contributes a shard: it is the first of the ranks that have it."""
         repeated = isinstance(self.replicas, Repeated) and self.mesh.replicas.rank > 0
         return not repeated and not (whole and self.mesh.part > 0)
 
@@ -250,7 +254,7 @@ class Trainer:
     # -- its state ---------------------------------------------------------------------------------------------------
 
     def values(self, i: int, kind: str) -> torch.Tensor | None:
-        """What this rank has of shard i: its weights, or a state of the optimizer."""
+        """Return this rank's shard i: its weights, or a state of the optimizer."""
         piece = self.whole.shards[i].piece
         return piece if kind == WEIGHTS else self.replicas.optimizer.state.get(piece, {}).get(kind)
 
@@ -259,7 +263,7 @@ class Trainer:
         checkpoints.save(self, folder)
 
     def resume(self, folder: str) -> bool:
-        """Go on from the checkpoint of any mesh; False where the folder has none."""
+        """Continue from the checkpoint of any mesh; return False if the folder has none."""
         return checkpoints.resume(self, folder)
 
     def export(self, file: str) -> None:
@@ -267,7 +271,7 @@ class Trainer:
         checkpoints.export(self, file)
 
     def whole_model(self) -> nn.Sequential:
-        """The model as one rank would have it, on every rank; every rank calls it."""
+        """Return the whole model, as on one rank, on every rank; every rank calls it."""
         return checkpoints.whole_model(self)
 
 

@@ -1,8 +1,8 @@
-"""Explorables: `pictures` holds them, one a file, a pure `draw(state, axes)` and the controls that move it.
+"""Explorables: `pictures` holds one per file, each a pure `draw(state, axes)` with its controls.
 
-`kit` is how a picture works. What labs use of it by name stands here: `Explorable` and `LiveFigure` to make a picture,
-`style` for its looks, `when_solved` for a cell that waits for an exercise, `passed` for one to which a wrong
-answer would do harm, `guess`, `guessed` and `reveal` for one that waits for a guess.
+`kit` implements pictures. This package exports what labs use: `Explorable` and `LiveFigure` to make a picture, `style`
+for its looks, `when_solved` for a cell that waits for an exercise, `passed` for a cell that a wrong answer would break,
+`guess`, `guessed` and `reveal` for a cell that waits for a guess.
 """
 
 from hpcdl.widgets.kit import style

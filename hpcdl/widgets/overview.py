@@ -60,7 +60,7 @@ def _left(lab: LabProgress) -> str:
 
 
 def _advice(labs: list[LabProgress]) -> str:
-    """Where to go on: the lab that was checked last, if something of it is left, or the first in which there is."""
+    """Return where to continue: the lab checked last, if it is unfinished, or the first in which there is."""
     begun = [lab for lab in labs if lab.left and lab.checked]
     latest = max(begun, key=lambda lab: lab.checked.timestamp() if lab.checked else 0, default=None)
     lab = latest or next((lab for lab in labs if lab.left), None)

@@ -55,7 +55,7 @@ def test_every_exercise_has_an_impostor_or_a_reason(slug, kind):
     assert all(reasons.values())
 
 
-@pytest.mark.each_lab("collectives")
+@pytest.mark.each_lab("collectives", turn=(2, 3))
 @pytest.mark.parametrize("slug", exercises.LABS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_grading_impostors_have_no_points_and_are_flagged(slug, kind, zygote):
@@ -64,7 +64,7 @@ def test_in_grading_impostors_have_no_points_and_are_flagged(slug, kind, zygote)
     judge(result.exercises, names)
 
 
-@pytest.mark.each_lab("collectives", others="long")  # as in grading, but for the walls
+@pytest.mark.each_lab("collectives", others="long")  # as in grading, without the walls
 @pytest.mark.parametrize("slug", exercises.LABS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_a_notebook_they_have_none_either(slug, kind):

@@ -154,7 +154,7 @@ class Lab:
         return cell.locator(".jp-OutputArea-output")
 
     def write(self, text: str, code: str) -> None:
-        """Replace what stands in the cell, key by key, as one types; \\b is Backspace."""
+        """Replace the cell's text key by key, as a person types; \\b is Backspace."""
         self.cell(text).locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         for key in code:

@@ -98,7 +98,7 @@ def test_the_dashboard_starts_waits_and_follows(open_cells):
     source = board.picture.get_attribute("src")
     lab.wait_until_changed(lambda: board.picture.get_attribute("src"), source)
 
-    # The engines are stopped while it trains: a sentence, and start goes on.
+    # The engines are stopped while it trains: a sentence, and start continues.
     lab.run_cell("cluster.stop()")
     board.says("the engines were stopped while they worked. Press start to begin anew.")
     board.press("start")

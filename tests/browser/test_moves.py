@@ -150,7 +150,7 @@ LATE = 2 * ASKED  # on a busy one
 
 def milliseconds_of(explorable) -> dict[str, float]:
     """Median milliseconds of each slider that changes the picture at once, by its label."""
-    from playwright.sync_api import Error as PlaywrightError  # here: the fixtures skip where there is none
+    from playwright.sync_api import Error as PlaywrightError  # here: the fixtures skip without it
 
     found = {}
     for number, slider in enumerate(explorable.sliders):

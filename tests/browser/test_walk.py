@@ -72,7 +72,7 @@ def from_binder(home: Path) -> tuple[list, Path, Path]:
 
 @pytest.fixture(scope="module", params=[from_a_wheel, from_make, from_binder], ids=["wheel", "make", "binder"])
 def jupyter(request, tmp_path_factory):
-    """In place of the server of all other tests: (its address, the folder that it shows)."""
+    """Instead of the server of all other tests: (its address, the folder that it shows)."""
     home = tmp_path_factory.mktemp("walk")
     command, folder, shown = request.param(home)
     here = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -104,7 +104,7 @@ class Walk:
             self.page.locator(".jp-Dialog").get_by_role("button", name=button).click()
 
     def answers(self, code: str) -> None:
-        """Write the exercise's cell anew, and run it."""
+        """Rewrite the exercise's cell, and run it."""
         self.lab.cell("def mse_loss").locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(code)  # as one pastes

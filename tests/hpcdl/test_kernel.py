@@ -128,7 +128,7 @@ def test_a_stopped_cell_is_one_sentence(monkeypatch):
 
 
 def test_ctrl_c_waits_for_imports_in_every_message():
-    """Also where a dashboard's button calls back: the kernel sets its handler anew for each message."""
+    """Also where a dashboard's button calls back: the kernel sets its handler again for each message."""
     calls = []
     shell = types.SimpleNamespace(kernel=types.SimpleNamespace(pre_handler_hook=lambda: calls.append(1)))
     before = signal.getsignal(signal.SIGINT)

@@ -1,7 +1,7 @@
 """Every lab runs top to bottom: solved without an error, blank without anything worse than an open exercise.
 
-Where there is a Chromium, tests/browser runs the solved labs in a page and asks the same of them; here they are then
-left to the long tests, but for the one that trains on engines.
+Where there is a Chromium, tests/browser runs the solved labs in a page with the same checks; here they are then left to
+the long tests, except the one that trains on engines.
 """
 
 import os

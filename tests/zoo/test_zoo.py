@@ -26,7 +26,7 @@ def compare(case, p):
     assert found == (RIGHT if alone else stated), "run `python tests/zoo/page.py` if the new outcome is intended"
 
 
-@pytest.mark.thinned(8, 2)
+@pytest.mark.thinned(8, 4)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_entry_on_two_ranks(case):
     compare(case, 2)

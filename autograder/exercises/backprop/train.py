@@ -130,7 +130,7 @@ def pairs_of(student, few, seed: int) -> tuple[float, ...]:
 
 @exercise.check(points=2, needs="one_step")
 def a_new_order_each_epoch(student, rng):
-    "The order of the samples comes from the generator, anew in each epoch."
+    "The order of the samples comes from the generator, again in each epoch."
     weights, biases, X, labels = problem(rng, 12)
 
     def trained(seed, *epochs):

@@ -85,7 +85,7 @@ def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
 
 @exercise.check(points=3, seconds=SECONDS, needs="sum_on_the_root")
 def reduce_in_log_p_rounds(student, rng):
-    "tree_reduce takes ⌈log₂ p⌉ rounds: those who have given theirs away rest, the others go on in pairs."
+    "tree_reduce takes ⌈log₂ p⌉ rounds: those who have given theirs away rest, the others continue in pairs."
     for p, root in ROUNDS:
         run = root_has_sum(student, small_numbers(p, 3, rng), root, alpha=1.0)
         _tree_rounds(run, p, f"tree_reduce, p = {p}, root = {root}")

@@ -137,7 +137,7 @@ def asynchronous(student, rng):
 
 @exercise.check(points=8)
 def stale_synchronous(student, rng):
-    "SSP: nobody is more than s ahead, and nobody waits who may go on."
+    "SSP: nobody is more than s ahead, and nobody waits who may continue."
     for staleness in (1, 2, 3, 1, 2):
         spans_are(student, uneven(rng, 3, 8), staleness)
     for staleness in (1, 4):

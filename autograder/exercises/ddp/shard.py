@@ -1,4 +1,4 @@
-"""A rank's share of the samples, dealt anew in each epoch. Oracle: counting."""
+"""A rank's share of the samples, distributed again in each epoch. Oracle: counting."""
 
 import torch
 
@@ -91,7 +91,7 @@ def equal_lengths(student, rng):
 
 @exercise.check(points=1, needs="every_sample_once")
 def new_each_epoch(student, rng):
-    "Each epoch deals the samples anew: another order, and other samples for each rank."
+    "Each epoch distributes the samples again: another order, and other samples for each rank."
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
     seed, epoch = number(rng), number(rng)
     first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))

@@ -80,7 +80,7 @@ class Training:
         self.xs = [self.x] * p
 
     def hide_others_samples(self, rng) -> None:
-        """Give each rank, for one epoch, other numbers in the place of the samples that are not its own."""
+        """Give each rank, for one epoch, other numbers instead of the samples that are not its own."""
         self.setting += ", other numbers in samples that are not the rank's own"
         for rank in range(self.p):
             self.xs[rank] = torch.randn(self.n, 4, generator=rng).double()

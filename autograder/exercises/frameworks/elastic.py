@@ -1,4 +1,4 @@
-"""Going on with one process fewer. Oracle: the training that nobody disturbed."""
+"""Continuing with one process fewer. Oracle: an undisturbed training."""
 
 from copy import deepcopy
 
@@ -160,7 +160,7 @@ def resumed(student, job: Job, before: int, p: int, dies: int, setting: str, **m
 
 @exercise.check(points=6, seconds=2 * SECONDS, needs="as_one_process")
 def one_fewer(student, rng):
-    "All die in step 7, and one fewer go on from step 5: the losses, the momentum and the rate of the one process."
+    "All die in step 7, and one fewer continue from step 5: the losses, the momentum and the rate of the one process."
     for before, p, dies, steps in ((4, 3, 7, 9), (2, 1, 7, 12), (3, 2, 12, 13)):
         job, start = Job(rng, steps), dies // SAVE_EVERY * SAVE_EVERY
         setting = f"{before} processes until step {dies}, then {p}"

@@ -219,7 +219,7 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
 
 @exercise.check(points=6)
 def forward_and_backward(student, rng):
-    "work: two operations per MAC forward, twice that backward but for the first layer, and the bytes."
+    "work: two operations per MAC forward, twice that backward except for the first layer, and the bytes."
     for batch in (3, 32):
         sizes = [size(rng, 3, 50) for _ in range(5)]
         layers = [linear_layer(1, a, b) for a, b in itertools.pairwise(sizes)]

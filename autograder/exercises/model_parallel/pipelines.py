@@ -1,6 +1,6 @@
 """Pipelines as the checks see them: an event simulation of their own, and what a stage holds.
 
-It shares no line with `hpcdl.cost.pipeline`: stages are tried in turn until none can go on.
+It shares no line with `hpcdl.cost.pipeline`: stages are tried in turn until none can continue.
 """
 
 from typing import NamedTuple
@@ -123,7 +123,7 @@ def _are_ops(order: list, wanted: set, name: str, ops: str) -> None:
 
 
 def can_be_followed(orders: Orders, call: str) -> Played:
-    """No stage waits for ever; the sentence says which does, and for what."""
+    """No stage waits forever; the sentence says which does, and for what."""
     played = play(orders, 1.0, 1.0, 1.0)
     if not played.stuck:
         return played

@@ -109,7 +109,7 @@ def agrees(training: Training, run, setting: str) -> None:
 
 @exercise.check(points=6, seconds=SECONDS)
 def as_one_machine(student, rng):
-    "GPipe and 1F1B on 1 to 4 stages: loss and gradients of the whole batch, and no stage waits for ever."
+    "GPipe and 1F1B on 1 to 4 stages: loss and gradients of the whole batch, and no stage waits forever."
     for p, m in ((2, 3), (1, 2), (3, 2), (4, 5)):
         training = Training((2,) * m, p, rng)
         for name, schedule in (("GPipe", gpipe), ("1F1B", one_f_one_b)):

@@ -79,7 +79,7 @@ def shares(student, rng):
 
 @exercise.check(points=6, seconds=SECONDS)
 def column(student, rng):
-    "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in each pass anew."
+    "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in each pass again."
     for sizes in SIZES:
         column_is_right(student, Dense(*sizes, rng))
     carried(student, rng, lambda: column_is_right(student, Dense(2, 4, 4, rng)), "p = 2, ColumnLinear")

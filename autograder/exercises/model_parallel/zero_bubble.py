@@ -153,7 +153,7 @@ def as_printed(student, rng):
 
 @exercise.check(points=2, needs="by_hand")
 def who_waits_for_ever(student, rng):
-    "bubble: raises ValueError where the stages wait for one another for ever, and does not run for ever itself."
+    "bubble: raises ValueError where the stages wait for one another forever, and does not run forever itself."
     orders = [[("F", 0, 0), ("B", 0, 0)], [("B", 0, 0), ("F", 0, 0)]]
     try:
         got = student.bubble(orders, 1.0, 1.0, 1.0, 0.0)

@@ -22,7 +22,7 @@ def mix(x: int) -> int:
 
 
 def noise(seed: int, n: int, *, first=mix, counter=lambda s, i: s ^ i, cut=lambda x: x >> 16) -> torch.Tensor:
-    """The numbers of the noise; the options are what wrong answers have in the place of its parts."""
+    """The numbers of the noise; the options replace its parts in wrong answers."""
     return torch.tensor([cut(mix(counter(first(seed), i))) for i in range(n)], dtype=torch.int32)
 
 

@@ -104,7 +104,7 @@ def wrong_weights(weights, velocities, seed: int) -> dict[str, list]:
 
 
 def have(got, expected, before, velocities, seed: int, where: str) -> None:
-    """The weights are those expected, but for a few that the noise decides otherwise in float32."""
+    """The weights are those expected, except a few that the noise decides otherwise in float32."""
     for i, name in enumerate(NAMES):
         checks.tensor(got[i], name=f"{where}: {name}", shape=expected[i].shape, dtype=torch.float32)
         is_bf16 = checks.same(got[i].bfloat16().float(), got[i])

@@ -1,4 +1,4 @@
-"""Messages while the backward pass goes on, and the best buckets. Oracle: all ways to cut a list, tried one by one."""
+"""Messages during the backward pass, and the best buckets. Oracle: all ways to cut a list, tried one by one."""
 
 import itertools
 

@@ -209,7 +209,7 @@ def each_sample_once(student, rng):
 
 @exercise.check(points=2, needs="each_sample_once")
 def going_on_with_others(student, rng):
-    "samples: a step has the same samples on any number of ranks, so that a training goes on with fewer in mid-epoch."
+    "samples: a step has the same samples on any number of ranks, so that a training continues with fewer in mid-epoch."
     seed, n, batch = int(torch.randint(0, 99, (), generator=rng)), 50, 12
     for step in (7, 3, 12, 4):
         for p in (4, 3, 1):

@@ -16,7 +16,7 @@ NUMBERS = (
 
 
 def repeats(call, name: str) -> None:
-    """The generator decides: from the same state the same, and going on with it something else."""
+    """The generator decides: from the same state the same, and continuing with it something else."""
     generator = torch.Generator().manual_seed(3)
     first, second = call(generator), call(generator)
     again = call(torch.Generator().manual_seed(3))

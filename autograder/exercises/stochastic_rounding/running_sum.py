@@ -62,7 +62,7 @@ def rounded_after_every_addition(student, rng):
 
 @exercise.check(points=3, needs="rounded_after_every_addition")
 def nearest_stalls(student, rng):
-    "To nearest, a sum of ones in bfloat16 stalls at 256, and no term moves it any more."
+    "To nearest, a sum of ones in bfloat16 stalls at 256, and no further term moves it."
     for fmt, x, stop in ((BF16, 1.0, 256.0), (BF16, 0.375, 128.0), (FP16, 0.25, 512.0)):
         xs = torch.full((int(stop / x * 1.2),), x)
         got = ask_sum(student, xs, fmt, "nearest")[-1].item()

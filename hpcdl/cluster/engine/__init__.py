@@ -1,4 +1,4 @@
-"""What runs in each engine process: ipyparallel's engine, a watcher beside it, the call of the user's function."""
+"""The code of each engine process: ipyparallel's engine, a watcher thread, the call of the user's function."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ _published = 0
 
 
 def main() -> None:
-    """Be an engine until the kernel ends."""
+    """Run as an engine until the kernel ends."""
     global _watcher
     lifeline.end_with_parent()
     lifeline.hold()
@@ -35,7 +35,8 @@ def main() -> None:
 
 
 def identify() -> dict:
-    """Who this engine is: its MPI rank and size, process, machine, MPI library, and files in shared memory."""
+    """Return this engine's identity: its MPI rank and size, process, machine, MPI library, and files in shared
+    memory."""
     import socket
 
     from mpi4py import MPI
@@ -53,19 +54,19 @@ def identify() -> dict:
 
 
 def warm_up() -> None:
-    """Import what every run needs, so that the first run does not wait for it."""
+    """Import what every run needs, so that the first run does not wait."""
     import cloudpickle
 
     import hpcdl.comm.mpi
 
 
 def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, path: list[str]) -> dict:
-    """Call the pickled function as one rank of `run`; how that ended, as plain values.
+    """Call the pickled function as one rank of `run`; return the outcome as plain values.
 
     `clean` says whether every rank of the previous run returned, so that its communicator can be freed.
     """
     global _started, _published
-    assert _watcher is not None  # `main` has made it
+    assert _watcher is not None  # created by `main`
     outcome: dict[str, Any] = {"end": "raised", "value": None}
     _enter(directory, path)
     try:
@@ -82,7 +83,7 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
     except BaseException as error:
         outcome |= {
             "stack": lines_of_traceback(error.__traceback__),
-            # The name by which the notebook knows it, without the module.
+            # The name that the notebook knows, without the module.
             "error": "".join(traceback.format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}."),
         }
     sys.stdout.flush()
@@ -91,13 +92,13 @@ def call(payload: bytes, run: int, timeout: float, clean: bool, directory: str, 
 
 
 def _enter(directory: str, path: list[str]) -> None:
-    """Stand where the notebook stands, so that its imports and files are found."""
+    """Use the notebook's working directory and path, so that its imports and files are found."""
     os.chdir(directory)
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
 
 
 def _fresh_comm(clean: bool) -> "MPIComm":
-    """A communicator for this run alone: messages that an earlier run left behind cannot reach it."""
+    """Return a communicator only for this run: leftover messages of an earlier run cannot reach it."""
     global _previous
     from mpi4py import MPI
 
@@ -113,8 +114,8 @@ def _fresh_comm(clean: bool) -> "MPIComm":
 
 
 def follow(comm: "MPIComm") -> None:
-    """Let the watcher report what `comm` waits for."""
-    assert _watcher is not None  # `main` has made it
+    """Let the watcher report the waits of `comm`."""
+    assert _watcher is not None  # created by `main`
     _watcher.comm = comm
 
 

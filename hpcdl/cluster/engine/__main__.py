@@ -1,6 +1,7 @@
 """Start an engine: `python -m hpcdl.cluster.engine`.
 
-A file of its own, since a module that is run is called __main__: runs would find another `engine`, without its state.
+It is a separate file because a module run as a program is called __main__: runs would find a second `engine` without
+its state.
 """
 
 from hpcdl.cluster.engine import main

@@ -1,4 +1,4 @@
-"""What a rank prints in a run, limited: the first lines and the last ones, and how many there were in between."""
+"""Limit what a rank prints in a run: keep the first and last lines, and count those in between."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 FIRST, LAST = 1000, 20  # lines
-WIDTH = 200  # characters of a line on average, in those limits
+WIDTH = 200  # average characters per line for these limits
 
 
 class Limited:
@@ -39,7 +39,7 @@ class Limited:
             self.write(line)
 
     def finish(self) -> None:
-        """Pass on the last lines, after the number of those that are left out."""
+        """Pass on the number of omitted lines and the last lines."""
         last = [*self._last, *([self._part] if self._part else [])]
         if last:
             if (left_out := self._left_out - len(self._last)) > 0:

@@ -1,8 +1,8 @@
-"""MPI: its machine, and how long messages between ranks of one computer take a shorter way than through MPI.
+"""The MPI machine, and faster ways for long messages between ranks on one computer.
 
-`machine` is `MPIComm` and its collectives, `point_to_point` its messages and the waits for them. `cells` and `shared`
-are the shorter ways: through memory of the receiver, and from memory of the sender; `memory` is what processes share,
-and `one_memory` a tensor that they all read and write.
+`machine` holds `MPIComm` and its collectives, `point_to_point` its messages and waits. `cells` and `shared` are the
+faster ways: through the receiver's memory, and from the sender's memory. `memory` is memory that processes share, and
+`one_memory` a tensor that they all read and write.
 """
 
 from hpcdl.comm.mpi.machine import MPIComm

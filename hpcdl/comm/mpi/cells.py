@@ -1,9 +1,9 @@
-"""Long messages between ranks on one machine: they lie in memory that both see, and MPI carries only a pointer to them.
+"""Long messages between ranks on one machine: the data are in shared memory, and MPI carries only a pointer.
 
 MPI copies such a message page by page through the kernel, or twice. Here the sender copies it into one of a few cells
-of the receiver's memory, and the receiver adds from there at once, while the processor's caches have it. A tensor of
-`hpcdl.comm.mpi.shared` is not copied at all: the receiver adds from the tensor, and the sender waits until it has.
-What `sendrecv` exchanges from other tensors MPI carries itself: nothing is added, and one copy is enough.
+of the receiver's memory, and the receiver adds from there at once, while the data are in the processor's caches. A
+tensor of `hpcdl.comm.mpi.shared` is not copied at all: the receiver adds from the tensor, and the sender waits until it
+has. When `sendrecv` exchanges other tensors, MPI carries them itself: nothing is added, and one copy is enough.
 """
 
 import atexit
@@ -21,10 +21,10 @@ from hpcdl.comm.channels import MOST, TAGS, Channels
 from hpcdl.comm.mpi.memory import HANDLE_BYTES, Memory, attach, create
 from hpcdl.comm.mpi.shared import Loan
 
-SHORTEST, LONGEST = shared.SHORTEST, 1 << 22  # bytes of a message that goes this way; a loan may be longer
-CELLS = 4  # messages that may wait for the receiver; those beyond go through MPI
+SHORTEST, LONGEST = shared.SHORTEST, 1 << 22  # bytes of a message sent through a cell; a loan may be longer
+CELLS = 4  # messages that may wait for the receiver; further messages go through MPI
 
-# What comes over MPI in a message's place: a pointer into the receiver's memory, or into the sender's.
+# MPI carries a pointer instead of the message: into the receiver's memory, or into the sender's.
 _IN_CELL = struct.Struct("16sqq")  # the receiver's token, cell, bytes
 _LENT = struct.Struct(f"16sqqq{HANDLE_BYTES}s")  # the receiver's token, the loan's flag, offset, bytes, sender's handle
 POINTER_BYTES = max(_IN_CELL.size, _LENT.size)
@@ -41,9 +41,9 @@ _all: "weakref.WeakSet[Cells]" = weakref.WeakSet()
 
 
 class InMemory:
-    """A message that lies in memory, in a cell or `lent` by its sender; `free()` when it has been read.
+    """A message in shared memory, in a cell or `lent` by its sender; call `free()` when it has been read.
 
-    The sender of what is lent waits for that, and has what was written there; `flag` becomes `after`.
+    The sender of a loan waits for that and sees what was written there; `flag` becomes `after`.
     """
 
     def __init__(self, memory: Memory, flag: int, offset: int, nbytes: int, lent: bool, after: int = _FREE):
@@ -61,23 +61,23 @@ class InMemory:
 
 
 class Deposit:
-    """A loan of `x` by way of a cell: what the receiver leaves there comes into `x` at the end."""
+    """A loan of `x` through a cell: the receiver's result there is copied into `x` at the end."""
 
     def __init__(self, x: torch.Tensor, memory: Memory, cell: int):
         self._x, self._memory, self._cell = x, memory, cell
 
     def over(self) -> bool:
-        """Whether the sum is in the cell."""
+        """Whether the receiver has put the sum into the cell."""
         return self._memory.flags[self._cell] == _BACK
 
     def end(self) -> None:
-        """After that: copy the sum out, and free the cell."""
+        """Copy the sum out of the cell, and free it; call it once `over()`."""
         ctypes.memmove(self._x.data_ptr(), self._memory.address + self._cell * LONGEST, self._x.nbytes)
         self._memory.flags[self._cell] = _FREE
 
 
 def cells_of(mpi: MPI.Comm, channel: int | None = None) -> "Cells":
-    """The cells of this rank on `mpi`: for its own messages, or for those of a background on `channel`."""
+    """Return this rank's cells on `mpi`: for its own messages, or for a background's on `channel`."""
     known = _kept(mpi).cells
     if channel not in known:
         known[channel] = Cells(mpi, _largest_tag(mpi) - (0 if channel is None else 1 + channel))
@@ -85,18 +85,18 @@ def cells_of(mpi: MPI.Comm, channel: int | None = None) -> "Cells":
 
 
 def channels_of(mpi: MPI.Comm) -> Channels:
-    """The channels of the backgrounds on `mpi`."""
+    """Return the channels of the backgrounds on `mpi`."""
     return _kept(mpi).channels
 
 
 class _Kept:
-    """What this rank keeps for one MPI communicator."""
+    """This rank's state for one MPI communicator."""
 
     def __init__(self, mpi: MPI.Comm):
         self.cells: dict[int | None, Cells] = {}  # by channel
         self.channels = Channels(
             min(MOST, _largest_tag(mpi) // (TAGS + 1) // 2 * 2 - 2)
-        )  # tags above are the cells' own
+        )  # the cells use the tags above
 
 
 def _kept(mpi: MPI.Comm) -> _Kept:
@@ -109,25 +109,26 @@ def _kept(mpi: MPI.Comm) -> _Kept:
 
 @atexit.register
 def _leave_nothing_behind() -> None:
-    """MPICH's Finalize fails where a message was never received, and its mpiexec then kills the other ranks."""
+    """Receive what is left: MPICH's Finalize fails if a message was never received, and its mpiexec kills the other
+    ranks."""
     for cells in () if MPI.Is_finalized() else tuple(_all):
-        with contextlib.suppress(MPI.Exception):  # a communicator that was freed, or that lost a rank
+        with contextlib.suppress(MPI.Exception):  # the communicator was freed, or lost a rank
             cells.take_in_invitations()
 
 
 def _largest_tag(mpi: MPI.Comm) -> int:
     tag = mpi.Get_attr(MPI.TAG_UB)
-    assert tag is not None  # the standard has every implementation set it
+    assert tag is not None  # the standard requires every implementation to set it
     return tag
 
 
 class Cells:
-    """This rank's ways to its neighbours, over `mpi`: a receiver invites, and the sender comes if it can.
+    """This rank's shared memory with its neighbours, over `mpi`: a receiver invites, and the sender attaches if it can.
 
-    An invitation is a message with `tag`, the handle of the receiver's memory; it goes to the sender with the first
-    long `recv` from it. Only a process of this machine that may attach to the memory finds the right token in it; all
-    others send through MPI. The sender who has come leaves a handle to memory of its own, and lends tensors once the
-    receiver has been seen to attach to that.
+    An invitation is a message with `tag`, the handle of the receiver's memory; the receiver sends it with its first
+    long `recv` from that sender. Only a process of this machine that may attach to the memory finds the right token in
+    it; all others send through MPI. A sender that attaches leaves a handle to its own memory, and lends tensors once
+    the receiver has attached to that.
     """
 
     def __init__(self, mpi: MPI.Comm, tag: int):
@@ -141,21 +142,21 @@ class Cells:
         if source in self._from:
             return
         memory = self._from[source] = create(CELLS * LONGEST)
-        if memory is not None:  # the handle outlives its message, for which nobody waits: `_from` has it
+        if memory is not None:  # nobody waits for this message; `_from` keeps the handle alive
             self._mpi.Isend(memory.handle, source, self._tag).Free()
 
     def take_in_invitations(self) -> None:
-        """Receive those that nobody needed: a message may be long gone when the invitation for it comes."""
+        """Receive invitations that came too late: their messages were sent through MPI long ago."""
         while self._mpi.Iprobe(MPI.ANY_SOURCE, self._tag):
             self._mpi.Recv(bytearray(HANDLE_BYTES), MPI.ANY_SOURCE, self._tag)
 
     def may_borrow(self, source: int) -> bool:
-        """Whether `source` may lend its messages to this rank by now."""
+        """Whether `source` may lend its messages to this rank yet."""
         memory = self._from.get(source)
         return memory is not None and memory.flags[_ANSWER] == _YES
 
     def put(self, x: torch.Tensor, dest: int) -> bytes | None:
-        """Copy `x` into a cell of `dest`'s; the pointer to send in its place, None where `x` itself must be sent."""
+        """Copy `x` into a cell of `dest` and return the pointer to send instead; None if `x` itself must be sent."""
         memory, cell = self._free_cell(x, dest)
         if memory is None:
             return None
@@ -164,7 +165,7 @@ class Cells:
         return _IN_CELL.pack(memory.token, cell, x.nbytes)
 
     def deposit(self, x: torch.Tensor, dest: int, weight: float) -> tuple[bytes, Deposit] | None:
-        """Put `weight * x` into a cell of `dest`'s, for the sum to come back there: as `lend` otherwise."""
+        """Put `weight * x` into a cell of `dest`, where the sum will come back; otherwise like `lend`."""
         memory, cell = self._free_cell(x, dest)
         if memory is None:
             return None
@@ -179,7 +180,7 @@ class Cells:
         return (None if cell < 0 else memory), cell
 
     def lend(self, x: torch.Tensor, dest: int) -> tuple[bytes, Loan] | None:
-        """Let `dest` read `x` where it is: the pointer to send, and the loan; None where that cannot be."""
+        """Let `dest` read `x` in place; return the pointer to send and the loan, or None if that is impossible."""
         owner = shared.owner(x)
         if owner is None:
             return None
@@ -189,9 +190,9 @@ class Cells:
         return _LENT.pack(memory.token, loan.flag, loan.offset, loan.nbytes, owner.memory.handle), loan
 
     def find(self, inbox: int, source: int, nbytes: int) -> InMemory | None:
-        """The message to which the `nbytes` at the address `inbox` point; None where they are the message itself.
+        """Return the message that the `nbytes` at address `inbox` point to; None if they are the message itself.
 
-        Raises ConnectionError where it is in memory that this process cannot open, though it could open other.
+        Raises ConnectionError if it is in memory that this process cannot open, although it could open other memory.
         """
         memory = self._from.get(source)
         if memory is None:
@@ -210,7 +211,7 @@ class Cells:
         return None
 
     def _memory_of(self, dest: int) -> Memory | None:
-        """`dest`'s memory for this rank when its invitation has come."""
+        """Return `dest`'s memory for this rank once its invitation has arrived."""
         if dest not in self._to and self._mpi.Iprobe(dest, self._tag):
             handle = bytearray(HANDLE_BYTES)
             self._mpi.Recv(handle, dest, self._tag)
@@ -219,7 +220,7 @@ class Cells:
 
 
 def _can_borrow(memory: Memory) -> bool:
-    """Whether the receiver that invited to `memory` can read what this rank shares; it is asked first."""
+    """Whether the receiver that invited to `memory` can read this rank's shared memory; it tries first."""
     if memory.flags[_ANSWER] == _UNASKED and (probe := shared.probe()) is not None:
         memory.flags[_PROBE] = probe.handle
         memory.flags[_ANSWER] = _ASKED

@@ -19,7 +19,7 @@ from hpcdl.comm.mpi.point_to_point import PointToPoint
 from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.words import describe, disagreement, size_of
 
-DATATYPES = {  # what all_reduce can add
+DATATYPES = {  # the dtypes that all_reduce can add
     torch.float32: MPI.FLOAT,
     torch.float64: MPI.DOUBLE,
     torch.int32: MPI.INT32_T,
@@ -33,8 +33,8 @@ DATATYPES = {  # what all_reduce can add
 class MPIComm(PointToPoint):
     """This process among those that `mpiexec` started, on `mpi` (an mpi4py communicator; COMM_WORLD if None).
 
-    With `timeout`, a wait of more than so many seconds raises TimeoutError. With `check`, ranks compare each collective
-    before it begins, at the price of one small message more: MPI itself may mix up two that do not match, silently.
+    With `timeout` (seconds), a longer wait raises TimeoutError. With `check`, ranks compare each collective before it
+    begins, at the price of one small extra message: MPI itself may silently mix up two collectives that do not match.
     """
 
     segment = LONGEST
@@ -53,7 +53,7 @@ class MPIComm(PointToPoint):
         return shared.owner(x) is not None
 
     def _background(self, channel: int) -> Background:
-        # Of one background and its rank only one calls MPI at a time, unless the rank itself communicates meanwhile.
+        # Only one of a background and its rank calls MPI at a time, unless the rank itself communicates meanwhile.
         level = MPI.THREAD_MULTIPLE if channel else MPI.THREAD_SERIALIZED
         return ThreadedBackground(self, channel) if MPI.Query_thread() >= level else super()._background(channel)
 
@@ -80,18 +80,18 @@ class MPIComm(PointToPoint):
         return one_memory(self, numel, dtype)
 
     def _agree(self, x, op: str, detail: str = "") -> None:
-        """Raise CommError on every rank when they have not all come with the same collective."""
+        """Raise CommError on every rank unless all of them call the same collective."""
         if not self.check or self.size == 1:
             return
         numel, dtype = (0, None) if x is None else (x.numel(), x.dtype)
         number = _number(op, detail, numel, dtype)
-        extremes = array("q", [number, -number])  # the largest of both are the largest and the smallest number
+        extremes = array("q", [number, -number])  # the maxima of both give the largest and the smallest number
         self._collective(self.mpi.Iallreduce(MPI.IN_PLACE, extremes, op=MPI.MAX), extremes, op, detail)
         if extremes[0] != -extremes[1]:
             raise CommError(self._disagreement(f"{describe(op, (), detail)}|{size_of(x)}".encode(), op, detail))
 
     def _disagreement(self, call: bytes, op: str, detail: str) -> str:
-        """The same sentence on every rank: which two called what."""
+        """Return the same sentence on every rank: which two ranks called which collectives."""
         calls = torch.zeros(self.size, 128, dtype=torch.uint8)
         mine = torch.frombuffer(bytearray(call.ljust(128, b"\0")), dtype=torch.uint8)
         self._collective(self.mpi.Iallgather(as_bytes(mine), as_bytes(calls)), calls, op, detail)
@@ -108,5 +108,5 @@ class MPIComm(PointToPoint):
 
 @lru_cache
 def _number(*call) -> int:
-    """The same for equal calls of all ranks (Python's own hash differs between processes)."""
+    """Return a number that is equal for equal calls on all ranks (Python's own hash differs between processes)."""
     return crc32(repr(call).encode())

@@ -1,8 +1,8 @@
-"""Memory that processes of one machine share: files without a name, which the kernel frees with the last of them.
+"""Memory that processes on one machine share: anonymous files, which the kernel frees with the last process.
 
-Whoever has the handle, process and file descriptor, opens such a file through /proc, where the kernel lets it. A page
-before the data holds a random token, by which the other is sure to have the right one, and flags: bytes in which the
-processes tell each other what has become of the data.
+A process with the handle (process and file descriptor) opens such a file through /proc, if the kernel permits. A page
+before the data holds a random token, which identifies the file, and flags: bytes in which the processes report the
+state of the data.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ _TOKEN = 16
 _HANDLE = struct.Struct(f"{_TOKEN}sqqq")  # token, process, file descriptor, bytes of data
 HANDLE_BYTES = _HANDLE.size
 
-# Data are handed over by a flag written after them, which processors other than these may show in another order.
+# A flag written after the data hands them over; other processors may reorder these writes.
 POSSIBLE = hasattr(os, "memfd_create") and platform.machine() in ("x86_64", "AMD64")
 
 
 class Memory:
-    """A file in memory as one of its processes sees it: `token`, `flags` (bytes for its users), and the data."""
+    """One process's view of a file in memory: `token`, `flags` (bytes for its users), and the data."""
 
     def __init__(self, file: int, nbytes: int):
         self.bytes = mmap.mmap(file, HEAD + nbytes)
@@ -34,12 +34,12 @@ class Memory:
         self.handle = b""  # for other processes; only where it was created
 
     def view(self, dtype: torch.dtype, offset: int, nbytes: int) -> torch.Tensor:
-        """`nbytes` of the data from `offset`, as a flat tensor."""
+        """Return `nbytes` of the data from `offset`, as a flat tensor."""
         return torch.frombuffer(self.bytes, dtype=dtype, count=nbytes // dtype.itemsize, offset=HEAD + offset)
 
 
 def create(nbytes: int) -> Memory | None:
-    """Memory of `nbytes` zeros, with a `handle` for others; None where the system has none to share."""
+    """Create `nbytes` of zeros, with a `handle` for others; None if the system has no shared memory."""
     if not POSSIBLE:
         return None
     try:
@@ -54,12 +54,12 @@ def create(nbytes: int) -> Memory | None:
         os.close(file)
         return None
     memory.handle = _HANDLE.pack(memory.token, os.getpid(), file, nbytes)
-    weakref.finalize(memory, os.close, file).atexit = False  # a neighbour may open it until this process is gone
+    weakref.finalize(memory, os.close, file).atexit = False  # a neighbour may open it until this process ends
     return memory
 
 
 def attach(handle: bytes) -> Memory | None:
-    """The memory of another process on this machine; None where the kernel refuses, or it is another machine's."""
+    """Attach another process's memory; None if the kernel refuses, or it is on another machine."""
     token, process, file, nbytes = _HANDLE.unpack(handle)
     if not POSSIBLE:
         return None

@@ -1,4 +1,4 @@
-"""A message over MPI, and all that are under way."""
+"""Messages over MPI, and those in flight."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,17 +11,17 @@ from hpcdl.comm.mpi.cells import Deposit
 from hpcdl.comm.mpi.shared import Loan
 from hpcdl.comm.request import Request
 
-# What MPI may still read or write. A rank that fails leaves its messages here for ever: memory that is freed while a
-# message is under way would be overwritten when it arrives.
+# Messages that MPI may still read or write. A failed rank's messages stay here for good: an arriving message would
+# otherwise overwrite freed memory.
 under_way: set["Message"] = set()
 
 
 class Message(Request):
-    """A message and `mpi`, the request of MPI's own; `complete` when nothing of it is under way any more.
+    """A message and its MPI request `mpi`; `complete` when no part of it is in flight.
 
-    `inbox` is where MPI writes it, `error` what was wrong with it when it came; `sum` is (out, weight, back) where it
-    is only to be added, and `returned` whether the sum is back in the sender's `x`; `use` is called with it where it
-    lies; with a `loan` it is complete only when the receiver has read `x`.
+    MPI writes it to `inbox`; `error` is set if it arrived broken. `sum` is (out, weight, back) if it is only to be
+    added, and `returned` tells whether the sum is back in the sender's `x`. `use` is called with it in place. With a
+    `loan` it is complete only when the receiver has read `x`.
     """
 
     __slots__ = ("complete", "error", "inbox", "loan", "mpi", "returned", "sum", "use")
@@ -40,25 +40,25 @@ class Message(Request):
 
 
 def close(request: Message) -> None:
-    """Nothing of `request` is under way any more."""
+    """Mark `request` as complete: no part of it is in flight."""
     request.complete = True
     under_way.discard(request)
 
 
 def end_loan(request: Message) -> None:
-    """What was lent, if anything, has been read: close `request`."""
+    """Close `request`: its loan, if any, has been read."""
     if request.loan is not None:
         request.loan.end()
     close(request)
 
 
 def raise_error_of(request: Message) -> None:
-    """Raise, once, what was wrong with `request` when it came."""
+    """Raise the error with which `request` arrived, once."""
     if request.error is not None:
         close(request)
         raise request.error
 
 
 def as_bytes(x: torch.Tensor) -> list:
-    """The memory of `x` as an argument of MPI; `x` must outlive the message."""
+    """Return the memory of `x` as an argument for MPI; `x` must outlive the message."""
     return [MPI.buffer.fromaddress(x.data_ptr(), x.nbytes), MPI.BYTE]

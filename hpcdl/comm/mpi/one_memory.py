@@ -1,4 +1,4 @@
-"""A tensor in one memory of all ranks on a machine; the kernel frees it with the last rank that has it."""
+"""A tensor in memory shared by all ranks on a machine; the kernel frees it with the last rank."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ class MPISharedTensor(SharedTensor):
 
 
 def one_memory(comm: "MPIComm", numel: int, dtype: torch.dtype) -> SharedTensor:
-    """Rank 0 creates it, and the others open it; raises NotImplementedError on all of them where one cannot."""
+    """Create the tensor on rank 0 and open it on the others; raise NotImplementedError on all ranks if one cannot."""
     nbytes = numel * dtype.itemsize
     memory = create(nbytes) if comm.rank == 0 else None
     handle = torch.frombuffer(bytearray(memory.handle if memory else HANDLE_BYTES), dtype=torch.uint8)
@@ -34,13 +34,13 @@ def one_memory(comm: "MPIComm", numel: int, dtype: torch.dtype) -> SharedTensor:
         memory = attach(bytes(handle.tolist()))
     without = torch.zeros(comm.size, dtype=torch.int64)
     without[comm.rank] = memory is None
-    comm._all_reduce(without)  # rank 0 keeps what it created until here, and all are through with it after
+    comm._all_reduce(without)  # rank 0 keeps the file until all have opened it
     if without.any():
         raise NotImplementedError(
             f"rank {comm.rank}: shared_tensor: {_ranks(without)} cannot open rank 0's memory; all ranks must be on "
             "one Linux machine (x86-64), in containers that see each other's processes: start them there"
         )
-    assert memory is not None  # else `without` has said so
+    assert memory is not None  # otherwise `without` has raised
     return MPISharedTensor(comm, memory.view(dtype, 0, nbytes) if nbytes else torch.empty(0, dtype=dtype))
 
 

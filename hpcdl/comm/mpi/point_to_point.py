@@ -22,10 +22,10 @@ from hpcdl.comm.mpi.message import Message, as_bytes, close, end_loan, raise_err
 from hpcdl.comm.request import Request
 from hpcdl.comm.words import describe
 
-SPIN, NAP_AFTER = 200, 0.05  # polls before it lets others run; seconds before it sleeps between polls
+SPIN, NAP_AFTER = 200, 0.05  # polls before yielding the core; seconds before sleeping between polls
 
-AT_ONCE = 1 << 18  # bytes that stay in the cache while they are added and go back
-NAP_BESIDE_WORK = 50e-6  # seconds between polls of a background, while the rank computes
+AT_ONCE = 1 << 18  # bytes that stay in the cache while they are added and returned
+NAP_BESIDE_WORK = 50e-6  # seconds between a background's polls while the rank computes
 
 
 class PointToPoint(Communicator):
@@ -36,8 +36,8 @@ class PointToPoint(Communicator):
     def __init__(self, mpi: MPI.Intracomm, timeout: float | None):
         self.mpi, self.timeout = mpi, timeout
         self.rank, self.size = mpi.Get_rank(), mpi.Get_size()
-        self._waiting: tuple | None = None  # what this rank waits for: the arguments of `describe`
-        self._waits = 0  # so many times this rank has begun to wait
+        self._waiting: tuple | None = None  # the current wait: the arguments of `describe`
+        self._waits = 0  # the number of waits so far
         self._cells = cells_of(mpi)
 
     @property
@@ -51,7 +51,7 @@ class PointToPoint(Communicator):
         return twin
 
     def renew(self, mpi: MPI.Intracomm) -> None:
-        """Go on over `mpi`; messages that are still under way stay with a copy of what this was."""
+        """Continue over `mpi`; messages still in flight stay with a copy of the old communicator."""
         before = copy.copy(self)
         for message in tuple(under_way):
             if message.comm is self:
@@ -60,14 +60,14 @@ class PointToPoint(Communicator):
         self._cells = cells_of(mpi)
 
     def finish(self, mpi: MPI.Request, op: str) -> None:
-        """Wait for a request of MPI's own, in a way that can be interrupted."""
+        """Wait, interruptibly, for a request of MPI's."""
         self._poll(mpi.Test, (op,))
 
     def situation(self) -> dict | None:
-        """What this rank waits for now, None while it does not wait; another thread may ask.
+        """Return what this rank waits for now, or None; another thread may call this.
 
-        `text`, `ranks` it waits for as (side, rank), the `number` of this wait, whether it is `alone`: one message,
-        and no other of this communicator under way.
+        Fields: `text`, the `ranks` it waits for as (side, rank), the `number` of this wait, and whether it is `alone`:
+        one message, and no other message of this communicator is in flight.
         """
         waiting, number = self._waiting, self._waits
         if waiting is None:
@@ -99,13 +99,13 @@ class PointToPoint(Communicator):
         incoming.sum = out, weight, True
         outgoing = self._isend_back(x, dest, tag, weight)
         self._wait("sendrecv_add", outgoing, incoming)
-        # What was lent has the sum already; what was sent waits for it.
+        # Lent memory already holds the sum; a sent message still waits for it.
         answers = [] if outgoing.loan is not None else [self._irecv("sendrecv_add", x, dest, tag)]
         answers += [] if incoming.returned else [self._isend("sendrecv_add", out, source, tag)]
         self._wait("sendrecv_add", *answers)
 
     def _isend_back(self, x, dest, tag, weight):
-        """Send `weight * x`; where `x` is not to be read itself, a cell saves a pass over it and the way back."""
+        """Send `weight * x`; if `x` is not lent, a cell saves one pass over it and the return message."""
         message = Message(self, "sendrecv_add", "dest", x, dest, tag)
         if x.nbytes >= SHORTEST and not self.lends(x) and (deposit := self._cells.deposit(x, dest, weight)):
             pointer, message.loan = deposit
@@ -124,11 +124,11 @@ class PointToPoint(Communicator):
         return message
 
     def _pointer(self, message: Message) -> bytes | None:
-        """What points the receiver to a long message in memory; None where it must be sent itself."""
+        """Return the pointer to a long message in shared memory; None if the message itself must be sent."""
         if message.x.nbytes < SHORTEST:
             return None
         lent = self._cells.lend(message.x, message.peer)
-        if lent is None:  # in sendrecv both wait, and nothing is added: MPI copies once what a cell copies twice
+        if lent is None:  # in sendrecv both wait and nothing is added: MPI copies once, a cell twice
             return None if message.op == "sendrecv" else self._cells.put(message.x, message.peer)
         pointer, message.loan = lent
         return pointer
@@ -138,7 +138,7 @@ class PointToPoint(Communicator):
         if out.nbytes >= SHORTEST:
             self._cells.invite(source)
         elif out.nbytes < POINTER_BYTES and self._cells.may_borrow(source):
-            # A message too long for `out` is an error, but its pointer must fit: its sender waits to have it read.
+            # A message too long for `out` is an error, but its pointer must fit: its sender waits until it is read.
             message.inbox = torch.empty(POINTER_BYTES, dtype=torch.uint8)
         message.mpi = self.mpi.Irecv(as_bytes(message.inbox), source, tag)
         under_way.add(message)
@@ -148,7 +148,7 @@ class PointToPoint(Communicator):
         pending = tuple(request for request in requests if not request.complete)
         what = op, pending
         for request in pending:
-            if not request.complete and request.error is None:  # the wait for another may have taken it in
+            if not request.complete and request.error is None:  # another request's wait may have received it
                 self._finish_in_mpi(request, what)
             raise_error_of(request)
         for request in pending:
@@ -166,7 +166,7 @@ class PointToPoint(Communicator):
         return first
 
     def _test(self, request: Message) -> bool:
-        """Whether `request` is complete or in error, without a wait; what it received is taken in."""
+        """Whether `request` is complete or failed, without waiting; received data are processed."""
         if request.complete or request.error is not None:
             return True
         if request.side == "source":
@@ -176,7 +176,7 @@ class PointToPoint(Communicator):
         return request.complete or request.error is not None
 
     def _test_receive(self, request: Message) -> None:
-        """Take in what `request` is to receive, if it has come."""
+        """Process the message for `request`, if it has arrived."""
         status = MPI.Status()
         try:
             if request.mpi.Test(status):
@@ -185,7 +185,7 @@ class PointToPoint(Communicator):
             request.error = self._failure(error, (request.op, (request,)), request)
 
     def _finish_in_mpi(self, request: Message, what: tuple) -> None:
-        """Wait until MPI is through with `request`, and take in what it received."""
+        """Wait until MPI has finished `request`, and process what it received."""
         status = MPI.Status() if request.side == "source" else None
         self._poll(partial(request.mpi.Test, status), what, request)
         if status is not None:
@@ -194,18 +194,18 @@ class PointToPoint(Communicator):
             close(request)
 
     def _take_in_others(self, awaited: Message | None) -> None:
-        """Take in what has come for other receives: their senders wait for that, and this rank may wait for those."""
+        """Process messages for other receives: their senders wait for that, and this rank may wait for them."""
         for message in tuple(under_way):
             if message.comm is self and message.side == "source" and message is not awaited and message.error is None:
                 self._test_receive(message)
 
     def _take_in(self, request: Message, nbytes: int) -> None:
-        """Bring a message where it belongs, of which `nbytes` came over MPI; what is wrong with it is its `error`."""
+        """Deliver a message, `nbytes` of it from MPI; if something is wrong, set its `error`."""
         close(request)
         try:
             self._unpack(request, nbytes)
         except CommError as error:
-            request.error, request.complete = error, False  # for its own wait to raise
+            request.error, request.complete = error, False  # its own wait raises it
 
     def _unpack(self, request: Message, nbytes: int) -> None:
         try:
@@ -215,7 +215,7 @@ class PointToPoint(Communicator):
         try:
             if (nbytes := arrived.nbytes if arrived else nbytes) != request.x.nbytes:
                 raise self._misfit(request, f"{nbytes} bytes")
-            direct = request.sum is not None or request.use is not None  # what lies in memory is read there
+            direct = request.sum is not None or request.use is not None  # shared memory is read in place
             if arrived and not direct:
                 arrived.copy_to(request.x)
             elif request.inbox is not request.x:
@@ -239,10 +239,10 @@ class PointToPoint(Communicator):
         for i in range(0, out.numel(), step):
             mine, its = out[i : i + step], theirs[i : i + step]
             self.accumulate(mine, its, weight)
-            its.copy_(mine)  # both are still in the processor's cache: to write the sum back now reads nothing twice
+            its.copy_(mine)  # both are still in the cache: writing the sum back now reads nothing twice
 
     def _poll(self, test: Callable[[], bool], what: tuple, request: Message | None = None) -> None:
-        """Return when `test()` is true, of `request` where it is one's."""
+        """Poll until `test()` is true. `request` is the message waited for, if any."""
         self._waits += 1
         self._waiting = what
         try:

@@ -1,4 +1,4 @@
-"""Tensors in memory that the ranks of one machine share: a neighbour adds straight from them.
+"""Tensors in memory shared by the ranks of one machine: a neighbour adds directly from them.
 
 The sender lends a part of such a tensor: a flag in the memory's first page is 1 until the neighbour has read it.
 """
@@ -14,32 +14,32 @@ import torch
 
 from hpcdl.comm.mpi.memory import HEAD, Memory, attach, create
 
-SHORTEST = 1 << 15  # bytes of a message for which it is worth while
+SHORTEST = 1 << 15  # bytes: shorter messages are not worth it
 LOANS = 64  # of one tensor at a time
-TENSORS = 64  # at a time: each takes two file descriptors, and a process may have but 1,024 by default
-_FREED = 0  # the flag that tells neighbours that the tensor is gone; one per loan comes after it
+TENSORS = 64  # at a time: each takes two file descriptors, and a process may have only 1,024 by default
+_FREED = 0  # this flag tells neighbours that the tensor is gone; after it comes one flag per loan
 
-_own: dict[int, "_Shared"] = {}  # by the address of their data
-_neighbours: dict[bytes, Memory] = {}  # by their handle
+_own: dict[int, "_Shared"] = {}  # by the address of the data
+_neighbours: dict[bytes, Memory] = {}  # by handle
 
 
 class _Shared:
-    """A tensor's memory, and the flags that are free for loans of it."""
+    """A tensor's memory, and the flags free for its loans."""
 
     def __init__(self, memory: Memory):
         self.memory, self.free_flags = memory, list(range(_FREED + 1, _FREED + 1 + LOANS))
 
     def lend(self, x: torch.Tensor) -> "Loan | None":
-        """A loan of `x`, which is a part of the tensor; None where too many are under way."""
+        """Lend `x`, a part of the tensor; None if too many loans are open."""
         try:
-            flag = self.free_flags.pop()  # in one step: another thread may lend too
+            flag = self.free_flags.pop()  # atomic: another thread may lend too
         except IndexError:
             return None
         return Loan(self, flag, x.data_ptr() - self.memory.address, x.nbytes)
 
 
 class Loan:
-    """`nbytes` from `offset` of a shared tensor, until the neighbour that reads them sets `flag` to 0."""
+    """`nbytes` from `offset` of a shared tensor, lent until the neighbour that reads them sets `flag` to 0."""
 
     def __init__(self, owner: _Shared, flag: int, offset: int, nbytes: int):
         self.owner, self.flag, self.offset, self.nbytes = owner, flag, offset, nbytes
@@ -50,12 +50,12 @@ class Loan:
         return not self.owner.memory.flags[self.flag]
 
     def end(self) -> None:
-        """After that: let another loan have the flag."""
+        """Release the flag for another loan; call it once `over()`."""
         self.owner.free_flags.append(self.flag)
 
 
 def empty(numel: int, dtype: torch.dtype) -> torch.Tensor:
-    """A flat tensor in memory to share; an ordinary one where it is short, or the system has no such memory."""
+    """Return a flat tensor in shared memory, or an ordinary one if it is short or the system has no such memory."""
     nbytes = index(numel) * dtype.itemsize
     memory = create(nbytes) if nbytes >= SHORTEST and len(_own) < TENSORS else None
     if memory is None:
@@ -67,18 +67,18 @@ def empty(numel: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def owner(x: torch.Tensor) -> _Shared | None:
-    """What lends `x`, a part of a tensor of `empty`; None for an ordinary one."""
+    """Return the lender of `x`, a part of a tensor from `empty`; None for an ordinary tensor."""
     return _own.get(x.untyped_storage().data_ptr()) if _own else None
 
 
 @cache
 def probe() -> Memory | None:
-    """Memory without data: a neighbour that can attach to it can attach to tensors of this rank."""
+    """Return memory without data: a neighbour that can attach to it can attach to this rank's tensors."""
     return create(0)
 
 
 def attached(handle: bytes) -> Memory | None:
-    """A neighbour's memory, attached when first seen; then those are let go whose tensors are gone."""
+    """Return a neighbour's memory, attached on first use; then release memory whose tensors are gone."""
     memory = _neighbours.get(handle)
     if memory is None and (memory := attach(handle)) is not None:
         for other, known in tuple(_neighbours.items()):
@@ -90,7 +90,7 @@ def attached(handle: bytes) -> Memory | None:
 
 def _free(address: int, process: int) -> None:
     memory = _own.pop(address).memory
-    if os.getpid() == process:  # a fork's copy of the tensor may go first
+    if os.getpid() == process:  # a forked copy of the tensor may be freed first
         memory.flags[_FREED] = 1
-        with suppress(OSError):  # else it is free when the last neighbour lets go of it
+        with suppress(OSError):  # otherwise it is freed with the last neighbour
             memory.bytes.madvise(mmap.MADV_REMOVE, HEAD)

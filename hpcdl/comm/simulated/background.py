@@ -9,9 +9,9 @@ from hpcdl.comm.simulated.machine import SimulatedMachine
 
 
 class SimulatedBackground(Background):
-    """A rank's second clock, on which it communicates while it computes on the first; both share the rank's ports.
+    """A second clock, on which a rank communicates while it computes on the first; both share the rank's ports.
 
-    `beside(number)` is the rank's communicator on the clock of that number; messages are on `channel`.
+    `beside(number)` returns the rank's communicator on the clock with that number; messages are on `channel`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SimulatedBackground(Background):
                 f, start = self._calls.popleft()
                 self._turns.clocks[number] = max(self._turns.clocks[number], start)
                 f(comm)
-                f = None  # what it holds must not live until the next call
+                f = None  # free its objects before the next call
             self._busy = False
             if self._awaited:
                 self._awaited = False
@@ -61,6 +61,6 @@ class SimulatedBackground(Background):
             self._turns.pause(number)
 
     def _wake(self, turn: int) -> None:
-        """At the rank's time, or at its own where that is later."""
+        """Wake it at the rank's time, or at its own if that is later."""
         self._turns.clocks[turn] = max(self._turns.clocks[turn], self._comm.clock())
         self._turns.wake(turn)

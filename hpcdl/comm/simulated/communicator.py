@@ -13,7 +13,7 @@ from hpcdl.comm.simulated.sharing import SimulatedSharedTensor
 
 
 class SimulatedComm(Communicator):
-    """Rank `rank` of `machine`; `turn` says on whose clock: the rank's own (None), or its background's."""
+    """Rank `rank` of `machine`; `turn` selects the clock: the rank's own (None), or its background's."""
 
     def __init__(self, machine: SimulatedMachine, rank: int, turn: int | None = None):
         self.machine, self.rank, self.size = machine, rank, machine.p

@@ -1,4 +1,4 @@
-"""What simulated ranks share: it matches sends with receives and keeps the time."""
+"""The state that simulated ranks share: it matches sends with receives and keeps the time."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from hpcdl.comm.words import describe, disagreement, size_of
 
 
 class Links(NamedTuple):
-    """What messages cost between nodes and within them, and sums."""
+    """The costs of messages between nodes and within them, and of sums."""
 
     alpha: float
     beta: float
@@ -26,7 +26,7 @@ class Links(NamedTuple):
     beta_within: float
 
     def step(self, p: int, nbytes: int) -> float:
-        """One step of a machine's own collective over all p ranks: as slow as the slowest of its messages."""
+        """Return the cost of one step of a collective over all p ranks: as slow as its slowest message."""
         alpha, beta = (self.alpha, self.beta) if p > self.per_node else (self.alpha_within, self.beta_within)
         return alpha + nbytes * beta
 
@@ -38,38 +38,36 @@ class Message(Request):
 
     posted: float
     completed: float | None
-    waiter: int | None  # the turn that waits for it, None while none does
+    waiter: int | None  # the turn that waits for it, if any
 
 
 class SimulatedMachine:
     """Time, ports and messages of `p` ranks.
 
-    `turns` has the ranks first, then what they do in the background: `owners` says whose each is, `waiting` what it
-    waits for (the arguments of `describe`; None while it does not wait).
+    `turns` lists the ranks first, then their backgrounds. `owners` gives each turn's rank, `waiting` its current wait
+    (the arguments of `describe`, or None).
     """
 
     def __init__(self, p: int, links: Links, seed: int, slow: Mapping[int, float] | None = None):
         self.p, self.links = p, links
-        self.slowness = [
-            float((slow or {}).get(rank, 1.0)) for rank in range(p)
-        ]  # each rank's work takes so many times
+        self.slowness = [float((slow or {}).get(rank, 1.0)) for rank in range(p)]  # factors on each rank's work
         self.turns = Turns(p, seed)
         self.trace = Trace()
         self.bytes_sent = [0] * p
         self.channels = [Channels() for _ in range(p)]  # of each rank's backgrounds
         self.owners = list(range(p))
         self.waiting: list[tuple | None] = [None] * p
-        self._missing = [0] * p  # of the messages that each turn waits for, so many are not complete
-        self._any: dict[int, set[Message]] = {}  # turn -> the messages of which it waits for any one
+        self._missing = [0] * p  # by turn: how many awaited messages are incomplete
+        self._any: dict[int, set[Message]] = {}  # turn -> messages; it waits for any one of them
         self._seeded, self._tie = bool(seed), Random(seed).random
-        # (source, dest, tag) -> messages that one of the two sides has posted
+        # (source, dest, tag) -> messages that only one side has posted
         self.unmatched: defaultdict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
-        self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports are through
-        self._collective: dict[int, tuple] = {}  # rank -> (operation, tensor, when) of those that have arrived
-        self._combined: Any = None  # what became of the last one; nobody begins another before all have taken it
+        self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports become free
+        self._collective: dict[int, tuple] = {}  # arrived rank -> (operation, tensor, when)
+        self._combined: Any = None  # result of the last one; the next begins after all have taken it
 
     def add_turn(self, owner: int, body: Callable[[int], None]) -> int:
-        """One more that takes turns, beside rank `owner`; returns its number."""
+        """Add a turn for rank `owner`'s background; return its number."""
         number = self.turns.spawn(body)
         self.owners.append(owner)
         self.waiting.append(None)
@@ -79,7 +77,7 @@ class SimulatedMachine:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def post(self, message: Message, channel: tuple[int, int, int]) -> Message:
-        """Match a message with the earliest of the other side on (source, dest, tag), or leave it to be matched."""
+        """Match a message with the earliest one of the other side on (source, dest, tag), or queue it."""
         message.posted, message.completed, message.waiter = message.comm.clock(), None, None
         unmatched = self.unmatched[channel]
         if not unmatched or unmatched[0].side == message.side:
@@ -114,7 +112,7 @@ class SimulatedMachine:
     def _complete(self, message: Message, end: float) -> None:
         message.completed = end
         waiter, clocks = message.waiter, self.turns.clocks
-        for turn, requests in self._any.items():  # few, mostly one server
+        for turn, requests in self._any.items():  # few: usually one server
             if message in requests:
                 self._complete_any(turn, end)
                 return
@@ -126,7 +124,7 @@ class SimulatedMachine:
             self.resume(waiter, clocks[waiter])
 
     def wait(self, turn: int, op: str, requests: tuple[Message, ...]) -> None:
-        """Let `turn` go on when all `requests` are complete."""
+        """Let `turn` continue when all `requests` are complete."""
         clock, missing = self.turns.clocks[turn], 0
         for request in requests:
             if request.completed is None:
@@ -141,7 +139,7 @@ class SimulatedMachine:
             self.turns.advance(turn, clock - self.turns.clocks[turn])
 
     def resume(self, turn: int, clock: float) -> None:
-        """Let `turn`, which has paused, go on at `clock`."""
+        """Let `turn`, which has paused, continue at `clock`."""
         self.waiting[turn] = None
         self.turns.clocks[turn] = clock
         self.turns.wake(turn)
@@ -149,9 +147,9 @@ class SimulatedMachine:
     # -- the first of several messages ------------------------------------------------------------------------------
 
     def wait_any(self, turn: int, op: str, requests: Sequence[Message]) -> int:
-        """Let `turn` go on when one of `requests` is complete, and return its index: of those complete the first.
+        """Let `turn` continue when one of `requests` is complete, and return the index of the first.
 
-        Of those that are complete at the same time, the lowest rank's; with a seed, one that the seed chooses.
+        If several are complete at the same time, take the lowest rank's; with a seed, the seed chooses.
         """
         first, times = earliest(requests)
         if first is None or first > self.turns.clocks[turn]:
@@ -165,7 +163,7 @@ class SimulatedMachine:
         return at_once[peers.index(min(peers))]
 
     def _pause_for_any(self, turn: int, op: str, requests: Sequence[Message], first: float | None) -> None:
-        """Until the `first` that is known to come, or one that is posted meanwhile and comes before it."""
+        """Pause until `first`, the earliest known message, or one posted meanwhile that is earlier."""
         self._any[turn] = set(requests)
         self.waiting[turn] = (op, tuple(requests))
         if first is not None:
@@ -178,7 +176,7 @@ class SimulatedMachine:
         self.waiting[turn] = None
 
     def _complete_any(self, turn: int, end: float) -> None:
-        """One of the messages is complete at `end`: `turn` goes on then, unless another one comes before."""
+        """Let `turn` continue at `end`, when one of its messages is complete, unless another is earlier."""
         if self._missing[turn]:
             self._missing[turn] = 0
             self.turns.clocks[turn] = max(self.turns.clocks[turn], end)
@@ -189,9 +187,9 @@ class SimulatedMachine:
     # -- collectives ------------------------------------------------------------------------------------------------
 
     def collect(self, rank: int, op: str, x: torch.Tensor | None, root: int | None, combine: Callable, step: float):
-        """Wait until every rank has come with the same operation; then `combine` their tensors, in rank order.
+        """Wait until every rank has called the same operation; then `combine` their tensors, in rank order.
 
-        Returns on every rank what `combine` returned.
+        Returns the result of `combine` on every rank.
         """
         detail = "" if root is None else f"root={root}"
         self._collective[rank] = (describe(op, (), detail), x, self.turns.clocks[rank])
@@ -219,7 +217,7 @@ class SimulatedMachine:
 
 
 def earliest(requests: Sequence[Message]) -> tuple[float | None, list[float | None]]:
-    """When the first of them is complete, None while none is; and when each is. A server may ask of a thousand."""
+    """Return when the first request is complete, or None, and when each is. A server may ask about a thousand."""
     times = [request.completed for request in requests]
     known = [end for end in times if end is not None] if times.count(None) < len(times) else []
     return min(known, default=None), times
@@ -228,7 +226,7 @@ def earliest(requests: Sequence[Message]) -> tuple[float | None, list[float | No
 def copy(out: torch.Tensor, x: torch.Tensor) -> None:
     """Copy the elements of `x` into `out`, in order, whatever their shapes.
 
-    The thread may be another rank's: what it has under watch, such as a memory meter, must not see these tensors.
+    The thread may be another rank's: its watchers, such as a memory meter, must not see these tensors.
     """
     if out.shape != x.shape:
         x = x.detach().view(out.shape)

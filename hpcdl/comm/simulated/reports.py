@@ -1,4 +1,4 @@
-"""What went wrong in a simulated run: who waits for whom, where a rank raised, what was never received."""
+"""Errors of a simulated run: who waits for whom, where a rank raised, which messages were never received."""
 
 from itertools import chain
 
@@ -7,11 +7,11 @@ from hpcdl.comm.location import caller, lines_of_traceback
 from hpcdl.comm.simulated.machine import SimulatedMachine
 from hpcdl.comm.words import describe, size_of
 
-SHOWN = 8  # ranks in a message: more do not fit a screen
+SHOWN = 8  # ranks in a message: more would not fit on a screen
 
 
 def deadlock(machine: SimulatedMachine) -> DeadlockError:
-    """Who waits for whom, at which line, when nobody can go on."""
+    """Describe a deadlock: which rank waits for which, and at which line."""
     returned = machine.turns.returned
     stuck = [rank for rank in range(machine.p) if not returned[rank]]
     stuck += [number for number in range(machine.p, len(machine.owners)) if machine.waiting[number]]
@@ -32,9 +32,9 @@ def _situation(machine: SimulatedMachine, number: int) -> str:
 
 
 def _call(machine: SimulatedMachine, number: int) -> tuple:
-    """The call in which it waits, as arguments of `describe`."""
+    """Return the call in which it waits, as arguments of `describe`."""
     call = machine.waiting[number]
-    assert call is not None  # it could not go on, and only a wait stops it
+    assert call is not None  # only a wait stops a turn
     return call
 
 
@@ -47,7 +47,7 @@ def _advice(ops: set[str]) -> list[str]:
 
 
 def failure(rank: int, error: BaseException) -> CommError:
-    """What a rank raised, with its line: the same CommError, or RankError."""
+    """Return a rank's error with its line: the same CommError, or a RankError."""
     line = caller(lines_of_traceback(error.__traceback__))
     where = f" at {line.shown()}" if line else ""
     if isinstance(error, CommError):
@@ -58,7 +58,7 @@ def failure(rank: int, error: BaseException) -> CommError:
 
 
 def lost_message(machine: SimulatedMachine) -> CommError | None:
-    """A message of which one side alone was posted when all ranks had returned; None where there is none."""
+    """Describe a message with only one side posted when all ranks had returned; None if there is none."""
     lost = min(chain.from_iterable(machine.unmatched.values()), key=lambda message: message.side, default=None)
     if lost is None:
         return None

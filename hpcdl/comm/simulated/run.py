@@ -16,7 +16,7 @@ from hpcdl.comm.tracing import Trace
 
 @dataclass(frozen=True)
 class Simulation:
-    """What p ranks returned, by rank, and what it cost: virtual `seconds`, the `trace`, bytes given to send by rank."""
+    """The results of p ranks, by rank, and their cost: virtual `seconds`, the `trace`, bytes sent by each rank."""
 
     results: list[Any]
     seconds: float
@@ -45,18 +45,18 @@ def simulate(
     """Call `f(comm, *args)` on each of `p` ranks, 1 to 1024, and return their results and the cost.
 
     `alpha` s per message, `beta` s per byte, `gamma` s per byte accumulated. With `per_node` (ranks 0 to `per_node`-1
-    share the first node, and so on) and `within`, an (alpha, beta) of its own, messages inside a node cost those.
-    `slow` maps ranks to factors: `compute`, and gamma, take so many times as long on them.
-    Ranks that are equally early in virtual time run in an order given by `seed`; the same seed replays the same run.
+    share the first node, and so on) and `within`, a separate (alpha, beta), messages inside a node cost that.
+    `slow` maps ranks to factors, which multiply the time of `compute` and gamma on them.
+    Ranks at the same virtual time run in an order given by `seed`; the same seed replays the same run.
     The ranks share this process: its global variables, the arguments, and torch's global generator (give each rank a
-    `torch.Generator` of its own). Raises DeadlockError, CommError, and RankError (from what a rank raised).
+    `torch.Generator` of its own). Raises DeadlockError, CommError, and RankError (from a rank's error).
     """
     if type(p) is not int or not 1 <= p <= 1024:
         raise ValueError(f"simulate: p is {p!r}; the number of ranks is an int from 1 to 1024")
     _check_slow(slow, p)
     links = _links(alpha, beta, gamma, per_node, within)
     threads = torch.get_num_threads()
-    # One rank runs at a time, but each thread would start a pool of its own for large tensors.
+    # Only one rank runs at a time, but each thread would start its own pool for large tensors.
     torch.set_num_threads(1)
     try:
         return _run(SimulatedMachine(p, links, seed, slow), f, args)

@@ -1,4 +1,5 @@
-"""A shared tensor in virtual time: each access of an element is an event, and other ranks' may come between two."""
+"""A shared tensor in virtual time: each access of an element is an event, and other ranks' accesses may come between
+two."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedSharedTensor(SharedTensor):
-    """One rank's hold of `tensor` and of its log `events`, which all ranks share; `gamma` is this rank's per byte."""
+    """One rank's view of `tensor` and its log `events`, which all ranks share; `gamma` is this rank's, per byte."""
 
     def __init__(self, comm: "SimulatedComm", tensor: torch.Tensor, events: list[Access], gamma: float):
         super().__init__(comm, tensor)

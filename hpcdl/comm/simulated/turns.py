@@ -1,7 +1,7 @@
-"""Threads that take turns: one rank runs at a time, always one that is earliest in virtual time.
+"""Threads that take turns: one rank runs at a time, always the earliest in virtual time.
 
-A thread is what lets a rank be ordinary code that stops in the middle of a call, also inside autograd's hooks. Threads
-never run at the same time here: the one that pauses hands the turn to the next directly, so a run is deterministic.
+With a thread, a rank can be ordinary code that pauses in the middle of a call, even inside autograd's hooks. Threads
+never run at the same time here: a thread that pauses passes the turn directly to the next, so a run is deterministic.
 """
 
 import os
@@ -20,16 +20,16 @@ from hpcdl.comm.location import SourceLine, lines_of
 from hpcdl.interrupt import interrupt_after_imports, settle
 from hpcdl.lazy import whole
 
-MANY = 32  # ranks from which on it pays to keep them on one core
+MANY = 32  # from this many ranks it pays to keep them on one core
 STACK_BYTES = 2 << 20  # reserved, not used: enough for torch's kernels, small enough for 1,024 threads
 
 
 class Stopped(SystemExit):
-    """Ends a rank's thread when the run is over; not an Exception, so that a rank's `except Exception` lets it pass."""
+    """Ends a rank's thread when the run is over; not an Exception, so that `except Exception` does not catch it."""
 
 
 class Turns:
-    """`p` ranks with a clock each; `seed` orders those that are equally early (0: first come, first served)."""
+    """`p` ranks, each with a clock; `seed` orders ranks at the same time (0: first come, first served)."""
 
     def __init__(self, p: int, seed: int = 0):
         self.clocks = [0.0] * p
@@ -46,7 +46,7 @@ class Turns:
             lock.acquire()
 
     def run(self, body: Callable[[int], None], stuck: Callable[[], Exception]) -> None:
-        """Run `body(rank)` for every rank to its end; raise `stuck()` when all that are left have paused."""
+        """Run `body(rank)` to its end for every rank; raise `stuck()` if all remaining ranks have paused."""
         self._core = _current_core()
         try:
             self._take_turns(body)
@@ -56,47 +56,47 @@ class Turns:
             self._stop()
 
     def wake(self, rank: int) -> None:
-        """Let `rank` have a turn when its clock comes up."""
+        """Schedule a turn for `rank` at its clock's time."""
         heappush(self._ready, (self.clocks[rank], self._tie(), rank))
 
     def wake_earlier(self, rank: int, clock: float) -> None:
-        """Let `rank`, which is to have a turn later, have it at `clock`."""
+        """Move the turn scheduled for `rank` forward to `clock`."""
         self._ready = [entry for entry in self._ready if entry[2] != rank]
         heapify(self._ready)
         self.clocks[rank] = clock
         self.wake(rank)
 
     def pause(self, rank: int) -> None:
-        """Give the turn away; return after a `wake(rank)`, when the turn has come back."""
+        """Give the turn away; return when the turn comes back after a `wake(rank)`."""
         self._check_not_over()
         if not self._pass_on(rank):
             self._turns[rank].acquire()
         self._check_not_over()
 
     def advance(self, rank: int, seconds: float) -> None:
-        """Let `rank` be busy for a while: ranks that are now earlier go first."""
+        """Keep `rank` busy for a while: ranks that are now earlier run first."""
         self.clocks[rank] += seconds
         if self._ready and self._ready[0][0] < self.clocks[rank]:
             self.wake(rank)
             self.pause(rank)
 
     def step(self, rank: int, seconds: float) -> None:
-        """As `advance`, but ranks that are now equally early may go first, too, in the order of `seed`."""
+        """Like `advance`, but ranks at the same time may also run first, in the order of `seed`."""
         self.clocks[rank] += seconds
         self.wake(rank)
         self.pause(rank)
 
     def stack(self, rank: int) -> list[SourceLine]:
-        """Where `rank` stands now, outermost call first."""
+        """Return the current stack of `rank`, outermost call first."""
         return lines_of(sys._current_frames().get(self._ident(rank)))
 
     def _ident(self, rank: int) -> int:
         ident = self._threads[rank].ident
-        assert ident is not None  # every thread is started as soon as it is made
+        assert ident is not None  # every thread is started when it is created
         return ident
 
     def _pass_on(self, me: int | None = None) -> bool:
-        """Hand the turn to the earliest rank that is ready; True when that is `me`, who has it already."""
+        """Pass the turn to the earliest ready rank; return True if that is `me`."""
         if not self._ready:
             self._over.release()
             return False
@@ -114,14 +114,14 @@ class Turns:
                 self.wake(rank)
             self._pass_on()
             self._over.acquire()
-        except BaseException:  # Ctrl-C or a time limit: the rank that runs may be in an endless loop
+        except BaseException:  # Ctrl-C or a time limit: the running rank may be in an endless loop
             self._stopping = self._interrupted = True
             if self._threads:
                 interrupt_after_imports(self._ident(self._current), Stopped)
             raise
 
     def spawn(self, body: Callable[[int], None]) -> int:
-        """One more that takes turns, with a clock of its own; returns its number. It begins when woken, and never ends.
+        """Add a turn with its own clock and return its number. It begins when woken, and never ends.
 
         The run does not wait for it.
         """
@@ -166,11 +166,11 @@ class Turns:
 
     @whole
     def _stop(self):
-        """End the threads that are left, one after the other: each gets its turn and stops."""
+        """End the remaining threads one after another: each gets a turn and stops."""
         self._stopping = True
         for lock, thread in zip(self._turns, self._threads, strict=False):
             if thread.is_alive():
-                with suppress(RuntimeError):  # it has its turn already
+                with suppress(RuntimeError):  # it already has the turn
                     lock.release()
                 thread.join(timeout=1.0)
         if self._interrupted:
@@ -179,17 +179,17 @@ class Turns:
 
 @whole
 def _current_core() -> int | None:
-    """The core that runs this process now, None where the system does not say."""
+    """Return the core that runs this process now, or None if the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
     return None
 
 
 def _stay_on(core: int | None) -> None:
-    """Keep this thread on `core`, and let it sleep on when it is woken until the one that woke it sleeps.
+    """Keep this thread on `core`, and delay its wake-up until the thread that woke it sleeps.
 
-    A turn handed over within one core costs half of what it costs between two; and half of that again where the thread
-    that gets it does not start up to find that the one that gives it still has the interpreter's lock.
+    Passing a turn within one core costs half as much as between two cores. It costs half of that again if the new
+    thread does not wake up while the old one still holds the interpreter's lock.
     """
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

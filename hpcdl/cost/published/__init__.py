@@ -1,9 +1,9 @@
-"""The models beside what others have published: `python -m hpcdl.cost.published > docs/published.md`.
+"""The models compared with published results: `python -m hpcdl.cost.published > docs/published.md`.
 
-One set of assumptions for all rows, stated on the page (`page.ASSUMPTIONS`); where they do not give a figure, the page
-says so. Figures by family, a function for each source: `data_parallel`, `servers`, `pipelines`, `transformers`; runs
-whose constants are fitted together, and left out one by one: `transformer_runs`, `images`. `intervals` is what comes of
-leaving them out: `hpcdl.cost.reached.KINDS`.
+All rows share one set of assumptions, stated on the page (`page.ASSUMPTIONS`); if they cannot give a figure, the page
+says so. Figures by family, with a function for each source: `data_parallel`, `servers`, `pipelines`, `transformers`;
+runs whose constants are fitted together, and left out one at a time: `transformer_runs`, `images`. `intervals` computes
+`hpcdl.cost.reached.KINDS` from the runs left out.
 """
 
 from hpcdl.cost.published import data_parallel, pipelines, servers, transformers
@@ -41,12 +41,12 @@ SOURCES = (
 
 
 def runs() -> list[Run]:
-    """Every published run that is predicted from its sizes."""
+    """Return every published run that is predicted from its sizes."""
     return [*transformer_runs(), *images()]
 
 
 def rows() -> list[Row]:
-    """Every published figure and our prediction."""
+    """Return every published figure with our prediction."""
     fixed = [row for source in SOURCES for row in source()]
     return fixed + [
         Row(run.source, run.what, run.published, run.predicted(), run.unit, kind=run.kind) for run in runs()

@@ -1,4 +1,5 @@
-"""Why a prediction misses a public figure by more than a tenth: `CAUSES`, by source and the beginning of the figure."""
+"""Why predictions miss public figures by more than a tenth: `CAUSES`, by source and the beginning of the figure's
+name."""
 
 CAUSES: dict[tuple[str, str], str] = {
     ("GPipe", "Transformer, speed, K = 2, M = 4"): "cells differ in more than their schedule",
@@ -34,5 +35,5 @@ CAUSES: dict[tuple[str, str], str] = {
 
 
 def cause(source: str, what: str) -> str:
-    """The cause of the first entry that fits; empty if there is none."""
+    """Return the cause of the first matching entry; empty if there is none."""
     return next((why for (name, start), why in CAUSES.items() if name == source and what.startswith(start)), "")

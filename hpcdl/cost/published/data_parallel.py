@@ -66,8 +66,8 @@ def horovod(spread: float = SPREAD, images_per_second: dict[str, float] = IMAGES
 def case_study() -> list[Row]:
     """Predict the lecture's ResNet-50 on 1,024 and 2,048 P40, 8 to a node, 100 Gb/s (Jia et al. 2018).
 
-    218 images/s are one GPU's, and 90 epochs took 8.7 minutes, not the slide's 7.8: see `scaling`'s audit. The batch is
-    65,536 at most, so that 2,048 GPUs have 32 images each.
+    One GPU reaches 218 images/s, and 90 epochs took 8.7 minutes, not the slide's 7.8: see the audit in lab `scaling`.
+    The batch is at most 65,536, so 2,048 GPUs have 32 images each.
     """
     machine = P40._replace(network=Nodes(8, Link(0.0, 0.0), _ethernet(100), pipelined=True), seen=True)
     speed = {
@@ -137,8 +137,8 @@ def large_batch() -> list[Row]:
 
 
 def micikevicius() -> list[Row]:
-    """Micikevicius et al. 2018: from which ratio of a weight to its update on FP16 loses the update."""
-    gap = 2.0**-FP16_MANTISSA  # between 1 and the next number; half of it is rounded to 1, which is even
+    """Micikevicius et al. 2018: the ratio of a weight to its update above which FP16 loses the update."""
+    gap = 2.0**-FP16_MANTISSA  # between 1 and the next number; 1 plus half of it rounds to 1, which is even
     return [Row("Micikevicius et al. 2018", "weight over update, lost from there on in FP16", 2048, 2 / gap, limit=0)]
 
 

@@ -1,7 +1,7 @@
-"""How far public figures lie from predictions that do not know them, by kind of run: `hpcdl.cost.reached.KINDS`.
+"""Errors of predictions on public figures left out of the fit, by kind of run: `hpcdl.cost.reached.KINDS`.
 
-Constants are fitted without the figure (`runs.leave_out`; the spread without one of the figures that it was chosen by).
-Errors of one source are alike, so n sources count as n errors. With the errors' root mean square e, the interval of a
+Constants are fitted without the figure (`runs.leave_out`; the spread without one of the figures that determined it).
+Errors of one source are similar, so n sources count as n errors. With the errors' root mean square e, the interval of a
 further run is t e sqrt(1 + 1/n) either way, with Student's t for 95 % and n degrees of freedom, or as wide as the worst
 error.
 """
@@ -19,7 +19,7 @@ SPREADS = tuple(n / 100 for n in range(11))
 
 
 def errors() -> dict[str, dict[tuple[str, str], float]]:
-    """Kind to (source, what) to error, each figure left out of what was fitted."""
+    """Map kind to (source, what) to error, with each figure left out of the fit."""
     found = leave_out(runs())
     result: dict[str, dict[tuple[str, str], float]] = {}
     for row in rows():
@@ -31,7 +31,7 @@ def errors() -> dict[str, dict[tuple[str, str], float]]:
 
 
 def intervals() -> dict[str, tuple[int, float, float]]:
-    """Kind to the number of figures, their root mean square error, and the half width of the interval."""
+    """Map kind to the number of figures, their root mean square error, and the half width of the interval."""
     result = {}
     for kind, each in errors().items():
         error = sqrt(sum(value**2 for value in each.values()) / len(each))
@@ -42,7 +42,7 @@ def intervals() -> dict[str, tuple[int, float, float]]:
 
 
 def _without_spread() -> dict[tuple[str, str], float]:
-    """The four efficiencies that the spread was chosen by, each with the spread that suits the other three best."""
+    """Predict the four efficiencies that determined the spread, each with the best spread for the other three."""
     tables = {spread: [goyal(spread)[0], *horovod(spread)] for spread in SPREADS}
     result = {}
     for left in range(4):

@@ -1,4 +1,4 @@
-"""docs/published.md: the table, what it assumes, and what it does not reach."""
+"""docs/published.md: the table, its assumptions, and what the model does not reach."""
 
 import inspect
 import textwrap
@@ -77,30 +77,30 @@ def example() -> Prediction:
 
 
 def shown(function: Callable) -> str:
-    """The lines of a function below its docstring."""
+    """Return the lines of a function below its docstring."""
     lines = inspect.getsource(function).splitlines()[2:]
     return textwrap.dedent("\n".join(lines)).replace("return ", "").replace(": dict[str, Any]", "")
 
 
 def table(lines: list[list[str]]) -> str:
-    """Lines of cells as a Markdown table, the first of them its head."""
+    """Format rows of cells as a Markdown table; the first row is its head."""
     lines = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def figures(rows: list[Row]) -> str:
-    """Every figure with its interval, and the cause of each miss above a tenth."""
+    """Return every figure with its interval, and the cause of each miss above a tenth."""
     head = ["source", "figure", "published", "predicted", "expected", "error", "cause of a miss"]
     return table([head, *(row.cells(cause(row.source, row.what) if missed(row) else "") for row in rows)])
 
 
 def missed(row: Row) -> bool:
-    """Whether a cause is due: more than 10 % or points, or outside of what was expected."""
+    """Whether a cause is needed: the miss is above 10 % (or points), or outside the interval."""
     return abs(row.error) > 10 or not (row.inside or row.fitted)
 
 
 def kinds() -> str:
-    """What is reached, by the kind of run."""
+    """Return the table of errors by kind of run."""
     head = ["kind of run", "public figures", "error, left out", "interval", "to know"]
     return table(
         [
@@ -120,7 +120,7 @@ def kinds() -> str:
 
 
 def summary(rows: list[Row]) -> str:
-    """How far the figures of runs are from their predictions, in a sentence."""
+    """Summarise the errors of the predicted runs in a sentence."""
     errors = sorted(abs(row.relative) for row in rows if row.kind and not row.fitted)
     within = sum(error <= 0.15 for error in errors) / len(errors)
     outside = [f"{row.source}, {row.what}" for row in rows if row.kind and not (row.inside or row.fitted)]
@@ -132,7 +132,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def page() -> str:
-    """docs/published.md."""
+    """Return the text of docs/published.md."""
     found = rows()
     plain, double = (
         ", ".join(f"{row.predicted:.0f}" for row in (goyal(spread)[0], *horovod(spread))) for spread in (0, 2 * SPREAD)

@@ -14,7 +14,7 @@ GPIPE = {
 
 
 def gpipe() -> list[Row]:
-    """Both columns of the table: that of equal layers, which the schedule explains, and that of unequal ones."""
+    """Predict both columns of the table: equal layers, which the schedule explains, and unequal ones."""
     return [
         Row("GPipe", f"{model}, speed, K = {k}, M = {m}", speed, pipeline.speedup(k, m), "", _limit(model, k, m))
         for model, column in GPIPE.items()
@@ -45,7 +45,7 @@ def gpipe_without_nvlink() -> list[Row]:
     ]
 
 
-# Qi et al. 2024. Of each model p, samples in a microbatch, and chunks of the interleaved schedule, one layer each (the
+# Qi et al. 2024. For each model: p, samples per microbatch, and chunks of the interleaved schedule, one layer each (the
 # first and the last stage have one layer less). By number of microbatches: table 9 (ms of F, B, W and a message), table
 # 5 (bubble of 1F1B, 1F1B-I, ZB-H1, ZB-H2 in percent), and table 4 (1F1B, samples per GPU and second).
 ZERO_BUBBLE = {
@@ -123,7 +123,8 @@ def _played(name, p, m, times, chunks):
 
 
 # VGG-16 on one Titan X, 64 images: ms forward and backward of each layer (with what follows it, up to the next layer
-# with weights). From the profile that PipeDream's authors publish (msr-fiddle/pipedream, graph.txt), without reading.
+# with weights). From the profile that PipeDream's authors publish (msr-fiddle/pipedream, graph.txt), without data
+# loading.
 VGG16_MS = (
     (26.753, 30.166), (54.451, 124.220), (17.514, 42.386), (26.786, 58.787), (12.191, 19.715), (19.098, 28.486),
     (16.963, 36.722), (10.275, 15.270), (16.207, 22.579), (13.458, 30.093), (6.392, 7.647), (4.533, 7.586),
@@ -134,7 +135,7 @@ VGG16_MS = (
 def pipedream() -> list[Row]:
     """Harlap et al. 2018, table 1: VGG-16 on 4 and 8 machines, speed-up over one; with pipelines.
 
-    A stage on r machines takes an r-th of its time; weights are stashed, so that no batch waits for another.
+    A stage on r machines takes 1/r of its time; weights are stashed, so no batch waits for another.
     """
     total = sum(map(sum, VGG16_MS))
     rows = []
@@ -146,7 +147,7 @@ def pipedream() -> list[Row]:
 
 
 def _slowest_stage(replicas) -> float:
-    """Milliseconds of the slowest stage, in the best of all cuts."""
+    """Return the milliseconds of the slowest stage in the best partition."""
     layers = [sum(ms) for ms in VGG16_MS]
     return min(
         max(

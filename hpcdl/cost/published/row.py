@@ -1,4 +1,4 @@
-"""One published figure beside ours, and the assumptions that more than one family of figures shares."""
+"""One published figure and our prediction, and the assumptions shared by several families of figures."""
 
 from math import exp, log
 from typing import NamedTuple
@@ -11,9 +11,9 @@ SPREAD = 0.05  # chosen to agree: see `page.ASSUMPTIONS`
 
 
 class Row(NamedTuple):
-    """A published figure and ours; `limit` is how far apart they may be, None where the model does not reach it.
+    """A published figure and ours; `limit` is the allowed difference, None if the model does not reach it.
 
-    `fitted`: this figure fixed an assumption, so that it agrees by construction. A figure of a `kind` of run has that
+    `fitted`: this figure fixed an assumption, so it agrees by construction. A figure with a `kind` of run has that
     kind's interval instead of a limit.
     """
 
@@ -28,19 +28,19 @@ class Row(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Points between two percentages, else the relative difference in percent."""
+        """Return the difference of two percentages in points, otherwise the relative difference in percent."""
         if self.unit == "%":
             return self.predicted - self.published
         return 100 * (self.predicted / self.published - 1)
 
     @property
     def relative(self) -> float:
-        """The logarithm of predicted over published."""
+        """Return the logarithm of predicted over published."""
         return log(self.predicted / self.published)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """In which the published figure is expected: that of its kind of run, None for arithmetic."""
+        """Return the interval in which the published figure is expected, by its kind of run; None for arithmetic."""
         if not self.kind:
             return None
         width = KINDS[self.kind].width
@@ -48,17 +48,17 @@ class Row(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether the published figure is in the interval, or else within the limit."""
+        """Whether the published figure is in the interval or, without one, within the limit."""
         if self.interval:
             return self.interval[0] <= self.published <= self.interval[1]
         return self.limit is not None and abs(self.error) <= self.limit + 1e-9
 
     def cells(self, cause: str = "") -> list[str]:
-        """The row as text, for a table."""
+        """Return the row as text, for a table."""
         unit = "points" if self.unit == "%" else "%"
-        digits = max(3, len(f"{self.published:g}".replace(".", "").lstrip("0")))  # no fewer than were printed
+        digits = max(3, len(f"{self.published:g}".replace(".", "").lstrip("0")))  # no fewer than in print
         values = [f"{value:.{digits}g} {self.unit}".strip() for value in (self.published, self.predicted)]
-        error = round(self.error, 1) + 0.0  # -0.0 is no error either
+        error = round(self.error, 1) + 0.0  # avoid -0.0
         return [self.source, self.what, *values, self._expected(digits, unit), f"{error:+.1f} {unit}", cause]
 
     def _expected(self, digits: int, unit: str) -> str:

@@ -1,7 +1,7 @@
-"""Published runs of transformers, each as a function of what the device reaches, so that constants can be left out.
+"""Published runs of transformers, each as a function of the device's rates, so that constants can be fitted without it.
 
 One constant for each device (`Machine.matrix`) and one for all memories (`machines.MEMORY`) are fitted to these runs
-together. `leave_out` fits them again without a run's source, or without the run where the device has one source only.
+together. `leave_out` fits them again without a run's source, or without only the run if the device has a single source.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class Run(NamedTuple):
     value: Callable[[Machine], float]
 
     def predicted(self, matrix: float | None = None, memory: float = MEMORY) -> float:
-        """Our figure, with other constants of the device if they are given."""
+        """Return our figure, with other constants of the device if given."""
         machine = MACHINES[self.device]
         return self.value(machine.reaching(matrix or machine.matrix, memory, FITTED_SHARE))
 
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def fit(runs: Sequence[Run], memory: float | None = None) -> tuple[float, float]:
-    """The `matrix` and `memory` with the least sum of absolute errors, each source weighing alike."""
+    """Fit `matrix` and `memory` with the least sum of absolute errors, with equal weight for each source."""
     memories = MEMORIES if memory is None else (memory,)
     return min(((x, y) for x in MATRICES for y in memories), key=lambda pair: _misses(tuple(runs), *pair))
 
@@ -57,7 +57,7 @@ def _error(run: Run, matrix: float, memory: float) -> float:
 
 
 def leave_out(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
-    """(source, what) to the logarithm of predicted over published, with constants fitted without that source.
+    """Map (source, what) to the logarithm of predicted over published, with constants fitted without that source.
 
     The memory's share is fitted with the A100's runs, where most figures are, and kept for other devices.
     """

@@ -14,7 +14,7 @@ BATCH, ALONE = 32, 18.5 / 20  # images on each node, and seconds of an iteration
 
 
 def vgg19_22k() -> list[Layer]:
-    """VGG-19 with 21,841 classes: VGG-16 with one more convolution in each of the last three groups."""
+    """Return VGG-19 with 21,841 classes: VGG-16 with one more convolution in each of the last three groups."""
     layers = vgg16()
     convolutions = [*layers[:7], layers[6], *layers[7:10], layers[9], *layers[10:13], layers[12]]
     classes = 21841
@@ -24,8 +24,8 @@ def vgg19_22k() -> list[Layer]:
 def poseidon() -> list[Row]:
     """Zhang et al. 2017, Poseidon: VGG19-22K on up to 32 nodes, seconds per 20 iterations; 18.5 on one node alone.
 
-    Linear layers' gradients are sent as factors, each while the backward pass goes on; every node computes the others'
-    products, at the rate of its own.
+    Linear layers' gradients are sent as factors during the backward pass; every node computes the others' products, at
+    the rate of its own.
     """
     layers = vgg19_22k()
     rate = work.training_flops(layers, BATCH) / ALONE
@@ -44,14 +44,14 @@ def poseidon() -> list[Row]:
 
 
 def caffe() -> list[Row]:
-    """The same with Caffe and parameter servers: whole layers on each, nothing sent before the backward pass ends."""
+    """Predict Caffe with parameter servers: whole layers on each server, nothing sent before the backward pass ends."""
     layers = vgg19_22k()
 
     def seconds(p: int) -> float:
         network = ParameterServers(p, _ethernet(40), STAGING, largest=fullest(layers, p))
         machine = P100._replace(network=network, seen=True)
         passes = ALONE / 3, 2 * ALONE / 3
-        if p == 1:  # the server is on the node: staging alone
+        if p == 1:  # the server is on the node: only staging
             return 20 * (ALONE + STAGING * 4 * total(layers, "weights"))
         return 20 * predict(layers, machine, Layout(data=p, buckets=single), BATCH * p, measured=passes).seconds
 
@@ -65,7 +65,7 @@ def caffe() -> list[Row]:
 
 
 def fullest(layers: list[Layer], servers: int) -> float:
-    """The share of the weights on the fullest of so many servers, the largest layers first to the emptiest of them."""
+    """Return the share of weights on the fullest server if layers go, largest first, to the emptiest server."""
     held = [0] * servers
     for weights in sorted((layer.weights for layer in layers), reverse=True):
         held[held.index(min(held))] += weights
@@ -90,10 +90,10 @@ def pipedream() -> list[Row]:
 
 
 def torch_rpc() -> list[Row]:
-    """A parameter server by torch's RPC on one machine: 16.8 MB each way, ms; computing takes 15.0 of them.
+    """A parameter server by torch's RPC on one machine: 16.8 MB each way, ms; computing takes 15.0 ms.
 
-    Two ranks, each a worker and a server of half the weights. The link is that of gloo between processes of that
-    machine: 64 MB each way in 35.6 ms.
+    Two ranks, each a worker and a server of half the weights. The link is gloo between processes on that machine: 64 MB
+    each way in 35.6 ms.
     """
     layer = [Layer("linear", 4 * 1024 * 1024, 4 * 1024 * 1024, 1024, 1024)]
     network = ParameterServers(2, Link(134e-6 / 2, 35.564e-3 / 64e6), STAGING)

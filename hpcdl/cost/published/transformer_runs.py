@@ -15,14 +15,14 @@ V100, A100, H100 = "V100 (DGX-2)", "A100 (Superpod)", "H100 (Grand Teton)"
 
 
 def adam(data: int = 1, tensor: int = 1, pipeline: int = 1, **options: Any) -> Layout:
-    """16-bit training with Adam; more than one chunk is interleaved."""
+    """Return a layout for 16-bit training with Adam; more than one chunk means interleaving."""
     if options.get("chunks", 1) > 1:
         options = {"schedule": "interleaved"} | options
     return Layout(data, tensor, pipeline, precision="fp16", itemsize=2, update_bytes=ADAM_BYTES)._replace(**options)
 
 
 def size(model: Transformer) -> str:
-    """The kind of a run of this model, if nothing else about it is harder."""
+    """Return the kind of a run of this model, unless another part of the run is harder."""
     return "small transformer" if model.parameters < 2e9 else "transformer"
 
 
@@ -38,7 +38,7 @@ def teraflops(machine: Machine, model: Transformer, layout: Layout, batch: int) 
 
 # -- V100 -------------------------------------------------------------------------------------------------------------
 
-ALONE = 39e12  # operations per second of the smallest model on one GPU, which efficiencies relate to
+ALONE = 39e12  # operations per second of the smallest model on one GPU, the reference for efficiencies
 
 
 def megatron() -> list[Run]:
@@ -122,7 +122,7 @@ def _seconds(model: Transformer, layout: Layout, batch: int, machine: Machine) -
 
 
 def _layer(machine: Machine, cut: bool, again: str | None) -> float:
-    """Milliseconds of a layer on 8 GPUs, 4 samples: forward (None), or backward with what is computed again."""
+    """Return the milliseconds of a layer on 8 GPUs, 4 samples: forward (None), or backward with recomputation."""
     model = Transformer(48, 6144, 2048, 51200, 64)
     one = layer(model, Cut(4, tensor=8, sequence_parallel=cut), machine.kernels("fp16"))
     forward = one.forward + 2 * machine.network.all_reduce(8)(4 * model.sequence * model.hidden * 2)
@@ -167,7 +167,7 @@ ZERO_BUBBLE = {
 
 
 def zero_bubble() -> list[Run]:
-    """Qi et al. 2024: F, B and W of a stage from sizes alone, and the throughput of three schedules."""
+    """Qi et al. 2024: F, B and W of a stage from only its sizes, and the throughput of three schedules."""
     runs = []
     for name, ((layers, heads, hidden, stages, samples), times, columns) in ZERO_BUBBLE.items():
         model = Transformer(layers, hidden, 1024, 50304, heads)
@@ -189,7 +189,7 @@ def zero_bubble() -> list[Run]:
 
 
 def _stage_part(machine: Machine, model: Transformer, stages: int, samples: int, index: int) -> float:
-    """Milliseconds of F, B or W of a mean stage."""
+    """Return the milliseconds of F, B or W of a mean stage."""
     cut, kernels = Cut(samples, kernels="eager"), machine.kernels("fp16")
     whole = model.layers * layer(model, cut, kernels)[index] + output(model, cut, kernels)[index]
     return 1e3 * whole / stages
@@ -204,8 +204,8 @@ LLAMA_405B = Transformer(126, 16384, 8192, 128256, 128, feedforward=53248, gated
 def torchtitan() -> list[Run]:
     """torchtitan's page: Llama 3.1 of 8 B on 8 GPUs, and of 405 B on 512; tokens per GPU and second.
 
-    Selective checkpointing there computes every second product again: as much as half of the layers. Between pipeline
-    stages weights stay gathered.
+    Selective checkpointing there recomputes every second product: as much as half of the layers. With a pipeline,
+    weights stay gathered.
     """
     runs = []
     for what, kernels, precision, figure in (
@@ -252,5 +252,5 @@ def _hours(machine: Machine, model: Transformer, layout: Layout, batch: int) -> 
 
 
 def transformer_runs() -> list[Run]:
-    """All of them."""
+    """Return all published runs of transformers."""
     return [*megatron(), *megatron_2021(), *korthikanti(), *zero_bubble(), *fsdp(), *torchtitan(), *deepseek()]

@@ -1,7 +1,7 @@
 """A loader's workers: started, given tasks, waited for, and named when they die.
 
-All read tasks from one pipe, so that whoever is free takes the next; each answers in a pipe of its own, whose end says
-that it has died.
+All read tasks from one pipe, so a free worker takes the next; each answers in its own pipe, which closes when the
+worker dies.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from hpcdl.data.loader.slots import DROPPED, NOTES, SHARD, WORKER, Slots
 from hpcdl.data.loader.worker import REPLY, TASK, Job, serve
 
 KINDS = ("thread", "process")
-GRACE = 2.0  # seconds in which a worker ends that was told to
+GRACE = 2.0  # seconds for a worker to end after being told to
 
 
 class WorkerError(RuntimeError):
@@ -29,7 +29,7 @@ class WorkerError(RuntimeError):
 
 
 class Crew:
-    """`jobs`, each with a worker of its own, a "thread" or a "process" as `kind` says, who fill `slots`."""
+    """`jobs`, each with its own worker, a "thread" or a "process" by `kind`; workers fill `slots`."""
 
     def __init__(self, jobs: list[Job], slots: Slots, kind: str):
         self.jobs, self.slots = jobs, slots
@@ -51,18 +51,18 @@ class Crew:
             raise
 
     def start(self, number: int, slot: int, indices: np.ndarray) -> None:
-        """Let someone fill `slot` with samples `indices`: batch `number`."""
+        """Let a worker fill `slot` with samples `indices`: batch `number`."""
         notes = self.slots.layout.notes(self.slots.memory, slot)
         notes[WORKER], notes[SHARD], notes[DROPPED] = -1, -1, False
         notes[NOTES : NOTES + len(indices)] = indices
         self.busy[number] = slot, len(indices)
-        with contextlib.suppress(BrokenPipeError):  # nobody is left: `wait` says why
+        with contextlib.suppress(BrokenPipeError):  # no worker is left: `wait` says why
             os.write(self.tasks, TASK.pack(number, slot, len(indices)))
 
     def wait(self, number: int, patience: float) -> float:
-        """Seconds that batch `number` took, once it is done.
+        """Wait for batch `number`, and return the seconds that it took.
 
-        Raises WorkerError where a worker has died or cannot make a batch, and where none is made in `patience` seconds.
+        Raises WorkerError if a worker has died or cannot make a batch, or if none is made in `patience` seconds.
         """
         while number in self.busy:
             ready = self.poll.poll(1e3 * patience)
@@ -73,7 +73,7 @@ class Crew:
         return self.done.pop(number)
 
     def drop(self) -> None:
-        """Nobody wants what was started and is not done: workers answer without work."""
+        """Cancel unfinished work: workers answer without work."""
         for slot, _ in self.busy.values():
             self._notes(slot)[DROPPED] = True
 
@@ -87,9 +87,9 @@ class Crew:
         for process in self.processes.values():
             _end(process)
         for thread in self.threads:
-            if thread is not threading.current_thread():  # which may be the one that collects garbage
+            if thread is not threading.current_thread():  # the garbage collector may run in this thread
                 thread.join(GRACE)
-        # A thread that a decoder holds for ever has its pipes still: they must not come to be others.
+        # A thread blocked in a decoder still uses its pipes: their descriptors must not be reused.
         if not any(thread.is_alive() for thread in self.threads):
             for descriptor in [*self.replies, *self.ours]:
                 os.close(descriptor)
@@ -117,7 +117,7 @@ class Crew:
         self.processes[job.worker] = process
         told = sys.path, job.shards.folder.resolve(), job.worker, cloudpickle.dumps(job.decode), job.layout
         assert process.stdin is not None  # a pipe
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it has died already: `wait` says so
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it has already died: `wait` reports it
             pipe.write(pickle.dumps(told))
 
     def _reply_pipe(self, job: Job) -> int:
@@ -193,7 +193,7 @@ def _read_all(descriptor: int, length: int) -> bytes:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """A worker that works reads to the end of its tasks; one that is in a task of minutes is killed."""
+    """End a worker: a healthy one reads to the end of its tasks; one stuck in a long task is killed."""
     deadline = time.monotonic() + 0.2
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Which samples come when: one order for all ranks in each epoch, and a place in it that any number of ranks share."""
+"""The order of samples: one order for all ranks in each epoch, and a position in it for any number of ranks."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,10 +29,10 @@ class Share(NamedTuple):
 
 
 def shares(n: int, batch: int, rank: int, size: int, seed: int, start: Position) -> Iterator[Share]:
-    """From `start` on and without end, this rank's share of each global batch of `batch` samples.
+    """Yield, from `start` and without end, this rank's share of each global batch of `batch` samples.
 
-    Rank r has samples r, r + p, r + 2p, ... of each batch. An epoch's last batch may be smaller; the next begins
-    with an order of its own. Every sample comes once an epoch, wherever the number of ranks or the batch changes.
+    Rank r has samples r, r + p, r + 2p, ... of each batch. An epoch's last batch may be smaller; the next epoch has its
+    own order. Every sample comes once an epoch, even if the number of ranks or the batch changes.
     """
     epoch, seen = start
     while True:
@@ -47,7 +47,7 @@ def shares(n: int, batch: int, rank: int, size: int, seed: int, start: Position)
 class Schedule:
     """The shares of one rank from a position on, and the state that a checkpoint keeps.
 
-    Raises ValueError for no samples, a batch below 1, or a rank that is none of `size`.
+    Raises ValueError for no samples, a batch below 1, or a rank outside `size`.
     """
 
     def __init__(self, n: int, batch: int, rank: int, size: int, seed: int):
@@ -72,11 +72,12 @@ class Schedule:
         return shares(self.n, self.batch, self.rank, self.size, self.seed, self.position)
 
     def state_dict(self) -> dict[str, int]:
-        """Four numbers, the same on every rank: they say what comes next on any number of ranks, in any batch."""
+        """Return four numbers, the same on every rank, which determine what comes next on any number of ranks and for
+        any batch."""
         return {"samples": self.n, "seed": self.seed, "epoch": self.position.epoch, "seen": self.position.seen}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from there. Raises ValueError where the state is of other data."""
+        """Continue from there. Raises ValueError if the state is of other data."""
         if state["samples"] != self.n or not 0 <= state["seen"] < self.n or state["epoch"] < 0:
             raise ValueError(f"the state is {state}, and there are {self.n} samples here; it is of other data")
         self.seed, self.position = state["seed"], Position(state["epoch"], state["seen"])

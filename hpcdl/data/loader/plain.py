@@ -1,4 +1,4 @@
-"""The loader as a student reads it: a batch is read and decoded when it is asked for, in the training's own thread."""
+"""The simplest loader: it reads and decodes a batch on request, in the training's own thread."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ Batch = dict[str, torch.Tensor]
 
 
 class PlainLoader:
-    """Batches of `shards`, this rank's share of each, by field; `decode` makes of each sample what is trained on.
+    """Batches of `shards`, this rank's share of each, by field; `decode` converts each sample for training.
 
     A `for` over it is one epoch, or what is left of one. `batch` counts the samples of all `size` ranks together.
     """

@@ -1,4 +1,4 @@
-"""Batches loaded ahead by workers while the training computes: what `PlainLoader` gives, to the bit, and sooner."""
+"""Batches prefetched by workers while the training computes: bit-identical to `PlainLoader`'s, but sooner."""
 
 import itertools
 import time
@@ -20,7 +20,7 @@ Batch = dict[str, torch.Tensor]
 
 
 class Timed(NamedTuple):
-    """Of one batch: seconds in which a worker read and decoded it, and in which the training stood and waited."""
+    """One batch's seconds: for a worker to read and decode it, and for the training to wait for it."""
 
     load: float
     waited: float
@@ -29,16 +29,16 @@ class Timed(NamedTuple):
 class Loader:
     """Batches of `shards`, this rank's share of each, loaded ahead by `workers`; arguments as in `PlainLoader`.
 
-    At most `queue` batches are loaded or on their way and not taken yet: where training is the slower, workers stop,
-    and memory is bounded by `queue` + 2 batches (`nbytes`). A `for` over it is one epoch, or what is left of one. A
-    batch's tensors lie where a worker put them, until nothing refers to them.
+    At most `queue` batches are loaded or being loaded: if training is slower, workers pause, and memory is bounded by
+    `queue` + 2 batches (`nbytes`). A `for` over it is one epoch, or what is left of one. A batch's tensors stay where a
+    worker put them, until nothing refers to them.
 
-    Workers are threads: reading and copying leave Python's lock to others, and there is nothing to start. A `decode`
-    of much Python wants processes (`kind="process"`), into which it is pickled; they take seconds to start, once.
+    Workers are threads: reading and copying release Python's lock, and nothing has to start. A `decode` with much
+    Python code needs processes (`kind="process"`), to which it is pickled; they take seconds to start, once.
 
-    `close()` ends the workers, as does `with`, and the end of the last reference. Raises WorkerError where a worker
-    dies, cannot make a batch, or makes none in `patience` seconds; ValueError for numbers below 1 and samples of no
-    fixed shape.
+    `close()` ends the workers, as does `with`, and the end of the last reference. Raises WorkerError if a worker dies,
+    cannot make a batch, or makes none in `patience` seconds; ValueError for numbers below 1 and samples of no fixed
+    shape.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Loader:
             yield self.take()
 
     def take(self) -> Batch:
-        """The next batch, of the next epoch where one has ended."""
+        """Return the next batch, from the next epoch if one has ended."""
         self._load_ahead()
         number, slot, share = self._pending[0]
         begin = time.perf_counter()
@@ -102,11 +102,11 @@ class Loader:
         return batch
 
     def state_dict(self) -> dict[str, int]:
-        """What comes after the batch taken last, as four numbers; what was only loaded ahead counts as not seen."""
+        """Return the position after the last taken batch, as four numbers; prefetched batches do not count."""
         return self.schedule.state_dict()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from there; what was loaded ahead is dropped. Raises ValueError where the state is of other data."""
+        """Continue from there; prefetched batches are dropped. Raises ValueError where the state is of other data."""
         self.schedule.load_state_dict(state)
         self._crew.drop()
         while self._pending:

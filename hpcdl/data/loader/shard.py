@@ -5,9 +5,9 @@
     y of all samples
     CRC-32 of each 256 KiB of that     four bytes each
 
-A field whose samples are bytes of any length has no shape; where each begins stands before them. What is read is the
-file itself, mapped into memory: nothing is copied before a batch is put together. A block is compared with its checksum
-when a sample of it is read for the first time.
+A field with byte strings of any length has no shape; the samples' offsets come first. The file is mapped into memory:
+nothing is copied until a batch is assembled. A block is compared with its checksum when one of its samples is first
+read.
 """
 
 import json
@@ -124,7 +124,7 @@ class Shard:
             self._compare(self._starts[name] + rows * nbytes, nbytes)
         if nbytes < 4096:
             out[where] = source[rows]
-        else:  # straight to its place: a large sample is worth a step of a loop, and not a copy more
+        else:  # directly to its place: for a large sample a loop step is cheaper than another copy
             for place, row in zip(where.tolist(), rows.tolist(), strict=True):
                 out[place] = source[row]
 

@@ -1,6 +1,6 @@
-"""Memory for batches that workers fill and the training reads where it is: a few slots, each lent to one at a time.
+"""Memory for batches that workers fill and the training reads in place: a few slots, each lent to one user at a time.
 
-The memory belongs to a file descriptor and has no name, so that nothing of it is left behind, however a process ends.
+The memory belongs to a file descriptor and has no name, so it is freed however a process ends.
 """
 
 import mmap
@@ -15,7 +15,7 @@ import torch
 
 from hpcdl.data.loader.shard import ALIGN, Field
 
-# What a slot's first numbers say: who fills it, from which shard, and whether nobody wants it any more; then samples.
+# What a slot's first numbers say: who fills it, from which shard, and whether it is no longer needed; then samples.
 WORKER, SHARD, DROPPED, NOTES = 0, 1, 2, 3
 LENT = 2  # batches that a training holds at a time: the last one while it asks for the next
 
@@ -58,9 +58,9 @@ class Slots:
         self.lent = 0
 
     def lend(self, slot: int, count: int) -> dict[str, torch.Tensor]:
-        """The batch in `slot`, without a copy; the slot is free when the last of its tensors is gone.
+        """Return the batch in `slot` without a copy; the slot becomes free with the last of its tensors.
 
-        A training that keeps more than two batches gets copies, and the slot is free at once.
+        If a training keeps more than two batches, it gets copies, and the slot is free at once.
         """
         arrays = self.layout.arrays(self.memory, slot, count)
         if self.lent >= LENT:

@@ -1,8 +1,8 @@
-"""A loader's worker: takes the next task from a pipe that all workers read, fills a slot, and says so in its own pipe.
+"""A loader's worker: takes the next task from a pipe that all workers read, fills a slot, and reports in its own pipe.
 
-A thread of the training's process runs `serve`, or a process of its own, which is this module as a program. Messages
-are a few numbers; samples go through the slots. The end of the tasks' pipe, which comes too when the training is
-killed, ends a worker.
+A thread of the training's process runs `serve`, or a separate process that runs this module as a program. Messages
+are a few numbers; samples go through the slots. A worker ends when the tasks' pipe closes, even if the training is
+killed.
 """
 
 import mmap
@@ -29,7 +29,7 @@ Decode = Callable[[Sample], Sample]
 
 
 class Job(NamedTuple):
-    """What a worker has to know: its number, the shards, how to decode a sample (None: as it is), and the slots."""
+    """A worker's job: its number, the shards, how to decode a sample (None: as it is), and the slots."""
 
     worker: int
     shards: Shards
@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
 
 def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:
-    """Fill slots until the pipe `tasks` ends; an error in one is told, and the worker goes on."""
+    """Fill slots until the pipe `tasks` ends; an error in one is reported, and the worker continues."""
     # Messages of this length are read and written whole: a pipe's reader takes all of one or nothing of it.
     while len(task := os.read(tasks, TASK.size)) == TASK.size:
         number, slot, count = TASK.unpack(task)
@@ -51,7 +51,7 @@ def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:
 
 
 def fill(job: Job, memory: mmap.mmap, slot: int, count: int) -> None:
-    """Read and decode the samples whose numbers stand in the slot."""
+    """Read and decode the samples with the numbers in the slot."""
     notes = job.layout.notes(memory, slot)
     notes[WORKER], notes[SHARD] = job.worker, -1
     note, indices = partial(notes.__setitem__, SHARD), notes[NOTES : NOTES + count]

@@ -1,8 +1,9 @@
 """Compiled kernels on torch's own threads.
 
-Two pools of threads would fight for the cores: OpenMP's threads go on spinning for a while after each torch operation.
+Two pools of threads would fight for the cores: OpenMP's threads keep spinning for a while after each torch operation.
 So a kernel runs in the OpenMP that torch has loaded, by the call that compilers emit for `omp parallel`
-(GOMP_parallel, which the libraries of GCC, LLVM and Intel all have). Where there is none, it runs in the caller alone.
+(GOMP_parallel, which the libraries of GCC, LLVM and Intel all have). Without such a library it runs only in the calling
+thread.
 """
 
 import ctypes

@@ -49,7 +49,7 @@ def widen(v):
 
 @triton.jit
 def operand(v):
-    """Loaded values as a matrix product takes them: as they are, but for bfloat16's bits."""
+    """Return loaded values in the form for a matrix product: unchanged, except for bfloat16's bits."""
     if v.dtype == tl.uint16:
         return widen(v)
     else:

@@ -22,7 +22,7 @@ def _product(bm: int, bn: int, bk: int, warps: int, stages: int) -> Tile:
     return Tile({"BM": bm, "BN": bn, "BK": bk}, warps, stages)
 
 
-# The arguments that make a problem new, so that its tiles are timed anew.
+# The arguments that make a problem new, so that its tiles are timed again.
 PROBLEM = {"rows", "columns", "R", "S", "C", "CHANNELS", "TAP", "PRECISION"}
 # For inputs of 2 bytes; of 4 bytes on tensor cores; of 4 bytes multiplied exactly, which costs registers.
 PRODUCTS = {

@@ -5,9 +5,9 @@ Nothing is carried from one call to the next: any element's bits can be had alon
 
 Element number p takes 16 of the 128 bits of one call. Its key is the seed, low 32 bits first; its counter is (g mod
 2^32, g div 2^32, 0, 0) with g = p // 8; of the four words that come back p has word (p mod 8) // 2, the low half where
-p is even, the high half where it is odd. In little-endian memory the bits of the elements thus lie one after another.
-An element that needs more than 16 bits goes on with those that its neighbour begins with: the two depend on each other
-only where the first 16 leave the choice open, once in 2^16 times.
+p is even, the high half where it is odd. In little-endian memory the bits of the elements are therefore adjacent. An
+element that needs more than 16 bits continues with the bits that its neighbour begins with: the two depend on each
+other only where the first 16 leave the choice open, once in 2^16 times.
 
 Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -32,7 +32,8 @@ def philox(first: int, calls: int, seed: int, device: torch.device | str = "cpu"
 
     One round takes (c0, c1, c2, c3) to (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)). Here c0 and c2
     are the rows of `even`; c1 and c3 are the low halves of the rows of `odd`, the products of the round before, whose
-    upper halves nobody has to clear. All in place: memory fetched anew would cost more than the arithmetic.
+    upper halves need not be cleared. Everything works in place: fetching memory again would cost more than the
+    arithmetic.
     """
     counters = torch.arange(first, first + calls, device=device)
     even, odd = (torch.stack([half, torch.zeros_like(half)]) for half in (counters & WORD, counters >> 32))

@@ -24,7 +24,7 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
     element's row-major index + `offset`), as `hpcdl.numerics.rounding.philox` says: the same on every machine, for any
     number of threads. x goes to the outer (in fixed point, the upper) neighbour with the probability f = x/q -
     floor(x/q) rounded to a multiple of 2^-B. Floating-point formats take as many bits as float32 has more than they: so
-    there the probability is f exactly, but for their subnormal numbers. In fixed point B is 16. The bias is at most
+    there the probability is f exactly, except for their subnormal numbers. In fixed point B is 16. The bias is at most
     2^-(B+1) q.
 
     What belongs to the format stays. NaN stays NaN; beyond the range as `round_nearest` has it, where a number between

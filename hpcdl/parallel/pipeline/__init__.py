@@ -1,18 +1,18 @@
-"""Pipeline parallelism: the layers cut into stages, a batch into microbatches that pass through them.
+"""Pipeline parallelism: layers are split into stages, and a batch into microbatches that pass through them.
 
     chunks = [Layers(module) for module in cut_layers(network, parts, comm.rank)]
     run_stage(comm, chunks, orders, cut_batch(x, y, m), loss, between=(hidden,), parts=parts)
 
 `cut` makes parts and microbatches, `layers` does F, B and W of a part and `fused_layers` does them faster, `plan`
-checks a schedule and says what each op needs, `messages` brings it, `stage` puts them together. The schedules are in
-`hpcdl.parallel.schedules`.
+checks a schedule and determines what each op needs, `messages` delivers it, and `stage` combines them. The schedules
+are in `hpcdl.parallel.schedules`.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.parallel.pipeline.cut import cut_batch, cut_layers
     from hpcdl.parallel.pipeline.fused_layers import FusedLayers
     from hpcdl.parallel.pipeline.layers import Chunk, Layers

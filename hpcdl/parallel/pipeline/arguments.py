@@ -1,4 +1,4 @@
-"""What `run_stage` is given, checked before the first message."""
+"""Check the arguments of `run_stage` before the first message."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def modules_of(chunks: Sequence[Any]) -> list[nn.Module]:
 
 
 class Unchanged:
-    """The buffers and parameters of a chunk before a forward pass, which is to leave them as they are."""
+    """The buffers and parameters of a chunk before a forward pass, which must not change them."""
 
     def __init__(self, chunk: Any):
         self._state = [
@@ -60,7 +60,7 @@ class Unchanged:
         ]
 
     def require(self) -> None:
-        """Raise RuntimeError for a change: it is made for each microbatch, and not once for the batch."""
+        """Raise RuntimeError for a change, since it would happen for each microbatch instead of once for the batch."""
         for path, inner, table, name, x, version in self._state:
             if table.get(name) is not x or x._version != version:
                 raise RuntimeError(

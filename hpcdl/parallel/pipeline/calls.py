@@ -1,4 +1,4 @@
-"""Calls of layers in a forward pass, and the part of autograd's graph that each has to itself."""
+"""Calls of layers in a forward pass, and each call's own part of autograd's graph."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-WAYS = 64  # ways through a network that are remembered
-EARLY = 32  # passes of which each new way is looked at: a step's microbatches may have one row more or less
+WAYS = 64  # remembered ways through a network
+EARLY = 32  # passes in which each new way is examined: a step's microbatches may have one row more or less
 
 Signature = tuple[tuple[int, ...], tuple[int, ...]]
 REENTRANT = ("CheckpointFunctionBackward", "_CheckpointedBackward")
@@ -28,7 +28,7 @@ class End:
         self._number = get_gradient_edge(_Number.apply(y, self._gradient))
 
     def seed(self, dy: torch.Tensor) -> GradientEdge:
-        """Where the backward pass begins, with `dy`."""
+        """Return where the backward pass begins, with `dy`."""
         self._gradient[:] = [dy]
         return self._number
 
@@ -64,7 +64,7 @@ class Calls:
         self.hooks: list[Any] = []  # on the outputs, with `learning`
 
     def add(self, params: list[torch.Tensor], inputs: tuple, y: torch.Tensor) -> None:
-        """A layer with `params` has made `y` of `inputs`."""
+        """Add the call of a layer with `params` that computed `y` from `inputs`."""
         if self.begins is not None:
             found = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
             self.begins.append([get_gradient_edge(x).node for x in found])
@@ -89,11 +89,11 @@ def _nothing(gradient: torch.Tensor) -> None:
 
 
 class Known:
-    """What the graphs of earlier forward passes have shown, by their signatures.
+    """Results about the graphs of earlier forward passes, by signature.
 
-    Looking through a graph takes longer than a small layer: so it is done once for each way through the network. All
-    ways of the first passes are looked at; the first pass that takes a new one later on leaves everything to the slow
-    way, and the next one is looked at.
+    Searching a graph takes longer than a small layer, so it happens once for each way through the network. All ways of
+    the first passes are examined; later, the first pass with a new way uses the slow method, and the next one is
+    examined.
     """
 
     def __init__(self):
@@ -102,7 +102,7 @@ class Known:
 
     @property
     def learning(self) -> bool:
-        """Whether the next pass is to be looked at, if its way is new."""
+        """Whether to examine the next pass, if its way is new."""
         return self._asked or self._passes < EARLY
 
     def judge(self, calls: Calls, roots: Sequence[Any]) -> tuple[list[Call], bool]:

@@ -1,4 +1,4 @@
-"""A list of layers cut into the parts of a pipeline, and a batch into microbatches."""
+"""Split a list of layers into the parts of a pipeline, and a batch into microbatches."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise

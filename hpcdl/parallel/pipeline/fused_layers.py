@@ -1,8 +1,8 @@
-"""`Layers` whose matrix products add to the gradient themselves: the fast form of W.
+"""`Layers` with matrix products that add directly to the gradient: the fast form of W.
 
-autograd makes the gradient of a weight for each microbatch, a tensor as large as the weight, and then adds it: with few
-rows most of the time goes to memory. One product can do both, weight.grad <- weight.grad + dy^T x, and touches the
-gradient alone (Megatron-LM's "gradient accumulation fusion").
+autograd computes a weight's gradient for each microbatch, a tensor as large as the weight, and then adds it: with few
+rows, memory traffic takes most of the time. One product can do both, weight.grad <- weight.grad + dy^T x, and touches
+only the gradient (Megatron-LM's "gradient accumulation fusion").
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from hpcdl.parallel.pipeline.values import Value
 
 
 class FusedLayers(Layers):
-    """As `Layers`, with the same gradients but for the order in which a product's terms are added.
+    """`Layers` with the same gradients, except for the order in which a product's terms are added.
 
     The weights and biases of linear layers get their gradients in place. Nothing is fused under autocast, nor where a
     weight is complex or has hooks.
@@ -38,7 +38,7 @@ class FusedLayers(Layers):
             return super().backward_input(k, dy)
 
     def wanted(self, params: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
-        """Those to whose gradients the backward pass that goes on is to add."""
+        """Parameters whose gradients the current backward pass accumulates."""
         free = [param for param in params if param is not None and param.requires_grad]
         return [param for param in free if self._wanted is None or id(param) in self._wanted]
 

@@ -1,6 +1,6 @@
-"""A chunk of a network as a pipeline uses it: F, B and W of one microbatch at a time, each when the schedule says.
+"""A chunk of a network for a pipeline: F, B and W of one microbatch at a time, in the schedule's order.
 
-The gradient of the input (B) and of the weights (W) come apart as in Qi et al. 2024, "Zero bubble pipeline
+The gradients of the input (B) and of the weights (W) are separate, as in Qi et al. 2024, "Zero bubble pipeline
 parallelism". B goes through the graph from the output to the input, and notes the gradient at the output of every layer
 with weights on its way; W needs only that and the layer's input, which the graph holds until then. Recomputation: Chen
 et al. 2016, "Training deep nets with sublinear memory cost".
@@ -21,7 +21,7 @@ from hpcdl.parallel.pipeline.values import Value, call, is_differentiable, like,
 
 
 class Chunk(Protocol):
-    """What `run_stage` calls; k is the microbatch. Gradients of weights add up over microbatches."""
+    """The interface that `run_stage` calls; k is the microbatch. Weights' gradients accumulate over microbatches."""
 
     def forward(self, k: int, x: Value) -> Value:
         """F: the output; keeps what the backward pass needs. `x` requires a gradient where B is to find it."""
@@ -34,10 +34,10 @@ class Chunk(Protocol):
         """
 
     def backward_input(self, k: int, dy: Value) -> Value:
-        """B alone; keeps what W needs."""
+        """B only; keeps what W needs."""
 
     def backward_weight(self, k: int) -> None:
-        """W alone, after B."""
+        """W only, after B."""
 
 
 class Passed(NamedTuple):
@@ -67,9 +67,9 @@ class Layers:
     """A module as a `Chunk`, by torch's autograd: gradients add up in `param.grad`.
 
     What passes between parts is a tensor, or a tuple or dict of them, which are the module's arguments. With
-    `recompute` F keeps its input alone, and B computes the rest again, with the same random numbers. Parameters that a
-    layer of the module does not have to itself (tied ones, those of nn.MultiheadAttention) are right as well; W goes
-    through the whole graph for them once more. Blocks that are checkpointed with a backward pass inside (torch's
+    `recompute` F keeps only its input, and B recomputes the rest with the same random numbers. Parameters that a layer
+    of the module does not have to itself (tied ones, those of nn.MultiheadAttention) are right as well; W goes through
+    the whole graph for them once more. Blocks that are checkpointed with a backward pass inside (torch's
     use_reentrant=True, `hpcdl.sharding.checkpointed`) cannot leave out the weights: then B does W, too. Under
     `torch.no_grad()` nothing is kept. `rows_first` says that the first dimension of inputs and outputs are the rows,
     also where a layer inside has batch_first=False.
@@ -87,7 +87,7 @@ class Layers:
         self._inputs: dict[int, tuple[Value, Before]] = {}  # to recompute from
         self._changing: Sequence[Buffer] | None = None  # what forward passes change
         self._waiting: dict[int, tuple[Passed, Value, list[torch.Tensor | None]]] = {}  # for W
-        self._calls: Calls | None = None  # of the forward pass that goes on
+        self._calls: Calls | None = None  # of the current forward pass
         self._known = Known()
         self._own = owned(module)
         for layer in self._own:
@@ -129,7 +129,7 @@ class Layers:
         return passed.arranged([next(of_inputs) if x.requires_grad else None for x in passed.inputs()])
 
     def backward_weight(self, k: int) -> None:
-        if k not in self._waiting:  # there is nothing to do for it
+        if k not in self._waiting:  # nothing to do
             return
         passed, dy, gradients = self._waiting.pop(k)
         mine = {id(param) for call in passed.calls for param in call.params}

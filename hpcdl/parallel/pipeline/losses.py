@@ -1,4 +1,4 @@
-"""A loss as a pipeline adds it up over microbatches: a mean over rows, or a sum."""
+"""How a pipeline adds up a loss over microbatches: as a mean over rows, or as a sum."""
 
 import contextlib
 import functools
@@ -22,9 +22,9 @@ _tried: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # a function's c
 
 
 def reduction_of(loss: Loss, given: Reduction | None, microbatches: Sequence[tuple[Any, Any]]) -> str:
-    """The loss's reduction: `given`, or what the loss says of itself, or "mean".
+    """Return the loss's reduction: `given`, or the loss's own attribute, or "mean".
 
-    Raises ValueError where these differ, and for a mean that leaves out targets: of that it is unknown how many count.
+    Raises ValueError if these differ, and for a mean that ignores targets, since the number that count is unknown.
     """
     own = loss.keywords if isinstance(loss, functools.partial) else vars(loss) if hasattr(loss, "__dict__") else {}
     says = own.get("reduction")

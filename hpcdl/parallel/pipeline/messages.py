@@ -1,9 +1,8 @@
-"""Messages between the stages of a pipeline, under way while the stages compute.
+"""Messages between the stages of a pipeline, in flight while the stages compute.
 
-Nothing here can deadlock, even where a send ends only with its receive: sends are begun and left, a stage waits only
-for what its next op needs, and whatever that is, its sender's own order brings it there. Receives are posted some turns
-ahead, so that messages travel meanwhile. A tensor that was sent is kept until its receiver is known to have it: a later
-message from there says so, without one more.
+Nothing here can deadlock, even if a send ends only with its receive: sends are started without waiting, and a stage
+waits only for the input of its next op, which its sender's own order delivers. Receives are posted some turns ahead, so
+messages travel meanwhile. A sent tensor is kept until a later message from its receiver shows that it has arrived.
 """
 
 from collections import deque
@@ -29,7 +28,7 @@ class _Sent(NamedTuple):
 
 
 class Messages:
-    """What one stage of `plan` receives and sends; `empty(message)` are tensors for what arrives, at most `width`.
+    """The messages of one stage of `plan`; `empty(message)` returns at most `width` tensors for arriving data.
 
     `ahead` receives are posted before their turns; None posts all at once, in as much memory.
     """
@@ -58,7 +57,7 @@ class Messages:
         return xs
 
     def give(self, message: Message, xs: Tensors) -> None:
-        """Begin to send `xs`, which stay as they are from now on; to this stage itself they are handed over."""
+        """Begin to send `xs`, which must not change from now on; for this stage itself they are passed directly."""
         dest = self.plan.stage_of(message.part)
         if dest == self.comm.rank:
             self._here[message] = xs
@@ -70,7 +69,7 @@ class Messages:
             self._sent.append(_Sent(dest, self.plan.taken_at(message), requests))
 
     def finish(self) -> None:
-        """Wait until all that was sent has arrived."""
+        """Wait until everything sent has arrived."""
         while self._sent:
             self._sent.pop(0).wait()
 

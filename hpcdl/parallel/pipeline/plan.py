@@ -1,4 +1,4 @@
-"""A schedule made ready to run: which message each op needs and sends, and whether all of it can be done."""
+"""Prepare a schedule to run: find which message each op needs and sends, and check that everything is possible."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -10,7 +10,8 @@ from hpcdl.parallel.schedules import Place, looped
 
 
 class Message(NamedTuple):
-    """What F or B of a microbatch needs in part g of the network: the output of part g - 1, the gradient of g + 1."""
+    """The input of F or B of a microbatch in part g of the network: the output of part g - 1, or the gradient of g +
+    1."""
 
     op: str
     microbatch: int
@@ -20,7 +21,7 @@ class Message(NamedTuple):
 class Plan:
     """`orders` for the parts of the network in `parts`, from first to last, each a (stage, chunk).
 
-    Raises ValueError for an op that is missing, comes twice, is not of the network, or waits for what never comes.
+    Raises ValueError for an op that is missing, appears twice, does not belong to the network, or waits forever.
     """
 
     def __init__(self, orders: Orders, parts: Sequence[Place] | None, microbatches: int):
@@ -42,7 +43,7 @@ class Plan:
         return None if op == "W" or (op == "F" and part == 0) else Message(op, microbatch, part)
 
     def arriving(self, stage: int) -> list[Message]:
-        """What other stages send to this one, in the order in which it needs that."""
+        """Return the messages from other stages to this one, in the order of their use."""
         needed = (self.needs(op, k, self.part_of[stage, chunk]) for op, k, chunk in self.orders[stage])
         return [message for message in needed if message and self.sender(message) != stage]
 

@@ -1,4 +1,4 @@
-"""What a forward pass draws and changes beside its output, so that it can be repeated exactly."""
+"""Random numbers and buffers of a forward pass, saved so that it can be repeated exactly."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Before:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        """Meanwhile random numbers and buffers are those of before, and afterwards what they are now."""
+        """Restore the earlier random state and buffers inside the block, and the current ones afterwards."""
         now = [(owner, name, owner._buffers[name]) for owner, name, *_ in self._buffers]
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._state)

@@ -1,7 +1,7 @@
 """One stage of a pipeline at work: any schedule of `hpcdl.parallel.schedules`, over any communicator.
 
 After Huang et al. 2019 (GPipe: microbatches, one update), Narayanan et al. 2021 (1F1B, interleaved) and Qi et al. 2024
-(B and W apart); the schedules say in which order, and this does it.
+(separate B and W); the schedules give the order, and this module runs it.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ Microbatch = tuple[Value, Value]
 
 @dataclass
 class StageRun:
-    """What a stage has done: `loss` of the whole batch on the stage with the last part, None on others.
+    """A stage's result: `loss` of the whole batch on the stage with the last part, None on others.
 
     `outputs` of the last part, by microbatch, where the orders have forward passes only. `starts` and `ends` of its
     ops, in its order, by `comm.clock()`: with those of all stages a `hpcdl.cost.timeline.Timeline`.
@@ -59,19 +59,20 @@ def run_stage(
     ahead: int | None = 2,
     reduction: Reduction | None = None,
 ) -> StageRun:
-    """Do stage `comm.rank` of a pipeline of `comm.size` for one batch: gradients of the mean loss of all its rows.
+    """Run stage `comm.rank` of a pipeline of `comm.size` for one batch: compute gradients of the mean loss of all its
+    rows.
 
     `chunks` are this stage's parts of the network (`Layers`), `orders` all stages' orders, `parts` where each part of
     the network is (`Schedule.parts`; chunk after chunk over the stages if None). `microbatches` has (x, y) of each, on
-    every rank: the first part takes x, the last gives y to `loss(outputs, y)`; the others need their numbers of rows
-    alone, which may differ. `between` is the shape of one row between two parts, or one shape for each boundary, and
+    every rank: the first part takes x, the last gives y to `loss(outputs, y)`; the others need only their numbers of
+    rows, which may differ. `between` is the shape of one row between two parts, or one shape for each boundary, and
     `dtype` of what passes there. If several tensors pass, `between` has a dict of `RowSpec`s (the next part's keyword
     arguments), or for each boundary a dict or a list of them; x may be a dict or a tuple, too.
 
     `loss` is the mean over the rows, and each microbatch's counts rows / total, once, where it arises: `total` is the
     rows of all, if other ranks have microbatches of the same batch. With reduction="sum" it is a sum, and losses add
     up, divided by `total` if there is one: for a mean over tokens that are not ignored, give their number. By default
-    `reduction` is what the loss says of itself, and it is tried on the first two rows. Weights stay; call the optimizer
+    `reduction` is the loss's own attribute, tested on the first two rows. Weights do not change; call the optimizer
     afterwards. The gradients of weights that stages share are summed (`cut_layers` notes them). `ahead` receives are
     posted ahead of their turns: with more, messages overlap with more, in more memory.
 
@@ -171,7 +172,7 @@ class _Stage:
             self.messages.give(Message("B", k, part), self._gradient(k, y))
 
     def _add_loss(self, k: int, loss: Any) -> torch.Tensor:
-        """Add microbatch k's part of the batch's loss, and return it; here alone the loss is scaled."""
+        """Add microbatch k's part of the batch's loss, and return it; the loss is scaled only here."""
         scaled = require_number(loss) * self.weights[k]
         self.run.loss = (self.run.loss or 0.0) + scaled.item()
         return scaled

@@ -1,15 +1,16 @@
-"""Sequence parallelism: the tokens of a sequence cut across ranks, for attention over more than one rank can hold.
+"""Sequence parallelism: the tokens of a sequence are split across ranks, for attention over more tokens than one rank
+can hold.
 
-`order` says which tokens are where; `ring` passes keys and values round (`blocks`), `fast_ring` does the same
-with torch's kernel, `ulysses` cuts heads instead of tokens meanwhile. Where tensor parallelism cuts the sequence
-between its layers: `hpcdl.parallel.tensor.conjugate`.
+`order` says which tokens are where; `ring` passes keys and values around (`blocks`), `fast_ring` does the same with
+torch's kernel, and `ulysses` temporarily splits heads instead of tokens. For the sequence split between layers of
+tensor parallelism, see `hpcdl.parallel.tensor.conjugate`.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.parallel.sequence.fast_ring import fast_ring_attention
     from hpcdl.parallel.sequence.order import ORDERS, positions
     from hpcdl.parallel.sequence.ring import ring_attention

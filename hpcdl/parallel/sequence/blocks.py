@@ -1,4 +1,4 @@
-"""Keys and values round the ring: what the plain and the fast form of ring attention share.
+"""Keys and values around the ring: the common part of the plain and the fast form of ring attention.
 
 Queries stay where they are, keys and values visit each rank once; a message travels while attention to the block before
 is computed (Liu, Zaharia and Abbeel 2023, "Ring attention with blockwise transformers for near-infinite context").
@@ -14,16 +14,17 @@ from hpcdl.parallel.shares import shares
 
 
 class Ring:
-    """The ranks of `comm` with `length` tokens in all; a block is (2, batch, heads, tokens, width), keys and values."""
+    """The ranks of `comm` with `length` tokens in total; a block is (2, batch, heads, tokens, width), keys and
+    values."""
 
     def __init__(self, comm: Communicator, length: int):
         self.comm, self.sizes = comm, shares(length, comm.size)
         self.after, self.before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
 
     def visits(self, k: torch.Tensor, v: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """(rank, its block) of each rank, this one first; the next is under way meanwhile: p - 1 messages each way.
+        """(rank, its block) of each rank, this one first; the next is in flight meanwhile: p - 1 messages each way.
 
-        Two places in memory take turns: a block stays what it is until the next one is asked for.
+        Two buffers alternate: a block is valid until the next one is requested.
         """
         p, rank, block_numel = self.comm.size, self.comm.rank, 2 * math.prod(k.shape[:2]) * self.sizes[0] * k.shape[3]
         here, there = (self.comm.empty(block_numel, k.dtype) for _ in range(2))
@@ -41,7 +42,7 @@ class Ring:
     def home(self, sums: torch.Tensor | None, gradient: torch.Tensor, owner: int) -> torch.Tensor:
         """Add this rank's part of the gradient of `owner`'s block, and pass it on after it; returns what comes next.
 
-        `sums` is what came so far, None on the first rank that the block visits. On the last, what comes is home.
+        `sums` is the sum so far, None on the first rank that the block visits. On the last rank the result is complete.
         """
         total = gradient if sums is None else sums.add_(gradient)
         size = self.sizes[(owner - 1) % self.comm.size]

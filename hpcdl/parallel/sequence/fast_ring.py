@@ -30,7 +30,7 @@ def fast_ring_attention(
     order: str = "contiguous",
     length: int | None = None,
 ) -> torch.Tensor:
-    """As `ring_attention`: the same arguments, messages and, but for rounding, values."""
+    """Compute `ring_attention` with the same arguments, messages and, except for rounding, values."""
     return _FastRingAttention.apply(q, k, v, comm, causal, order, check(q, k, v, comm, length))
 
 

@@ -8,13 +8,13 @@ from hpcdl.parallel.shares import shares
 
 
 def contiguous(length: int, p: int, rank: int) -> torch.Tensor:
-    """Neighbouring tokens: where no token sees a later one, the last rank has most to do, and the first least."""
+    """Neighbouring tokens: with a causal mask the last rank has the most work, and the first the least."""
     sizes = shares(length, p)
     return torch.arange(sum(sizes[:rank]), sum(sizes[: rank + 1]))
 
 
 def striped(length: int, p: int, rank: int) -> torch.Tensor:
-    """Tokens rank, rank + p, ...: all ranks have nearly as much to do (Brandon et al. 2023, "Striped attention")."""
+    """Tokens rank, rank + p, ...: all ranks have nearly equal work (Brandon et al. 2023, "Striped attention")."""
     return torch.arange(length)[rank::p]
 
 
@@ -22,7 +22,8 @@ ORDERS: dict[str, Callable[[int, int, int], torch.Tensor]] = {"contiguous": cont
 
 
 def positions(order: str, length: int, p: int, rank: int) -> torch.Tensor:
-    """Where this rank's tokens stand in the whole sequence, ascending; ValueError for an order that is not there.
+    """Return the positions of this rank's tokens in the whole sequence, ascending; raise ValueError for an unknown
+    order.
 
     In all orders the ranks' numbers of tokens are `shares(length, p)`.
     """

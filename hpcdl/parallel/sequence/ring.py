@@ -1,4 +1,4 @@
-"""Ring attention: no rank ever has all keys, nor more scores than those of two blocks.
+"""Ring attention: no rank ever has all keys, or more scores than one pair of blocks needs.
 
 softmax(q k^T / sqrt(d)) v for a sequence whose tokens are on p ranks. Each block of keys gives a part of every query's
 sum; the parts are put together exactly, with the running maximum and sum of exponentials (Milakov and Gimelshein 2018,
@@ -28,9 +28,9 @@ def ring_attention(
     """This rank's rows of attention over all tokens: q, k, v and the result are (batch, heads, its tokens, width).
 
     `order` says which tokens are its own; with `causal` none sees a later one, by its place in the whole sequence.
-    `length` is the tokens of all ranks, where they have not as many each. Forward p-1 messages of keys and values,
-    backward p-1 of these and p-1 of their gradients, each of 2 blocks. A pair of blocks without a score that counts is
-    passed over. Raises ValueError for shapes that do not fit, and for an unknown order.
+    `length` is the total number of tokens, needed if ranks have different numbers. Forward p-1 messages of keys and
+    values, backward p-1 of these and p-1 of their gradients, each of 2 blocks. A pair of blocks without unmasked scores
+    is skipped. Raises ValueError for shapes that do not fit, and for an unknown order.
     """
     return _RingAttention.apply(q, k, v, comm, causal, order, check(q, k, v, comm, length))
 

@@ -1,4 +1,4 @@
-"""Sequence parallelism by all-to-all: tokens cut everywhere else, heads cut in attention.
+"""Sequence parallelism by all-to-all: heads are split in attention, tokens everywhere else.
 
 After Jacobs et al. 2023, "DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence
 transformer models".

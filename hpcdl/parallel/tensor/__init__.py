@@ -1,15 +1,15 @@
-"""Tensor parallelism: one layer's matrix cut, so that each rank holds and multiplies a part of it.
+"""Tensor parallelism: one layer's matrix is split, so each rank holds and multiplies a part of it.
 
-`conjugate` has what is sent; `linear`, `convolution`, `attention`, `block` and `vocabulary` the layers made of that.
-Each layer is made from a dense one that every rank has (`ColumnLinear.of(linear, comm)`), and shares differ by one
-where sizes do not divide.
+`conjugate` has the communication; `linear`, `convolution`, `attention`, `block` and `vocabulary` have the layers that
+use it. Each layer is made from a dense one that every rank has (`ColumnLinear.of(linear, comm)`), and shares differ by
+one if sizes do not divide.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.parallel.tensor.attention import HeadAttention
     from hpcdl.parallel.tensor.block import TransformerBlock
     from hpcdl.parallel.tensor.conjugate import copy, gather, join, reduce, reduce_scatter, split

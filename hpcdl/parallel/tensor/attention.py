@@ -1,4 +1,4 @@
-"""Self-attention of which each rank computes some heads (Shoeybi et al. 2019, "Megatron-LM", section 3)."""
+"""Self-attention with some heads on each rank (Shoeybi et al. 2019, "Megatron-LM", section 3)."""
 
 import torch
 from torch import nn

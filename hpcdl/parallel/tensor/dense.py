@@ -73,7 +73,7 @@ def parameter(
     cut: Callable[[torch.Tensor], torch.Tensor] = torch.clone,
     dim: str = "nothing",
 ) -> nn.Parameter | None:
-    """`module.name` cut by `cut`, along `dim`, such as "dimension 0": frozen where it is frozen, None where it is None.
+    """`module.name` cut by `cut`, along `dim`, such as "dimension 0": frozen if it is frozen, None if it is None.
 
     Where another module has the same parameter (a tied head), and its split layer lives, the two share this one, too.
     Raises ValueError where that one was cut along something else.

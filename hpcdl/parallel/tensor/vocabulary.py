@@ -1,4 +1,4 @@
-"""The two ends of a language model, of whose vocabulary each rank has a share: the embedding and the loss.
+"""The two ends of a language model, with a share of the vocabulary on each rank: the embedding and the loss.
 
 Both after Shoeybi et al. 2019 ("Megatron-LM", section 3): the logits of a token, which are many, stay where they are;
 only a few numbers of each token travel.

@@ -4,19 +4,19 @@
 |---|---|
 | `configuration` | the options of a run, checked, from TOML and back to it |
 | `models` | mlp, lenet and gpt by size: layers, how each is cut, data, loss |
-| `attention` | attention of which a rank has some heads and some tokens |
+| `attention` | attention with some heads and some tokens on each rank |
 | `fitting` | whether a mesh fits a model, and the nearest mesh that does |
-| `gradients` | DDP, ZeRO-1 to -3 or nothing, behind one interface |
+| `gradients` | DDP, ZeRO-1 to -3 or a single replica, behind one interface |
 | `whole` | which elements of the whole model a rank holds; checkpoints of any mesh, one torch file |
 | `metering` | bytes sent and seconds waited, counted on the way to the communicator |
-| `records` | one line per step and rank, in files that a restart goes on with |
+| `records` | one line per step and rank, in files that a restart continues |
 | `predictions` | the numbers that a run prints before its first step |
 | `precision` | float64, float32, or 16 bits by autocast; the scale of the loss in fp16 |
 | `work`, `seconds` | operations of each layer, MFU; what `hpcdl.cost` predicts for a machine |
 | `planning` | the best mesh for a machine and a memory limit |
-| `dry` | one rank of any mesh alone: the messages, bytes and memory of a real run |
-| `timeline`, `tracing` | what each rank does when, and one timeline of all ranks |
+| `dry` | one rank of any mesh without the others: a real run's messages, bytes and memory |
+| `timeline`, `tracing` | each rank's activity over time, and one timeline of all ranks |
 | `on_engines` | the trainer on engines, from a notebook |
-| `comparing` | two meshes, and the first step and tensor in which they differ |
+| `comparing` | the first step and tensor in which two meshes differ |
 | `command` | `hpcdl train` |
 """

@@ -1,4 +1,4 @@
-"""A decoder of which a rank has some heads and some tokens: tensor and sequence parallelism at once."""
+"""A decoder with some heads and some tokens on each rank: tensor and sequence parallelism at once."""
 
 from copy import deepcopy
 from typing import cast
@@ -12,14 +12,14 @@ from hpcdl.parallel.sequence import positions
 
 
 class RingHeads(HeadAttention):
-    """A `HeadAttention` whose tokens are on the ranks of `ring`, `length` of them in all; no token sees a later one."""
+    """A `HeadAttention` with `length` tokens split over the ranks of `ring`; no token sees a later one."""
 
     ring: Communicator
     length: int
 
     @classmethod
     def around(cls, attention: HeadAttention, ring: Communicator, length: int) -> "RingHeads":
-        """The same heads, for this rank's tokens."""
+        """Return the same heads for this rank's tokens."""
         heads = cls(attention.qkv, attention.out, attention.width, causal=True)
         heads.ring, heads.length = ring, length
         return heads
@@ -43,9 +43,10 @@ class TokenPositions(nn.Module):
 
 
 def split_decoder(dense: nn.Sequential, tensor: Communicator, ring: Communicator, length: int) -> nn.Sequential:
-    """This rank's part of every layer of a `hpcdl.nn.transformer.transformer`, for its share of `length` tokens.
+    """Return this rank's part of every layer of a `hpcdl.nn.transformer.transformer`, for its share of `length` tokens.
 
-    As `split_transformer`; with more than one rank in `ring` tokens are cut, and each rank's gradients are of its own.
+    It works like `split_transformer`. With more than one rank in `ring`, tokens are split, and each rank's gradients
+    come from its own tokens.
     """
     layers = split_transformer(dense, tensor)
     if ring.size == 1:

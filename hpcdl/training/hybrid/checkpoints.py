@@ -1,7 +1,7 @@
-"""Where a training on a mesh stands, on disk: written by any mesh, read by any other, or as one file of torch's.
+"""Checkpoints of a training on a mesh: written by any mesh, read by any other, or exported as one torch file.
 
-A checkpoint is a folder of `hpcdl.sharding.save`: the new state replaces the old one in one moment, so that a run may
-be killed whenever. It holds the whole model's elements, by the names of the model on one rank, and the configuration.
+A checkpoint is a folder of `hpcdl.sharding.save`: the new state replaces the old one atomically, so a run may be killed
+at any time. It holds the whole model's elements, by their names in the model on one rank, and the configuration.
 """
 
 import json
@@ -22,14 +22,14 @@ from hpcdl.training.hybrid.whole import SCALE, WEIGHTS, settings_of
 if TYPE_CHECKING:
     from hpcdl.training.trainer import Trainer
 
-# What a run must have in common with the run that wrote its checkpoint: else its samples or its weights are others.
+# A run must share these options with the run that wrote its checkpoint; otherwise its samples or weights differ.
 COMMON = ("model", "size", "precision", "optimizer", "batch", "seed")
 
 
 def save(trainer: "Trainer", folder: str | Path) -> None:
-    """Make the trainer's state that of the folder, which all ranks reach; every rank calls it.
+    """Save the trainer's state in the folder, which all ranks can reach; every rank calls it.
 
-    Raises OSError on every rank where one cannot write, and then the state in the folder is what it was.
+    If a rank cannot write, the folder keeps its old state and every rank raises OSError.
     """
     settings = trainer.configuration.to_toml()
     try:
@@ -43,10 +43,10 @@ def save(trainer: "Trainer", folder: str | Path) -> None:
 
 
 def resume(trainer: "Trainer", folder: str | Path) -> bool:
-    """Give every rank the state in the folder, written by any mesh; False, and nothing changes, where there is none.
+    """Give every rank the state in the folder, written by any mesh; return False and change nothing if there is none.
 
-    Raises ValueError, on every rank, for a folder with other files, a damaged checkpoint, one of another program, and
-    one with other values of `COMMON`: none is changed.
+    Raises ValueError on every rank, and changes nothing, for a folder with other files, a damaged checkpoint, another
+    program's checkpoint, or different values of `COMMON`.
     """
     comm, path = trainer.comm, Path(folder)
     if not together(lambda: _inspect(path) if comm.rank == 0 else "", comm)[0]:
@@ -82,8 +82,8 @@ def _give(trainer: "Trainer", step: int, found: dict[str, list[torch.Tensor]]) -
 def export(trainer: "Trainer", file: str | Path) -> None:
     """Write the whole state as one file that torch loads, for a program on one rank; every rank calls it.
 
-    A dict: "model" and "optimizer" are state dicts of the whole model and of torch's optimizer of its parameters,
-    "step" the steps done, "configuration" the text of `Configuration.to_toml`.
+    A dict: "model" and "optimizer" are the state dicts of the whole model and of a torch optimizer for it, "step" is
+    the number of steps done, "configuration" the text of `Configuration.to_toml`.
     """
     model, optimizer = trainer.whole_model(), None
     optimizer = trainer.optimizer(list(model.parameters()))
@@ -102,7 +102,7 @@ def export(trainer: "Trainer", file: str | Path) -> None:
 
 
 def whole_model(trainer: "Trainer") -> nn.Sequential:
-    """The model as one rank would have it, on every rank; every rank calls it."""
+    """Return the whole model, as on one rank, on every rank; every rank calls it."""
     model = trainer.fresh_model()
     values = trainer.whole.gather(trainer.values, WEIGHTS)
     with torch.no_grad():
@@ -112,13 +112,13 @@ def whole_model(trainer: "Trainer") -> nn.Sequential:
 
 
 def _counted(trainer: "Trainer", states: dict[str, torch.Tensor], step: int) -> dict[str, torch.Tensor]:
-    """An optimizer's states of a parameter, with its count of steps where it keeps one."""
+    """Return an optimizer's states of a parameter, with its step count if it keeps one."""
     counts = trainer.configuration.optimizer != "sgd"
     return {**states, **({"step": torch.tensor(float(step))} if counts else {})}
 
 
 def _inspect(path: Path) -> str:
-    """Rank 0 looks: whether there is a checkpoint; ValueError for a folder with other things."""
+    """Return whether there is a checkpoint, as rank 0 sees it; raise ValueError if the folder holds other files."""
     if not path.exists():
         return ""
     if not path.is_dir():
@@ -154,5 +154,5 @@ def _require_common(trainer: "Trainer", state: Checkpoint, path: Path) -> None:
 
 
 def states_of(optimizer: str) -> Sequence[str]:
-    """The states that an optimizer keeps for each element."""
+    """Return the names of the states that an optimizer keeps for each element."""
     return {"sgd": ("momentum_buffer",)}.get(optimizer, ("exp_avg", "exp_avg_sq"))

@@ -1,4 +1,4 @@
-"""`hpcdl train`: a model on a mesh, or without one the data-parallel LeNet-5 of lab 07."""
+"""`hpcdl train`: a model on a mesh, or, without a mesh, the data-parallel LeNet-5 of lab 07."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LENET, MESH = "LeNet-5, data-parallel (lab 07)", "A model on a mesh"
 
-# Those of `program.train` that a mesh does not have, and what to take instead.
+# Options of `program.train` that a mesh does not have, and their replacements.
 ONLY_LENET = {"epochs": "--steps", "data": "--model", "bucket_mb": "--sharding", "overlap": "--sharding"}
 ONLY_LENET |= {"all_reduce": "--sharding"}
 BOTH = ("batch", "lr", "seed", "checkpoint", "every")
@@ -27,7 +27,7 @@ HEADER = "# the configuration: to repeat this run, save these lines and give --c
 
 
 class Run(NamedTuple):
-    """What a run does besides training: where it keeps its state, what it writes, on which machine of `hpcdl.cost`."""
+    """Options of a run besides training: where it keeps its state, what it writes, and its machine in `hpcdl.cost`."""
 
     checkpoint: str | None = None
     every: int = 50
@@ -89,7 +89,7 @@ def train(
     overlap: Annotated[bool | None, _option(LENET, "Send gradients while backward goes on.")] = None,
     all_reduce: Annotated[str | None, _option(LENET, "A collective, such as ring, tree, rabenseifner.")] = None,
 ) -> None:
-    """Train on all ranks that were started together: with --model or --mesh any of three models on a mesh.
+    """Train on all ranks that were started together; with --model or --mesh, any of three models on a mesh.
 
     mpiexec -n 8 hpcdl train --model gpt --mesh data=2,pipeline=2,tensor=2
 
@@ -137,7 +137,7 @@ def _on_mesh(given: dict[str, Any]) -> None:
 
 
 class Chosen:
-    """The options that were given; where there is no mesh among them, all ranks are data replicas."""
+    """The given options; without a mesh, all ranks are data replicas."""
 
     def __init__(self, options: dict[str, Any]):
         self.configuration = from_options(options)
@@ -148,12 +148,12 @@ class Chosen:
         return self.configuration.ranks
 
     def on(self, ranks: int) -> Configuration:
-        """The configuration for so many ranks."""
+        """Return the configuration for this number of ranks."""
         return self.configuration.changed(mesh=(ranks, 1, 1, 1)) if self._any else self.configuration
 
 
 def _without_mpi() -> bool:
-    """No launcher has started this process, and there is no MPI: then it is one rank."""
+    """Whether this process is a single rank: no launcher has started it, and there is no MPI."""
     if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun's
         return False
     try:
@@ -201,10 +201,9 @@ def train_on(
     device: str = "cpu",
     say: Callable[[str], None] | None = None,
 ) -> list[float]:
-    """A whole run on `comm`'s ranks, each of which calls this: what `hpcdl train` does with the same configuration.
+    """Run a whole training on `comm`'s ranks, like `hpcdl train` with the same configuration; every rank calls it.
 
-    Rank 0 says (prints) what it is about to do, a line per step, and what the model can do at the end. Returns the
-    losses of the steps that were done.
+    Rank 0 prints the plan, a line per step, and at the end what the model can do. Returns the losses of the steps.
     """
     from hpcdl.training.hybrid import dry, predictions, records
     from hpcdl.training.hybrid.work import machine_named
@@ -254,4 +253,4 @@ def _print(line: str) -> None:
 
 
 def _quiet(line: str) -> None:
-    """Only rank 0 speaks."""
+    """Silence all ranks except rank 0."""

@@ -1,4 +1,4 @@
-"""Two meshes that train the same: the first step and tensor in which they differ, `hpcdl compare`."""
+"""Compare two meshes: find the first step and tensor in which they differ (`hpcdl compare`)."""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +19,8 @@ TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "bf16": 0.2, "fp16": 0.05}
 
 
 class Difference(NamedTuple):
-    """Where two runs first differ: `step`, counted from 1, the `tensor`, and by how much, relative to its largest."""
+    """The first difference of two runs: `step`, counted from 1, the `tensor`, and the difference relative to its
+    largest element."""
 
     step: int
     tensor: str
@@ -27,11 +28,11 @@ class Difference(NamedTuple):
 
 
 def compare(a: Configuration, b: Configuration, tolerance: float | None = None) -> tuple[Difference | None, float]:
-    """The first difference beyond `tolerance` between runs of `a` and `b` on simulated ranks, and the largest of all.
+    """Return the first difference beyond `tolerance` between simulated runs of `a` and `b`, and the largest difference.
 
-    In each step the loss, then the gradient of each parameter of the whole model, in the order of the layers. The
-    difference of two tensors is max |a - b| / max |a|. Raises ConfigurationError where they are not to give the same:
-    another model, size, optimizer, rate, batch or seed.
+    Each step compares the loss, then the gradient of each parameter of the whole model, in the order of the layers. The
+    difference of two tensors is max |a - b| / max |a|. Raises ConfigurationError if the runs should differ: a different
+    model, size, optimizer, rate, batch or seed.
     """
     for name in ("model", "size", "precision", "optimizer", "lr", "batch", "seed", "steps"):
         if getattr(a, name) != getattr(b, name):
@@ -51,14 +52,15 @@ def compare(a: Configuration, b: Configuration, tolerance: float | None = None) 
 
 
 def _record(configuration: Configuration, folder: Path, other: Configuration | None) -> list[Difference]:
-    """Run it: without `other` each step's loss and gradients go into `folder`; else what differs from those there."""
+    """Run a training. Without `other`, write each step's loss and gradients into `folder`; otherwise compare with
+    them."""
     import torch
 
     from hpcdl.comm import simulate
     from hpcdl.training.trainer import Trainer
 
     class Watched(Trainer):
-        """It looks at each step's gradients."""
+        """A trainer that inspects each step's gradients."""
 
         found: list[Difference]
 

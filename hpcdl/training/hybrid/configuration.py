@@ -11,8 +11,8 @@ from hpcdl.parallel.schedules import SCHEDULES
 
 AXES = ("data", "pipeline", "tensor", "sequence")
 PRECISIONS = ("fp64", "fp32", "bf16", "fp16")
-RATES = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}  # optimizers, and the learning rate of each where none is given
-SIZES = {  # models, and the sizes of each, the first one if none is given
+RATES = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}  # optimizers, and their default learning rates
+SIZES = {  # models and their sizes; the first one is the default
     "mlp": ("tiny", "small", "medium"),
     "lenet": ("lenet5",),
     "gpt": ("tiny", "small", "medium", "large"),
@@ -28,27 +28,28 @@ _KNOWN: dict[str, Collection[str]] = {
 
 
 class ConfigurationError(ValueError):
-    """An option that cannot be used, in one sentence."""
+    """An option cannot be used; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What decides a run: a model, a mesh, and how it is trained. Two runs with equal ones give equal losses.
+    """Everything that determines a run: a model, a mesh, and how it is trained. Equal configurations give equal losses.
 
-    `mesh` has the sizes of the axes in `AXES`. `batch` is the samples of a step, all ranks together, of which each data
-    replica computes `microbatches` one after the other. `sharding` is ZeRO's stage: 0 repeats everything on each
-    replica, 1 to 3 shard optimizer states, gradients and weights. Raises ConfigurationError for a value out of range.
+    `mesh` has the sizes of the axes in `AXES`. `batch` is the number of samples in a step over all ranks; each data
+    replica splits its part into `microbatches`, computed one after another. `sharding` is ZeRO's stage: 0 replicates
+    everything, 1 to 3 shard optimizer states, gradients and weights. Raises ConfigurationError for a value out of
+    range.
     """
 
     model: str = "gpt"
-    size: str = ""  # the model's first one
+    size: str = ""  # default: the model's first
     mesh: tuple[int, int, int, int] = (1, 1, 1, 1)
     sharding: int = 0
     schedule: str = "one_f_one_b"
     microbatches: int = 1
     precision: str = "fp32"
     optimizer: str = "adamw"
-    lr: float = 0.0  # that of the optimizer in `RATES`
+    lr: float = 0.0  # default: the optimizer's rate in `RATES`
     batch: int = 32
     steps: int = 20
     seed: int = 0
@@ -74,37 +75,37 @@ class Configuration:
 
     @property
     def ranks(self) -> int:
-        """How many ranks the mesh has."""
+        """Return the number of ranks in the mesh."""
         data, pipeline, tensor, sequence = self.mesh
         return data * pipeline * tensor * sequence
 
     @property
     def axes(self) -> dict[str, int]:
-        """The mesh by name, as `hpcdl.parallel.Mesh` takes it."""
+        """Return the axes' sizes by name, as `hpcdl.parallel.Mesh` takes them."""
         return dict(zip(AXES, self.mesh, strict=True))
 
     @property
     def mesh_text(self) -> str:
-        """The mesh as `--mesh` takes it."""
+        """Return the mesh as `--mesh` takes it."""
         return shown(self.mesh)
 
     def changed(self, **options: Any) -> "Configuration":
-        """The same with other values of some options."""
+        """Return a copy with some options changed."""
         return replace(self, **options)
 
     def to_toml(self) -> str:
-        """The lines of a file that `from_toml` and `hpcdl train --config` read."""
+        """Return the lines of a file for `from_toml` and `hpcdl train --config`."""
         options: dict[str, Any] = {**asdict(self), "mesh": self.mesh_text}
         return "".join(f"{name} = {_value(value)}\n" for name, value in options.items())
 
 
 def shown(mesh: tuple[int, ...]) -> str:
-    """A mesh as `--mesh` takes it: data=2,pipeline=1,tensor=1,sequence=1."""
+    """Return a mesh as `--mesh` takes it: data=2,pipeline=1,tensor=1,sequence=1."""
     return ",".join(f"{name}={size}" for name, size in zip(AXES, mesh, strict=True))
 
 
 def parse_mesh(text: str) -> tuple[int, int, int, int]:
-    """Sizes of the axes from a text such as "data=2,tensor=2"; those that it leaves out are 1."""
+    """Parse the axes' sizes from a text such as "data=2,tensor=2"; missing axes are 1."""
     sizes: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, size = (word.strip() for word in part.partition("="))
@@ -119,13 +120,13 @@ def parse_mesh(text: str) -> tuple[int, int, int, int]:
 
 
 def from_options(options: Mapping[str, Any], start: Configuration | None = None) -> Configuration:
-    """A configuration with these options, on top of `start`'s; ConfigurationError for unknown names and types."""
+    """Return `start` with these options changed; raise ConfigurationError for unknown names and wrong types."""
     kinds: dict[str, type] = {field.name: type(field.default) for field in fields(Configuration)}
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name not in kinds:
             raise ConfigurationError(f"there is no option {name[:40]!r}; the options are {', '.join(kinds)}")
-        if name == "mesh" and isinstance(value, Mapping):  # a table of TOML
+        if name == "mesh" and isinstance(value, Mapping):  # a TOML table
             value = ",".join(f"{axis}={size}" for axis, size in value.items())
         wanted = str if name == "mesh" else kinds[name]
         if wanted is float and type(value) is int:
@@ -133,7 +134,7 @@ def from_options(options: Mapping[str, Any], start: Configuration | None = None)
         if type(value) is not wanted:
             raise ConfigurationError(f"{name} is {value!r:.60}; it is a {_NAMES[wanted]}")
         found[name] = parse_mesh(str(value)) if name == "mesh" else value
-    if start and start.lr == RATES[start.optimizer]:  # it was not chosen, but the optimizer's own
+    if start and start.lr == RATES[start.optimizer]:  # it is the optimizer's default, not a choice
         found.setdefault("lr", 0.0)
     if "model" in found:
         found.setdefault("size", "")
@@ -144,7 +145,8 @@ _NAMES = {str: "text", int: "whole number", float: "number"}
 
 
 def read_text(text: str, name: str) -> dict[str, Any]:
-    """The options in a text of TOML; ConfigurationError where it is none. `from_options` checks names and values."""
+    """Read the options in a TOML text; raise ConfigurationError if it is not TOML. `from_options` checks names and
+    values."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -152,7 +154,7 @@ def read_text(text: str, name: str) -> dict[str, Any]:
 
 
 def read_options(path: str | Path) -> dict[str, Any]:
-    """The options in a TOML file, as `read_text`."""
+    """Read the options in a TOML file; see `read_text`."""
     try:
         return read_text(Path(path).read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:

@@ -1,8 +1,7 @@
-"""One rank of any mesh alone in this process: it does a step, and what it would send is counted and dropped.
+"""Run one rank of any mesh in this process without the others: count its messages and drop them.
 
-The trainer runs as it stands, and only its communicator has no peers: so messages, bytes and memory are those of a real
-run, for a mesh of more ranks than this machine could hold. What the rank receives is a constant, so the loss means
-nothing.
+The trainer runs unchanged, and only its communicator has no peers: so messages, bytes and memory equal a real run's,
+even for meshes with more ranks than this machine could hold. The rank receives constants, so the loss means nothing.
 """
 
 import threading
@@ -21,16 +20,16 @@ from hpcdl.training.hybrid.configuration import Configuration
 if TYPE_CHECKING:
     from hpcdl.training.trainer import Trainer
 
-COUNTED = ("bytes_sent", "messages", "peak_bytes")  # of a rank in a step: equal in a dry, a simulated and a live run
-EVERY = 16  # ranks up to which each of them is tried, and more by the corners of the mesh
-SIMULATED = 8  # ranks up to which a dry run also simulates all together
+COUNTED = ("bytes_sent", "messages", "peak_bytes")  # per rank and step: equal in a dry, a simulated and a live run
+EVERY = 16  # up to this many ranks try each one; beyond, only the corners of the mesh
+SIMULATED = 8  # up to this many ranks a dry run also simulates all of them together
 
 
-RECEIVED = 2.0**-10  # each number: not 0, as a sum of samples is not, and small, as products of many layers grow
+RECEIVED = 2.0**-10  # each received number: nonzero like a sum of samples, small because products of many layers grow
 
 
 class DryComm(Communicator):
-    """Rank `rank` of `size` without the others: what it sends goes nowhere, and what it receives is `RECEIVED`."""
+    """Rank `rank` of `size` without the others: its messages are dropped, and it receives `RECEIVED`."""
 
     silent = True
 
@@ -51,23 +50,23 @@ class DryComm(Communicator):
         return Request(self, op, "source", out, source, tag)
 
     def _wait(self, op, *requests):
-        """All are complete."""
+        """Return at once: all requests are complete."""
 
     def _wait_any(self, op, requests):
         return 0
 
     def _broadcast(self, x, root):
-        """Each rank has what it has."""
+        """Leave `x` unchanged."""
 
     def _all_reduce(self, x):
-        """The others have nothing."""
+        """Leave `x` unchanged: the others add nothing."""
 
     def _barrier(self):
-        """Nobody else comes."""
+        """Return at once: there are no other ranks."""
 
 
 class _DryBackground(Background):
-    """Runs the calls when they are waited for, as late as can be, in a thread: memory is counted by thread."""
+    """Runs calls as late as possible, in `wait`, in a thread: memory is counted per thread."""
 
     def __init__(self, comm: Communicator):
         self._comm = comm
@@ -90,7 +89,7 @@ class _DryBackground(Background):
 
 
 def dry_step(configuration: Configuration, rank: int, segment: int | None = None) -> dict[str, Any]:
-    """The record of a rank's second step, without the others; the first one learns which layers follow which."""
+    """Return the record of a rank's second step, without the others; the first step learns the order of the layers."""
     from hpcdl.training.trainer import Trainer
 
     records: list[dict[str, Any]] = []
@@ -105,7 +104,8 @@ def dry_step(configuration: Configuration, rank: int, segment: int | None = None
 
 
 def corners(configuration: Configuration) -> list[int]:
-    """All ranks of a small mesh; else the first, second and last along each axis: the others do what one of these does.
+    """Return all ranks of a small mesh; otherwise the first, second and last along each axis: the others do the same as
+    one of them.
 
     Shares of batch, layers and weights differ by one at most, and the first ranks have the larger ones.
     """
@@ -119,13 +119,14 @@ def corners(configuration: Configuration) -> list[int]:
 
 
 def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """The most of any rank, by the names in `COUNTED`."""
+    """Return the maximum over ranks, by the names in `COUNTED`."""
     records = list(records)
     return {name: max(record[name] for record in records) for name in COUNTED}
 
 
 def dry_run(configuration: Configuration) -> list[str]:
-    """What a rank sends and holds in a step: alone, and on up to `SIMULATED` ranks simulated, with the difference."""
+    """Return what a rank sends and holds in a step: dry, and for up to `SIMULATED` ranks also simulated, with the
+    difference."""
     ranks = corners(configuration)
     alone = [dry_step(configuration, rank) for rank in ranks]
     if configuration.ranks > SIMULATED:
@@ -139,7 +140,7 @@ def dry_run(configuration: Configuration) -> list[str]:
 
 
 def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
-    """The records of the second step of all ranks, simulated."""
+    """Return the records of all simulated ranks' second step."""
     from hpcdl.training.trainer import Trainer
 
     def rank(comm: Communicator) -> dict[str, Any]:
@@ -151,9 +152,10 @@ def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
 
 
 def compared(trainer: "Trainer", record: dict[str, Any]) -> list[str]:
-    """A table of what this run's ranks sent and held in the step of `record`, and what a dry run says; all call it.
+    """Return a table of what this run's ranks sent and held in the step of `record`, and a dry run's values; all ranks
+    call it.
 
-    A step of another batch than the second one has, at the end of an epoch, is not compared: then there is no table.
+    A step whose batch differs from the second step's, at the end of an epoch, is not compared: then there is no table.
     """
     configuration = trainer.configuration
     numbers = torch.zeros(len(COUNTED), 2, configuration.ranks, dtype=torch.float64, device=trainer.comm.devices[0])
@@ -170,7 +172,8 @@ def compared(trainer: "Trainer", record: dict[str, Any]) -> list[str]:
 
 
 def truths(found: dict[str, dict[str, int]]) -> list[str]:
-    """A table of the most that a rank sends and holds, each way of finding out a column; the last says what differs."""
+    """Return a table of the most that a rank sends and holds, with a column for each method; the last column shows the
+    difference."""
     names = list(found)
     lines = [
         f"{'a rank, at most':<16}" + "".join(f"{name:>14}" for name in names) + "    difference" * (len(names) > 1)

@@ -1,4 +1,4 @@
-"""Whether a mesh fits a model and a batch, in one sentence; and the nearest mesh that does."""
+"""Check whether a mesh fits a model and a batch, and find the nearest mesh that does."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ Sizes = tuple[int, int, int, int]
 
 
 def require_fit(configuration: Configuration, model: Model, ranks: int) -> None:
-    """Raise ConfigurationError unless each of `ranks` ranks has a part of the model and of the batch.
+    """Raise ConfigurationError unless each of `ranks` ranks has part of the model and of the batch.
 
     Shares need not be equal: 5 layers on 2 stages are 3 and 2. The error names the nearest mesh that fits.
     """
@@ -22,7 +22,7 @@ def require_fit(configuration: Configuration, model: Model, ranks: int) -> None:
 
 
 def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
-    """Why the mesh does not fit, empty where it does."""
+    """Say why the mesh does not fit; empty if it does."""
     data, pipeline, tensor, sequence = configuration.mesh
     if configuration.ranks != ranks:
         wanted, here = configuration.ranks, f"there {'is' if ranks == 1 else 'are'} {ranks}"
@@ -44,13 +44,14 @@ def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
 
 
 def nearest(configuration: Configuration, model: Model, ranks: int) -> Sizes | None:
-    """The mesh of `ranks` ranks that fits and differs least, by the sum of |log2| of the axes' ratios; None if none."""
+    """Return the fitting mesh of `ranks` ranks that differs least, by the sum of |log2| of the axes' ratios; None if
+    there is none."""
     fitting = [mesh for mesh in meshes(ranks) if not misfit(configuration.changed(mesh=mesh), model, ranks)]
     return min(fitting, key=lambda mesh: (_distance(mesh, configuration.mesh), mesh[::-1]), default=None)
 
 
 def meshes(ranks: int) -> Iterator[Sizes]:
-    """All meshes of so many ranks."""
+    """Yield all meshes of this number of ranks."""
     factors = [n for n in range(1, ranks + 1) if ranks % n == 0]
     for data in factors:
         for pipeline in factors:

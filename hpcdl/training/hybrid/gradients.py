@@ -1,6 +1,6 @@
-"""How replicas share gradients and optimizer states: DDP, ZeRO-1 to -3, or alone, behind one interface.
+"""How replicas share gradients and optimizer states: DDP, ZeRO-1 to -3, or a single replica, behind one interface.
 
-Each replica's gradient counts the same, whatever its number of samples: its loss is scaled by whoever computes it.
+Each replica's gradient counts the same, whatever its number of samples: the caller scales its loss.
 """
 
 from abc import ABC, abstractmethod
@@ -19,21 +19,22 @@ Make = Callable[[list], torch.optim.Optimizer]
 
 
 class Replicas(ABC):
-    """The replicas of `chunks`, this stage's layers, and how they take a step together.
+    """The replicas of `chunks`, this stage's layers, which take a step together.
 
-    `modules` are what to call instead of the chunks; `optimizer` steps `shards()`, what this rank keeps of each
-    parameter of the chunks, in their order.
+    Call `modules` instead of the chunks. `optimizer` steps `shards()`: this rank's part of each parameter of the
+    chunks, in order.
     """
 
     modules: list[nn.Module]
     optimizer: torch.optim.Optimizer
 
     def chunk(self, module: nn.Module) -> Layers:
-        """One of `modules` for a pipeline."""
+        """Return one of `modules` for a pipeline."""
         return Layers(module)
 
     def adding(self) -> AbstractContextManager:
-        """In it gradients of several backward passes add up, and `reduce` sends them; else the only one sends them."""
+        """Accumulate several backward passes inside the block, and send them in `reduce`; without it, the only pass
+        sends them."""
         return nullcontext()
 
     @abstractmethod
@@ -53,7 +54,7 @@ class Replicas(ABC):
         self.optimizer.zero_grad()
 
     def loaded(self) -> None:  # noqa: B027 - most have nothing to do
-        """Take notice that the values of `shards()` have been replaced."""
+        """Notice that the values of `shards()` have been replaced."""
 
 
 class Alone(Replicas):
@@ -65,7 +66,7 @@ class Alone(Replicas):
         self.optimizer = make(self.params)
 
     def reduce(self) -> None:
-        """The gradients are what they are."""
+        """Leave the gradients unchanged."""
 
     def shards(self) -> list[Shard]:
         return [Shard(param, 0, tuple(param.shape)) for param in self.params]
@@ -91,7 +92,7 @@ class Repeated(Alone):
 
 
 class Sharded(Replicas):
-    """ZeRO-1 and -2: optimizer states are sharded, and at stage 2 gradients."""
+    """ZeRO-1 and -2: optimizer states are sharded, and at stage 2 also gradients."""
 
     def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make, stage: int):
         self.modules = list(chunks)
@@ -113,7 +114,8 @@ class Sharded(Replicas):
 
 
 class FullySharded(Replicas):
-    """ZeRO-3: weights, too. B of a schedule is the whole backward pass, and W nothing: weights are whole but once."""
+    """ZeRO-3: weights are sharded, too. A schedule's B is the whole backward pass and W is empty: weights are gathered
+    only once."""
 
     def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make, ahead: bool):
         self._names = [[name for name, _ in chunk.named_parameters()] for chunk in chunks]
@@ -142,16 +144,17 @@ class FullySharded(Replicas):
 
 
 class _WholeLayers(Layers):
-    """Layers whose weights are freed after B, which therefore does W, too."""
+    """Layers that free their weights after B, so B also does W."""
 
     def backward_input(self, k: int, dy: torch.Tensor) -> torch.Tensor | None:
         return self.backward(k, dy)
 
 
 def share_among(comm: Communicator, chunks: Sequence[nn.Module], make: Make, sharding: int, once: bool) -> Replicas:
-    """The replicas on `comm`'s ranks, by ZeRO's stage; `once`: one backward pass a step, during which gradients leave.
+    """Return the replicas on `comm`'s ranks, by ZeRO's stage; `once`: one backward pass per step, which sends
+    gradients.
 
-    Without other replicas there is nothing to share, whatever the stage.
+    A single replica shares nothing, whatever the stage.
     """
     if comm.size == 1:
         return Alone(chunks, comm, make)
@@ -163,7 +166,7 @@ def share_among(comm: Communicator, chunks: Sequence[nn.Module], make: Make, sha
 
 
 def _one(*inputs: torch.Tensor) -> int:
-    """Every forward pass counts the same on all replicas."""
+    """Return 1: every forward pass counts the same on all replicas."""
     return 1
 
 

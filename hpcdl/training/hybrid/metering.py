@@ -1,4 +1,4 @@
-"""Bytes that a rank sends and seconds that it waits, counted on the way to its communicator."""
+"""Count the bytes that a rank sends and the seconds that it waits, in a wrapper around its communicator."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,9 +10,10 @@ from hpcdl.comm.wrapper import WrappedBackground
 
 
 class Meter:
-    """What was counted so far: `nbytes` given to send, `messages`, and `waited` seconds of `clock`.
+    """Counts so far: `nbytes` sent, `messages`, and `waited` seconds of `clock`.
 
-    `note`, if there is one, is told of each wait and message: its name, start and end, a message's `peer` and `nbytes`.
+    `note`, if given, is called for each wait and message with its name, start and end, and a message's `peer` and
+    `nbytes`.
     """
 
     note: Callable[..., None] | None = None
@@ -22,7 +23,7 @@ class Meter:
 
     @property
     def counts(self) -> dict[str, float]:
-        """All three by name."""
+        """Return all three counts by name."""
         return {"bytes_sent": self.nbytes, "messages": self.messages, "waited": self.waited}
 
     def sent(self, x: torch.Tensor) -> None:
@@ -30,7 +31,7 @@ class Meter:
         self.messages += 1
 
     def gone(self, start: float, end: float, x: torch.Tensor, peer: int) -> None:
-        """A message that was given to send at `start` is complete."""
+        """Note that a message sent at `start` is complete."""
         if self.note:
             self.note("message", start, end, peer=peer, nbytes=x.nbytes)
 
@@ -38,12 +39,12 @@ class Meter:
 class _MeteredRequest(Request):
     __slots__ = ("inner", "start")
 
-    inner: Request  # of the communicator inside
+    inner: Request  # of the inner communicator
     start: float
 
 
 class MeteredComm(Wrapper):
-    """Passes every operation on to `comm`, and counts in `meter`; in the background bytes count, and waits do not."""
+    """Passes every operation on to `comm` and counts it in `meter`; in the background only bytes count, not waits."""
 
     def __init__(self, comm: Communicator, meter: Meter | None = None, waits: bool = True):
         super().__init__(comm)

@@ -1,7 +1,7 @@
 """The models that a mesh trains, by name and size: layers in a list, how each is cut, their data and their loss.
 
-A `Model` is the same on every rank. `dense` has all layers; `split` gives this rank's part of each, still one per
-layer, so that a pipeline cuts the list between any two.
+A `Model` is the same on every rank. `dense` returns all layers; `split` returns this rank's part of each, still one per
+layer, so a pipeline may split the list between any two.
 """
 
 from abc import ABC, abstractmethod
@@ -24,48 +24,50 @@ from hpcdl.parallel.shares import shares
 from hpcdl.parallel.tensor import cross_entropy as vocabulary_cross_entropy
 from hpcdl.training.hybrid.attention import split_decoder
 
-NOTHING = -100  # the target of a row that only fills a microbatch: neither its loss nor its gradient counts
+NOTHING = -100  # the target of a padding row in a microbatch: neither its loss nor its gradient counts
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 Cut = Callable[[nn.Module, Communicator], nn.Module]
 
 
 class Model(ABC):
-    """A network of `layers` layers, whose samples are `unit`, with their data; `sequence` tokens each, 0 for images."""
+    """A network of `layers` layers with its data; `unit` names the samples, of `sequence` tokens each (0 for
+    images)."""
 
     unit = "images"
     sequence = 0
     layers: int
-    most: dict[str, int]  # of an axis: the largest number of ranks that each have something to do
-    why: dict[str, str]  # what is cut along an axis
+    most: dict[str, int]  # by axis: the largest number of ranks that all have work
+    why: dict[str, str]  # by axis: what is split
 
     @abstractmethod
     def dense(self) -> nn.Sequential:
-        """All layers, with weights from torch's generator."""
+        """Return all layers, with weights from torch's generator."""
 
     @abstractmethod
     def split(self, dense: nn.Sequential, mesh: Mesh) -> nn.Sequential:
-        """This rank's part of every layer of `dense`."""
+        """Return this rank's part of every layer of `dense`."""
 
     @abstractmethod
     def boundaries(self, mesh: Mesh) -> list[tuple[int, ...]]:
-        """The shape of one sample after each layer but the last, on this rank."""
+        """Return the shape of one sample after each layer except the last, on this rank."""
 
     @cached_property
     @abstractmethod
     def data(self) -> Batch:
-        """All samples to learn from, (N, ...), and their targets."""
+        """Return all training samples, (N, ...), and their targets."""
 
     def cut(self, batch: Batch, mesh: Mesh) -> Batch:
-        """This rank's part of each sample."""
+        """Return this rank's part of each sample."""
         return batch
 
     def loss(self, y: torch.Tensor, target: torch.Tensor, mesh: Mesh) -> torch.Tensor:
-        """The sum of the samples' losses over their number `len(y)`, rows without a target included; of its part."""
+        """Return the sum of this part's losses divided by the number of rows `len(y)`, including rows without a
+        target."""
         return cross_entropy(y, target, ignore_index=NOTHING, reduction="sum") / len(y)
 
     def said(self, dense: nn.Sequential) -> str:
-        """What the trained network can do, in a line or some."""
+        """Show what the trained network can do, in a few lines."""
         split = digits(size=self.data[0].shape[-1])
         x = split.x_held_out.to(next(dense.parameters()).dtype)
         with torch.no_grad():
@@ -74,7 +76,8 @@ class Model(ABC):
 
 
 class Chain(Model):
-    """A model whose layers are cut one by one: `cuts` has for each how, `widths` the features or channels after it."""
+    """A model with layers that are split one by one: `cuts` says how, `widths` gives the features or channels after
+    each."""
 
     cuts: Sequence[Cut]
     widths: Sequence[int]
@@ -83,14 +86,14 @@ class Chain(Model):
         return nn.Sequential(*(cut(layer, mesh.tensor) for cut, layer in zip(self.cuts, dense, strict=True)))
 
     def share(self, layer: int, mesh: Mesh) -> int:
-        """This rank's features after a layer: all of them unless that leaves them cut."""
+        """Return this rank's features after a layer: all of them unless the layer leaves them split."""
         if self.cuts[layer] not in (by_columns, by_filters):
             return self.widths[layer]
         return shares(self.widths[layer], mesh.tensor.size)[mesh.part]
 
 
 def _first(cut: Callable[[nn.Module], nn.Module], layer: nn.Module) -> nn.Module:
-    """`layer`, of whose parts the one with weights is cut."""
+    """Return `layer` with its first weighted part split."""
     assert isinstance(layer, nn.Sequential)
     return nn.Sequential(*(cut(part) if list(part.parameters()) else part for part in layer))
 
@@ -174,7 +177,7 @@ class GPT(Model):
 
     @cached_property
     def letters(self) -> Characters:
-        """Its vocabulary."""
+        """Return its vocabulary."""
         return Characters(corpus())
 
     def dense(self) -> nn.Sequential:
@@ -205,7 +208,8 @@ class GPT(Model):
         return each.sum() / (len(y) * self.sequence)
 
     def said(self, dense: nn.Sequential, start: str = "The ", more: int = 60) -> str:
-        """`more` letters after `start`, each drawn from the network's probabilities by a generator of its own."""
+        """Return `more` letters after `start`, each drawn from the network's probabilities with a separate
+        generator."""
         generator = torch.Generator().manual_seed(0)
         tokens = self.letters.encode(start)
         for _ in range(more):
@@ -218,7 +222,7 @@ class GPT(Model):
         return positions("contiguous", self.sequence, mesh.sequence.size, mesh.position)
 
 
-MODELS: dict[str, dict[str, Callable[[], Model]]] = {  # the names are those of `configuration.SIZES`
+MODELS: dict[str, dict[str, Callable[[], Model]]] = {  # names as in `configuration.SIZES`
     "mlp": {"tiny": lambda: MLP(32, 8), "small": lambda: MLP(256, 8), "medium": lambda: MLP(1024, 16)},
     "lenet": {"lenet5": LeNet},
     "gpt": {
@@ -231,6 +235,6 @@ MODELS: dict[str, dict[str, Callable[[], Model]]] = {  # the names are those of 
 
 
 def build(model: str, size: str = "") -> Model:
-    """The model of this name and size, the first one if it is empty."""
+    """Return the model of this name and size; an empty size means the first."""
     sizes = MODELS[model]
     return sizes[size or next(iter(sizes))]()

@@ -25,12 +25,13 @@ PATIENCE = 3600.0  # seconds that a run may take
 def run_on(
     cluster: "Cluster | None", *, say: Callable[[str], None] = print, measure: bool = True, **options: Any
 ) -> list[list[dict[str, Any]]]:
-    """Train on the first engines of `cluster` as `hpcdl train` does with these `options`; None simulates the ranks.
+    """Train on the first engines of `cluster`, like `hpcdl train` with these `options`; with None the ranks are
+    simulated.
 
     Options are those of `Configuration`, with the mesh as a text: `model="gpt"`, `mesh="pipeline=2"`, `sharding=1`.
-    Says what a run needs before the first step, and a line per step. Returns the records of each rank, by step, as
-    `Trainer.step` makes them, with `spans` of what it did when, and with `measure` its `peak_bytes`. Raises
-    ConfigurationError where the mesh does not fit the model or has more ranks than there are engines.
+    Prints what the run needs before the first step, then a line per step. Returns each rank's records by step, as from
+    `Trainer.step`, with its `spans` over time and, with `measure`, its `peak_bytes`. Raises ConfigurationError if the
+    mesh does not fit the model or has more ranks than there are engines.
     """
     configuration = from_options(options)
     require_fit(configuration, build(configuration.model, configuration.size), configuration.ranks)
@@ -64,10 +65,10 @@ def train_here(
     checkpoint: str | None = None,
     report: Callable[[dict], None] = publish,
 ) -> None:
-    """This engine's part of a run, whose records it reports; engines beyond the mesh stand by.
+    """Run this engine's part of a training and report its records; engines beyond the mesh stay idle.
 
     `hand` is the file of a `hpcdl.training.live.Hand`, which pauses, slows down or ends ranks between steps;
-    `checkpoint` a folder to go on from, saved in each step.
+    `checkpoint` is a folder to continue from, saved in each step.
     """
     torch.set_num_threads(1)
     if comm.rank >= configuration.ranks:

@@ -1,7 +1,7 @@
 """The best mesh for a machine and a memory limit: every mesh x ZeRO stage x schedule x microbatches, by `hpcdl.cost`.
 
-Memory is that of the rank that has most: weights, gradients and states by `hpcdl.cost.memory.zero`, and what autograd
-keeps of the microbatches in flight.
+Memory is that of the fullest rank: weights, gradients and states by `hpcdl.cost.memory.zero`, and what autograd keeps
+for the microbatches in flight.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Proposal(NamedTuple):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Where its seconds go."""
+        """Return where its seconds go."""
         parts = self.step.parts
         return {
             "computing": parts.forward + parts.backward,
@@ -46,9 +46,10 @@ class Proposal(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What was found: the best proposal of each mesh, fastest first; `tried` and `too_large` configurations.
+    """The result of a search: the best proposal of each mesh, fastest first; numbers of `tried` and `too_large`
+    configurations.
 
-    `smallest` has the least memory of all that were tried.
+    `smallest` needs the least memory of all.
     """
 
     best: list[Proposal]
@@ -58,10 +59,11 @@ class Search(NamedTuple):
 
 
 def search(configuration: Configuration, ranks: int, machine: Machine, limit: float | None = None) -> Search:
-    """The fastest configurations of `ranks` ranks that need at most `limit` bytes each (None: the machine's memory).
+    """Find the fastest configurations of `ranks` ranks that need at most `limit` bytes each (None: the machine's
+    memory).
 
-    Model, batch, precision and optimizer are those of `configuration`. Raises ConfigurationError where the machine has
-    no peak for the precision.
+    Model, batch, precision and optimizer come from `configuration`. Raises ConfigurationError if the machine has no
+    peak for the precision.
     """
     machine.usual()
     if configuration.precision not in machine.peaks:
@@ -80,7 +82,7 @@ def search(configuration: Configuration, ranks: int, machine: Machine, limit: fl
 
 
 def _fastest(fits: list[tuple[Configuration, float]], machine: Machine) -> list[Proposal]:
-    """Of each mesh the fastest, with less memory where two are as fast; the fastest mesh first."""
+    """Return each mesh's fastest proposal, with less memory if two are equally fast; the fastest mesh comes first."""
     found: dict[tuple[int, ...], Proposal] = {}
     for each, needed in fits:
         try:
@@ -93,13 +95,13 @@ def _fastest(fits: list[tuple[Configuration, float]], machine: Machine) -> list[
 
 
 def _rank(proposal: Proposal) -> tuple[float, int, float, int]:
-    """Faster first; of those as fast, to three figures, the simpler mesh, and less memory."""
+    """Order by speed; if equal to three figures, by the simpler mesh and then less memory."""
     axes = sum(size > 1 for size in proposal.configuration.mesh)
     return float(f"{proposal.step.seconds:.3g}"), axes, proposal.memory, proposal.configuration.sharding
 
 
 def candidates(configuration: Configuration, ranks: int) -> Iterator[Configuration]:
-    """Every configuration that fits model and batch, with microbatches in powers of two."""
+    """Yield every configuration that fits model and batch, with powers of two as numbers of microbatches."""
     model = build(configuration.model, configuration.size)
     for mesh in meshes(ranks):
         data, pipeline, _, sequence = mesh
@@ -116,7 +118,7 @@ def candidates(configuration: Configuration, ranks: int) -> Iterator[Configurati
 
 
 def memory(configuration: Configuration) -> float:
-    """Bytes of the rank that needs most: what it keeps of weights, and of activations."""
+    """Return the bytes of the fullest rank, for weights and for activations."""
     data, pipeline, tensor, sequence = configuration.mesh
     schedule, m = configuration.schedule if pipeline > 1 else "one_f_one_b", configuration.microbatches
     weights, kept, largest = _parts(configuration.model, configuration.size, schedule, pipeline)
@@ -137,7 +139,7 @@ def memory(configuration: Configuration) -> float:
 
 @lru_cache(1024)
 def _parts(model: str, size: str, schedule: str, pipeline: int) -> tuple[list[list[int]], list[list[int]], int]:
-    """Of each stage's chunks the weights, and the bytes kept of a sample; the largest layer's weights."""
+    """Return the weights of each stage's chunks, the bytes kept per sample, and the largest layer's weights."""
     layers, chosen = layers_of(model, size), SCHEDULES[schedule]
     parts = chosen.parts(pipeline, chosen.chunks) if pipeline > 1 else [(0, 0)]
     chunks = 1 + max(chunk for _, chunk in parts)
@@ -152,7 +154,8 @@ def _parts(model: str, size: str, schedule: str, pipeline: int) -> tuple[list[li
 
 @lru_cache(4096)
 def _in_flight(schedule: str, pipeline: int, m: int) -> list[set[tuple[int, ...]]]:
-    """Of each stage, how many microbatches of each chunk are between F and the end of backward, whenever that grows."""
+    """Yield, for each stage, how many microbatches of each chunk are between F and the end of backward, whenever that
+    grows."""
     if pipeline == 1:
         return [{(1,)}]
     chosen, found = SCHEDULES[schedule], []
@@ -168,7 +171,8 @@ def _in_flight(schedule: str, pipeline: int, m: int) -> list[set[tuple[int, ...]
 
 
 def table(found: Search, machine: Machine, limit: float | None, shown: int = SHOWN) -> list[str]:
-    """The lines that `hpcdl train --plan --machine` prints: the best, the next ones and what each of them loses by."""
+    """Return the lines that `hpcdl train --plan --machine` prints: the best, the next ones, and the reason why each is
+    slower."""
     most = as_bytes(limit or machine.memory)
     lines = [
         f"plan       {found.tried} configurations on {machine.name}; {found.too_large} need more than {most} a rank"
@@ -194,7 +198,7 @@ def _row(proposal: Proposal, machine: Machine) -> str:
 
 
 def _reason(proposal: Proposal, best: Proposal) -> str:
-    """What it loses most by against the best."""
+    """Return the main reason why it is slower than the best."""
     if proposal is best:
         return ""
     lost = {name: seconds - best.parts[name] for name, seconds in proposal.parts.items()}
@@ -205,7 +209,7 @@ def _reason(proposal: Proposal, best: Proposal) -> str:
 
 
 def _options(configuration: Configuration) -> str:
-    """What to give `hpcdl train`, without what is the default."""
+    """Return the options for `hpcdl train`, without defaults."""
     axes = configuration.axes.items()
     mesh = ",".join(f"{name}={size}" for name, size in axes if size > 1) or "data=1"
     assert parse_mesh(mesh) == configuration.mesh

@@ -11,29 +11,29 @@ from hpcdl.sharding import Shard
 from hpcdl.training.hybrid.gradients import Replicas
 from hpcdl.training.mixed_precision import LossScaler
 
-LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # in which layers compute, with weights in float32
+LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # layers compute in these, with weights in float32
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """The dtype of weights, gradients and states, and of what stages send."""
+    """Return the dtype of weights, gradients, states and messages between stages."""
     return torch.float64 if precision == "fp64" else torch.float32
 
 
 def autocast(precision: str, device: str) -> AbstractContextManager:
-    """In it layers compute in the precision's 16 bits, if it has those."""
+    """Let layers compute in the precision's 16 bits inside the block, if it has them."""
     low = LOW.get(precision)
     return torch.autocast(torch.device(device).type, low, cache_enabled=False) if low else nullcontext()
 
 
 class Wide(nn.Module):
-    """Back to float32, in which stages talk, after a layer under autocast."""
+    """Convert back to float32, which stages exchange, after a layer under autocast."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.float()
 
 
 class Scale:
-    """What the loss is multiplied by: 1, and in fp16 a `LossScaler`'s value, which all ranks learn from one norm."""
+    """The factor on the loss: 1, or in fp16 a `LossScaler`'s value, which all ranks derive from one norm."""
 
     def __init__(self, precision: str):
         self.scaler = LossScaler() if precision == "fp16" else None
@@ -57,7 +57,7 @@ class Scale:
             )
 
     def update(self, replicas: Replicas, norm: float) -> dict[str, float]:
-        """Take the step, or skip it in fp16 if a gradient overflowed on any rank; the scale that it had, in fp16."""
+        """Take the step, or skip it in fp16 if a gradient overflowed on any rank; in fp16 return the scale used."""
         if not self.scaler:
             replicas.step()
             return {}
@@ -72,10 +72,10 @@ class Scale:
     # A checkpoint keeps it as two numbers.
 
     def state(self) -> torch.Tensor | None:
-        """Its value and the steps since it changed, (2,) float64; None where there is nothing to keep."""
+        """Return its value and the steps since it changed, (2,) float64; None if there is nothing to keep."""
         return torch.tensor([self.value, self.scaler.good_steps], dtype=torch.float64) if self.scaler else None
 
     def load(self, state: torch.Tensor) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         if self.scaler:
             self.scaler.load_state_dict({"scale": state[0].item(), "good_steps": int(state[1])})

@@ -1,6 +1,6 @@
 """The numbers that a run prints before its first step: ranks, samples, bytes and memory per rank, bubble, seconds.
 
-Memory is that of `hpcdl.cost.memory.zero` for the rank with most parameters, and the bubble that of
+Memory comes from `hpcdl.cost.memory.zero` for the rank with most parameters, and the bubble from
 `hpcdl.cost.pipeline.play` with F, B and W of equal length. Messages count what replicas and stages send; `dry_run`
 counts those of tensor and sequence parallelism, exactly.
 """
@@ -18,15 +18,20 @@ from hpcdl.training.hybrid.dry import DryComm
 from hpcdl.training.hybrid.models import Model, build
 from hpcdl.training.hybrid.seconds import bubble, step_seconds
 
-BYTES = {"fp64": 8, "fp32": 4, "bf16": 4, "fp16": 4}  # of a weight, its gradient, each state, and what stages send
+BYTES = {
+    "fp64": 8,
+    "fp32": 4,
+    "bf16": 4,
+    "fp16": 4,
+}  # of a weight, gradient, state or sent number
 STATES = {"sgd": 1, "adam": 2, "adamw": 2}
 
 
 def predict(configuration: Configuration) -> dict[str, Any]:
-    """What a run needs, the most of any rank.
+    """Predict what a run needs; values are the maximum over ranks.
 
     `parameters` of the model, `held` by a rank before sharding, its `memory` in bytes (weights, gradients, optimizer
-    states), `replica_bytes` and `pipeline_bytes` that it sends in a step, and the `bubble`, a share of its time.
+    states), the `replica_bytes` and `pipeline_bytes` that it sends in a step, and the `bubble` as a share of its time.
     """
     model, itemsize = build(configuration.model, configuration.size), BYTES[configuration.precision]
     data, pipeline, _, sequence = configuration.mesh
@@ -51,7 +56,7 @@ def predict(configuration: Configuration) -> dict[str, Any]:
 
 
 def _rows(configuration: Configuration) -> list[int]:
-    """Samples of each microbatch of each replica in a full batch; none where a row only fills."""
+    """Return the number of samples in each microbatch of each replica in a full batch; padding rows do not count."""
     replicas = shares(configuration.batch, configuration.mesh[0])
     return [rows for replica in replicas for rows in shares(replica, configuration.microbatches)]
 
@@ -62,13 +67,14 @@ def _parts(mesh: Mesh, configuration: Configuration) -> list[tuple[int, int]]:
 
 
 def _held(model: Model, dense: torch.nn.Sequential, mesh: Mesh, configuration: Configuration) -> int:
-    """Parameters of a rank's layers, before they are sharded."""
+    """Return the number of parameters in a rank's layers, before sharding."""
     chunks = cut_layers(list(model.split(dense, mesh)), _parts(mesh, configuration), mesh.stage)
     return sum(param.numel() for chunk in chunks for param in chunk.parameters())
 
 
 def _boundaries(model: Model, mesh: Mesh, configuration: Configuration) -> int:
-    """Elements that a rank sends to other stages in a step of a full batch: outputs, and gradients of inputs."""
+    """Return the elements that a rank sends to other stages in a step with a full batch: outputs, and gradients of
+    inputs."""
     parts, shapes = _parts(mesh, configuration), model.boundaries(mesh)
     sizes, rows = shares(model.layers, len(parts)), shares(configuration.batch, mesh.data.size)[mesh.replica]
     sent = 0
@@ -80,7 +86,7 @@ def _boundaries(model: Model, mesh: Mesh, configuration: Configuration) -> int:
 
 
 def described(configuration: Configuration, found: dict[str, Any], machine: Machine | None = None) -> list[str]:
-    """The block that a run prints before its first step."""
+    """Return the text that a run prints before its first step."""
     model = build(configuration.model, configuration.size)
     data, pipeline, tensor, sequence = configuration.mesh
     tokens = f", {configuration.batch * model.sequence:,} tokens" if model.sequence else ""
@@ -104,7 +110,7 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
 
 
 def as_bytes(n: float) -> str:
-    """So many bytes, with three figures: 512 bytes, 1.25 MB (of 2^20 bytes)."""
+    """Format bytes with three figures: 512 bytes, 1.25 MB (of 2^20 bytes)."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if n < 1000 or unit == "GB":
             break
@@ -113,7 +119,7 @@ def as_bytes(n: float) -> str:
 
 
 def predicted_seconds(configuration: Configuration, machine: Machine | None) -> str:
-    """The line about time: what `hpcdl.cost` predicts for a machine, or why it cannot."""
+    """Return the line about time: the prediction of `hpcdl.cost` for a machine, or why there is none."""
     if machine is None:
         return "seconds    no peak known of this processor; --machine NAME predicts those of a machine of hpcdl.cost"
     if configuration.precision not in machine.peaks:
@@ -125,7 +131,7 @@ def predicted_seconds(configuration: Configuration, machine: Machine | None) -> 
 
 
 def as_seconds(seconds: float) -> str:
-    """A time with three figures: 1.5 s, 20 ms, 3.1 µs."""
+    """Format a time with three figures: 1.5 s, 20 ms, 3.1 µs."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -133,7 +139,7 @@ def as_seconds(seconds: float) -> str:
 
 
 def difference(configuration: Configuration, machine: Machine, seconds: float) -> str:
-    """The line about time after a run, whose last step took so many seconds."""
+    """Return the line about time after a run, from its last step's seconds."""
     if configuration.precision not in machine.peaks:
         return f"seconds    {as_seconds(seconds)} for the last step; no peak known, so nothing was predicted"
     expected = step_seconds(configuration, machine).seconds

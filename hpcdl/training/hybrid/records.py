@@ -1,4 +1,4 @@
-"""What a run says of each step: a line of JSON per rank, and on rank 0 a line to read."""
+"""Records of each step: a line of JSON per rank, and on rank 0 a readable line."""
 
 import json
 import math
@@ -12,10 +12,10 @@ from hpcdl.files import write_whole
 
 @contextmanager
 def log(folder: Path | None, rank: int, ranks: int, done: int, name: str = "rank") -> Iterator[IO[str] | None]:
-    """The file `rank-R.jsonl` in `folder`, or of another `name`, to which to add lines; None without a folder.
+    """Open the file `rank-R.jsonl` (or another `name`) in `folder` for appending; return None without a folder.
 
-    Lines of steps after `done`, which a run that was killed has written and a restart does again, are removed, on other
-    numbers of ranks, too.
+    Lines for steps after `done`, which a killed run has written and a restart repeats, are removed, even if the number
+    of ranks changed.
     """
     if folder is None:
         yield None
@@ -31,7 +31,7 @@ def log(folder: Path | None, rank: int, ranks: int, done: int, name: str = "rank
 
 
 def write(file: IO[str] | None, record: dict[str, Any]) -> None:
-    """Add a record, at once on its way to the disk; null stands for a number that is not finite."""
+    """Append a record and flush it; null stands for a number that is not finite."""
     if file is not None:
         finite = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -42,7 +42,7 @@ def write(file: IO[str] | None, record: dict[str, Any]) -> None:
 
 
 def sentence(record: dict[str, Any]) -> str:
-    """A step in a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, MFU 31%, 3% waiting."""
+    """Format a step as a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, MFU 31%, 3% waiting."""
     parts = [f"step {record['step']}: loss {record['loss']:.4f}", f"gradient norm {record['gradient_norm']:.3g}"]
     if record.get("skipped"):
         parts.append(f"skipped: gradients overflowed at a loss scale of {record['loss_scale']:g}")
@@ -56,7 +56,7 @@ def sentence(record: dict[str, Any]) -> str:
 
 
 def _step(line: str) -> float:
-    """The step of a line; infinite for half a line, which a kill has left."""
+    """Return the step of a line; infinite for half a line that a killed run left."""
     try:
         return json.loads(line)["step"]
     except (ValueError, TypeError, KeyError):

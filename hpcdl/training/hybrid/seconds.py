@@ -1,4 +1,4 @@
-"""The seconds of a step that `hpcdl.cost` predicts for a configuration on a machine, and those of each op of a rank."""
+"""Predictions of `hpcdl.cost` for a configuration on a machine: the seconds of a step, and of each op of a rank."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -17,13 +17,13 @@ from hpcdl.training.hybrid.models import GPT, build
 from hpcdl.training.hybrid.work import layers_of
 
 UPDATE_BYTES = {"sgd": 20, "adam": 28, "adamw": 28}  # read and written for each weight by an update
-ITEMSIZE = 4  # of what ranks send
+ITEMSIZE = 4  # bytes of a number that ranks send
 
 
 def step_seconds(configuration: Configuration, machine: Machine) -> Prediction:
-    """One step; a batch that does not divide counts as the next larger one that does.
+    """Predict the seconds of one step; a batch that does not divide counts as the next larger one that does.
 
-    Raises ConfigurationError where the machine has no peak for the precision, or a node of it too few ranks.
+    Raises ConfigurationError if the machine has no peak for the precision, or too few ranks per node.
     """
     data, pipeline, tensor, sequence = configuration.mesh
     m, cut = configuration.microbatches, SCHEDULES[configuration.schedule].chunks if pipeline > 1 else 1
@@ -52,14 +52,14 @@ def step_seconds(configuration: Configuration, machine: Machine) -> Prediction:
     except ValueError as error:
         raise ConfigurationError(f"{machine.name} cannot run {configuration.mesh_text}: {error}") from None
     idle = bubble(configuration.schedule, pipeline, m)
-    # The closed forms of `cost` are for as many microbatches as a schedule needs; with fewer stages idle for longer.
+    # The closed forms of `cost` assume enough microbatches for the schedule; with fewer, stages idle longer.
     waits = max(found.parts.bubble, idle / (1 - idle) * (found.parts.forward + found.parts.backward))
     return replace(found, parts=found.parts._replace(bubble=waits))
 
 
 @lru_cache(4096)
 def bubble(schedule: str, pipeline: int, microbatches: int) -> float:
-    """The share of its time in which a stage idles, where F, B and W take as long and messages nothing."""
+    """Return the share of time in which a stage idles, if F, B and W take equally long and messages take no time."""
     if pipeline == 1:
         return 0.0
     chosen = SCHEDULES[schedule]
@@ -69,7 +69,7 @@ def bubble(schedule: str, pipeline: int, microbatches: int) -> float:
 
 @lru_cache(32)
 def cost_model(model: str, size: str) -> Transformer | list[Layer]:
-    """The model as `hpcdl.cost` takes it."""
+    """Return the model in the form that `hpcdl.cost` needs."""
     built = build(model, size)
     if isinstance(built, GPT):
         return Transformer(built.blocks, built.hidden, built.sequence, len(built.letters), built.heads, untied=True)
@@ -78,7 +78,8 @@ def cost_model(model: str, size: str) -> Transformer | list[Layer]:
 
 
 def _chain(model: list[Layer], machine: Machine, layout: Layout, batch: int) -> Prediction:
-    """A network whose layers are cut in columns and rows in turn: each pair sums its outputs, and inputs' gradients."""
+    """Describe a network with layers split alternately by columns and rows: each pair sums its outputs and input
+    gradients."""
     rows = layout.microbatch or batch
     usual = machine.usual()
     device = usual.device(layout.precision)
@@ -92,7 +93,7 @@ def _chain(model: list[Layer], machine: Machine, layout: Layout, batch: int) -> 
 
 
 class Pace(NamedTuple):
-    """Seconds that a machine takes: of a sample `forward` and `backward` through the whole model, and of an update."""
+    """A machine's seconds: for a sample `forward` and `backward` through the whole model, and for an update."""
 
     forward: float = 0.0
     backward: float = 0.0
@@ -100,7 +101,7 @@ class Pace(NamedTuple):
 
 
 def pace_of(configuration: Configuration, machine: Machine | None) -> Pace:
-    """What `step_seconds` says of a rank's own work; nothing where no peak is known."""
+    """Return a rank's own work as in `step_seconds`; all zeros if no peak is known."""
     if machine is None or configuration.precision not in machine.peaks:
         return Pace()
     data, pipeline, *_ = configuration.mesh

@@ -1,6 +1,6 @@
-"""What a rank does when: spans of a step, waits and messages, as they happen.
+"""A rank's timeline: spans of a step, waits and messages.
 
-On simulated ranks computing takes no virtual time by itself. On a machine it takes what `hpcdl.cost` says.
+On simulated ranks computing takes no virtual time, unless a machine is given: then `hpcdl.cost` predicts it.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from hpcdl.training.hybrid.tracing import Span
 
 
 class Untimed:
-    """No timeline: nothing is noted, and no virtual time passes."""
+    """No timeline: records nothing, and no virtual time passes."""
 
     def span(self, name: str, samples: int = 0, microbatch: int = -1) -> AbstractContextManager:
         return nullcontext()
@@ -25,42 +25,42 @@ class Untimed:
         return chunks
 
     def note(self, name: str, start: float, end: float, **more: int) -> None:
-        """Nothing is noted."""
+        """Record nothing."""
 
     def take(self) -> list[Span]:
         return []
 
 
 class Timeline(Untimed):
-    """The spans of a rank since the last `take`; every rank makes one at the same time.
+    """The spans of a rank since the last `take`; all ranks create theirs at the same time.
 
-    `shares` are what each of this rank's chunks has of the model's operations, which take virtual time by `pace`.
-    `whole` says that B is the whole backward pass, also where a schedule has W apart.
+    `shares` is each local chunk's share of the model's operations, which take virtual time by `pace`. With `whole`, B
+    is the whole backward pass, even if a schedule separates W.
     """
 
     def __init__(self, comm: MeteredComm, shares: list[float], pace: Pace, whole: bool):
-        recursive_doubling_all_reduce(torch.zeros(1, device=comm.devices[0]), comm)  # so that clocks begin together
+        recursive_doubling_all_reduce(torch.zeros(1, device=comm.devices[0]), comm)  # so that all clocks start together
         self.spans: list[Span] = []
         self._comm, self._shares, self._pace, self._origin = comm, shares, pace, comm.clock()
         self._whole = whole
         comm.meter.note = self.note
 
     def span(self, name: str, samples: int = 0, microbatch: int = -1) -> AbstractContextManager:
-        """What is done inside, with so many samples and all of the rank's chunks."""
+        """Record a span around the block, for this number of samples and all of the rank's chunks."""
         each = {"forward": self._pace.forward, "backward": self._pace.backward}.get(name, 0.0)
         seconds = self._pace.update if name == "optimizer" else samples * each * sum(self._shares)
         return self.timed(name, seconds, microbatch)
 
     @contextmanager
     def timed(self, name: str, seconds: float, microbatch: int = -1) -> Iterator[None]:
-        """What is done inside takes so many seconds, if time is virtual."""
+        """Let the block take this many seconds if time is virtual."""
         start = self._comm.clock()
         yield
         self._comm.compute(seconds)
         self.note(name, start, self._comm.clock(), microbatch=microbatch)
 
     def chunks(self, chunks: list) -> list:
-        """A pipeline's chunks whose ops are noted."""
+        """Return a pipeline's chunks, with their ops recorded."""
         f, b = self._pace.forward, self._pace.backward
         return [
             TimedChunk(chunk, self.timed, share * f, share * b, self._whole)
@@ -72,15 +72,15 @@ class Timeline(Untimed):
         self.spans.append(Span(name, start - self._origin, end - self._origin, **more))
 
     def take(self) -> list[Span]:
-        """The spans since the last call."""
+        """Return the spans since the last call."""
         taken, self.spans = self.spans, []
         return taken
 
 
 class TimedChunk:
-    """A chunk of a pipeline whose F, B and W are spans: of a sample `f` and `b` seconds, forward and backward.
+    """A pipeline chunk that records F, B and W as spans, of `f` and `b` seconds per sample, forward and backward.
 
-    Half of `b` is W, unless `whole` says that it is in B.
+    Half of `b` is W, unless `whole` puts it into B.
     """
 
     def __init__(self, chunk: Any, timed: Callable[..., AbstractContextManager], f: float, b: float, whole: bool):

@@ -12,11 +12,11 @@ from hpcdl.files import write_whole
 
 SPANS = "spans"  # the files of `--profile`: spans-RANK.jsonl
 STEP, WAIT, MESSAGE = "step", "wait", "message"
-WORK = ("input", "forward", "backward", "weights", "gradients", "optimizer")  # what a step is made of
+WORK = ("input", "forward", "backward", "weights", "gradients", "optimizer")  # the parts of a step
 
 
 class Span(NamedTuple):
-    """What a rank did from `start` to `end`, seconds of its clock; a message has a `peer` and `nbytes`."""
+    """A rank's activity from `start` to `end` in seconds of its clock; a message has a `peer` and `nbytes`."""
 
     name: str
     start: float
@@ -27,9 +27,9 @@ class Span(NamedTuple):
 
 
 def to_chrome(spans: Mapping[int, Iterable[Span]]) -> dict[str, Any]:
-    """The timeline of all ranks for Perfetto: a process per rank, whose messages are on tracks of their own.
+    """Convert the timeline of all ranks for Perfetto: a process per rank, with messages on separate tracks.
 
-    Times are in microseconds. Work is nested in its step, and a wait in the work that waited.
+    Times are in microseconds. Work is nested in its step, and waits in the work that waited.
     """
     events: list[dict[str, Any]] = []
     for rank, rows in sorted(spans.items()):
@@ -45,14 +45,14 @@ def _events(rank: int, number: int, span: Span) -> list[dict[str, Any]]:
     if span.name != MESSAGE:
         name = span.name if span.microbatch < 0 else f"{span.name} {span.microbatch}"
         return [common | {"ph": "X", "name": name, "ts": start, "dur": end - start}]
-    # Messages overlap: each is asynchronous, from when it was given to send to when it had gone.
+    # Messages overlap: each is an asynchronous event, from the call to send until it was sent.
     common |= {"id": f"{rank}.{number}", "name": f"to rank {span.peer}"}
     arguments = {"peer": span.peer, "bytes": span.nbytes}
     return [common | {"ph": "b", "ts": start, "args": arguments}, common | {"ph": "e", "ts": end}]
 
 
 def read(folder: Path) -> dict[int, list[Span]]:
-    """The spans of each rank that a run with --profile has written; ValueError where there are none or other lines."""
+    """Read each rank's spans from a run with --profile; raise ValueError if there are none or unknown lines."""
     found: dict[int, list[Span]] = {}
     for path in sorted(folder.glob(f"{SPANS}-*.jsonl")):
         number = path.stem.removeprefix(f"{SPANS}-")
@@ -71,7 +71,7 @@ def read(folder: Path) -> dict[int, list[Span]]:
 
 
 def summary(spans: dict[int, list[Span]]) -> list[str]:
-    """What ranks did with their steps, in shares of the time, and what they sent."""
+    """Summarise how ranks spent their steps, as shares of the time, and what they sent."""
     total = sum(_seconds(rows, STEP) for rows in spans.values())
     steps = max(sum(span.name == STEP for span in rows) for rows in spans.values())
     lines = [f"{len(spans)} rank{'s' * (len(spans) > 1)}, {steps} step{'s' * (steps != 1)}"]
@@ -91,7 +91,7 @@ def trace(
     folder: Annotated[Path, typer.Argument(help="The folder that hpcdl train --log FOLDER --profile wrote.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file to write.")] = Path("trace.json"),
 ) -> None:
-    """Make one timeline of all ranks from a run with --profile, which ui.perfetto.dev and chrome://tracing open."""
+    """Make one timeline of all ranks from a run with --profile; open it in ui.perfetto.dev or chrome://tracing."""
     try:
         spans = read(folder)
         write_whole(out, json.dumps(to_chrome(spans)))

@@ -1,7 +1,7 @@
-"""Which elements of the whole model each rank holds, and its state from any mesh, onto any other.
+"""Find which elements of the whole model each rank holds, to move a state from any mesh to any other.
 
-The model is split once more with the numbers 0, 1, 2, ... instead of weights: what a rank then has of each parameter
-says which elements these are, however the model is cut.
+The model is split again with the numbers 0, 1, 2, ... instead of weights: a rank's numbers then show which elements it
+holds, however the model is split.
 """
 
 import copy
@@ -16,18 +16,18 @@ from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.sharding import Checkpoint, Layout, Shard, save
 
-WEIGHTS = ""  # the kind of the weights themselves; others are an optimizer's states, by their names
-CONFIGURATION, SCALE = "configuration", "loss_scale"  # what a checkpoint has besides
+WEIGHTS = ""  # the kind of the weights; other kinds are names of optimizer states
+CONFIGURATION, SCALE = "configuration", "loss_scale"  # other entries of a checkpoint
 
-Values = Callable[[int, str], torch.Tensor | None]  # parameter and kind -> what this rank's shard has
+Values = Callable[[int, str], torch.Tensor | None]  # parameter and kind -> values of this rank's shard
 
 
 class Whole:
-    """The parameters of `dense` as one vector, and where the `shards` of this rank's parameters lie in it.
+    """The parameters of `dense` as one vector, and the positions in it of this rank's `shards`.
 
-    `local` is what `split` makes of a network: this rank's parameters, in the order of `shards`. `owner(i, whole)`
-    tells whether this rank speaks for shard i, of which it has all elements (`whole`) or some: each element has one
-    speaker. Vectors are whole on every rank, one kind at a time.
+    `local` is this rank's parameters after `split`, in the order of `shards`. `owner(i, whole)` tells whether this rank
+    contributes shard i, of which it has all elements (`whole`) or some: exactly one rank contributes each element.
+    Vectors are whole on every rank, one kind at a time.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Whole:
 
     @property
     def numel(self) -> int:
-        """The model's elements."""
+        """Return the model's number of elements."""
         return self._first[-1]
 
     def vector(self, values: Values, kind: str) -> torch.Tensor:
-        """The elements that this rank speaks for, zeros elsewhere: the ranks' sum is the whole."""
+        """Return the elements that this rank contributes, zeros elsewhere: the sum over ranks is the whole vector."""
         found = torch.zeros(self.numel, dtype=self.dtype, device=self.comm.devices[0])
         for i, (places, owned) in enumerate(zip(self._places, self.owned, strict=True)):
             value = values(i, kind) if owned and places.numel() else None
@@ -68,13 +68,13 @@ class Whole:
         return found
 
     def gather(self, values: Values, kind: str) -> list[torch.Tensor]:
-        """Every parameter's values of a kind, whole, on every rank."""
+        """Return every parameter's whole values of a kind, on every rank."""
         found = self.vector(values, kind)
         fast_ring_all_reduce(found, self.comm)
         return self.views(found.cpu())
 
     def views(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        """A vector's parts by parameter."""
+        """Split a vector into its parameters, as views."""
         parts = vector.split([prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
@@ -87,7 +87,8 @@ class Whole:
         settings: str,
         scale: torch.Tensor | None = None,
     ) -> None:
-        """Write a checkpoint as `hpcdl.sharding.save` does, each rank an equal part of every kind; `scale` if any."""
+        """Write a checkpoint with `hpcdl.sharding.save`: each rank writes an equal part of every kind, and the `scale`
+        if any."""
         layout = Layout(self.shapes, self.comm)
         found: dict[str, Shard] = {}
         for kind in (WEIGHTS, *kinds):
@@ -100,7 +101,7 @@ class Whole:
         save(folder, step, found, self.comm)
 
     def read(self, state: Checkpoint, kind: str) -> Iterator[torch.Tensor]:
-        """What a checkpoint has of each of this rank's shards."""
+        """Read each of this rank's shards from a checkpoint."""
         for shard, places in zip(self.shards, self._places, strict=True):
             if not places.numel():
                 yield shard.piece.detach().clone()
@@ -111,11 +112,11 @@ class Whole:
             yield found[places - low].view(shard.piece.shape)
 
     def name(self, i: int) -> str:
-        """The parameter of the whole model that shard i is of; empty for a shard without elements."""
+        """Return the name of shard i's parameter in the whole model; empty for a shard without elements."""
         return self.names[self._number(self._places[i])] if self._places[i].numel() else ""
 
     def _number(self, places: torch.Tensor) -> int:
-        """The parameter in which these elements are."""
+        """Return the number of the parameter that holds these elements."""
         return bisect_right(self._first, int(places[0])) - 1
 
     def _size(self, places: torch.Tensor) -> int:
@@ -123,7 +124,7 @@ class Whole:
 
 
 def settings_of(state: Checkpoint) -> str:
-    """What was given to `save` as settings; ValueError where a checkpoint is not one of a trainer."""
+    """Return the settings given to `save`; raise ValueError if a trainer did not write the checkpoint."""
     if CONFIGURATION not in state.shapes:
         raise ValueError("it has no configuration, so another program wrote it; give a new folder to start afresh")
     return bytes(state.read(CONFIGURATION, 0, state.shapes[CONFIGURATION][0]).tolist()).decode()
@@ -135,7 +136,7 @@ def _name(name: str, kind: str) -> str:
 
 @torch.no_grad()
 def _numbered(dense: nn.Sequential) -> nn.Sequential:
-    """`dense` with 0, 1, 2, ... in its parameters, one after the other."""
+    """Fill the parameters of `dense` with 0, 1, 2, ..., one after another."""
     numbered, first = copy.deepcopy(dense).double(), 0
     for param in numbered.parameters():
         param.copy_(torch.arange(first, first + param.numel(), dtype=torch.float64).view(param.shape))

@@ -1,4 +1,4 @@
-"""How much a step computes, and how fast that is: operations and kept bytes of each layer, a machine's peak, MFU."""
+"""The work of a step, and its speed: operations and kept bytes of each layer, a machine's peak, MFU."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -20,9 +20,10 @@ GPUS = {"H100": "H100 (DGX)", "A100": "A100 (Superpod)", "V100": "V100 (DGX-1)",
 
 
 class LayerWork(NamedTuple):
-    """A layer's operations and `kept` bytes for backward (float32), both of one sample forward; `weights`, `outputs`.
+    """A layer's forward operations and `kept` bytes for backward (float32), both per sample; its `weights` and
+    `outputs`.
 
-    `inputs` and `outputs` are elements of one sample.
+    `inputs` and `outputs` count elements per sample.
     """
 
     flops: int
@@ -34,7 +35,7 @@ class LayerWork(NamedTuple):
 
 @lru_cache(32)
 def layers_of(model: str, size: str) -> tuple[LayerWork, ...]:
-    """The layers of a model on one rank, counted by torch, one of each kind."""
+    """Return the layers of a model on one rank, counted by torch, once for each kind."""
     built = build(model, size)
     x = built.data[0][:1].to("meta")
     with torch.device("meta"):
@@ -57,7 +58,7 @@ def _counted(layer: torch.nn.Module, x: torch.Tensor) -> tuple[LayerWork, torch.
     x = x.float() if x.is_floating_point() else x
     with FlopCounterMode(display=False) as counter:
         y = layer(x)
-    # What is kept depends on the kernels of the device, so this is done on values.
+    # The kept bytes depend on the device's kernels, so this runs with real values.
     values, inputs = deepcopy(layer).to_empty(device="cpu"), torch.zeros_like(x, device="cpu")
     with saved(*values.parameters()) as kept:
         values(inputs.requires_grad_(x.requires_grad))
@@ -66,12 +67,12 @@ def _counted(layer: torch.nn.Module, x: torch.Tensor) -> tuple[LayerWork, torch.
 
 
 def flops_of_sample(configuration: Configuration) -> int:
-    """Operations of one sample forward and backward: three times forward, nothing computed again."""
+    """Return the operations of one sample forward and backward: three times forward, without recomputation."""
     return 3 * sum(layer.flops for layer in layers_of(configuration.model, configuration.size))
 
 
 def shares_of_chunks(configuration: Configuration, mesh: Mesh, parts: Sequence[tuple[int, int]]) -> list[float]:
-    """What each of this rank's chunks has of the model's operations, before layers are cut: 1 for all of them."""
+    """Return each local chunk's share of the model's operations, before layers are split; all chunks together are 1."""
     layers = layers_of(configuration.model, configuration.size)
     sizes = shares(len(layers), len(parts))
     ends, total = accumulate(sizes), sum(layer.flops for layer in layers)
@@ -80,7 +81,8 @@ def shares_of_chunks(configuration: Configuration, mesh: Mesh, parts: Sequence[t
 
 
 def machine_named(name: str) -> Machine:
-    """A machine of `hpcdl.cost.MACHINES` by its name or its beginning; ConfigurationError unless it is one machine."""
+    """Find a machine in `hpcdl.cost.MACHINES` by its name or a prefix; raise ConfigurationError unless exactly one
+    matches."""
     exact = [machine for known, machine in MACHINES.items() if known.lower() == name.lower()]
     found = exact or [machine for known, machine in MACHINES.items() if known.lower().startswith(name.lower())]
     if len(found) != 1 or not name:
@@ -89,7 +91,7 @@ def machine_named(name: str) -> Machine:
 
 
 def machine_of(device: str) -> Machine | None:
-    """The machine of a rank's device by the GPU's name; None for a processor, whose peak is not known."""
+    """Return the machine of a rank's device by the GPU's name; None for a CPU, whose peak is unknown."""
     if torch.device(device).type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
@@ -97,7 +99,7 @@ def machine_of(device: str) -> Machine | None:
 
 
 def links_of(machine: Machine) -> dict[str, Any]:
-    """Seconds per message and byte of a machine's network, as `hpcdl.comm.simulate` takes them."""
+    """Return a machine's seconds per message and byte, as `hpcdl.comm.simulate` takes them."""
     network = machine.usual().network
     if isinstance(network, Nodes):
         (alpha, beta), within = network.between, tuple(network.within)
@@ -106,7 +108,7 @@ def links_of(machine: Machine) -> dict[str, Any]:
 
 
 class Speed:
-    """How fast steps are: `rates` of a step, and the `peak` of a rank, operations per second, None if not known."""
+    """The speed of steps: `rates` of a step, and a rank's `peak` in operations per second, None if unknown."""
 
     def __init__(self, configuration: Configuration, model: Model, machine: Machine | None):
         self.ranks, self.machine = configuration.ranks, machine
@@ -115,9 +117,9 @@ class Speed:
         self._flops = flops_of_sample(configuration) if self.peak else 0
 
     def rates(self, samples: int, seconds: float) -> dict[str, float | None]:
-        """Tokens or images of all ranks per second, and MFU: the share of the peak that the model's operations take.
+        """Return tokens or images per second over all ranks, and MFU: the model's operations as a share of the peak.
 
-        None where virtual time stands still, or no peak is known.
+        Values are None if virtual time stands still or no peak is known.
         """
         per_second = samples * self._each / seconds if seconds else None
         mfu = samples * self._flops / (seconds * self.ranks * self.peak) if seconds and self.peak else None

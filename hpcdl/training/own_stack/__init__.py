@@ -1,21 +1,21 @@
-"""A training whose every brick can be exchanged: what a notebook does not define yet, the library lends.
+"""A training in which every brick can be replaced: the library lends what a notebook does not define yet.
 
-- `bricks`: what a training is made of, and who lends each brick
-- `lent`: those bricks that are the library's for this purpose alone; the others come from where they live
-- `loans`: for as long as a block runs, the names that a notebook lacks mean the library's functions
-- `witness`: which functions and which of torch's operators really ran, on a rank
+- `bricks`: the parts of a training, and who lends each brick
+- `lent`: the bricks that the library has only for this purpose; the others come from their own modules
+- `loans`: while a block runs, the names that a notebook lacks refer to the library's functions
+- `witness`: which functions and torch operators really ran on a rank
 - `lines`: how many lines of code those functions have, and whose they are
 - `oracle`: the same training on one machine, in float64, with torch's autograd
 - `earlier`: the text of a function that was written in the notebook of an earlier lab
 
-Names are imported when they are first used.
+Names are imported on first use.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.training.own_stack.bricks import BRICKS, Brick
     from hpcdl.training.own_stack.earlier import bring
     from hpcdl.training.own_stack.lines import Tally, tally

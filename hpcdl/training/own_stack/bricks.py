@@ -1,20 +1,20 @@
-"""The bricks of a training, from the one that stands on the machine to the one on top, and who lends each."""
+"""The bricks of a training, from the lowest, on the machine, to the top, and who lends each."""
 
 from typing import NamedTuple
 
 
 class Brick(NamedTuple):
-    """Functions that belong together: what they do in few words, the bricks they call, where the library has them.
+    """Functions that belong together: a short description, the bricks they call, and their place in the library.
 
-    `lines` are those of code that run where the library lends the brick; `earlier` are functions of earlier labs that
-    fit here as they are, "ddp.ring_all_reduce".
+    `lines` counts the code lines that run if the library lends the brick; `earlier` names functions of earlier labs
+    that fit unchanged, such as "ddp.ring_all_reduce".
     """
 
     functions: tuple[str, ...]
     does: str
     lines: int
     calls: tuple[str, ...] = ()
-    homes: tuple[str, ...] = ()  # modules of hpcdl that are this brick when it is lent; else its functions in `lent`
+    homes: tuple[str, ...] = ()  # modules of hpcdl that lend this brick; otherwise `lent` has its functions
     earlier: tuple[str, ...] = ()
 
 
@@ -66,5 +66,5 @@ BRICKS = {
 
 
 def brick_of(function: str) -> str | None:
-    """The brick to which a function of that name belongs, None for none."""
+    """Return the brick to which a function of that name belongs, or None."""
     return next((name for name, brick in BRICKS.items() if function in brick.functions), None)

@@ -1,4 +1,4 @@
-"""What was written in the notebook of an earlier lab: its text, to be pasted."""
+"""Functions written in the notebook of an earlier lab, as text to paste."""
 
 import ast
 import json
@@ -11,7 +11,7 @@ MAGIC = re.compile(r"^\s*[%!?].*$", re.MULTILINE)
 def bring(name: str, folder: Path | None = None) -> None:
     """Print the text of a function of yours from the lab's notebook in this folder: `bring("ddp.ring_all_reduce")`.
 
-    Of several definitions it is the last. Where there is no notebook, or the function is still open, it says so.
+    Of several definitions it takes the last. Without a notebook, or if the function is still open, it says so.
     """
     slug, _, function = name.partition(".")
     found = sorted((folder or Path.cwd()).glob(f"[0-9][0-9]_{slug}.ipynb"))
@@ -40,7 +40,7 @@ def _show(function: str, definitions: dict[str, str], slug: str, file: str) -> N
 
 
 def _definitions(path: Path) -> dict[str, str]:
-    """By name the text of every function and class at the top of a cell, the last of each name."""
+    """Return the text of every function and class at the top level of a cell, by name; the last definition counts."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     found: dict[str, str] = {}
     for cell in cells:
@@ -53,7 +53,7 @@ def _of_cell(text: str) -> dict[str, str]:
     text = MAGIC.sub("", text)
     try:
         tree = ast.parse(text)
-    except SyntaxError:  # a cell that was left unfinished
+    except SyntaxError:  # an unfinished cell
         return {}
     kinds = (ast.FunctionDef, ast.ClassDef)
     return {node.name: ast.get_source_segment(text, node) or "" for node in tree.body if isinstance(node, kinds)}

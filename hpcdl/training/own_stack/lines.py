@@ -1,7 +1,8 @@
 """How many lines of code really ran, and whose they are.
 
-A line counts if it is code of a function that ran: no blank line, no comment, no docstring. A function is counted once,
-however many ranks ran it however often, and with the functions inside it; of a class those methods that ran.
+A line counts if it is code of a function that ran, not a blank line, comment or docstring. A function counts once,
+however often and on however many ranks it ran, with the functions inside it; in a class only the methods that ran
+count.
 """
 
 import ast
@@ -22,12 +23,12 @@ from hpcdl.training.own_stack.witness import IN_C, Function, Ran
 
 LIBRARY = Path(hpcdl.__file__).resolve().parent
 OTHERS = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-MACHINE = (  # with all that it uses, as a test asks
+MACHINE = (  # with everything it uses, as a test checks
     *("comm", "cluster", "data", "memory", "kernels", "lazy", "machine", "training.own_stack.witness"),
     *("files", "interrupt", "numerics.exact"),
 )
-READY_MADE = {  # operators of torch's that are a brick
-    "convolution": ("*::*conv[!e]*",),  # every one with convolution in its name; not `_convert_...`
+READY_MADE = {  # torch operators that are a brick
+    "convolution": ("*::*conv[!e]*",),  # all with convolution in the name; not `_convert_...`
     "tape": ("aten::*softmax*", "aten::*cross_entropy*", "aten::nll_loss*"),
     "ring": ("c10d::*", "comm.*"),
 }
@@ -35,22 +36,22 @@ REDUCTIONS = (  # the machine's own, and MPI's
     *("all_reduce", "_all_reduce", "allreduce", "Allreduce", "Iallreduce"),
     *("Reduce", "Ireduce", "Reduce_scatter", "Reduce_scatter_block"),
 )
-OTHER = "others"  # helpers of yours that stand in no brick's cell; what else of the library ran
+OTHER = "others"  # your helpers outside bricks' cells; other library code that ran
 NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 class Unit(NamedTuple):
-    """A function at the top of a file, or a method of a class there."""
+    """A top-level function of a file, or a method of a top-level class."""
 
     file: str
     first: int
-    name: str  # of what stands at the top
+    name: str  # of the top-level definition
     lines: int
 
 
 class Tally(NamedTuple):
-    """Lines by brick: the notebook's own and the library's; those that the lab gives; torch's operators that are a
-    brick, by brick; how often each function of a brick was called on rank 0.
+    """Lines by brick: the notebook's, the library's and the lab's; torch operators that replace a brick, by brick; how
+    often each function of a brick was called on rank 0.
     """
 
     yours: dict[str, int]
@@ -61,7 +62,7 @@ class Tally(NamedTuple):
 
     @property
     def is_all_yours(self) -> bool:
-        """Whether no brick is the library's, torch's or the machine's."""
+        """Whether no brick came from the library, torch or the machine."""
         return not self.lent and not any(brick in self.ready_made for brick in self.yours)
 
     def __str__(self):
@@ -78,9 +79,9 @@ class Tally(NamedTuple):
 
 
 def tally(rans: Iterable[Ran], namespace: dict, own: Iterable[str], given: Iterable[str]) -> Tally:
-    """Whose lines ran on the ranks; `given` are the names of functions that the lab wrote.
+    """Count whose lines ran on the ranks; `given` are the names of functions that the lab wrote.
 
-    `own` are the bricks that are the notebook's; its other functions that ran are counted as well.
+    `own` are the notebook's bricks; its other functions that ran also count.
     """
     rans = list(rans)
     cells = {_file(namespace[f]): brick for brick in own for f in BRICKS[brick].functions if f in namespace}
@@ -107,7 +108,7 @@ def _units(rans: list[Ran]) -> set[Unit]:
 
 
 def unit_of(function: Function) -> Unit | None:
-    """What a function that ran is counted with; None for those of Python, of torch and of others."""
+    """Return the unit that a function counts with; None for functions of Python, torch and other packages."""
     if function.file.startswith("<") and not function.file.startswith("<ipython"):
         return None
     if not _is_library(function.file) and function.file.startswith(OTHERS):
@@ -125,11 +126,12 @@ def _is_library(file: str) -> bool:
 
 @functools.cache
 def _parsed(file: str) -> list[tuple[int, int, str, int]]:
-    """By function at the top of a file, or method of a class there: first line, last line, top name, lines of code."""
+    """Return, for each top-level function or method of a top-level class: first line, last line, top-level name, lines
+    of code."""
     text = "".join(linecache.getlines(file))
     try:
         tree = ast.parse(text)
-    except SyntaxError:  # a cell with a magic is no Python
+    except SyntaxError:  # a cell with a magic is not Python
         return []
     counted = code_lines(text)
     found = []
@@ -143,7 +145,7 @@ def _parsed(file: str) -> list[tuple[int, int, str, int]]:
 
 
 def code_lines(text: str) -> set[int]:
-    """The numbers of the lines that hold code: no blank lines, comments or docstrings. Raises SyntaxError."""
+    """Return the numbers of the lines with code, without blank lines, comments and docstrings. Raises SyntaxError."""
     lines = {
         row
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -158,7 +160,7 @@ def code_lines(text: str) -> set[int]:
 
 
 def _lender(unit: Unit) -> str | None:
-    """The brick that a function of the library is; None for the machine below the bricks."""
+    """Return the brick of a library function; None for the machine below the bricks."""
     parts = Path(unit.file).resolve().relative_to(LIBRARY).with_suffix("").parts
     module = ".".join(parts)
     if f"hpcdl.{module}" == lent.__name__:
@@ -170,7 +172,7 @@ def _lender(unit: Unit) -> str | None:
 
 
 def _machines_own(rans: list[Ran]) -> set[str]:
-    """The sums over ranks that the communicator has ready, and that ran."""
+    """Return the communicator's ready-made sums over ranks that ran."""
     names = {function.name for ran in rans for function in ran.functions if _is_machine(function.file)}
     lasts = {name.rpartition(".")[2] for name in names}
     return {f"comm.{last.lstrip('_')}" for last in lasts & {*REDUCTIONS}}
@@ -202,7 +204,7 @@ def _ordered(lines: dict[str, int]) -> dict[str, int]:
 
 
 def _file(function: object) -> str:
-    """Where a function, or the first method of a class, has its source."""
+    """Return the source file of a function, or of a class's first method."""
     methods = [m for m in vars(function).values() if hasattr(m, "__code__")] if isinstance(function, type) else []
     code = getattr((methods or [function])[0], "__code__", None)
     return code.co_filename if code else ""

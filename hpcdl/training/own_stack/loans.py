@@ -1,4 +1,4 @@
-"""What a notebook lacks is lent: for as long as a block runs its names mean the library's functions."""
+"""Lend what a notebook lacks: while a block runs, missing names refer to the library's functions."""
 
 import contextlib
 import types
@@ -14,7 +14,7 @@ LAB = "own_stack"
 
 
 def mine(namespace: dict, record: Record) -> list[str]:
-    """The bricks that are the notebook's own: their functions are there, and are the code that had all points."""
+    """Return the notebook's own bricks: their functions exist, and are the code that earned all points."""
     return [
         brick
         for brick, made in BRICKS.items()
@@ -31,8 +31,7 @@ def _passed(brick: str, record: Record, code: str) -> bool:
 def lending(namespace: dict, own: list[str]) -> Iterator[dict[str, str]]:
     """Run the block with the library's functions in `namespace` for every brick that is not in `own`.
 
-    By brick "yours" or "lent". Afterwards every name means what it meant before. Raises ValueError for a brick that
-    there is none of.
+    Yields "yours" or "lent" by brick. Afterwards every name has its old value. Raises ValueError for an unknown brick.
     """
     if unknown := [name for name in own if name not in BRICKS]:
         raise ValueError(f"own has {unknown[0]!r}; the bricks are {', '.join(BRICKS)}")
@@ -48,7 +47,8 @@ def lending(namespace: dict, own: list[str]) -> Iterator[dict[str, str]]:
 
 
 def _lent(names: list[str], namespace: dict) -> dict[str, Any]:
-    """The library's functions of these names; those made for this call what the notebook has, where it has it."""
+    """Return the library's functions of these names; functions of `lent` call the notebook's functions where they
+    exist."""
     around = {**vars(lent), **{f: namespace[f] for made in BRICKS.values() for f in made.functions if f in namespace}}
     found = {name: getattr(lent, name) for name in names}
     around |= {name: _placed(value, around) for name, value in found.items()}
@@ -56,9 +56,9 @@ def _lent(names: list[str], namespace: dict) -> dict[str, Any]:
 
 
 def _placed(value: Any, around: dict) -> Any:
-    """A function of `lent` that looks names up in `around`; what lives elsewhere is left as it is."""
+    """Return a function of `lent` that looks names up in `around`; other functions are unchanged."""
     if not isinstance(value, types.FunctionType) or value.__module__ != lent.__name__:
         return value
     placed: Callable = types.FunctionType(value.__code__, around, value.__name__, value.__defaults__, value.__closure__)
-    placed.__module__ = "__main__"  # to be sent to an engine with what it calls, not by its name
+    placed.__module__ = "__main__"  # pickled to engines with everything it calls, not by name
     return placed

@@ -10,7 +10,7 @@ from hpcdl.training.own_stack.lent import bf16_round_bits, random16
 
 
 def logits(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """Of images (n, 1, 8, 8) by two convolutions with ReLU and a linear layer: (n, 10)."""
+    """Compute logits (n, 10) of images (n, 1, 8, 8) by two convolutions with ReLU and a linear layer."""
     w1, w2, w3, b3 = weights
     hidden = functional.conv2d(functional.conv2d(x, w1).relu(), w2).relu()
     return hidden.flatten(1) @ w3 + b3
@@ -19,9 +19,9 @@ def logits(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
 def serial(
     weights: Sequence[Tensor], batches: Iterable[tuple[Tensor, Tensor]], lr: float, beta: float = 0.9
 ) -> list[Tensor]:
-    """The weights, float64, after a step on each batch (x, y).
+    """Return the weights, float64, after a step on each batch (x, y).
 
-    Step t rounds its new weights to bfloat16 with the noise of the seeds 4t to 4t + 3, as the ranks do.
+    Step t rounds its new weights to bfloat16 with noise from seeds 4t to 4t + 3, like the ranks.
     """
     weights = [w.double() for w in weights]
     velocities = [torch.zeros_like(w) for w in weights]

@@ -1,7 +1,7 @@
-"""What really ran: every Python function and every operator of torch's, on the rank that asks.
+"""Record what really ran on this rank: every Python function and every torch operator.
 
-Functions are seen by the interpreter's profile hook, operators at the door behind which torch runs all of them. Torch's
-autograd is off meanwhile (`torch.inference_mode`): no gradient can come from it.
+The interpreter's profile hook sees functions, and torch's dispatch mode sees operators. Torch's autograd is off
+meanwhile (`torch.inference_mode`), so no gradient can come from it.
 """
 
 import sys
@@ -14,11 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcdl.comm import Communicator
 
-IN_C = "<in C>"  # in the place of the file of a function that has none
+IN_C = "<in C>"  # instead of a file, for functions without one
 
 
 class Function(NamedTuple):
-    """A function that ran, by where its source is."""
+    """A function that ran, by its source location."""
 
     file: str
     line: int
@@ -48,7 +48,7 @@ class _Operators(TorchDispatchMode):
 
 
 def witnessed(comm: Communicator, f: Callable, *args: Any) -> tuple[Any, Ran]:
-    """What `f(comm, *args)` returns, and what ran for it in this thread."""
+    """Return the result of `f(comm, *args)`, and what ran for it in this thread."""
     calls: dict[Any, int] = {}
     functions: dict[Function, int] = {}
     operators: dict[str, int] = {}

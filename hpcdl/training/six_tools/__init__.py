@@ -1,19 +1,19 @@
-"""One training, by torch's tools and by ours: the same model, seed and samples, so that only the tool differs.
+"""One training with torch's tools and with ours: the same model, seed and samples, so that only the tool differs.
 
-    torchrun --nproc-per-node 2 -m hpcdl.training.six_tools          # on gloo: of each run a line of JSON from rank 0
-    simulate(train, 2, WAYS["FSDP2"], LENET)                         # on simulated ranks: who sends what
+    torchrun --nproc-per-node 2 -m hpcdl.training.six_tools          # on gloo: rank 0 prints a line of JSON for each
+    run simulate(train, 2, WAYS["FSDP2"], LENET)                         # on simulated ranks: which rank sends what
 
-- `tasks`: what is trained: LeNet-5, a small transformer, four wide layers.
-- `ways`: of each tool a function that prepares the model; its lines are what the tool asks of its user.
+- `tasks`: the networks: LeNet-5, a small transformer, four wide layers.
+- `ways`: for each tool a function that prepares the model; its lines are what a user of the tool must write.
 - `runs`: the steps, the same for all.
-- `on_ray`: Ray starts processes of its own, and has a function of its own.
+- `on_ray`: Ray starts its own processes, so it has its own function.
 """
 
 from typing import TYPE_CHECKING
 
 from hpcdl.lazy import exports
 
-if TYPE_CHECKING:  # what a type checker and an editor read
+if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.training.six_tools.on_ray import fit
     from hpcdl.training.six_tools.runs import sent, serial, steps, train
     from hpcdl.training.six_tools.tasks import LENET, TASKS, TRANSFORMER, Task, wide

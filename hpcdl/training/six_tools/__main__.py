@@ -1,4 +1,4 @@
-"""In the processes that torchrun started: every task by every tool that is installed, or by those that are named."""
+"""Run every task with every installed tool, or with the named tools, in the processes that torchrun started."""
 
 import json
 import multiprocessing
@@ -15,13 +15,13 @@ from hpcdl.training.six_tools.runs import steps
 from hpcdl.training.six_tools.tasks import TASKS
 from hpcdl.training.six_tools.ways import DEEPSPEED, WAYS, installed
 
-PATIENCE = timedelta(seconds=240)  # after which a process whose partner has gone gives up
+PATIENCE = timedelta(seconds=240)  # then a process whose partner is gone gives up
 
 
 def one_way(task: str, way: str, started: float, count: int = 20) -> None:
-    """A training by one tool; rank 0 prints what it found.
+    """Run a training with one tool; rank 0 prints the result.
 
-    `ready` are the seconds from here to the end of the first step, `peak` the bytes of this process at its largest.
+    `ready` is the time in seconds from here to the end of the first step, `peak` the peak bytes of this process.
     """
     from hpcdl.comm.distributed import TorchComm
 
@@ -38,14 +38,14 @@ def one_way(task: str, way: str, started: float, count: int = 20) -> None:
     if rank == 0:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"task": task, "way": way, "peak": peak, **found}), flush=True)
-    # Before the group: were DDP's reducer its last owner, it would wait, holding Python's lock, for the group's thread,
-    # which may need that lock to let go of a tensor.
+    # Free DDP before the group: if DDP's reducer were the group's last owner, it would hold Python's lock while waiting
+    # for the group's thread, which may need that lock to free a tensor.
     del prepared
     dist.destroy_process_group()
 
 
 def main(ways: list[str]) -> None:
-    """Each way in a fork of this process: Python and torch start once, and memory is each one's own."""
+    """Run each way in a fork of this process: Python and torch start once, and each has separate memory."""
     import_compiler()
     torch.set_num_threads(1)
     started = time.time()

@@ -13,7 +13,7 @@ from hpcdl.training.six_tools.ways import RATE, Prepared
 
 
 def loop(config: dict) -> None:
-    """What each of Ray's workers does."""
+    """Train on one of Ray's workers."""
     from ray import train
 
     from hpcdl.comm.distributed import TorchComm
@@ -32,7 +32,8 @@ def loop(config: dict) -> None:
 
 
 def fit(task: Task, p: int = 2, count: int = 20) -> dict:
-    """Losses, seconds of each step, and `ready`: seconds from here to the end of the first step, Ray's start included.
+    """Return losses, seconds of each step, and `ready`: seconds from here to the end of the first step, including Ray's
+    start.
 
     Ray is shut down afterwards. It needs the package: `hpcdl.training.optional`.
     """

@@ -10,7 +10,7 @@ from hpcdl.training.six_tools.ways import RATE, Prepare, Prepared
 
 
 def steps(prepared: Prepared, comm: Communicator, count: int, task: Task) -> tuple[torch.Tensor, list[float]]:
-    """Of each step this rank's part of the mean loss, and its seconds."""
+    """Yield this rank's part of the mean loss and the seconds of each step."""
     g, losses, seconds = torch.Generator().manual_seed(1), list[torch.Tensor](), list[float]()
     for _ in range(count):
         x, y = task.batch(g)
@@ -28,7 +28,7 @@ def steps(prepared: Prepared, comm: Communicator, count: int, task: Task) -> tup
 
 
 def train(comm: Communicator, prepare: Prepare, task: Task, count: int = 20) -> list[float]:
-    """The mean losses of a training on ranks of any machine of ours, torch's process group among them."""
+    """Return the mean losses of a training on ranks of any of our machines, including torch's process group."""
     from hpcdl.training.process_group import process_group
 
     with process_group(comm):
@@ -38,7 +38,7 @@ def train(comm: Communicator, prepare: Prepare, task: Task, count: int = 20) -> 
 
 
 def sent(prepare: Prepare, task: Task, p: int = 2) -> int:
-    """The bytes that rank 0 of p sends in a step: what a third step adds to two."""
+    """Return the bytes that rank 0 of p sends in a step: three steps minus two steps."""
     from hpcdl.comm import simulate
     from hpcdl.training.process_group import process_group
 
@@ -51,7 +51,7 @@ def sent(prepare: Prepare, task: Task, p: int = 2) -> int:
 
 
 def serial(task: Task, count: int = 20) -> list[float]:
-    """The losses of one process without any tool."""
+    """Return the losses of one process without any tool."""
     from hpcdl.comm import simulate
 
     def alone(comm: Communicator) -> list[float]:

@@ -1,4 +1,4 @@
-"""What is trained: networks in float64, the same on all ranks, with their batches and losses."""
+"""The tasks: networks in float64, the same on all ranks, with their batches and losses."""
 
 from collections.abc import Callable
 from functools import cache
@@ -44,7 +44,7 @@ VOCABULARY, TOKENS = 32, 16
 
 
 def _sentences(g: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each counts on from a number of its own; the target of a token is the next one."""
+    """Return sequences that each count on from a random number; a token's target is the next token."""
     first = torch.randint(VOCABULARY, (ROWS, 1), generator=g)
     numbers = (first + torch.arange(TOKENS + 1)) % VOCABULARY
     return numbers[:, :-1], numbers[:, 1:]
@@ -62,7 +62,7 @@ TASKS = {"LeNet-5": LENET, "transformer": TRANSFORMER}
 
 
 def wide(width: int) -> Task:
-    """Pairs of linear layers with tanh between them, 4 width^2 weights: where messages weigh more than calls."""
+    """Return pairs of linear layers with tanh between them, 4 width^2 weights: messages cost more than calls."""
 
     def rows(g: torch.Generator) -> tuple[Tensor, Tensor]:
         x = torch.randn(ROWS, width, generator=g, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Of each tool a function that prepares the model: its lines are what the tool asks of its user."""
+"""For each tool, a function that prepares the model: its lines are what a user of the tool must write."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ RATE = 0.5
 
 
 class Prepared(NamedTuple):
-    """A model, its optimizer, what to call after the backward pass; `alike`: all ranks take the whole batch."""
+    """A model, its optimizer and a function to call after backward; `alike`: all ranks take the whole batch."""
 
     model: nn.Module
     optimizer: Any  # with torch's step and zero_grad
@@ -72,10 +72,10 @@ def deepspeed(stage: int, model: nn.Module, comm: Communicator) -> Prepared:
 
     config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}}
     config |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
-    config["gradient_clipping"] = 0.0  # else DeepSpeed clips by a norm of 1, and says nothing
+    config["gradient_clipping"] = 0.0  # otherwise DeepSpeed silently clips to a norm of 1
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
-    own = SimpleNamespace(step=engine.step, zero_grad=lambda: None)  # its step forgets the gradients
+    own = SimpleNamespace(step=engine.step, zero_grad=lambda: None)  # its step clears the gradients
     return Prepared(engine, own, backward=engine.backward)
 
 
@@ -99,7 +99,7 @@ DEEPSPEED: dict[str, Prepare] = {"DeepSpeed ZeRO-1": zero_1, "DeepSpeed ZeRO-3":
 
 
 def installed() -> dict[str, Prepare]:
-    """Every way that this machine has."""
+    """Return every way that is installed on this machine."""
     return WAYS | (DEEPSPEED if optional.found("DeepSpeed") else {})
 
 
@@ -107,14 +107,14 @@ def installed() -> dict[str, Prepare]:
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
-    """What FSDP2 gathers one at a time: a transformer's blocks, and else the layers that have weights."""
+    """Return what FSDP2 gathers one at a time: a transformer's blocks, otherwise the layers with weights."""
     if isinstance(model, Decoder):
         return list(model.blocks)
     return [layer for layer in model.children() if any(True for _ in layer.parameters())]
 
 
 def pairs(model: nn.Module) -> tuple[list[str], list[str]]:
-    """Linear layers that follow each other, for DTensor: first ones, cut by columns, and second ones, by rows."""
+    """Return consecutive linear layers for DTensor: the first of each pair is split by columns, the second by rows."""
     if isinstance(model, Decoder):
         blocks = [f"blocks.{i}." for i in range(len(model.blocks))]
         first = [block + name for block in blocks for name in ("attention.q", "attention.k", "attention.v", "mlp.up")]

@@ -1,1 +1,1 @@
-"""How a picture works, one concept a file; begin with `explorable`, then `picture` and `canvas`."""
+"""The implementation of pictures, one concept per file; begin with `explorable`, then `picture` and `canvas`."""

@@ -21,7 +21,7 @@ class Canvas:
     """A figure with its axes; `png()` draws it.
 
     Ticks, labels and grid take most of the time of a drawing and seldom change from one picture to the next. They are
-    the frame: kept as pixels, and drawn anew only for axes where something that decides their looks has changed.
+    the frame: kept as pixels, and drawn again only for axes where something that decides their looks has changed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Canvas:
         self._pixels: Any = None  # of the frame, as the canvas copies them
 
     def clear(self, visible: bool = True) -> None:
-        """Empty every axes and remove what stands beside them; hide the axes where `visible` is false."""
+        """Empty every axes and remove objects next to them; hide the axes where `visible` is false."""
         for text in list(self.figure.texts):
             text.remove()
         for axes in self.figure.axes:
@@ -53,11 +53,11 @@ class Canvas:
             axes.set_visible(visible)
 
     def forget(self) -> None:
-        """Draw everything anew the next time."""
+        """Draw everything again the next time."""
         self._frame, self._boxes = {}, {}
 
     def lay_out(self) -> None:
-        """Find room for the labels, once: it costs as much as drawing, and axes should not jump about.
+        """Find room for the labels once: it costs as much as drawing, and axes should not move.
 
         Room for axes as high as can be: those with an aspect are lower in some pictures and higher in others.
         """
@@ -94,10 +94,10 @@ class Canvas:
             artist.draw(self.canvas.get_renderer())
 
     def _draw_frames(self, changed: list) -> None:
-        """Draw the frames of the `changed` axes anew, or of all where they might lie over those of others."""
+        """Redraw the frames of the `changed` axes, or of all axes if frames may overlap."""
         renderer, every = self.canvas.get_renderer(), self.figure.axes
         if len(changed) == len(every):
-            self._boxes = {}  # to find them takes time, and is of use for the next picture only if some axes stay
+            self._boxes = {}  # finding them takes time, and helps the next picture only if some axes stay
             return self.canvas.draw()
         if not self._boxes:
             self.canvas.draw()
@@ -129,7 +129,8 @@ def _box(axes, renderer) -> Bbox:
 
 
 def _clear(axes, ticks) -> None:
-    """`axes.clear()`, several times as fast: it makes every tick anew, here they stay unless they lost their looks."""
+    """`axes.clear()`, several times as fast: it recreates every tick, while here they stay unless their style
+    changed."""
     if axes.name != "rectilinear":
         return axes.clear()
     for artist in _artists(axes):

@@ -1,8 +1,8 @@
-"""A picture and its controls: each move of a control draws the picture anew.
+"""A picture and its controls: each move of a control redraws the picture.
 
 A picture is a pure function `draw(state, axes)`. `state` is a dict; `axes` is one matplotlib Axes or, with a `layout`,
-a dict of them by name. It may return a sentence: what the picture shows now. The sentence stands below the axes and is
-the picture's text for screen readers; an `Alarm` stands there in vermillion.
+a dict of them by name. It may return a sentence: what the picture shows now. The sentence appears below the axes and is
+the picture's text for screen readers; an `Alarm` appears there in vermillion.
 
     def draw(state, axes):
         axes.plot(...)

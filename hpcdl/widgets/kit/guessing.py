@@ -1,4 +1,4 @@
-"""Guesses that count: a question above an experiment, which waits until it is answered and then says how close it was.
+"""Guesses: a question above an experiment, which waits for the answer and then says how close it was.
 
 guess("ddp.speed_up", "Two ranks: how many times faster than one?", unit="times")
 
@@ -35,22 +35,22 @@ _begun: dict[str, QuietTogether] = {}  # by name, since the experiment began
 
 
 def _shell() -> Any:
-    """IPython's shell, where this is a notebook."""
+    """Return IPython's shell in a notebook, otherwise None."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython else None
 
 
 @cache
 def ledger() -> Ledger:
-    """The student's, next to the notebook, where its kernel starts; in memory where this is no notebook."""
+    """Return the student's ledger, next to the notebook, in the kernel's folder; in memory outside a notebook."""
     return Ledger(file_in(Path.cwd()) if _shell() else None)
 
 
 def somebody_is_there() -> bool:
-    """Whether whoever runs this cell can answer.
+    """Whether the user of this cell can answer.
 
-    A page can, which offers to answer `input()` too; `hpcdl submit`, nbconvert and a script cannot, and nobody does
-    where $HPCDL_GUESSES is "off".
+    A page can, since it also answers `input()`; `hpcdl submit`, nbconvert and scripts cannot, and nothing asks if
+    $HPCDL_GUESSES is "off".
     """
     kernel = getattr(_shell(), "kernel", None)
     return os.environ.get(VARIABLE) != OFF and bool(getattr(kernel, "_allow_stdin", False))
@@ -67,7 +67,7 @@ def guess(
     """Ask for a number above 0, in `unit`, or for one of `choices`; the cell that has `guessed(name)` waits for it.
 
     `name` is "slug.what", one for each question of the course; ValueError where it is not, or with a single choice.
-    `truth()` answers at once, where there is no experiment to wait for.
+    `truth()` answers at once, if there is no experiment to wait for.
     """
     if not re.fullmatch(r"[a-z]\w*\.[a-z]\w*", name):
         raise ValueError(f'name={name!r}: a guess is called as an exercise is, "slug.what"')
@@ -105,7 +105,7 @@ def guessed(name: str) -> None:
 
 
 def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:
-    """Show the truth beside the guess `name`; the first truth that is seen goes into the ledger.
+    """Show the truth next to the guess `name`; the first truth shown goes into the ledger.
 
     `measured`: it depends on seconds that the experiment took. Those of a busy machine are shown, but not kept.
     """
@@ -189,7 +189,7 @@ class Question(anywidget.AnyWidget):
     unit = traitlets.Unicode().tag(sync=True)
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)  # instead of the form; empty: the form
-    seen = traitlets.Bool().tag(sync=True)  # the truth is known: nothing to change any more
+    seen = traitlets.Bool().tag(sync=True)  # the truth is known: too late to change
     problem = traitlets.Unicode().tag(sync=True)
 
     def __init__(

@@ -29,7 +29,7 @@ CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 class TitledImage(widgets.Image):
     """An image whose `tooltip` is its text for screen readers."""
 
-    # The page takes a tooltip only beside an empty description, and fails where there is none (ipywidgets 8.1).
+    # The page takes a tooltip only beside an empty description, and fails without one (ipywidgets 8.1).
     description = traitlets.Unicode("").tag(sync=True)
 
 

@@ -27,7 +27,7 @@ class LineRenderer(RendererAgg):
 
 
 class LineCanvas(FigureCanvasAgg):
-    """A canvas with that renderer, of one size for ever."""
+    """A canvas with that renderer, of fixed size."""
 
     renderer = None
 

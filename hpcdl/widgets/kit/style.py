@@ -80,7 +80,7 @@ def _shade(value: float, dark: bool) -> str:
 
 
 def ticks(axis: "Axis", places: Sequence[float], labels: Sequence[str]) -> None:
-    """Ticks at `places` with `labels`: several times faster than `set_ticks`, which makes every tick anew at once."""
+    """Ticks at `places` with `labels`: several times faster than `set_ticks`, which recreates every tick at once."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axis.set_major_locator(FixedLocator(places))

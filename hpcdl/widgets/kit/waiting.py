@@ -1,4 +1,4 @@
-"""What a lab's cell says while a student's function behind it is to be written or mended, or a guess to be made."""
+"""What a lab's cell says until a student's function behind it is written or fixed, or a guess is made."""
 
 import contextlib
 import linecache
@@ -85,7 +85,7 @@ def waiting_for(error: NotImplementedError) -> str:
 
 
 def mistaken(error: BaseException) -> str:
-    """The sentences that say what happened, where in the notebook, and what to mend first."""
+    """The sentences that say what happened, where in the notebook, and what to fix first."""
     frames = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename != __file__]
     block = frames[0][0]
     functions = [f"`{name}`" for exercise in (wrong_in(block) or points.unsolved).values() for name in exercise]

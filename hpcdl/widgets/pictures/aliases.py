@@ -41,7 +41,7 @@ def explorable() -> Explorable:
 
 
 def after(lines: int) -> list[Memory]:
-    """The memories after so many lines, run by Python itself; one that nobody has a name for is gone."""
+    """The memories after so many lines, run by Python itself; a memory without a name is gone."""
     names: dict[str, torch.Tensor] = {}
     known: list[torch.Tensor] = []  # every tensor that there has been: no memory is given to another
     for line in list(LINES)[:lines]:

@@ -130,7 +130,7 @@ def _neurons(axes, run, stage: int) -> list[tuple]:
 
 
 def _below(run, stage: int, layer: int, j: int) -> tuple[str, str]:
-    """What stands below a neuron, and its colour: its bias, or its error once the backward pass has come there."""
+    """Return the text below a neuron, and its colour: its bias, or its error once the backward pass has come there."""
     if 2 * LAST - layer <= stage < STEP:
         return f"δ {short(run.deltas[layer - 2][j])}", VERMILLION
     biases = run.new_biases if stage == STEP else run.biases

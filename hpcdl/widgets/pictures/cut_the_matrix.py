@@ -33,7 +33,7 @@ class Matrix(NamedTuple):
     weights: bool = False
 
 
-# What stands in a row of the picture, with what is sent forward between two matrices.
+# The content of a row of the picture, with what is sent forward between two matrices.
 LAYERS: dict[str, tuple[Matrix | str, ...]] = {
     "column": (
         Matrix("x", "n", "d", ""), Matrix("Wᵀ", "d", "4d", "columns", True), Matrix("y", "n", "4d", "columns"),

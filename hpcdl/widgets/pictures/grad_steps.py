@@ -14,7 +14,7 @@ START, REACH = -2.0, 3.2
 
 
 class Steps(NamedTuple):
-    """w before each step and after the last; the slope at each, and what stands in w.grad."""
+    """w before each step and after the last; the slope at each, and the content of w.grad."""
 
     w: list[float]
     slopes: list[float]

@@ -24,7 +24,7 @@ SPACE = 0.18  # of a mark and the gap beside it; less where a brick has more lin
 
 
 class Shown(NamedTuple):
-    """What stands on a brick."""
+    """Return the text on a brick."""
 
     lines: int
     is_yours: bool

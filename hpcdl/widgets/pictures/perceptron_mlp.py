@@ -77,7 +77,7 @@ def beside(landed: list[list[float]]) -> list[tuple[float, float]]:
 
 
 def _ticks(axes, locator) -> None:
-    axes.xaxis.set_major_locator(locator)  # set_xticks would make tick objects anew, which takes longer than the rest
+    axes.xaxis.set_major_locator(locator)  # set_xticks would recreate tick objects, which takes longer than the rest
     axes.yaxis.set_major_locator(copy(locator))
 
 

@@ -64,7 +64,7 @@ def _rates(axes, ranks: dict, epochs: int) -> None:
         look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "markevery": [-1]}
         axes.plot(steps["epoch"], thousands(steps), label=f"rank {rank}", **look)
     axes.set(xlabel="epochs", ylabel="thousand images/s", title="Speed of each rank", xlim=(0, epochs))
-    # Thousands, in steps: the labels stay as wide as they were, and the frame is seldom drawn anew.
+    # Thousands, in steps: the labels stay as wide as they were, and the frame is seldom redrawn.
     fastest = max((max(thousands(steps)) for steps in ranks.values()), default=0.0)
     axes.set_ylim(0, 0.5 * math.ceil((fastest + 0.1) / 0.36))  # room for the names above the curves
     axes.yaxis.set_major_formatter("{x:.1f}")

@@ -30,8 +30,8 @@ class GivenUpError(Exception):
 class Dashboard:
     """Buttons and sliders around a training on `cluster`; make it the last line of a cell.
 
-    `start`, `pause`, `stop`, `kill` and `scale` are the buttons; `wait` returns when nothing runs any more. Where the
-    cluster was stopped it goes over to the notebook's newest one, and starts engines where there are none.
+    `start`, `pause`, `stop`, `kill` and `scale` are the buttons; `wait` returns when nothing is running. If the cluster
+    was stopped, it switches to the notebook's newest one, and starts engines if there are none.
     """
 
     def __init__(self, cluster: "Cluster"):
@@ -110,7 +110,7 @@ class Dashboard:
         self._begin(partial(self._scale, weak))
 
     def pause(self) -> None:
-        """Hold all ranks before their next step, or let them go on."""
+        """Hold all ranks before their next step, or let them continue."""
         self._hold(paused=not self.hand.paused)
         self.buttons["pause"].description = "▶ go on" if self.hand.paused else "‖ pause"
 
@@ -145,7 +145,7 @@ class Dashboard:
             work()
         except GivenUpError:
             self.picture.wait("Stopped before it began: the engines are busy with a cell.")
-        except Exception as error:  # nobody would see it: this is no cell's thread
+        except Exception as error:  # no one would see it: this is not a cell's thread
             self.picture.wait(Alarm(short(error)))
         finally:
             self.hand = self.hand._replace(paused=False, kill=None)

@@ -62,7 +62,7 @@ def seconds_of(factor: float, jitter: float, pull: float) -> list[list[float]]:
 def run(s: float, factor: float, jitter: float, pull: float) -> tuple[Spans, np.ndarray, np.ndarray]:
     """The spans, and time and loss after each update: gradients of what the server had when they began.
 
-    The loss is a valley in 12 dimensions of curvatures 1 to 0.1. Worker 3 has samples like nobody else's: a server that
+    The loss is a valley in 12 dimensions of curvatures 1 to 0.1. Worker 3 has samples unlike all others': a server that
     seldom hears of them learns something else.
     """
     spans, rng = clocks(seconds_of(factor, jitter, pull), s), np.random.default_rng(2)

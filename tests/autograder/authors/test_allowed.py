@@ -4,6 +4,7 @@ import pytest
 
 from autograder import exercises
 from autograder.authors import allowed, build
+from autograder.inside import magics, source
 
 
 @pytest.mark.parametrize("slug", exercises.LABS)
@@ -14,9 +15,12 @@ def test_the_files_are_up_to_date(slug):
 
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_no_answer_needs_engines(slug):
-    """What grading runs of a lab beside its answers draws nothing and starts no engine."""
+    """What grading runs of a lab, apart from its answers, draws nothing and starts no engine and no process."""
     names = {name for found in allowed.allowed(exercises.load(slug), build.code(slug)).values() for name in found}
     assert not [name for name in names if name.startswith(("hpcdl.cluster", "hpcdl.widgets"))]
+    cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
+    statements, _ = source.needed(cells, exercises.load(slug).functions)
+    assert not [code for _, code in statements if "subprocess" in code]
 
 
 def test_names_are_found_behind_aliases_modules_and_attributes():

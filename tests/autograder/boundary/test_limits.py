@@ -123,7 +123,7 @@ def clock(monkeypatch):
 
 
 def test_others_are_not_the_students_time(clock):
-    """300 calls back on a crowded machine, in which all but a millisecond each is somebody else's."""
+    """300 calls back on a crowded machine, in which other processes use all but a millisecond each."""
     own, watch = limits.account(), limits.Stopwatch(WORKER)
     for _ in range(300):
         clock.passes(0.001)  # the student's

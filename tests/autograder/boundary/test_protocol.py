@@ -183,7 +183,7 @@ def test_a_sender_that_stalls_half_way_through_a_frame_runs_into_the_deadline():
         start = time.monotonic()
         with pytest.raises(TimeoutError):
             protocol.receive(ours, lambda: start + 0.2 - time.monotonic())
-        assert time.monotonic() - start < 30  # and not for ever
+        assert time.monotonic() - start < 30  # and not forever
 
 
 def test_a_large_frame_goes_through_a_socket_in_pieces():

@@ -46,7 +46,7 @@ def test_the_reference_passes_every_check_with_any_seed(reference, name, seed):
 
 
 def test_the_layers_of_resnet_are_counted_as_the_librarys_table_has_them():
-    first = resnet50()[0]  # a stride of two: counted on the smaller image, four of whose places are one
+    first = resnet50()[0]  # a stride of two: counted on the smaller image: four places are one
     weights, macs, _ = work.conv_layer(3, 64, 7, 112, 1)
     assert (weights, macs) == (first.weights, first.macs)
 

@@ -1,4 +1,4 @@
-"""What may be the machine's fault is asked again with nobody beside it, before it counts."""
+"""A failure that may be the machine's fault is checked again alone, before it counts."""
 
 import threading
 

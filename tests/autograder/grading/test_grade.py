@@ -1,4 +1,4 @@
-"""A folder of submissions becomes a grade sheet: a row for each, whatever is in it, and the batch goes on."""
+"""A folder of submissions becomes a grade sheet: a row for each, whatever is in it, and the batch continues."""
 
 import contextlib
 import csv
@@ -19,7 +19,7 @@ LOOP = "def count(n):\n    while True:\n        pass\ndef double(f, x):\n    ret
 
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote, request):
-    """Every command uses the zygote of this run, but for the test that grades from start to end."""
+    """Every command uses the zygote of this run, except in the test that grades from start to end."""
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)  # the tiny lab is known in this process alone
     if "from_start_to_end" not in request.node.name:
         monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))

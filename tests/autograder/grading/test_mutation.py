@@ -1,4 +1,4 @@
-"""Mutants of the reference solutions lose points, but for those that are listed with the reason why they may not."""
+"""Mutants of the reference solutions lose points, except the listed ones, each with the reason."""
 
 import pytest
 

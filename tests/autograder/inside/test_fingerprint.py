@@ -1,4 +1,4 @@
-"""Code that is the same but for names and layout has one fingerprint; short code has none; nothing breaks it."""
+"""Code that is the same except for names and layout has one fingerprint; short code has none; nothing breaks it."""
 
 from collections import Counter
 

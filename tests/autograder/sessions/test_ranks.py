@@ -192,7 +192,7 @@ def test_forged_operations_are_the_students_own_error(remote, call):
     with pytest.raises(StudentError):
         running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
     running.start_check(20.0)
-    with pytest.raises(StudentError):  # and the grader goes on
+    with pytest.raises(StudentError):  # and the grader continues
         running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
 
 

@@ -58,7 +58,7 @@ def shards(run):
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """The files of a folder of results, but for what graders keep for themselves."""
+    """The files of a folder of results, except the graders' own."""
     paths = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
     own = [path for path in paths if path.parts[0] != "records" and not path.parts[0].startswith(".")]
     return {str(path): (out / path).read_bytes() for path in own}

@@ -23,7 +23,7 @@ def graded(monkeypatch):
 
 
 def without_seconds(content):
-    """A result file's content but for what differs from run to run."""
+    """A result file's content without what differs from run to run."""
     if isinstance(content, dict):
         return {key: without_seconds(value) for key, value in content.items() if key != "seconds"}
     return [without_seconds(value) for value in content] if isinstance(content, list) else content

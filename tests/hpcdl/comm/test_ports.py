@@ -71,7 +71,7 @@ def ring_in_both_directions(x, comm):
                 taken.copy_(incoming)
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(6, 2)
 @pytest.mark.parametrize("p", range(2, 65))
 def test_a_ring_in_both_directions_costs_what_alpha_and_beta_say(p):
     n = 2 * p * 16

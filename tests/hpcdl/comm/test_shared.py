@@ -1,4 +1,4 @@
-"""Tensors of `comm.empty`: neighbours read them where they are, and nobody sees a difference but in time."""
+"""Tensors of `comm.empty`: neighbours read them in place, and only the time differs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the simulated machine says when ranks wait for ever, raise, or do not agree on a message."""
+"""The simulated machine's errors when ranks wait forever, raise, or disagree on a message."""
 
 import time
 

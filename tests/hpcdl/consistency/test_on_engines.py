@@ -1,4 +1,5 @@
-"""Parameter servers on live engines: a server that dies is one ClusterError, and its snapshot goes on."""
+"""Parameter servers on live engines: a server that dies is one ClusterError, and a restart continues from its
+snapshot."""
 
 import os
 import signal

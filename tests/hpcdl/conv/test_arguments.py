@@ -109,7 +109,8 @@ def test_second_derivatives_are_differences(name):
     assert torch.autograd.gradgradcheck(lambda x, w: ALGORITHMS[name](x, w, padding=1, groups=2), (x, w))
 
 
-@pytest.mark.thinned(4, 2)
+@pytest.mark.labs
+@pytest.mark.thinned(1, 4)
 @pytest.mark.parametrize("name", [*ALGORITHMS, "torch", "torch_channels_last"])
 def test_second_derivatives_do_not_depend_on_what_auto_chooses(name, monkeypatch):
     monkeypatch.setattr("hpcdl.conv.choose", lambda situation: name)

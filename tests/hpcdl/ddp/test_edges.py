@@ -138,7 +138,7 @@ def test_a_wrapper_in_a_wrapper_is_refused():
 
 
 class WithState(nn.Linear):
-    """A layer with a state that is no tensor."""
+    """A layer with state that is not a tensor."""
 
     def get_extra_state(self):
         return {"calls": 7}

@@ -34,7 +34,7 @@ class Guards:
         self.buffers = []
 
     def empty(self, like: torch.Tensor, *shape, dtype=None, device=None) -> torch.Tensor:
-        """In place of `like.new_empty(*shape)`: all NaN, between guards."""
+        """Instead of `like.new_empty(*shape)`: all NaN, between guards."""
         if device == "meta":
             return torch.empty(*shape, device="meta")
         shape, dtype = torch.Size(shape), dtype or like.dtype

@@ -20,7 +20,7 @@ def kernel(x_ptr, n, BLOCK: tl.constexpr):
 
 
 def python(tmp_path, body: str, *, before: str = "", after: str) -> str:
-    """The output of a program of its own without a GPU, which chooses anew; a kernel's source is in a file."""
+    """The output of a program of its own without a GPU, which chooses again; a kernel's source is in a file."""
     program = tmp_path / "program.py"
     program.write_text(before + KERNEL.format(body=body) + after)
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}

@@ -100,7 +100,7 @@ def test_at_most_a_window_of_states_is_in_memory_and_none_between_steps(tmp_path
 
 
 class Meets(Disk):
-    """A store whose reads, but for the first, wait for an update that is under way, and tell it that they are."""
+    """A store whose reads, except the first, wait for an update that is under way, and tell it that they are."""
 
     def __init__(self, folder, seconds):
         super().__init__(folder)
@@ -113,7 +113,7 @@ class Meets(Disk):
 
 
 class Watched(torch.optim.SGD):
-    """SGD whose update of a parameter, but for the last, ends when the next one's states are on their way."""
+    """SGD whose update of a parameter, except the last, ends when the next one's states are on their way."""
 
     def step(self, closure=None):
         if self.store and self.param_groups[0]["params"][0] is not self.last:

@@ -65,7 +65,7 @@ def zero_1_and_2(comm: Communicator):
 
 
 def zero_3(comm: Communicator, folder: str):
-    """In its middle it is saved, and goes on from there with a model and an optimizer that are new."""
+    """In its middle it is saved, and continues from there with a model and an optimizer that are new."""
     rows = batches(comm.rank, comm.size)
     for first, last in ((0, 2), (2, 3)):
         model = FullyShardedDataParallel(build(), comm)

@@ -24,7 +24,7 @@ def step(model, optimizer, training, comm, n):
 
 
 def train(comm, training, path, kind, make, first, last, seed=0):
-    """Steps `first` to `last` of a training that is saved at `path`, and goes on from there unless it begins."""
+    """Steps `first` to `last` of a training that is saved at `path`, and continues from there unless it begins."""
     model = FullyShardedDataParallel(training.build(kind, seed), comm)
     optimizer = training.makes[make](model.parameters())
     if first:

@@ -1,4 +1,4 @@
-"""The kernels on a real GPU, where there is one; and what they say where there is none, or no Triton."""
+"""The kernels on a real GPU, if there is one; and the errors without a GPU, or without Triton."""
 
 import os
 import subprocess

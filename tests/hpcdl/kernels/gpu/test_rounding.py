@@ -188,7 +188,7 @@ def test_no_subnormal_number_is_taken_for_zero(reports):
 
 @pytest.mark.labs  # compiles
 def test_all_seeds_share_one_compiled_kernel():
-    """Triton compiles anew for an integer that is 1, or divisible by 16, or longer, unless it is told not to."""
+    """Triton compiles again for an integer that is 1, or divisible by 16, or longer, unless it is told not to."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-c", AS_A_LAUNCH_SEES_IT]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)

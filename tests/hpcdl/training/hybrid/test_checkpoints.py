@@ -1,4 +1,4 @@
-"""A run goes on from its checkpoint on another mesh, after a kill at any moment, and in torch alone."""
+"""A run continues from its checkpoint on another mesh, after a kill at any moment, and in torch alone."""
 
 import errno
 import json

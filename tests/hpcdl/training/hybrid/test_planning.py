@@ -63,7 +63,7 @@ def test_one_microbatch_leaves_a_bubble_whatever_the_schedule():
 
 @pytest.mark.parametrize("model", ["mlp", "lenet"])
 def test_a_layers_work_is_what_torch_counts(model):
-    """Forward and backward of the dense model, three times forward but for the first layer's input."""
+    """Forward and backward of the dense model, three times forward except for the first layer's input."""
     from torch.utils.flop_counter import FlopCounterMode
 
     built, layers = build(model), layers_of(model, "")

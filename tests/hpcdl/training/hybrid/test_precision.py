@@ -1,4 +1,4 @@
-"""Computing in fp16: the loss is scaled, all ranks skip a step together, and a restart goes on with the scale."""
+"""Computing in fp16: the loss is scaled, all ranks skip a step together, and a restart keeps the scale."""
 
 import math
 from itertools import pairwise

@@ -38,6 +38,7 @@ def texts(picture) -> str:
     return "\n".join(text.get_text() for axes in picture.figure.axes for text in axes.texts)
 
 
+@pytest.mark.thinned(1, 2)
 @modules
 def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(module, draws_its_corners):
     draws_its_corners(module.explorable, CORNERS[module], most=40)

@@ -45,6 +45,7 @@ def shown(module, **changes):
     return picture
 
 
+@pytest.mark.thinned(1, 2)
 @modules
 def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(module, draws_its_corners):
     draws_its_corners(module.explorable, PICTURES[module])

@@ -32,20 +32,17 @@ def test_the_registry_names_every_picture():
 
 
 @every_picture
-def test_a_picture_says_what_it_shows(name):
+def test_a_picture_says_what_it_shows_and_each_control_has_a_label_of_its_own(name):
     shown = made(name)
     assert shown.picture.caption
     assert "cannot be drawn" not in shown.picture.caption
     assert shown.picture.image.tooltip == shown.picture.caption
-
-
-@every_picture
-def test_each_control_has_a_label_of_its_own(name):
-    labels = [label(control) for control in made(name).controls.values()]
+    labels = [label(control) for control in shown.controls.values()]
     assert all(labels)
     assert len(set(labels)) == len(labels), labels
 
 
+@pytest.mark.thinned(1, 3)
 @every_picture
 def test_after_moves_it_is_to_the_pixel_what_is_drawn_from_nothing(name):
     shown, chance = made(name), random.Random(name)
@@ -74,6 +71,6 @@ def move(control, chance: random.Random) -> bool:
 
 
 def label(control) -> str:
-    """What stands beside a control; of a slider with buttons, beside the slider."""
+    """The text beside a control; of a slider with buttons, beside the slider."""
     bar = next((part for part in getattr(control, "children", ()) if hasattr(part, "readout")), control)
     return getattr(bar, "description", "") or getattr(bar, "help", "")

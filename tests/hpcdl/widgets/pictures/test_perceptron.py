@@ -26,6 +26,7 @@ PICTURES = {
 modules = pytest.mark.parametrize("module", PICTURES, ids=lambda module: module.__name__.rpartition(".")[2])
 
 
+@pytest.mark.thinned(1, 2)
 @modules
 def test_every_corner_of_the_controls_is_drawn_with_a_sentence_that_fits(module, draws_its_corners):
     draws_its_corners(module.explorable, PICTURES[module])

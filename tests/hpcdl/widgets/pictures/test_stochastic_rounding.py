@@ -33,6 +33,7 @@ PICTURES = {
 pictures = pytest.mark.parametrize("name", PICTURES)
 
 
+@pytest.mark.thinned(1, 2)
 @pictures
 def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
     module, values = PICTURES[name]
