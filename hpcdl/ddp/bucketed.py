@@ -8,6 +8,7 @@ from inspect import signature
 import torch
 
 from hpcdl.comm import Communicator
+from hpcdl.ddp.guarded import UnderWay
 
 
 def make_buckets(params: Iterable[torch.Tensor], cap_bytes: float) -> list[list[torch.Tensor]]:
@@ -55,6 +56,7 @@ class Bucket:
         self.announced = [False] * len(self.params)  # by backward
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
+        self._guards: dict[int, torch.Tensor] = {}  # what `.grad` holds of those that are in
 
     def put_in(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, or zeros if it has none."""
@@ -80,7 +82,7 @@ class Bucket:
         elif grad is not self.views[i]:
             self.views[i].copy_(dense(grad))
         if self.present[i]:
-            param.grad = self.views[i]
+            param.grad = self._guards[i] = self.views[i].as_subclass(UnderWay)
 
     def put_in_rest(self) -> None:
         """Put in the missing gradients: earlier ones, or zeros."""
@@ -109,7 +111,12 @@ class Bucket:
                 piece.copy_(message)
 
     def release(self, scale: float, used: Sequence[bool]) -> None:
-        """Multiply the sums by `scale` and hand them to the parameters; one that no rank used gets no gradient."""
+        """Multiply the sums by `scale` and hand them to the parameters; one that no rank used gets no gradient.
+
+        Raises RuntimeError where a gradient was dropped or replaced after it had been put in.
+        """
+        if any(self.params[i].grad is not guard for i, guard in self._guards.items()):
+            raise RuntimeError(UnderWay.sentence)
         if scale != 1:
             self._complete().mul_(scale)
         for param, view, was_used in zip(self.params, self.views, used, strict=True):

@@ -13,6 +13,7 @@ from hpcdl.collectives import ALL_REDUCE, FAST
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
+from hpcdl.ddp.counting import count_samples, guessed_lengths, require_countable
 from hpcdl.ddp.reducer import Reducer, Span
 from hpcdl.ddp.refusals import NoneAdded, require_supported
 
@@ -74,11 +75,12 @@ class DistributedDataParallel(nn.Module):
             return self.module(*args, **kwargs)
         self._none_added.require()
         self.reducer.cover(self._all)
-        before = self.reducer.count(count_samples(self.samples, args, kwargs))
+        counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
+        before = self.reducer.count(*counted)
         try:
             return self.module(*args, **kwargs)  # 9
         except BaseException:
-            self.reducer.step.samples = before  # the caller may try again
+            self.reducer.step.samples, self.reducer.step.lengths = before  # the caller may try again
             raise
 
     @contextmanager
@@ -143,37 +145,3 @@ def _trainable(module: nn.Module) -> list[nn.Parameter]:
             "ranks; use the module as it is"
         )
     return params
-
-
-def require_countable(module: nn.Module, samples: Callable | None) -> None:
-    """Raise ValueError if an input's first length may be a sequence's and no `samples` says how to count."""
-    if samples is not None:
-        return
-    for name, layer in module.named_modules():
-        if getattr(layer, "batch_first", True) is False:
-            raise ValueError(
-                f"{name or 'the module'} ({type(layer).__name__}) has batch_first=False, so that the length of an "
-                "input may be that of its sequences and not the number of samples; say how to count them: "
-                "samples=lambda x: x.shape[1], or samples=len where the model's own input has samples first"
-            )
-
-
-def count_samples(samples: Callable | None, args: tuple, kwargs: dict) -> int:
-    """Return this rank's number of samples from the inputs of a forward pass."""
-    if samples is None:
-        return _length(args, kwargs)
-    n = samples(*args, **kwargs)
-    if not isinstance(n, int) or n < 0:
-        raise ValueError(f"samples(...) returned {n!r}; it returns this rank's number of samples, an int, 0 or more")
-    return n
-
-
-def _length(args: tuple, kwargs: dict) -> int:
-    for x in chain(args, kwargs.values()):
-        if isinstance(x, torch.Tensor) and x.dim():
-            return len(x)
-    given = ", ".join(type(x).__name__ for x in chain(args, kwargs.values())) or "nothing"
-    raise TypeError(
-        f"ddp(...) was given {given}: no tensor whose length is the number of samples; say how to count them, such as "
-        "DistributedDataParallel(model, comm, samples=lambda batch: len(batch['x']))"
-    )

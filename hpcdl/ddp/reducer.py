@@ -17,8 +17,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
+from hpcdl.ddp.alike import Replicas
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
+from hpcdl.ddp.counting import length_votes, require_proportional
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reducers that sum its gradient
@@ -39,7 +41,8 @@ class Step:
 
     def __init__(self):
         self.samples: int | None = None  # of this rank; None before the first forward pass
-        self.launched = 0  # buckets sent
+        self.lengths: list[int] = []  # of the inputs of all forward passes, where nobody says how to count
+        self.launched = 0  # buckets that have left
         self.spans: list[Span] = []
         self.waited = 0.0  # seconds in which this rank was idle
 
@@ -72,8 +75,8 @@ class Reducer:
         self._listen()
         weakref.finalize(self, _end, self._handles, self.background)
 
-    def count(self, samples: int) -> int | None:
-        """Count the samples of a forward pass that begins; return the earlier count."""
+    def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:
+        """Count the samples of a forward pass that begins, and its inputs' lengths; return the earlier counts."""
         self._require_alone()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(
@@ -81,7 +84,8 @@ class Reducer:
                 "ddp.synchronize() after each backward and before optimizer.step(), or put all but the last of "
                 "several under `with ddp.no_sync():`"
             )
-        before, self.step.samples = self.step.samples, (self.step.samples or 0) + samples
+        before = self.step.samples, self.step.lengths
+        self.step.samples, self.step.lengths = (self.step.samples or 0) + samples, self.step.lengths + lengths
         if self.arrivals:
             self.arrivals.begin(_clock(self.comm)())
         return before
@@ -120,9 +124,12 @@ class Reducer:
         ballot = self._ballot(loss)
         self.background.start(partial(_settle, ballot, buffers))
         self.background.wait()  # 20-21
-        total, losses, *used = ballot.tolist()
+        total, losses, *alike = ballot[:8].tolist()
+        used = ballot[8:].tolist()
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
+        require_proportional(alike[:3])
+        self.replicas.require(alike[3:], self.comm)
         for bucket in self.buckets:
             bucket.release(self.total / total, [used.pop(0) > 0 for _ in bucket.params])
         self.total = total
@@ -134,7 +141,8 @@ class Reducer:
     def _listen(self) -> None:
         """Register a hook on every parameter for the lifetime of this object."""
         me = weakref.ref(self)  # a hook must not keep it alive
-        self._covered = {id(param) for bucket in self.buckets for param in bucket.params}
+        params = [param for bucket in self.buckets for param in bucket.params]
+        self._covered, self.replicas = {id(param) for param in params}, Replicas(params)
         for bucket in self.buckets:
             for param in bucket.params:
                 _reducers.setdefault(param, weakref.WeakSet()).add(self)
@@ -201,11 +209,11 @@ class Reducer:
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:
-        """Return what ranks sum in addition to gradients: n_r, n_r times rank r's loss, and which parameters it
-        used."""
+        """Return what ranks sum besides gradients: n_r, n_r times rank r's loss, what must agree, what it used."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
-        numbers = [samples, samples * loss if loss is not None and samples else 0, *used]
+        alike = length_votes(self.step.lengths, samples) + self.replicas.votes(self.comm)
+        numbers = [samples, samples * loss if loss is not None and samples else 0, *alike, *used]
         return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
 
 

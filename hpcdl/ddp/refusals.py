@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -20,6 +21,15 @@ def require_supported(module: nn.Module) -> None:
                 f"{_where(name, layer)} has max_norm={layer.max_norm!r}: each rank's forward would change other rows "
                 "of the weight; use max_norm=None and limit the rows after optimizer.step()"
             )
+        if (
+            isinstance(layer, nn.SyncBatchNorm)
+            and layer.training
+            and not (dist.is_available() and dist.is_initialized())
+        ):
+            raise ValueError(
+                f"{_where(name, layer)} takes its means over torch.distributed, which is not set up, so that each rank "
+                "would normalize alone; use GroupNorm, LayerNorm, or eval()"
+            )
         require_values(name, layer)
         for key, value in (*layer._parameters.items(), *layer._buffers.items()):
             if value is not None and value.is_sparse:
@@ -37,7 +47,7 @@ def require_not_wrapped(name: str, layer: nn.Module) -> None:
             f"{inside} is a {type(layer).__name__} already, and its gradients would be summed twice; wrap the whole "
             "model once"
         )
-    if type(layer._parameters) is not dict:
+    if getattr(layer._parameters, "in_pieces", False):
         raise ValueError(
             f"{_where(name, layer)} has parameters in a FullyShardedDataParallel already; wrap one module that has all "
             "that they share, or build the module anew"

@@ -1,23 +1,31 @@
-"""Several backward passes in one step at ZeRO stage 2: keep the shard of the sum, and at most one whole gradient."""
+"""Take gradients in and send them; over several backward passes at ZeRO stage 2 keep the shard of the sum."""
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+
+from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background
+from hpcdl.ddp.guarded import Gone
 from hpcdl.sharding.bucket import ShardBucket
+
+UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
 
 
 class Adding:
-    """How `ShardedOptimizer` accumulates the gradients of several backward passes."""
+    """How `ShardedOptimizer` handles gradients until they are summed."""
 
     stage: int
     buckets: list[ShardBucket]
     background: Background
     adds_up = False  # inside `adding`
     _launched: int
-
-    def _launch(self, bucket: ShardBucket) -> None:
-        raise NotImplementedError
+    _reduced: bool
+    _samples: float
+    _total: float
+    _handles: list[RemovableHandle]
 
     @contextmanager
     def adding(self) -> Iterator[None]:
@@ -53,3 +61,48 @@ class Adding:
             each.keep()
         self._launched = 0
         return True
+
+    def _launch(self, bucket: ShardBucket) -> None:
+        """Send the next bucket off; its weight has the last step's N, which `release` corrects."""
+        if self.stage == 2 and self._launched % UNDER_WAY == 0:
+            self.background.wait()  # so much is whole at a time, however slow the network
+        bucket.seal(free=self.stage == 2)
+        self.background.start(partial(bucket.reduce, self._samples / self._total))
+        self._launched += 1
+
+    def _require_open(self, bucket: ShardBucket) -> None:
+        """Raise RuntimeError if a gradient comes when those of its bucket have left, and nothing adds up."""
+        if self._reduced or (bucket.sealed and not self.adds_up):
+            raise RuntimeError(
+                "a second backward came before step(), when the first one's gradients had been sent; call step() after "
+                "each, or add up several at stage=1"
+            )
+
+    def _gradient_is_in(self, bucket: ShardBucket, i: int) -> None:
+        if bucket.sealed or self._reduced:
+            self._require_open(bucket)
+        if not self.keeps(bucket, i):
+            bucket.put_in(i)
+        while self.sends_early and self._launched < len(self.buckets) and self.buckets[self._launched].full:
+            self._launch(self.buckets[self._launched])
+
+    def _listen(self, bucket: ShardBucket) -> None:
+        """Register a hook on every parameter of a bucket, for as long as this object lives."""
+        me = weakref.ref(self)  # a hook must not keep it alive
+        for i, param in enumerate(bucket.params):
+
+            def hook(param, i=i):
+                optimizer = me()
+                assert optimizer is not None  # `_end` takes its hooks away with it
+                optimizer._gradient_is_in(bucket, i)
+
+            def before(gradient, i=i):
+                optimizer = me()
+                if optimizer is not None and isinstance(bucket.params[i].grad, Gone):
+                    optimizer._require_open(bucket)
+                    bucket.params[i].grad = None  # nothing adds to what has left
+
+            if self.stage == 2:
+                self._handles.append(param.register_hook(before))
+
+            self._handles.append(param.register_post_accumulate_grad_hook(hook))

@@ -1,6 +1,6 @@
 """What ranks agree on in every step besides gradients: the number of samples, and which parameters are used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -9,13 +9,16 @@ from hpcdl.comm import Background, Communicator
 
 
 class Ballot:
-    """Numbers summed over the ranks: `samples` first, then one per parameter, nonzero if the rank used it.
+    """Sums of numbers over the ranks: `samples`, then one per parameter, not 0 where the rank used it, then `alike`.
 
-    The time for a few numbers depends on rounds, not bytes, so they travel in one float64 message.
+    `alike` are votes on what must be the same on all ranks (`hpcdl.ddp.alike`). Sums of a few numbers cost rounds, not
+    bytes: so it is one message of float64.
     """
 
-    def __init__(self, samples: float, used: Iterable[float], comm: Communicator):
-        self._numbers = torch.tensor([samples, *used], dtype=torch.float64, device=comm.devices[0])
+    def __init__(self, samples: float, used: Iterable[float], comm: Communicator, alike: Sequence[float] = ()):
+        used = list(used)
+        self._numbers = torch.tensor([samples, *used, *alike], dtype=torch.float64, device=comm.devices[0])
+        self._params = len(used)
 
     def count(self, background: Background) -> tuple[float, list[bool]]:
         """Return N, and whether any rank used each parameter, after all calls running in `background`.
@@ -24,15 +27,20 @@ class Ballot:
         """
         background.start(self._sum)
         background.wait()
-        total, *used = self._numbers.tolist()
+        total = float(self._numbers[0])
         if not total:
             raise ValueError("no rank has a sample, so there is no mean over them; give each step a batch")
-        return total, [votes > 0 for votes in used]
+        return total, [votes > 0 for votes in self.votes]
 
     @property
     def votes(self) -> list[float]:
         """Return the votes on each parameter; they are sums after `count`."""
-        return self._numbers[1:].tolist()
+        return self._numbers[1 : 1 + self._params].tolist()
+
+    @property
+    def alike(self) -> list[float]:
+        """Return the sums of what must be the same on all ranks, after `count`."""
+        return self._numbers[1 + self._params :].tolist()
 
     def _sum(self, comm: Communicator) -> None:
         recursive_doubling_all_reduce(self._numbers, comm)

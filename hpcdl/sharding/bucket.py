@@ -9,6 +9,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
+from hpcdl.ddp.guarded import Gone, OfThisRank
 from hpcdl.sharding.flat import Layout, Shard
 
 _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest bucket
@@ -30,7 +31,8 @@ class ShardBucket:
         broadcast(self.weights, comm)
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         for shard, param in zip(self.shards, params, strict=True):
-            shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # `LayerWise` optimizers need it
+            shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # which `LayerWise` optimizers ask for
+        self._zero = self.weights.new_zeros(())
         self._gradients: torch.Tensor | None = None
         self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
         self.clear()
@@ -68,7 +70,7 @@ class ShardBucket:
             param.grad = param.grad.to_dense()  # from here gradients are parts of one vector
         if param.grad is not None and param.grad.data_ptr() != view.data_ptr():
             view.copy_(param.grad)
-            param.grad = view
+            param.grad = view.as_subclass(OfThisRank)
         self._in.add(i)
 
     def seal(self, free: bool) -> None:
@@ -76,20 +78,27 @@ class ShardBucket:
         for param, view in zip(self.params, self.layout.views(self.weights), strict=True):
             if param.data_ptr() != view.data_ptr():
                 raise RuntimeError(f"a parameter of shape {tuple(param.shape)} {self._why_it_left(param)}")
-        now = [param.grad is not None for param in self.params]
+        now = [param.grad is not None and not isinstance(param.grad, Gone) for param in self.params]
         before = self._kept[1] if self._kept else [False] * len(now)
         self.present = [was or present for was, present in zip(before, now, strict=True)]
         for i, present in enumerate(now):
             self.put_in(i)  # also a gradient from before its hook
             if not present:
                 self._views[i].zero_()
-            self.params[i].grad = None
+            self.params[i].grad = (
+                self._zero.expand(self.params[i].shape).as_subclass(Gone) if present and free else None
+            )
         vector = self._vector()
-        self._under_way, self.sealed = vector, True
+        self._under_way, self.sealed, self._left = vector, True, [free and present for present in now]
         # The part of the sum to keep: at stage 2 only the shard, in separate memory.
         self._share = torch.empty_like(self.layout.share(vector)) if free else self.layout.share(vector)
         if free:
             self._gradients, self._views = None, []
+
+    def require_kept(self) -> None:
+        """Raise RuntimeError if a gradient of the last pass was dropped or replaced after it had left."""
+        if self.sealed and self._left != [isinstance(param.grad, Gone) for param in self.params]:
+            raise RuntimeError(Gone.sentence)
 
     def reduce(self, weight: float, comm: Communicator) -> None:
         """Sum the ranks' vectors; called in the background."""

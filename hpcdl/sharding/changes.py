@@ -1,7 +1,7 @@
 """Weights that a forward pass changes: harmless if all ranks change them equally, otherwise refused."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -17,19 +17,20 @@ def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:
     return [each * (1 + CHANGED * differs) for each, differs in zip(used, changed, strict=True)]
 
 
-def require_same_changes(ballot: Ballot, params: Sequence[torch.Tensor], comm: Communicator) -> None:
+def require_same_changes(ballot: Ballot, digests: Sequence[Callable[[], str]], comm: Communicator) -> None:
     """Raise ValueError on every rank if ranks differ in a parameter that a forward pass changed on some rank.
 
-    Sends nothing if no rank changed any. `ballot` must be counted.
+    `digests` say what each parameter is now. Sends nothing where no rank changed any. `ballot` is counted.
     """
-    changed = [param for param, votes in zip(params, ballot.votes, strict=True) if votes >= CHANGED]
+    changed = [digest for digest, votes in zip(digests, ballot.votes, strict=True) if votes >= CHANGED]
     if changed:
-        lines = [f"{tuple(param.shape)} {_digest(param)}" for param in changed]
         advice = (
             "a forward pass changed them by this rank's samples, as Embedding(max_norm=...) does; change after step()"
         )
-        require_same("other weights", lines, comm, advice)
+        require_same("other weights", [digest() for digest in changed], comm, advice)
 
 
-def _digest(param: torch.Tensor) -> str:
-    return hashlib.sha256(param.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()[:8]
+def digest(param: torch.Tensor) -> str:
+    """The shape of `param`, and a digest of its numbers."""
+    numbers = param.detach().cpu().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
+    return f"{tuple(param.shape)} {hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8]}"

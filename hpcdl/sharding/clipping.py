@@ -19,15 +19,15 @@ def clip(shares: Iterable[torch.Tensor], comm: Communicator, max_norm: float) ->
     """
     if not max_norm > 0:
         raise ValueError(f"clip: max_norm is {max_norm!r}; it is above 0, and infinity only measures the norm")
-    shares = list(shares)
+    shares = [share.detach().as_subclass(torch.Tensor) for share in shares]  # no longer guarded
     squares = torch.zeros(1, dtype=torch.float64, device=comm.devices[0])
     for share in shares:
-        squares += torch.linalg.vector_norm(share.detach(), dtype=torch.float64).square()
+        squares += torch.linalg.vector_norm(share, dtype=torch.float64).square()
     recursive_doubling_all_reduce(squares, comm)
     norm = squares.sqrt().item()
     scale = max_norm / (norm + EPSILON)
-    for share in shares if not scale >= 1 else ():  # NaN also scales, as in torch
-        share.detach().mul_(scale)
+    for share in shares if not scale >= 1 else ():  # NaN scales, too, as torch has it
+        share.mul_(scale)
     return norm
 
 

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,13 +12,14 @@ from torch import nn
 from hpcdl.comm import Communicator, Foreground
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
-from hpcdl.ddp.overlapped import count_samples, require_countable
+from hpcdl.ddp.counting import count_samples, guessed_lengths, length_votes, require_countable, require_proportional
 from hpcdl.ddp.refusals import require_supported
 from hpcdl.sharding.ballot import Ballot
+from hpcdl.sharding.changes import require_same_changes, with_changes
 from hpcdl.sharding.clipping import clip
 from hpcdl.sharding.cutting import Layers, cut
 from hpcdl.sharding.flat import Shard
-from hpcdl.sharding.gathering import Gathering
+from hpcdl.sharding.gathering import Gathering, require_same_order
 from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.passes import Passes
 from hpcdl.sharding.whole import load_whole, persistent_buffers, whole_state
@@ -73,6 +75,11 @@ class FullyShardedDataParallel(nn.Module):
         super().__init__()
         self.module, self.comm, self.dtype, self.samples = module, comm, dtype, samples
         require_supported(module)
+        if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
+            raise ValueError(
+                "the module is compiled by TorchScript, which takes neither hooks nor other parameters; wrap the "
+                "module that was scripted or traced, or use DistributedDataParallel"
+            )
         require_countable(module, samples)
         require_same(
             "another model",
@@ -97,9 +104,10 @@ class FullyShardedDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module's forward pass and count this rank's samples."""
+        counted = None
         if torch.is_grad_enabled() and any(unit.trained for unit in self.units):
-            self._passes.count(count_samples(self.samples, args, kwargs))
-        with self._passes.forward(self._intact):
+            counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
+        with self._passes.forward(self._intact, counted):
             return self.module(*args, **kwargs)
 
     @contextmanager
@@ -123,8 +131,14 @@ class FullyShardedDataParallel(nn.Module):
         trained = passes.reduce_rest()
         self._gathering.later(self._buffers_of_rank_0.run)
         self._gathering.end()
-        ballot = Ballot(passes.samples, [used for unit in trained for used in unit.used], self.comm)
+        changes = [change for unit in trained for change in unit.changes]
+        ballots = with_changes([used for unit in trained for used in unit.used], map(bool, changes))
+        alike = length_votes(passes.lengths, passes.samples) + self._gathering.order_votes()
+        ballot = Ballot(passes.samples, ballots, self.comm, alike)
         total, used = ballot.count(self._gathering.background)
+        require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
+        require_proportional(ballot.alike[:3])
+        require_same_order(ballot.alike[3:])
         if used and not any(used):
             raise RuntimeError(
                 "no parameter has got a gradient on any rank; call backward() on the loss: neither "

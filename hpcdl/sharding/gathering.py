@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from hpcdl.comm import Background, Communicator
+from hpcdl.ddp.alike import agree, digest, votes
 from hpcdl.sharding.unit import Unit
 
 Layer = Sequence[Unit]  # the units that one layer needs whole
@@ -19,6 +20,8 @@ class Gathering:
         self.units, self.background, self._prefetch = units, background, ahead
         self._orders: dict[bool, list[Layer]] = {}  # of passes with and without a backward pass
         self._training, self._seen, self._expected = False, list[Layer](), list[Layer]()
+        self._order: list[int] = []  # of the layers since `order_votes`, by their first units' numbers
+        self._number = {id(unit): i for i, unit in enumerate(units)}
         self._ready: list[Callable[[Communicator], None]] = []  # reductions to be started
         self._ahead: list[Unit] = []  # gathered for the next layer
 
@@ -47,6 +50,7 @@ class Gathering:
         for unit in layer:
             unit.enter()
         self._seen.append(layer)
+        self._order.append(self._number[id(layer[0])])
         self._start_ready()
         self._ahead = self._start(self._next())
 
@@ -55,6 +59,11 @@ class Gathering:
         for unit in layer:
             if unit.users:  # otherwise `end` has freed it
                 unit.leave()
+
+    def order_votes(self) -> list[float]:
+        """A rank's part of the sum by which `require_same_order` finds out, since the last call."""
+        order, self._order = self._order, []
+        return votes(digest(order))
 
     def later(self, reduction: Callable[[Communicator], None]) -> None:
         """Start `reduction` while the next layer runs, so that it does not delay that layer's weights."""
@@ -83,3 +92,13 @@ class Gathering:
             self.background.wait()
         for unit in wrong:
             unit.free()
+
+
+def require_same_order(sums: Sequence[float]) -> None:
+    """Raise RuntimeError on every rank if ranks have used layers in other orders, and so mixed up their weights."""
+    if not agree(sums):
+        raise RuntimeError(
+            "ranks have called layers of a FullyShardedDataParallel in other orders, so that weights were mixed up; "
+            "call the same layers on every rank, one without samples with an empty batch, or use "
+            "DistributedDataParallel"
+        )

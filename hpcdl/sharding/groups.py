@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import require_same
+from hpcdl.ddp.alike import agree, digest, votes
 
 
 def as_groups(params: Iterable, known: Sequence[Sequence[torch.Tensor]] = ()) -> tuple[list[dict[str, Any]], bool]:
@@ -47,6 +48,25 @@ def numbered(options: Iterable[dict[str, Any]], groups: Iterable[Sequence[torch.
         found.append({**given, "params": list(range(first, first + len(group)))})
         first += len(group)
     return found
+
+
+def option_votes(groups: Iterable[dict[str, Any]]) -> list[float]:
+    """A rank's part of the sum by which `require_same_options` finds out."""
+    plain = [{key: _number(value) for key, value in group.items() if key != "params"} for group in groups]
+    return votes(digest(plain))
+
+
+def _number(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def require_same_options(sums: Sequence[float]) -> None:
+    """Raise ValueError on every rank if ranks have other options in their groups, such as learning rates."""
+    if not agree(sums):
+        raise ValueError(
+            "ranks have other options in param_groups, such as another learning rate, and each would step its part of "
+            "the weights by its own; make a scheduler depend on the mean loss of all ranks, not on one rank's"
+        )
 
 
 def trainable(params: Iterable[Any], comm: Communicator) -> list[nn.Parameter]:

@@ -10,22 +10,22 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator, Foreground
+from hpcdl.ddp.alike import Replicas
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
+from hpcdl.ddp.counting import length_votes, require_proportional
 from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
-from hpcdl.sharding.changes import require_same_changes, with_changes
+from hpcdl.sharding.changes import digest, require_same_changes, with_changes
 from hpcdl.sharding.clipping import clip, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
-from hpcdl.sharding.groups import as_groups, as_list, numbered, trainable
+from hpcdl.sharding.groups import as_groups, as_list, numbered, option_votes, require_same_options, trainable
 from hpcdl.sharding.offload import Offloaded
 
 Make = Callable[[list], torch.optim.Optimizer | Offloaded]
-
-UNDER_WAY = 2  # at most this many buckets are sent and not yet summed
 
 
 class ShardedOptimizer(Adding, torch.optim.Optimizer):
@@ -81,7 +81,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         require_steps_only(self.optimizer, as_list(group["params"] for group in shards))
         self.background = comm.background() if stage == 2 else Foreground(comm)
         self._samples, self._total = 1.0, float(comm.size)
-        self._counted: float | None = None  # in this step
+        self._counts: list[int] = []  # in this step, by backward pass
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
         self._launched, self._reduced = 0, False
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: a step's hooks
@@ -107,12 +107,11 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             raise RuntimeError("count: gradients are on their way; call it before backward, add up several at stage=1")
         if samples < 0:
             raise ValueError(f"count: samples is {samples!r}; it is this rank's number of samples, 0 or more")
-        if self._counted not in (None, samples) and any(bucket.begun for bucket in self.buckets):
-            raise RuntimeError(
-                f"count: samples is {samples!r}, and was {self._counted:g} before an earlier backward of this step; "
-                "call it once with the samples of all backward passes, and multiply each mean loss by its part of them"
-            )
-        self._samples = self._counted = float(samples)
+        if any(bucket.begun for bucket in self.buckets):
+            self._counts.append(samples)  # of another backward pass of this step
+        else:
+            self._counts = [samples]
+        self._samples = sum(self._counts) / len(self._counts)
         self._versions = {param: param._version for param in self._shard}
 
     def reduce(self) -> None:
@@ -125,9 +124,14 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         used = [present for bucket in self.buckets for present in bucket.present]
         params = [param for bucket in self.buckets for param in bucket.params]
         changed = [param._version != self._versions.get(param, param._version) for param in params]
-        ballot = Ballot(self._samples, with_changes(used, changed), self.comm)
+        ballot = Ballot(self._samples, with_changes(used, changed), self.comm, self._alike())
         total, used = ballot.count(self.background)
-        require_same_changes(ballot, params, self.comm)
+        require_same_changes(ballot, [partial(digest, param) for param in params], self.comm)
+        require_proportional(ballot.alike[:3])
+        require_same_options(ballot.alike[3:6])
+        self._replicas.require(ballot.alike[6:], self.comm)
+        for bucket in self.buckets:
+            bucket.require_kept()
         for bucket in self.buckets:
             bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
         self._total, self._reduced = total, True
@@ -162,7 +166,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             bucket.clear()
         for param in self._frozen:
             param.grad = None
-        self._launched, self._reduced, self._counted, self._versions = 0, False, None, {}
+        self._launched, self._reduced, self._counts, self._versions = 0, False, [], {}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Train more parameters with separate options; every rank calls it, between steps."""
@@ -226,6 +230,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             shards |= zip(bucket.params, bucket.shards, strict=True)
             self._listen(bucket)
         self._shard |= {param: shards[param] for param in trained}
+        self._replicas = Replicas([bucket.weights for bucket in self.buckets])
         for frozen in (param for param in params if not param.requires_grad):
             broadcast_state(frozen.detach(), self.comm)
             self._frozen.append(frozen)
@@ -244,6 +249,11 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
                 number = next(i for i, group in enumerate(self.groups) if any(param is each for each in group))
                 self.param_groups[number]["params"].append(self._shard[param])
 
+    def _alike(self) -> list[float]:
+        """Return this rank's votes on what must be the same on all ranks."""
+        options = option_votes(self.param_groups)
+        return [*length_votes(self._counts, self._samples), *options, *self._replicas.votes(self.comm)]
+
     def _shards_of(self, params: Iterable[torch.Tensor]) -> list[nn.Parameter]:
         """Return this rank's nonempty parts of the trained parameters."""
         return [self._shard[param] for param in params if param in self._shard and self._shard[param].numel()]
@@ -259,39 +269,6 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
     def _measure(self, directions: dict[torch.Tensor, torch.Tensor]) -> dict[torch.Tensor, tuple]:
         """Return the norms of whole parameters, and of their directions."""
         return norms_of_parts([shard for bucket in self.buckets for shard in bucket.shards], directions, self.comm)
-
-    # -- gradients ---------------------------------------------------------------------------------------------------
-
-    def _launch(self, bucket: ShardBucket) -> None:
-        """Send the next bucket; its weight uses the last step's N, which `release` corrects."""
-        if self.stage == 2 and self._launched % UNDER_WAY == 0:
-            self.background.wait()  # limits how much is whole at a time, however slow the network
-        bucket.seal(free=self.stage == 2)
-        self.background.start(partial(bucket.reduce, self._samples / self._total))
-        self._launched += 1
-
-    def _gradient_is_in(self, bucket: ShardBucket, i: int) -> None:
-        if self._reduced or bucket.sealed:
-            raise RuntimeError(
-                "a second backward came before step(), when the first one's gradients had been sent; call step() after "
-                "each, or add up several at stage=1"
-            )
-        if not self.keeps(bucket, i):
-            bucket.put_in(i)
-        while self.sends_early and self._launched < len(self.buckets) and self.buckets[self._launched].full:
-            self._launch(self.buckets[self._launched])
-
-    def _listen(self, bucket: ShardBucket) -> None:
-        """Register a hook on every parameter of a bucket for the lifetime of this object."""
-        me = weakref.ref(self)  # a hook must not keep it alive
-        for i, param in enumerate(bucket.params):
-
-            def hook(param, i=i):
-                optimizer = me()
-                assert optimizer is not None  # `_end` removes its hooks
-                optimizer._gradient_is_in(bucket, i)
-
-            self._handles.append(param.register_post_accumulate_grad_hook(hook))
 
 
 def _end(handles: list[RemovableHandle], background: Background) -> None:

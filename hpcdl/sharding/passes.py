@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
-from hpcdl.sharding.unit import Unit
+from hpcdl.sharding.unit import Unit, refuse_outside
 from hpcdl.sharding.watched import Watched
 
 OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # they hold no results of a layer
@@ -39,8 +39,8 @@ class Passes:
         self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
         self.syncing = True
         self.samples = 0
-        self._counted = 0  # by the current forward pass
-        self.calls: list[Use] = []  # of layers, nested
+        self.lengths: list[int] = []  # of the inputs, where nobody says how to count
+        self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
         self._endless: list[Use] = []  # calls whose inputs have no gradient
         self._outside: list[Use] = []  # uses of a parameter outside its layers
@@ -57,30 +57,33 @@ class Passes:
         for unit in self.units:
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
                 if param.is_floating_point() or param.is_complex():
-                    _on_gradient(param, partial(_gradient_is_in, me, unit, i))
+                    _listen(param.register_post_accumulate_grad_hook, param, partial(_gradient_is_in, me, unit, i))
+                    _listen(unit.shards[i].register_hook, unit.shards[i], refuse_outside)
                 for place in places:
                     owners.setdefault(place.module, {})[place.name] = unit
         for module, names in owners.items():
             module._parameters = Watched(module._parameters, partial(_used, me, names))
 
-    def count(self, samples: int) -> None:
-        """Count the samples of a forward pass that begins."""
+    def count(self, samples: int, lengths: list[int]) -> None:
+        """Count the samples of a forward pass that begins, and its inputs' lengths."""
         if any(True in unit.announced for unit in self.units):
             raise RuntimeError(NOT_SYNCHRONIZED)
-        self.samples += samples
-        self._counted = samples
+        self.samples, self.lengths = self.samples + samples, self.lengths + lengths
 
     @contextmanager
-    def forward(self, intact: Intact) -> Iterator[None]:
-        """Run the module's forward pass."""
-        samples, uses, endless = self.samples, [unit.uses for unit in self.units], list(self._endless)
+    def forward(self, intact: Intact, counted: tuple[int, list[int]] | None) -> Iterator[None]:
+        """Run the module's forward pass; `counted` are its samples and its inputs' lengths, if gradients follow."""
+        counts = self.samples, self.lengths
+        if counted:
+            self.count(*counted)
+        uses, endless = [unit.uses for unit in self.units], list(self._endless)
         self.gathering.begin(torch.is_grad_enabled())
         intact.require()
         self.calls, self._outside, self._in_forward = [], [], True
         try:
             yield
         except BaseException:  # the caller may try again
-            self.samples, self._endless = samples - self._counted, endless
+            (self.samples, self.lengths), self._endless = counts, endless
             for unit, before in zip(self.units, uses, strict=True):
                 unit.uses = before
             raise
@@ -144,7 +147,7 @@ class Passes:
         """End a step after all its gradients have arrived; `total` is its N."""
         for unit in self.units:
             unit.uses = 0
-        self.total, self.samples = total, 0
+        self.total, self.samples, self.lengths = total, 0, []
         self._reduced, self._endless, self._outside = [], [], []
 
 
@@ -282,8 +285,9 @@ def _used(me: Me, units: dict[str, Unit], name: str) -> None:
         passes.needs_outside(units[name])
 
 
-def _on_gradient(param: nn.Parameter, hook: Callable[[torch.Tensor], None]) -> None:
+def _listen(register: Callable, param: nn.Parameter, hook: Callable) -> None:
     """Register `hook`, also on a frozen parameter that may be unfrozen later."""
     frozen = not param.requires_grad
-    param.requires_grad_(True).register_post_accumulate_grad_hook(hook)
+    param.requires_grad_(True)
+    register(hook)
     param.requires_grad_(not frozen)

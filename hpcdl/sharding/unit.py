@@ -8,7 +8,11 @@ from torch import nn
 from hpcdl.comm import Communicator
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
+from hpcdl.ddp.guarded import Part
+from hpcdl.sharding import steps
+from hpcdl.sharding.changes import digest
 from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.watched import refuse_copy
 
 
 class Place(NamedTuple):
@@ -46,16 +50,21 @@ class Unit:
         for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
             param.data = view
         self.shards = [nn.Parameter(shard.piece, trained) for shard in self.layout.pieces(self.own)]
+        for shard, param in zip(self.shards, self.params, strict=True):
+            steps.know(shard, param)
         self.users = 0  # layers that use it now
         self.uses = 0  # layers between forward and backward
         self.whole = True
         self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
         self.used = [False] * len(self.params)  # since the last `release`
-        self.announced = [False] * len(self.params)  # its gradient must be sent, since the last `release`
-        self.arrived = [False] * len(self.params)  # its gradient has arrived in this backward pass
+        self.announced = [False] * len(self.params)  # its gradient is to be sent, since the last `release`
+        self.arrived = [False] * len(self.params)  # its gradient is in, in this backward pass
+        self.changes = [""] * len(self.params)  # by a forward pass since the last `release`: digests
         self._versions: list[int] = []  # of the whole parameters when they were put in place
         self.put(self.shards, self.params)
         self.free()
+
+    __reduce_ex__ = refuse_copy
 
     def pieces(self) -> list[Shard]:
         """Return this rank's piece of each parameter."""
@@ -112,6 +121,8 @@ class Unit:
                 f"forward changed {self.paths[changed[0]]} in place, and its change in {self.vector.dtype} would be "
                 "lost; change parameters after optimizer.step()"
             )
+        for i in changed:
+            self.changes[i] = digest(self.params[i])
         if changed:
             self.own.copy_(self.layout.share(self.vector))
 
@@ -153,7 +164,7 @@ class Unit:
         """Add the sums times `scale` to the gradients of the pieces that any rank used."""
         assert self.sums is not None  # every step reduces every unit
         sums, self.sums, self.used = self.sums, None, [False] * len(self.params)
-        self.announced = [False] * len(self.params)
+        self.announced, self.changes = [False] * len(self.params), [""] * len(self.params)
         if scale != 1:
             sums.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(sums), used, strict=True):
@@ -161,11 +172,19 @@ class Unit:
                 _accumulate(shard, piece.piece)
 
 
+def refuse_outside(gradient: torch.Tensor) -> None:
+    """A hook of a piece, which autograd calls where a loss uses the piece itself; raise RuntimeError."""
+    raise RuntimeError(
+        "the loss uses a parameter outside the model's forward, where this rank has a flat piece of it; compute that "
+        "part of the loss in forward"
+    )
+
+
 def _accumulate(shard: nn.Parameter, grad: torch.Tensor) -> None:
     """Add `grad` to the gradient of `shard`, and call the hooks that autograd would."""
     for hook in tuple((shard._backward_hooks or {}).values()):
-        changed = hook(grad)
+        changed = None if hook is refuse_outside else hook(grad)
         grad = grad if changed is None else changed
-    shard.grad = grad if shard.grad is None else shard.grad + grad
+    shard.grad = (grad if shard.grad is None else shard.grad + grad).as_subclass(Part)
     for hook in tuple((getattr(shard, "_post_accumulate_grad_hooks", None) or {}).values()):
         hook(shard)

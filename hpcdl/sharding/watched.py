@@ -1,7 +1,15 @@
 """A module's parameters, which tell a wrapper when one is about to be used."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
+
+
+def refuse_copy(*_: Any) -> NoReturn:
+    """Raise TypeError where a part of a fully sharded model is copied or pickled, as `__reduce_ex__`."""
+    raise TypeError(
+        "the weights of a module inside a FullyShardedDataParallel are in pieces on the ranks, and cannot be copied or "
+        "pickled; build the module anew and load the wrapper's state_dict() into it"
+    )
 
 
 class Watched(dict):
@@ -28,3 +36,6 @@ class Watched(dict):
 
     def values(self) -> Iterator[Any]:  # type: ignore[override]
         return (self[name] for name in list(self))
+
+    in_pieces = True  # by which wrappers know it
+    __reduce_ex__ = refuse_copy

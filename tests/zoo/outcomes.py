@@ -11,6 +11,7 @@ from zoo import (  # noqa: F401 - they register
     entries_loops,
     entries_more_loops,
     entries_results,
+    entries_silent,
     entries_training,
     entries_users,
     pipelines,

@@ -39,6 +39,8 @@ class Pipeline(Kit):
     alone = True
     elsewhere = frozenset({"route that one rank has", "everything frozen", "no parameters", "wrapped twice"})
 
+    once = frozenset({"hook on the output", "torch.autograd.grad inside"})  # must see a graph the first time
+
     @classmethod
     def trains(cls, entry):
         own = entry.loop is plain and entry.loss is squares and all(len(batch) == 1 for batch in entry.batches())
@@ -52,7 +54,7 @@ class Pipeline(Kit):
         net = self.entry._replace(make=lambda: network(self.entry)).build()
         parts = [(stage, 0) for stage in range(self.size)]
         (chunk,) = cut_layers(net, parts, self.rank)
-        kinds = (Layers, FusedLayers, partial(Layers, recompute=self.entry.name != "hook on the output"))
+        kinds = (Layers, FusedLayers, partial(Layers, recompute=self.entry.name not in self.once))
         layers = kinds[self.size - 1](chunk)
         params = list(chunk.parameters())
         optimizer = self.entry.optimizer(params) if params else None

@@ -25,6 +25,8 @@ class _Wrapped(Kit):
 
 @wrapper("DDP")
 class DDP(_Wrapped):
+    elsewhere = frozenset({"loss with a weight of its own"})  # which the wrapper never sees
+
     def wrap(self, module, **options):
         return DistributedDataParallel(module, self.comm, **options)
 
@@ -39,7 +41,17 @@ class _Zero(Kit):
     # A loop without ZeRO's own `step`, one whose samples a user of ZeRO counts in another way, and what wraps twice.
     # torch traces the zoo's own hook that counts.
     elsewhere = frozenset(
-        {"no synchronize", "LSTM with time first", "wrapped twice", "wrapped inside", "compiled after wrapping"}
+        {
+            "no synchronize",
+            "LSTM with time first",
+            "wrapped twice",
+            "wrapped inside",
+            "compiled after wrapping",
+            "two forwards of other lengths",
+            "first input without samples",
+            "optimizer made before wrapping",
+            "SyncBatchNorm",
+        }
     )
 
     def __init__(self, comm, entry):
@@ -74,7 +86,6 @@ class Zero1(_Zero):
 @wrapper("ZeRO-2")
 class Zero2(_Zero):
     stage = 2
-    elsewhere = _Zero.elsewhere | {"gradients scaled by hand"}  # they have left when backward ends
 
 
 def _length(*args, **kwargs):
@@ -91,9 +102,17 @@ def _length(*args, **kwargs):
 class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
 
-    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization.
+    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization; before
+    # `synchronize` pieces have no gradients; and ranks must call the same layers.
     elsewhere = frozenset(
         {
+            "torch's clip_grad_norm_, too early",
+            "gradients halved too early",
+            "model.zero_grad() before synchronize",
+            "rank 0 alone loads a state",
+            "rank 0 alone changes a bias",
+            "learning rate from one rank's loss",
+            "layers by sample, some unused on a rank",
             "gradients by torch.autograd.grad",
             "parametrized after wrapping",
             "parametrized before the optimizer is made",

@@ -23,7 +23,7 @@ class FusedLayers(Layers):
     """`Layers` with the same gradients, except for the order in which a product's terms are added.
 
     The weights and biases of linear layers get their gradients in place. Nothing is fused under autocast, nor where a
-    weight or a bias has hooks.
+    weight is complex or has hooks.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class FusedLayers(Layers):
     ):
         super().__init__(module, recompute, rows_first, replicated=replicated)
         self._wanted: Collection[int] | None = None  # ids of the weights whose gradients are; None: of all
+        self.recording = False  # a forward pass: gradients that it takes itself are autograd's
 
     def backward_input(self, k: int, dy: Value) -> Value:
         with self._want(()):
@@ -62,8 +63,12 @@ class FusedLayers(Layers):
             super()._add_gradients(params, ends, gradients, direct)
 
     def _record(self, k: int, x: Value) -> Value:
-        with _Fusing(self):
-            return super()._record(k, x)
+        self.recording = True
+        try:
+            with _Fusing(self):
+                return super()._record(k, x)
+        finally:
+            self.recording = False
 
     @contextlib.contextmanager
     def _want(self, ids: Collection[int]) -> Iterator[None]:
@@ -97,6 +102,7 @@ def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias:
         or in_transform(input)
         or in_transform(weight)
         or not weight.requires_grad
+        or weight.is_complex()
         or torch.is_autocast_enabled(input.device.type)
     ):
         return linear(input, weight, bias)
@@ -120,18 +126,27 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         x, weight, bias = ctx.saved_tensors
+        dx = dy @ weight if ctx.needs_input_grad[0] else None
+        if ctx.layers.recording:
+            rows = _rows(dy)
+            return dx, rows.T @ _rows(x), None if bias is None else rows.sum(0), None
         add_gradients(x, ctx.layers.wanted((weight, bias)), dy)
-        return dy @ weight if ctx.needs_input_grad[0] else None, None, None, None
+        return dx, None, None, None
 
 
 @torch.no_grad()
 def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Tensor) -> None:
     """Those of a linear layer's weight and bias, of which `params` are wanted: W."""
-    rows = dy.reshape(-1, dy.shape[-1])
+    rows = _rows(dy)
     for param in params:
         if param.dim() == 1:
             param.grad = rows.sum(0) if param.grad is None else param.grad.add_(rows.sum(0))
         elif param.grad is None:
-            param.grad = rows.T @ x.reshape(-1, x.shape[-1])
+            param.grad = rows.T @ _rows(x)
         else:
-            param.grad.addmm_(rows.T, x.reshape(-1, x.shape[-1]))
+            param.grad.addmm_(rows.T, _rows(x))
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """`x` as a matrix of its last dimension's rows, empty ones too."""
+    return x.reshape(x.shape[:-1].numel(), x.shape[-1])

@@ -49,7 +49,7 @@ def test_a_step_takes_the_seconds_of_the_cost_model(p, cap, overlap):
 
     sizes = [4 * a * b for a, b in pairwise(WIDTHS)][::-1]
     ready = [Gradient(SECONDS * (i + 1), nbytes) for i, nbytes in enumerate(sizes)]
-    ballot = Gradient(ready[-1].ready, 8 * (2 + len(sizes)))
+    ballot = Gradient(ready[-1].ready, 8 * (8 + len(sizes)))
     predicted = iteration(0.0, [*capped(ready, cap=cap), ballot], all_reduce, overlap=overlap).seconds
     run = simulate(timed_step, p, cap, overlap, alpha=ALPHA, beta=BETA)
     assert max(seconds for seconds, *_ in run.results) == pytest.approx(predicted)

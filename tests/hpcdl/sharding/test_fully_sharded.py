@@ -103,7 +103,7 @@ def test_bytes_in_memory_and_on_the_wire_are_the_formulas(training, p, ahead):
     results = simulate(measured, p, training, ahead).results
     numel, frozen = sum(sizes()), sizes()[1]
     trained = numel - frozen
-    ballot = TRAFFIC["recursive_doubling"](p, 8 * (1 + 6)).nbytes
+    ballot = TRAFFIC["recursive_doubling"](p, 8 * (7 + 6)).nbytes
     states = ("parameters", "gradients", "optimizer states")
     for step in range(3):
         lives = [found[step][0] for found, _ in results]
@@ -188,7 +188,7 @@ def test_messages_and_layers_in_bfloat16_weights_in_float32(training):
     numel, frozen = sum(sizes()), sizes()[1]
     results = simulate(mixed, 2).results
     assert all(dtype == torch.bfloat16 and grads == {torch.float32} for dtype, _, grads, _ in results)
-    ballot = TRAFFIC["recursive_doubling"](2, 8 * 7).nbytes
+    ballot = TRAFFIC["recursive_doubling"](2, 8 * 13).nbytes
     assert sum(sent for _, sent, *_ in results) == 2 * (3 * (numel - frozen) + 2 * frozen) + ballot
 
 

@@ -81,7 +81,7 @@ def measured(comm, training, stage, steps=2):
 def test_bytes_in_memory_and_on_the_wire_are_the_formulas(training, stage, p):
     results = simulate(measured, p, training, stage).results
     numel, params, _ = results[0]
-    ballots = TRAFFIC["recursive_doubling"](p, 8 * (1 + params)).nbytes + TRAFFIC["recursive_doubling"](p, 8).nbytes
+    ballots = TRAFFIC["recursive_doubling"](p, 8 * (10 + params)).nbytes + TRAFFIC["recursive_doubling"](p, 8).nbytes
     for step in range(2):
         steps = [found[step] for _, _, found in results]
         assert sum(sent for _, _, sent in steps) == 2 * (p - 1) * 4 * numel + ballots

@@ -1,0 +1,87 @@
+"""Whether ranks agree on a number, or on their weights, found in a sum that they make anyway."""
+
+import zlib
+from collections.abc import Sequence
+
+import torch
+
+from hpcdl.collectives import broadcast, naive_all_reduce
+from hpcdl.comm import Communicator
+from hpcdl.ddp.agreement import lines_of
+
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an element
+NEARLY = 1e-4  # processors of other makes round in other ways: so far apart, relative, weights are still the same
+
+
+def digest(x: object) -> int:
+    """16 bits of `x`, as it is printed."""
+    return zlib.crc32(repr(x).encode()) & 0xFFFF
+
+
+def votes(number: int, counts: bool = True) -> list[float]:
+    """What a rank adds to three sums for `number`, of 16 bits; nothing if it does not count."""
+    return [1.0, float(number), float(number**2)] if counts else [0.0] * 3
+
+
+def agree(sums: Sequence[float]) -> bool:
+    """Whether all ranks that count have voted for one number, which then does not vary."""
+    return int(sums[0]) * int(sums[2]) == int(sums[1]) ** 2
+
+
+class Replicas:
+    """Weights that are the same on all ranks: in each step some elements are compared, at first all.
+
+    Not the wrapper but the loop makes them differ: a state loaded by one rank, a learning rate from one rank's loss, an
+    optimizer that steps in backward. In steps 1, 2, 4, 8, ... all elements are looked at, and one in each other.
+    """
+
+    def __init__(self, weights: Sequence[torch.Tensor]):
+        self.weights = [x for x in weights if x.numel()]
+        self._steps, self._looking = 0, True
+
+    def votes(self, comm: Communicator) -> list[float]:
+        """This rank's part of the sum by which `require` finds out."""
+        self._steps += 1
+        if not (self._looking and self.weights and comm.size > 1 and not comm.silent):
+            return votes(0)
+        if not self._steps & (self._steps - 1):
+            return votes(digest([int(_bits(x).sum(dtype=torch.int64)) for x in self.weights]))
+        x = self.weights[self._steps % len(self.weights)]
+        return votes(digest(int(_bits(x)[self._steps % x.numel()])) if x.device.type == "cpu" else 0)
+
+    def require(self, sums: Sequence[float], comm: Communicator) -> None:
+        """Raise ValueError on every rank if a rank's weights differ from rank 0's. Sends nothing where they agree."""
+        if agree(sums):
+            return
+        apart = torch.zeros(comm.size, dtype=torch.int32, device=comm.devices[0])
+        found = next((i for i, x in enumerate(self.weights) if _apart(x, comm)), None)
+        for x in self.weights[len(self.weights) if found is None else found + 1 :]:
+            _apart(x, comm)
+        apart[comm.rank] = found is not None
+        naive_all_reduce(apart, comm)
+        self._looking = bool(apart.any())
+        if self._looking:
+            rank = int(apart.nonzero()[0])
+            (shape,) = lines_of(rank, ["" if found is None else f"{tuple(self.weights[found].shape)}"], comm)
+            raise ValueError(
+                f"rank {rank} has another parameter of shape {shape} than rank 0: one rank alone changed it, or each "
+                "by its own samples, such as a state that one rank loaded, a learning rate from one rank's loss, an "
+                "optimizer that steps in a hook, max_norm of an embedding; change weights on all ranks alike, after "
+                "synchronizing"
+            )
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    """The elements of `x` as integers."""
+    x = x.detach().resolve_conj().resolve_neg()
+    x = torch.view_as_real(x) if x.is_complex() else x
+    return x.contiguous().view(-1).view(INTEGERS[x.element_size()])
+
+
+def _apart(x: torch.Tensor, comm: Communicator) -> bool:
+    """Whether `x` is not nearly rank 0's; every rank calls it."""
+    mine = x.detach().resolve_conj().resolve_neg().contiguous().to(comm.devices[0])
+    first = mine.clone()
+    broadcast(first, comm)
+    scale = float(first.abs().max()) if first.is_floating_point() or first.is_complex() else 0.0
+    return not torch.allclose(mine, first, rtol=NEARLY, atol=NEARLY * scale, equal_nan=True)

@@ -1,0 +1,72 @@
+"""How many samples a rank has, by the inputs of its forward passes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain
+
+import torch
+from torch import nn
+
+from hpcdl.ddp.alike import agree, digest, votes
+
+
+def require_countable(module: nn.Module, samples: Callable | None) -> None:
+    """ValueError where the first length of an input may be that of a sequence, and nobody says how to count."""
+    if samples is not None:
+        return
+    for name, layer in module.named_modules():
+        if getattr(layer, "batch_first", True) is False:
+            raise ValueError(
+                f"{name or 'the module'} ({type(layer).__name__}) has batch_first=False, so that the length of an "
+                "input may be that of its sequences and not the number of samples; say how to count them: "
+                "samples=lambda x: x.shape[1], or samples=len where the model's own input has samples first"
+            )
+
+
+def count_samples(samples: Callable | None, args: tuple, kwargs: dict) -> int:
+    """This rank's number of samples among the inputs of a forward pass."""
+    if samples is None:
+        return _length(args, kwargs)
+    n = samples(*args, **kwargs)
+    if not isinstance(n, int) or n < 0:
+        raise ValueError(f"samples(...) returned {n!r}; it returns this rank's number of samples, an int, 0 or more")
+    return n
+
+
+def _length(args: tuple, kwargs: dict) -> int:
+    for length in _lengths(args, kwargs):
+        return length
+    given = ", ".join(type(x).__name__ for x in chain(args, kwargs.values())) or "nothing"
+    raise TypeError(
+        f"ddp(...) was given {given}: no tensor whose length is the number of samples; say how to count them, such as "
+        "DistributedDataParallel(model, comm, samples=lambda batch: len(batch['x']))"
+    )
+
+
+def _lengths(args: tuple, kwargs: dict) -> Iterator[int]:
+    return (len(x) for x in chain(args, kwargs.values()) if isinstance(x, torch.Tensor) and x.dim())
+
+
+def guessed_lengths(samples: Callable | None, args: tuple, kwargs: dict) -> list[int]:
+    """The lengths of all tensors that were given, if the first one was taken for the number of samples."""
+    return [] if samples else list(_lengths(args, kwargs))
+
+
+def length_votes(lengths: Sequence[int], samples: float) -> list[float]:
+    """A rank's part of the sum by which `require_proportional` finds out; `lengths` are those of a whole step."""
+    if len(set(lengths)) < 2:
+        return votes(0, samples > 0)
+    return votes(digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths), samples > 0)
+
+
+def require_proportional(sums: Sequence[float]) -> None:
+    """Raise ValueError on every rank if lengths differ on a rank, and not in the same proportions on all ranks.
+
+    Else n_r / N is the same whichever length is the number of samples, and for each of several forward passes.
+    """
+    if not agree(sums):
+        raise ValueError(
+            "the tensors of this step have several lengths, in other proportions on other ranks, so that no one n_r / "
+            "N is right for all of them; give every rank equal shares of each, or say how to count, such as "
+            "samples=len, and divide each of several losses by its own part of the samples"
+        )

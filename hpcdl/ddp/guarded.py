@@ -1,0 +1,71 @@
+"""Gradients that are not yet what a loop may take them for: a use that would be silently wrong is an error.
+
+Each class is what a parameter's `.grad` holds meanwhile. The numbers are there, autograd adds to them, and most
+functions work; those that `refuses` names raise RuntimeError.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+
+CHANGES = r"(?<!_)_$|^__i(?!nit|ter)|^__setitem__$|^__set__$"  # names of functions that write
+KEPT = (torch.Tensor.data.__get__, torch.Tensor.detach)  # type: ignore[attr-defined]  # the same numbers by another name
+ABOUT = r"^__get__$|^dim$|^size$|^numel$|^is_|^stride$|^element_size$|^untyped_storage$"  # says nothing of the numbers
+
+
+class Guarded(torch.Tensor):
+    """A gradient some of whose uses are refused."""
+
+    refuses: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
+
+    @classmethod
+    def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        targets = args[0] if args and isinstance(args[0], list | tuple) else args[:1]
+        if any(isinstance(x, cls) for x in targets) and re.search(cls.refuses, func.__name__):
+            raise RuntimeError(cls.sentence)
+        with torch._C.DisableTorchFunctionSubclass():
+            found = func(*args, **(kwargs or {}))
+        return found.as_subclass(cls) if func in KEPT else found
+
+
+class UnderWay(Guarded):
+    """A gradient of data parallelism before `synchronize()`: it may be leaving just now."""
+
+    refuses = CHANGES
+    sentence = (
+        "a gradient was changed between backward and synchronize(), while it is on its way to the other ranks; call "
+        "synchronize() first, then clip or scale"
+    )
+
+
+class OfThisRank(Guarded):
+    """A gradient of ZeRO-1 before the step: of this rank's samples alone."""
+
+    refuses = r"norm|clamp|clip"
+    sentence = (
+        "this gradient is of this rank's samples alone, so its norm is not the gradient's, and clipping it is not "
+        "clipping the mean; call optimizer.clip(max_norm) of the ShardedOptimizer"
+    )
+
+
+class Part(Guarded):
+    """A gradient of ZeRO-3 after `synchronize()`: this rank's part of it."""
+
+    refuses = "norm"
+    sentence = (
+        "this is the part of a gradient that this rank keeps, and its norm is not the gradient's; call "
+        "model.clip(max_norm) of the FullyShardedDataParallel, which returns the norm over all ranks"
+    )
+
+
+class Gone(Guarded):
+    """In the place of a gradient of ZeRO-2 that has left in backward: nothing but its shape."""
+
+    refuses = rf"^(?!{ABOUT})"
+    sentence = (
+        "this gradient has left for the other ranks while backward went on, and cannot be read or changed; call "
+        "optimizer.clip(max_norm) of the ShardedOptimizer, divide the loss instead of gradients, or use stage=1"
+    )

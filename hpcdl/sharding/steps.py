@@ -1,0 +1,59 @@
+"""What an optimizer that steps pieces of parameters must be, looked at when it steps for the first time."""
+
+import weakref
+from inspect import signature
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.weak import WeakIdKeyDictionary
+
+from hpcdl.sharding.elementwise import require_elementwise
+
+_pieces: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of the parameters of fully sharded models
+_wholes: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those parameters
+_seen: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # optimizers, and how many parameters they had
+
+
+def know(piece: torch.Tensor, whole: torch.Tensor) -> None:
+    """From now on optimizers that step `piece` are looked at, and those of `whole` are refused."""
+    _pieces[piece] = _wholes[whole] = True
+
+
+def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    if not _pieces or _seen.get(optimizer) == len(params):
+        return
+    if any(param in _wholes for param in params):
+        raise RuntimeError(
+            "the optimizer has parameters from before a FullyShardedDataParallel cut them, and would step nothing; "
+            "make it of model.parameters() after wrapping"
+        )
+    if any(param in _pieces for param in params):
+        _require_pieces(optimizer, params)
+    _seen[optimizer] = len(params)
+
+
+def _require_pieces(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:
+    """Raise if the optimizer steps pieces otherwise than the whole, or also what no wrapper reduces."""
+    if any(not group["params"] for group in optimizer.param_groups):
+        raise RuntimeError(
+            "the optimizer has a group without parameters: the pieces of a FullyShardedDataParallel have one axis, so "
+            "p.dim() > 1 selects none; choose groups by name, or by shape before wrapping"
+        )
+    if other := [param for param in params if param not in _pieces and param.requires_grad]:
+        raise RuntimeError(
+            f"the optimizer has a parameter of shape {tuple(other[0].shape)} that no wrapper has, and its gradient is "
+            "of this rank alone; wrap one module that has it, too"
+        )
+    name = type(optimizer).__name__
+    if hasattr(optimizer, "step_with"):
+        raise ValueError(
+            f"{name} needs norms over all ranks, which pieces do not have; use it in hpcdl.sharding.ShardedOptimizer"
+        )
+    known = signature(type(optimizer)).parameters
+    options = {key: value for key, value in optimizer.defaults.items() if key in known}
+    require_elementwise(lambda probes: type(optimizer)(probes, **options), [{}], params[0].device)
+
+
+register_optimizer_step_pre_hook(_before)
