@@ -11,7 +11,7 @@ with fbfft"; NVIDIA 2023, "Convolutional layers user's guide", section 2 (layout
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import ceil, isqrt
+from math import isqrt
 
 from hpcdl.cost.kernels import Kernels, Product, tiled_seconds
 from hpcdl.cost.layout import Layout
@@ -78,7 +78,7 @@ def _fewer_products(part, kernels, samples, itemsize, way, nbytes) -> Iterator[f
     inputs = taken / taps  # channels
 
     def transformed(m: int, points: int, numbers: int, products: int) -> tuple[Product, float]:
-        tiles = samples * ceil(side / m) ** 2
+        tiles = samples * (-(-side // m)) ** 2
         moved = itemsize * numbers * points * (tiles * inputs + tiles * channels + inputs * channels)
         return _turned(Product(tiles, channels, inputs, products * points), way), moved
 

@@ -1,7 +1,7 @@
-"""Gradients that are not yet what a loop may take them for: a use that would be silently wrong is an error.
+"""Gradients of one rank, or parts of gradients: uses that would be silently wrong raise errors.
 
-Each class is what a parameter's `.grad` holds meanwhile. The numbers are there, autograd adds to them, and most
-functions work; those that `refuses` names raise RuntimeError.
+A parameter's `.grad` is of one of these classes until the ranks' mean is there. Autograd adds to it, and most functions
+work; those that `refuses` matches raise RuntimeError.
 """
 
 import re
@@ -16,7 +16,7 @@ ABOUT = r"^__get__$|^dim$|^size$|^numel$|^is_|^stride$|^element_size$|^untyped_s
 
 
 class Guarded(torch.Tensor):
-    """A gradient some of whose uses are refused."""
+    """A gradient that refuses some uses."""
 
     refuses: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
@@ -62,7 +62,7 @@ class Part(Guarded):
 
 
 class Gone(Guarded):
-    """In the place of a gradient of ZeRO-2 that has left in backward: nothing but its shape."""
+    """What ZeRO-2 leaves instead of a gradient that it has sent in backward: only its shape."""
 
     refuses = rf"^(?!{ABOUT})"
     sentence = (

@@ -158,15 +158,20 @@ class MemoryMeter(TorchDispatchMode):
 
     def _recognize(self) -> None:
         """Find gradients and states that were set without autograd and `step`."""
-        self.mark("gradients", *(p.grad for p in self._parameters.values() if p.grad is not None))
+        for parameter in self._parameters.values():
+            self._mark_gradient(parameter)
         for optimizer in self._optimizers:
             self.mark("optimizer states", *_states(optimizer))
 
     def _has_gradient(self, parameter: torch.Tensor) -> None:
+        if threading.get_ident() == self._thread or parameter.is_cuda:  # CUDA's backward has a thread of its own
+            self._mark_gradient(parameter)
+
+    def _mark_gradient(self, parameter: torch.Tensor) -> None:
         if parameter.grad is None:  # an earlier hook has removed it
             return
-        if threading.get_ident() == self._thread or parameter.is_cuda:  # CUDA's backward has a thread of its own
-            self.mark("gradients", parameter.grad)
+        if not any(self._sizes.get(s._cdata, ("",))[0] == "parameters" for s in _storages(parameter.grad)):
+            self.mark("gradients", parameter.grad)  # one that lies in a parameter's memory takes none
 
     def _has_stepped(self, optimizer: torch.optim.Optimizer, args, kwargs) -> None:
         if threading.get_ident() == self._thread:

@@ -31,8 +31,8 @@ class ShardBucket:
         broadcast(self.weights, comm)
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         for shard, param in zip(self.shards, params, strict=True):
-            shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # which `LayerWise` optimizers ask for
-        self._zero = self.weights.new_zeros(())
+            shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # `LayerWise` optimizers need it
+        self._any = self.weights[0] if self.weights.numel() else self.weights.new_empty(())  # a number nobody reads
         self._gradients: torch.Tensor | None = None
         self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
         self.clear()
@@ -81,13 +81,13 @@ class ShardBucket:
         now = [param.grad is not None and not isinstance(param.grad, Gone) for param in self.params]
         before = self._kept[1] if self._kept else [False] * len(now)
         self.present = [was or present for was, present in zip(before, now, strict=True)]
-        for i, present in enumerate(now):
+        for i, (param, present) in enumerate(zip(self.params, now, strict=True)):
+            if not present:
+                param.grad = None  # perhaps one that has left in an earlier pass
             self.put_in(i)  # also a gradient from before its hook
             if not present:
                 self._views[i].zero_()
-            self.params[i].grad = (
-                self._zero.expand(self.params[i].shape).as_subclass(Gone) if present and free else None
-            )
+            param.grad = self._any.expand(param.shape).as_subclass(Gone) if present and free else None
         vector = self._vector()
         self._under_way, self.sealed, self._left = vector, True, [free and present for present in now]
         # The part of the sum to keep: at stage 2 only the shard, in separate memory.

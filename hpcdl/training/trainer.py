@@ -209,7 +209,8 @@ class Trainer:
         self.scale.unscale(self.whole.shards)
         for shard, owned in zip(self.whole.shards, self.whole.owned, strict=True):
             if owned and shard.piece.grad is not None:
-                squares += float(torch.linalg.vector_norm(shard.piece.grad, dtype=torch.float64)) ** 2
+                gradient = shard.piece.grad.as_subclass(torch.Tensor)  # a wrapper may guard it
+                squares += float(torch.linalg.vector_norm(gradient, dtype=torch.float64)) ** 2
         numbers = torch.tensor([loss, squares], dtype=torch.float64, device=self.comm.devices[0])
         recursive_doubling_all_reduce(numbers, self.comm)
         loss, norm = numbers[0].item(), math.sqrt(numbers[1].item())

@@ -82,7 +82,8 @@ def drawn_pairs(rng) -> list[tuple[str, str, int]]:
 @exercise.check(points=4)
 def crossover_in_bytes(student, rng):
     "crossover gives the message size at which two algorithms cost the same."
-    for first, second, p in [(*pair, p) for *pair, ranks in PAIRS for p in ranks] + drawn_pairs(rng):
+    pairs = [(first, second, p) for first, second, ranks in PAIRS for p in ranks]
+    for first, second, p in pairs + drawn_pairs(rng):
         alpha, beta = machine(rng)
         expected = meeting_point(first, second, p, alpha, beta)
         for names in ((first, second), (second, first)):

@@ -27,7 +27,8 @@ Network = Callable[[], list[Layer]]
 
 # TensorFlow's benchmark page, last version (tensorflow/docs, site/en/r1/guide/performance/benchmarks.md, May 2017):
 # images per second of one GPU, synthetic data, on a P100 of a DGX-1 and a K80 of Google's, by batch. None: not printed.
-# Weights were on the host, as the page says, but for AlexNet and VGG-16 on the P100; these two have no normalizations.
+# Weights were on the host, as the page says, except for AlexNet and VGG-16 on the P100. These two have no
+# normalizations.
 HOST: dict[str, Any] = {"offload": PCIE_3 * FITTED_SHARE}
 TENSORFLOW: tuple[tuple[str, Network, str, int, float | None, float | None], ...] = (
     ("Inception V3", inception_v3, "eager", 64, 142, 30.5),

@@ -27,7 +27,7 @@ def test_a_convolution_is_its_implicit_product(name):
 
 @pytest.mark.parametrize("layers", [vgg16, lenet5, resnet50_v1_5])
 def test_one_processor_does_every_operation(layers):
-    """Forward 2 MACs, backward twice as many, but for the first layer's inputs."""
+    """Forward 2 MACs, backward twice as many, except for the first layer's inputs."""
     network, samples = layers(), 8
     forward, backward = network_seconds(network, ROOMY, Layout(), samples)
     macs = samples * total(network, "macs")

@@ -66,7 +66,7 @@ def test_a_record_says_where_the_seconds_of_a_step_went(few):
         for record in records:
             assert record["total"] == pytest.approx(record["load"] + record["compute"] + record["wait"])
             # Two messages for each of four sums (three buckets, one in two pieces), one for what ranks tell each other.
-            alone = 9 * 0.01 + (61_706 * 4 + 12 * 8) * 1e-6
+            alone = 9 * 0.01 + (61_706 * 4 + 18 * 8) * 1e-6
             assert record["wait"] == pytest.approx(alone if rank_ == 1 else 2.0 + alone)
             names = [name for name, start, end in record["spans"] if 0 <= start <= end <= record["total"]]
             assert names == ["load", "forward", "backward", "wait", "update", "bucket 0", "bucket 1", "bucket 2"]
