@@ -1,4 +1,4 @@
-"""Whether ranks agree on a number, or on their weights, found in a sum that they make anyway."""
+"""Detect ranks that disagree on a number or on their weights, in a sum that every step makes anyway."""
 
 import zlib
 from collections.abc import Sequence
@@ -10,29 +10,29 @@ from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import lines_of
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an element
-NEARLY = 1e-4  # processors of other makes round in other ways: so far apart, relative, weights are still the same
+NEARLY = 1e-4  # processors of different makes round differently: weights this close, relatively, count as the same
 
 
 def digest(x: object) -> int:
-    """16 bits of `x`, as it is printed."""
+    """Return 16 bits that stand for `x` as it is printed."""
     return zlib.crc32(repr(x).encode()) & 0xFFFF
 
 
 def votes(number: int, counts: bool = True) -> list[float]:
-    """What a rank adds to three sums for `number`, of 16 bits; nothing if it does not count."""
+    """Return what a rank adds to three sums for a `number` of 16 bits: count, value, square; zeros abstain."""
     return [1.0, float(number), float(number**2)] if counts else [0.0] * 3
 
 
 def agree(sums: Sequence[float]) -> bool:
-    """Whether all ranks that count have voted for one number, which then does not vary."""
+    """Return whether all ranks that voted gave the same number: then its variance is zero."""
     return int(sums[0]) * int(sums[2]) == int(sums[1]) ** 2
 
 
 class Replicas:
-    """Weights that are the same on all ranks: in each step some elements are compared, at first all.
+    """Compare weights that must be the same on all ranks: all elements in steps 1, 2, 4, 8, ..., else one per step.
 
-    Not the wrapper but the loop makes them differ: a state loaded by one rank, a learning rate from one rank's loss, an
-    optimizer that steps in backward. In steps 1, 2, 4, 8, ... all elements are looked at, and one in each other.
+    The training loop can make them differ: a state loaded by one rank, a learning rate from one rank's loss, an
+    optimizer that steps in backward.
     """
 
     def __init__(self, weights: Sequence[torch.Tensor]):
@@ -40,7 +40,7 @@ class Replicas:
         self._steps, self._looking = 0, True
 
     def votes(self, comm: Communicator) -> list[float]:
-        """This rank's part of the sum by which `require` finds out."""
+        """Return this rank's part of the sum that `require` reads."""
         self._steps += 1
         if not (self._looking and self.weights and comm.size > 1 and not comm.silent):
             return votes(0)
@@ -72,14 +72,14 @@ class Replicas:
 
 
 def _bits(x: torch.Tensor) -> torch.Tensor:
-    """The elements of `x` as integers."""
+    """Return the elements of `x` as integers."""
     x = x.detach().resolve_conj().resolve_neg()
     x = torch.view_as_real(x) if x.is_complex() else x
     return x.contiguous().view(-1).view(INTEGERS[x.element_size()])
 
 
 def _apart(x: torch.Tensor, comm: Communicator) -> bool:
-    """Whether `x` is not nearly rank 0's; every rank calls it."""
+    """Return whether `x` is not close to rank 0's; every rank calls it."""
     mine = x.detach().resolve_conj().resolve_neg().contiguous().to(comm.devices[0])
     first = mine.clone()
     broadcast(first, comm)

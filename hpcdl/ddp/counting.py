@@ -1,4 +1,4 @@
-"""How many samples a rank has, by the inputs of its forward passes."""
+"""Count a rank's samples from the inputs of its forward passes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -11,7 +11,7 @@ from hpcdl.ddp.alike import agree, digest, votes
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:
-    """ValueError where the first length of an input may be that of a sequence, and nobody says how to count."""
+    """Raise ValueError if an input's first length may be a sequence's and no `samples` says how to count."""
     if samples is not None:
         return
     for name, layer in module.named_modules():
@@ -24,7 +24,7 @@ def require_countable(module: nn.Module, samples: Callable | None) -> None:
 
 
 def count_samples(samples: Callable | None, args: tuple, kwargs: dict) -> int:
-    """This rank's number of samples among the inputs of a forward pass."""
+    """Return this rank's number of samples from the inputs of a forward pass."""
     if samples is None:
         return _length(args, kwargs)
     n = samples(*args, **kwargs)
@@ -48,25 +48,25 @@ def _lengths(args: tuple, kwargs: dict) -> Iterator[int]:
 
 
 def guessed_lengths(samples: Callable | None, args: tuple, kwargs: dict) -> list[int]:
-    """The lengths of all tensors that were given, if the first one was taken for the number of samples."""
+    """Return the lengths of all tensor inputs; none if `samples` counts them."""
     return [] if samples else list(_lengths(args, kwargs))
 
 
 def length_votes(lengths: Sequence[int], samples: float) -> list[float]:
-    """A rank's part of the sum by which `require_proportional` finds out; `lengths` are those of a whole step."""
+    """Return a rank's part of the sum that `require_proportional` reads; `lengths` are those of a whole step."""
     if len(set(lengths)) < 2:
         return votes(0, samples > 0)
     return votes(digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths), samples > 0)
 
 
 def require_proportional(sums: Sequence[float]) -> None:
-    """Raise ValueError on every rank if lengths differ on a rank, and not in the same proportions on all ranks.
+    """Raise ValueError on every rank if lengths differ on a rank, in other proportions than on other ranks.
 
-    Else n_r / N is the same whichever length is the number of samples, and for each of several forward passes.
+    With equal proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
     """
     if not agree(sums):
         raise ValueError(
-            "the tensors of this step have several lengths, in other proportions on other ranks, so that no one n_r / "
-            "N is right for all of them; give every rank equal shares of each, or say how to count, such as "
-            "samples=len, and divide each of several losses by its own part of the samples"
+            "the tensors of this step have several lengths, in other proportions on other ranks, so no single n_r / N "
+            "is right for all of them; give every rank equal shares of each, or say how to count, such as samples=len, "
+            "and divide each of several losses by its own part of the samples"
         )

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import torch
 
 CHANGES = r"(?<!_)_$|^__i(?!nit|ter)|^__setitem__$|^__set__$"  # names of functions that write
-KEPT = (torch.Tensor.data.__get__, torch.Tensor.detach)  # type: ignore[attr-defined]  # the same numbers by another name
-ABOUT = r"^__get__$|^dim$|^size$|^numel$|^is_|^stride$|^element_size$|^untyped_storage$"  # says nothing of the numbers
+KEPT = (torch.Tensor.data.__get__, torch.Tensor.detach)  # type: ignore[attr-defined]  # the same numbers under another name
+ABOUT = r"^__get__$|^dim$|^size$|^numel$|^is_|^stride$|^element_size$|^untyped_storage$"  # independent of the numbers
 
 
 class Guarded(torch.Tensor):
@@ -32,22 +32,22 @@ class Guarded(torch.Tensor):
 
 
 class UnderWay(Guarded):
-    """A gradient of data parallelism before `synchronize()`: it may be leaving just now."""
+    """A gradient of data parallelism before `synchronize()`, which may be on its way to other ranks."""
 
     refuses = CHANGES
     sentence = (
-        "a gradient was changed between backward and synchronize(), while it is on its way to the other ranks; call "
+        "a gradient was changed between backward and synchronize(), on its way to the other ranks; call "
         "synchronize() first, then clip or scale"
     )
 
 
 class OfThisRank(Guarded):
-    """A gradient of ZeRO-1 before the step: of this rank's samples alone."""
+    """A gradient of ZeRO-1 before the step: from this rank's samples only."""
 
     refuses = r"norm|clamp|clip"
     sentence = (
-        "this gradient is of this rank's samples alone, so its norm is not the gradient's, and clipping it is not "
-        "clipping the mean; call optimizer.clip(max_norm) of the ShardedOptimizer"
+        "this gradient comes from this rank's samples only: its norm is not the mean gradient's, and clipping it does "
+        "not clip the mean; call optimizer.clip(max_norm) of the ShardedOptimizer"
     )
 
 
@@ -56,7 +56,7 @@ class Part(Guarded):
 
     refuses = "norm"
     sentence = (
-        "this is the part of a gradient that this rank keeps, and its norm is not the gradient's; call "
+        "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's; call "
         "model.clip(max_norm) of the FullyShardedDataParallel, which returns the norm over all ranks"
     )
 
@@ -66,6 +66,6 @@ class Gone(Guarded):
 
     refuses = rf"^(?!{ABOUT})"
     sentence = (
-        "this gradient has left for the other ranks while backward went on, and cannot be read or changed; call "
+        "this gradient was sent to the other ranks during backward, and cannot be read or changed any more; call "
         "optimizer.clip(max_norm) of the ShardedOptimizer, divide the loss instead of gradients, or use stage=1"
     )

@@ -209,7 +209,7 @@ class Reducer:
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:
-        """Return what ranks sum besides gradients: n_r, n_r times rank r's loss, what must agree, what it used."""
+        """Return what ranks sum in addition to gradients: n_r, n_r times the loss, votes, used parameters."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
         alike = length_votes(self.step.lengths, samples) + self.replicas.votes(self.comm)

@@ -1,4 +1,4 @@
-"""Take gradients in and send them; over several backward passes at ZeRO stage 2 keep the shard of the sum."""
+"""Collect gradients and send them; over several backward passes ZeRO stage 2 keeps only the shard of the sum."""
 
 import weakref
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from hpcdl.comm import Background
 from hpcdl.ddp.guarded import Gone
 from hpcdl.sharding.bucket import ShardBucket
 
-UNDER_WAY = 2  # buckets that have left and whose sums are not there yet, at most
+UNDER_WAY = 2  # at most this many buckets are sent and not yet summed
 
 
 class Adding:
@@ -63,15 +63,15 @@ class Adding:
         return True
 
     def _launch(self, bucket: ShardBucket) -> None:
-        """Send the next bucket off; its weight has the last step's N, which `release` corrects."""
+        """Send the next bucket; its weight uses the last step's N, which `release` corrects."""
         if self.stage == 2 and self._launched % UNDER_WAY == 0:
-            self.background.wait()  # so much is whole at a time, however slow the network
+            self.background.wait()  # limits how much is whole at a time, however slow the network
         bucket.seal(free=self.stage == 2)
         self.background.start(partial(bucket.reduce, self._samples / self._total))
         self._launched += 1
 
     def _require_open(self, bucket: ShardBucket) -> None:
-        """Raise RuntimeError if a gradient comes when those of its bucket have left, and nothing adds up."""
+        """Raise RuntimeError if a gradient arrives after its bucket was sent, outside `adding`."""
         if self._reduced or (bucket.sealed and not self.adds_up):
             raise RuntimeError(
                 "a second backward came before step(), when the first one's gradients had been sent; call step() after "
@@ -87,13 +87,13 @@ class Adding:
             self._launch(self.buckets[self._launched])
 
     def _listen(self, bucket: ShardBucket) -> None:
-        """Register a hook on every parameter of a bucket, for as long as this object lives."""
+        """Register a hook on every parameter of a bucket for the lifetime of this object."""
         me = weakref.ref(self)  # a hook must not keep it alive
         for i, param in enumerate(bucket.params):
 
             def hook(param, i=i):
                 optimizer = me()
-                assert optimizer is not None  # `_end` takes its hooks away with it
+                assert optimizer is not None  # `_end` removes its hooks
                 optimizer._gradient_is_in(bucket, i)
 
             def before(gradient, i=i):

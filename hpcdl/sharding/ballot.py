@@ -9,10 +9,10 @@ from hpcdl.comm import Background, Communicator
 
 
 class Ballot:
-    """Sums of numbers over the ranks: `samples`, then one per parameter, not 0 where the rank used it, then `alike`.
+    """Numbers summed over the ranks: `samples`, one per parameter (nonzero if the rank used it), then `alike`.
 
-    `alike` are votes on what must be the same on all ranks (`hpcdl.ddp.alike`). Sums of a few numbers cost rounds, not
-    bytes: so it is one message of float64.
+    `alike` are votes on what must be the same on all ranks (`hpcdl.ddp.alike`). The time for a few numbers depends on
+    rounds, not bytes, so they travel in one float64 message.
     """
 
     def __init__(self, samples: float, used: Iterable[float], comm: Communicator, alike: Sequence[float] = ()):

@@ -1,4 +1,4 @@
-"""What an optimizer that steps pieces of parameters must be, looked at when it steps for the first time."""
+"""Refuse, at its first step, an optimizer that cannot step pieces of parameters."""
 
 import weakref
 from inspect import signature
@@ -16,7 +16,7 @@ _seen: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # optimizers, an
 
 
 def know(piece: torch.Tensor, whole: torch.Tensor) -> None:
-    """From now on optimizers that step `piece` are looked at, and those of `whole` are refused."""
+    """Inspect optimizers that step `piece` from now on, and refuse those that step `whole`."""
     _pieces[piece] = _wholes[whole] = True
 
 
@@ -26,8 +26,8 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         return
     if any(param in _wholes for param in params):
         raise RuntimeError(
-            "the optimizer has parameters from before a FullyShardedDataParallel cut them, and would step nothing; "
-            "make it of model.parameters() after wrapping"
+            "the optimizer has parameters from before FullyShardedDataParallel cut them, and would step nothing; make "
+            "it from model.parameters() after wrapping"
         )
     if any(param in _pieces for param in params):
         _require_pieces(optimizer, params)
@@ -35,16 +35,16 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 
 
 def _require_pieces(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:
-    """Raise if the optimizer steps pieces otherwise than the whole, or also what no wrapper reduces."""
+    """Raise if the optimizer would step pieces differently from the whole, or steps parameters that no wrapper has."""
     if any(not group["params"] for group in optimizer.param_groups):
         raise RuntimeError(
-            "the optimizer has a group without parameters: the pieces of a FullyShardedDataParallel have one axis, so "
+            "the optimizer has a group without parameters: the pieces of FullyShardedDataParallel have one axis, so "
             "p.dim() > 1 selects none; choose groups by name, or by shape before wrapping"
         )
     if other := [param for param in params if param not in _pieces and param.requires_grad]:
         raise RuntimeError(
-            f"the optimizer has a parameter of shape {tuple(other[0].shape)} that no wrapper has, and its gradient is "
-            "of this rank alone; wrap one module that has it, too"
+            f"the optimizer has a parameter of shape {tuple(other[0].shape)} that no wrapper has, so its gradient "
+            "comes from this rank only; wrap one module that contains it, too"
         )
     name = type(optimizer).__name__
     if hasattr(optimizer, "step_with"):
