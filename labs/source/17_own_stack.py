@@ -708,7 +708,7 @@ reveal("own_stack.equal", equal)
 # stages, with ZeRO-2; then the same on one engine alone, in float64. Look at the difference of their losses.
 
 # %%
-guess("own_stack.trainer", "How many lines has the file of the library's trainer?", unit="lines")
+guess("own_stack.trainer", "How many lines does the file of the library's trainer have?", unit="lines")
 
 # %%
 with when_solved():
