@@ -50,6 +50,17 @@ def test_the_library_is_closed(session, way):
     assert "write it yourself" in result.checks[0].why
 
 
+def test_what_the_library_hangs_into_torch_is_no_call_of_the_answer(session):
+    """Importing hpcdl makes torch call its hooks, in every optimizer's step, backward pass and module."""
+    code = (
+        "import torch, hpcdl.training.trainer, hpcdl.memory.live_bytes\n"  # with all wrappers
+        "def f(x):\n    layer = torch.nn.Linear(3, 1)\n    steps = torch.optim.SGD(layer.parameters(), lr=1.0)\n"
+        "    layer(x).sum().backward()\n    steps.step()\n    steps.zero_grad()\n    return x\n"
+    )
+    result = result_of(session(code))
+    assert (result.points, result.forbidden) == (1, []), result.checks[0]
+
+
 def test_a_picture_that_plays_during_a_check_is_no_call_of_the_answer(local):
     """JupyterLab has the moves of widgets served by threads of the kernel's own, while a cell runs in another."""
     code = IMPORTS + (
