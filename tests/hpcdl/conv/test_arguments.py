@@ -38,7 +38,7 @@ def with_gradients(convolve, inputs, options):
     return y.detach(), *torch.autograd.grad(y, inputs, dy)
 
 
-@pytest.mark.thinned(6, 2)
+@pytest.mark.thinned(6, 4)
 @ignore_torchs_copy
 @pytest.mark.parametrize(("channels", "options"), CALLS)
 def test_every_algorithm_takes_torchs_arguments(channels, options):
