@@ -156,7 +156,7 @@ def measured(student, rng, message: float, price: float):
     return student.ranks("ring_attention", MANY, arguments, harness="measured", alpha=message)
 
 
-@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
+@exercise.check(points=2, needs="all_tokens", seconds=4 * SECONDS)  # twelve ranks, perhaps a row at a time in Python
 def few_blocks_at_a_time(student, rng):
     "A rank never holds the keys and values of all others."
     block = C * WIDE * 8
@@ -175,7 +175,7 @@ def few_blocks_at_a_time(student, rng):
         )
 
 
-@exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
+@exercise.check(points=2, needs="all_tokens", seconds=4 * SECONDS)
 def messages_are_hidden(student, rng):
     "The next block travels while this one is worked on."
     step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each

@@ -30,8 +30,8 @@ def a_fixed_format(rng) -> Fixed:
 
 
 def shapes_of(x: torch.Tensor) -> list[torch.Tensor]:
-    """The numbers of x as they are, in three axes, in a matrix whose rows are apart in memory, and the first alone."""
-    return [x, x.reshape(2, -1, 5), x.reshape(-1, 5).T, x[0]]
+    """Return the numbers of x as they are, in three axes, in a matrix whose rows are apart in memory, and only one."""
+    return [x, x.reshape(2, -1, 5), x.reshape(-1, 5).T, x[:1]]
 
 
 def beyond(fmt) -> tuple[torch.Tensor, torch.Tensor]:
