@@ -21,14 +21,10 @@ def require_supported(module: nn.Module) -> None:
                 f"{_where(name, layer)} has max_norm={layer.max_norm!r}: each rank's forward would change other rows "
                 "of the weight; use max_norm=None and limit the rows after optimizer.step()"
             )
-        if (
-            isinstance(layer, nn.SyncBatchNorm)
-            and layer.training
-            and not (dist.is_available() and dist.is_initialized())
-        ):
+        if isinstance(layer, nn.SyncBatchNorm) and layer.training and not _syncs(layer):
             raise ValueError(
-                f"{_where(name, layer)} takes its means over torch.distributed, which is not set up, so that each rank "
-                "would normalize alone; use GroupNorm, LayerNorm, or eval()"
+                f"{_where(name, layer)} takes its means over torch.distributed on GPUs, which is not set up here; use "
+                "GroupNorm, LayerNorm, or eval()"
             )
         require_values(name, layer)
         for key, value in (*layer._parameters.items(), *layer._buffers.items()):
@@ -89,6 +85,12 @@ def require_values(name: str, layer: nn.Module) -> None:
             raise ValueError(
                 f"{_where(name, layer)} has {key} on the meta device, without values; call to_empty() and fill it"
             )
+
+
+def _syncs(layer: nn.SyncBatchNorm) -> bool:
+    """Return whether torch can compute the layer's means over ranks."""
+    tensors = [*layer.parameters(), *layer.buffers()]
+    return dist.is_available() and dist.is_initialized() and not any(x.device.type == "cpu" for x in tensors)
 
 
 def _where(name: str, layer: nn.Module) -> str:

@@ -1,6 +1,7 @@
 """What trains silently otherwise where nobody looks: unequal parts, gradients changed by hand, ranks that differ."""
 
 import copy
+import warnings
 
 import torch
 from torch import nn
@@ -231,4 +232,13 @@ add(
         lambda m, x: torch.view_as_real(m.a(x.to(torch.complex128))).flatten(1), a=L(6, 6, dtype=torch.complex128)
     ),
 )
-add("layer of no width", lambda: nn.Sequential(L(6, 0), L(0, 6)))
+
+
+def no_width() -> nn.Module:
+    """Return two linear layers with nothing between them; torch warns that it has nothing to initialize."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return nn.Sequential(L(6, 0), L(0, 6))
+
+
+add("layer of no width", no_width)
