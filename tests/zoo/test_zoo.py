@@ -20,6 +20,10 @@ def ids(case):
     return "-".join(case)
 
 
+# torch.compile says what it leaves to Python: the simulated machine.
+pytestmark = pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+
+
 def compare(case, p):
     stated, found = page.read().get(case), outcome(*case, p)
     alone = p == 1 and any(said in stated for said in ("than rank", "on other ranks", "ranks have other"))
