@@ -20,8 +20,11 @@ def ids(case):
     return "-".join(case)
 
 
-# torch.compile says what it leaves to Python: the simulated machine.
-pytestmark = pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+# torch.compile warns of what it leaves to Python (the simulated machine), and of tensors that it looks at itself.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+]
 
 
 def compare(case, p):
