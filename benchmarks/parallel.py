@@ -27,7 +27,7 @@ from hpcdl.comm import Communicator
 from hpcdl.parallel.schedules import SCHEDULES
 
 PREDICTED = ("gpipe", "one_f_one_b", "zb_h1")
-PROMISES = [  # ours, peers of which the better counts, at least so many times as fast
+PROMISES = [  # ours, its peers (the better counts), and the least speed-up
     ("1F1B", ("torch 1F1B",), 1.15),
     ("GPipe", ("torch GPipe",), 1.4),
     ("ZB-H1", ("torch InterleavedZeroBubble", "torch ZBV"), 1.3),

@@ -64,8 +64,7 @@ def error(guess: Answer, truth: Answer) -> float | None:
 
 
 def file_in(folder: Path) -> Path | None:
-    """Return the file for the guesses of the labs in `folder`, or the one that $HPCDL_GUESSES names; None if there is
-    none."""
+    """Return the file for the guesses of the labs in `folder`, or the one that $HPCDL_GUESSES names, or None."""
     return None if os.environ.get(VARIABLE) == OFF else beside(folder, NAME, VARIABLE)
 
 

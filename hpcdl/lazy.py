@@ -131,7 +131,7 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def import_patience(frame: FrameType | None) -> float:
-    """Return how many seconds an interruption of `frame` should wait for the import in progress; 0 if there is none.
+    """Return how many seconds an interruption of `frame` should wait for the import in progress, or 0.
 
     Also wait for finalizers, since an exception there is printed and lost; for functions marked `whole`; and while a
     `with` block is being entered or left.

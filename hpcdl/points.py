@@ -29,8 +29,7 @@ class Checked:
 
 
 def file_in(folder: Path) -> Path | None:
-    """Return the file for the points of the labs in `folder`, or the one that $HPCDL_POINTS names; None if there is
-    none."""
+    """Return the file for the points of the labs in `folder`, or the one that $HPCDL_POINTS names, or None."""
     return beside(folder, NAME, VARIABLE)
 
 

@@ -140,7 +140,7 @@ def of_lab(item, slug: str) -> bool:
 
 SHARED_MEMORY = Path("/dev/shm")
 BEGAN = time.time()
-SETTLED = 2.0  # seconds after which a file that nobody has mapped is not one that a process is about to map
+SETTLED = 2.0  # seconds after which no process is about to map a file that none has mapped
 
 
 def left_in_shared_memory() -> list[Path]:

@@ -158,7 +158,7 @@ def reached(start: str, edges: dict[str, set[str]]) -> set[str]:
 
 
 def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """The largest groups of modules of which each imports, by way of others, every other."""
+    """Return the largest groups of modules that all import each other, directly or through others."""
     below = {name: reached(name, edges) for name in edges}
     groups = {frozenset(o for o in below[name] if name in below[o]) for name in edges if name in below[name]}
     return sorted(map(sorted, groups))

@@ -29,7 +29,7 @@ INSTEAD = {
     "what stands": "the content, the text",
     "is none of": "is not one of",
     "where it is none": "if it is not one",
-    "where there is none": "if there is none",
+    "where there is none": "or None, or empty",
     "where there are none": "if there are none",
     "is no rank": "is not a rank",
     "is no number": "is not a number",
@@ -42,6 +42,12 @@ INSTEAD = {
     "the same of": "the noun",
     "are others": "differ",
     "anew": "again",
+    "whoever": "the noun: a rank, a student",
+    "of which": "a second sentence",
+    "if there is none": "or None, or empty",
+    "nobody tells": "the noun",
+    "stays as it is": "is not changed",
+    "stay as they are": "are not changed",
 }
 PARTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

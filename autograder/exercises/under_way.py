@@ -6,7 +6,7 @@ from autograder import checks
 
 WHY = (
     "Until `request.wait()` has returned the tensor is the message: the receiver may come late, and get what you write "
-    "into it meanwhile. A request that nobody waits for may never be done."
+    "into it meanwhile. A request without a wait may never complete."
 )
 
 

@@ -103,7 +103,7 @@ def answers_to(reference: str, functions: tuple[str, ...]) -> Iterator[tuple[str
 ALONE = '''
 
 class _Alone:
-    """A communicator without others: whoever asks it, nobody else is there."""
+    """A communicator that says its rank is the only one."""
 
     rank, size = 0, 1
 

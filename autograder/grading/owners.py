@@ -51,6 +51,6 @@ def own_name(name: str) -> str:
 
 
 def attachment(name: str) -> int:
-    """Return Canvas's number of an upload, which grows with time; 0 if there is none."""
+    """Return Canvas's number of an upload, which grows with time, or 0."""
     found = mark(name)
     return int(found.groupdict().get("attachment") or 0) if found else 0

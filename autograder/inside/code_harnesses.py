@@ -14,7 +14,7 @@ from hpcdl.comm.base import Communicator
 
 @contextlib.contextmanager
 def addresses() -> Iterator[tuple[list, list]]:
-    """Collect where Triton's interpreter loads from and stores to, in bytes; nothing on a GPU, where nobody tells."""
+    """Collect the addresses, in bytes, that Triton's interpreter loads and stores; on a GPU there are none to see."""
     from triton.runtime.interpreter import InterpreterBuilder
 
     loaded, stored = [], []

@@ -53,7 +53,7 @@ def is_of_reference(error: BaseException, namespace: dict) -> bool:
 
 
 def current_line(namespace: dict) -> dict:
-    """Return function, line and source of the student's running line; {} if there is none."""
+    """Return function, line and source of the student's running line, or {}."""
     frame = current_frame(namespace)
     if frame is None:
         return {}

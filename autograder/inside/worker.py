@@ -113,8 +113,7 @@ class Worker(Peer):
         self.call(["forbidden", ""], (name, current_line(self.namespace)))
 
     def call_function(self, name: str, args: tuple, kwargs: dict):
-        """Call the student's function of that name; raise if there is none, or if it does not accept these
-        arguments."""
+        """Call the student's function of that name; raise if it is missing or does not accept these arguments."""
         function = self.find(name)
         try:
             return function(*args, **kwargs)

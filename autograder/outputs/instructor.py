@@ -161,6 +161,6 @@ def identical(found: list[LabResult]) -> list[tuple[str, str]]:
             shared[tuple(sorted(students))].append(exercise_id)
     longest = sorted(shared.items(), key=lambda item: -len(item[1]))
     return [
-        (", ".join(students), f"the same code, but for names and layout, in {', '.join(ids)}")
+        (", ".join(students), f"the same code, except for names and layout, in {', '.join(ids)}")
         for students, ids in longest
     ]

@@ -94,7 +94,7 @@ def require(zygote: Zygote) -> None:
 def attack(zygote: Zygote, mpi: bool = False) -> list[AttackOutcome]:
     """Run each attack from a worker of `zygote`, and return the outcomes. Attacks touch only what they create.
 
-    With `mpi` the worker is a rank of a real MPI; raises LauncherError if there is none.
+    With `mpi` the worker is a rank of a real MPI; raises LauncherError without an MPI.
     """
     with contextlib.ExitStack() as stack:
         target, folder = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))

@@ -24,7 +24,7 @@ class StudentError(Exception):
 
     @classmethod
     def of(cls, problem: Any) -> "StudentError":
-        """Create the error from the other side's report, of which only short plain values are used."""
+        """Create the error from the other side's report, using only its short plain values."""
         problem = problem if type(problem) is dict else {}
         wanted = {"kind": str, "text": str, "type": str, "function": str, "line": int, "source": str, "via": str}
         found = {key: problem[key] for key, kind in wanted.items() if type(problem.get(key)) is kind}

@@ -35,7 +35,7 @@ def serve(descriptor: int, walls: str) -> None:
 
     torch.set_num_threads(1)
     if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"  # for the labs' kernels, whoever imports Triton first
+        os.environ["TRITON_INTERPRET"] = "1"  # for the labs' kernels, before any code imports Triton
     guard = preload()
     namespaces.end_with_parent()
     sandbox.adopt_orphans()

@@ -1,4 +1,4 @@
-"""Saves of a sharded checkpoint by two processes, of which one or both are killed at a random moment.
+"""Saves of a sharded checkpoint by two processes; one or both are killed at a random moment.
 
     python -m benchmarks.harness.killed_saves 100 FOLDER
 

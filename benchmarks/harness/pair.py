@@ -1,4 +1,4 @@
-"""Two or more ranks of MPI that run a benchmark's `work`, and hand what they found to whoever started them."""
+"""Two or more ranks of MPI that run a benchmark's `work`, and return what they found to the starting process."""
 
 import atexit
 import importlib

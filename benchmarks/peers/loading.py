@@ -29,7 +29,7 @@ class Images(Dataset):
 
 
 class Batches(Images):
-    """The same, of which DataLoader asks for a batch at once: the most that it can be helped."""
+    """The same dataset, from which DataLoader can ask for a whole batch at once: the best case for it."""
 
     def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.from_numpy(self.x[indices]), torch.from_numpy(self.y[indices])

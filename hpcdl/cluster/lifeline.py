@@ -89,7 +89,7 @@ def _watch(clean_up):
     lease = os.environ.get(LEASE)
     while (not here or _alive(int(pid), float(created))) and (lease is None or Path(lease).exists()):
         time.sleep(0.5)
-    with contextlib.suppress(Exception):  # nobody is left to tell
+    with contextlib.suppress(Exception):  # there is no process left to tell
         clean_up()
     for file in shared_memory():
         with contextlib.suppress(OSError):

@@ -87,7 +87,7 @@ class Processes:
         return ""
 
     def first_error(self) -> str:
-        """Return the first line in the engines' log that looks like an error; empty if there is none."""
+        """Return the first line in the engines' log that looks like an error, or an empty string."""
         with contextlib.suppress(OSError):
             lines = (self.directory / "engines.log").read_text(errors="replace").splitlines()
             return next((line.strip() for line in lines if ERROR.search(line)), "")
@@ -108,7 +108,7 @@ class Processes:
 
 
 def runtime_folder() -> Path | None:
-    """Return Jupyter's runtime folder, which is not cleaned like /tmp; None if there is none."""
+    """Return Jupyter's runtime folder, which is not cleaned like /tmp, or None."""
     from jupyter_core.paths import jupyter_runtime_dir
 
     folder = Path(jupyter_runtime_dir())

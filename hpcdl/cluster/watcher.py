@@ -137,7 +137,7 @@ def _seen(frame: FrameType | None) -> tuple[list[SourceLine], bool]:
 
 
 def read(directory: Path, name: str) -> dict:
-    """Return the black box of process `name`, with its crash report; empty if there is none."""
+    """Return the black box of process `name`, with its crash report; empty if it left nothing."""
     box = {}
     with contextlib.suppress(OSError, json.JSONDecodeError):
         box = json.loads(black_box(directory, name).read_text())

@@ -42,7 +42,7 @@ def sandblaster(
 ) -> Minimised:
     """Minimise the sum of `portions` parts of a loss, from the flat `w` on, on all ranks together; each calls this.
 
-    `gradient(w, i)` gives the loss of portion i and its flat gradient. Portions go to whoever is free, and with
+    `gradient(w, i)` gives the loss of portion i and its flat gradient. Portions go to any free worker, and with
     `backups` those under way also to others who would have nothing to do: the first result of each counts. The rest is
     `lbfgs.minimise`'s. Raises ValueError where there are no ranks for shards or replicas.
     """
@@ -143,7 +143,7 @@ class _Batch:
                 self.vectors.add_from(replica, GRADIENT)
                 self.dispatcher.order(replica, KEEP)
             self._hand_out(tasks)
-        return sum(losses)  # in one order, whoever was first
+        return sum(losses)  # in a fixed order, so the sum does not depend on timing
 
     def _hand_out(self, tasks: Tasks) -> None:
         for replica in list(self.dispatcher.free):

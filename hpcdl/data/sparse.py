@@ -29,7 +29,7 @@ class SparseRows:
 def rcv1_like(
     n: int, features: int = RCV1_FEATURES, nonzeros: int = RCV1_NONZEROS, noise: float = 0.05, seed: int = 0
 ) -> SparseRows:
-    """`n` texts as rows of weighted words, of two topics, of which a linear machine gets about 1 - `noise` right.
+    """`n` texts as rows of weighted words, of two topics; a linear machine gets about 1 - `noise` of them right.
 
     Word k is drawn with probability proportional to 1/k (Zipf's law), a text has `nonzeros` words on average, weighted
     by the logarithm of their rarity; labels are the signs of a hidden linear function with a share `noise` turned over.

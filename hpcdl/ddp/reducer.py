@@ -41,7 +41,7 @@ class Step:
 
     def __init__(self):
         self.samples: int | None = None  # of this rank; None before the first forward pass
-        self.lengths: list[int] = []  # of the inputs of all forward passes, where nobody says how to count
+        self.lengths: list[int] = []  # of the inputs of all forward passes, without `samples`
         self.launched = 0  # buckets that have left
         self.spans: list[Span] = []
         self.waited = 0.0  # seconds in which this rank was idle

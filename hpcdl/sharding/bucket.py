@@ -32,7 +32,7 @@ class ShardBucket:
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         for shard, param in zip(self.shards, params, strict=True):
             shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # `LayerWise` optimizers need it
-        self._any = self.weights[0] if self.weights.numel() else self.weights.new_empty(())  # a number nobody reads
+        self._any = self.weights[0] if self.weights.numel() else self.weights.new_empty(())  # never read
         self._gradients: torch.Tensor | None = None
         self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
         self.clear()

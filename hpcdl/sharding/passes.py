@@ -39,7 +39,7 @@ class Passes:
         self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
         self.syncing = True
         self.samples = 0
-        self.lengths: list[int] = []  # of the inputs, where nobody says how to count
+        self.lengths: list[int] = []  # of the inputs, without `samples`
         self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
         self._endless: list[Use] = []  # calls whose inputs have no gradient

@@ -138,7 +138,7 @@ def neighbours(x, fmt):
     x: float32, any shape. fmt: a format. Returns (lower, upper), float32 of the shape of x:
     the largest number of the format that is <= x and the smallest that is >= x, both x
     itself where the format has it. What lies beyond the ends of a fixed-point format has
-    the nearer end for both; NaN has NaN. x stays as it is.
+    the nearer end for both; NaN has NaN. x is not changed.
 
     >>> neighbours(torch.tensor([0.30, -0.30, 0.25]), Fixed(4, 2))  # ε = 0.25
     (tensor([ 0.2500, -0.5000,  0.2500]), tensor([ 0.5000, -0.2500,  0.2500]))
@@ -179,7 +179,7 @@ def round_nearest_even(x, fmt):
 
     x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the
     infinities of a format stay. What becomes zero in floating point keeps the sign of x.
-    x itself stays as it is.
+    x itself is not changed.
 
     >>> # 1.5 ε and 2.5 ε are ties
     >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))
@@ -254,8 +254,8 @@ def stochastic_round(x, fmt, u):
     """Each x rounded to a neighbour at random: up where u < p, with p = (x - lower) / ε.
 
     x: float32, any shape; u: float32 of that shape, uniform in [0, 1). Returns float32 of
-    that shape. Fixed point saturates; NaN and the infinities of a format stay. x and u stay
-    as they are.
+    that shape. Fixed point saturates; NaN and the infinities of a format stay. x and u are
+    not changed.
 
     >>> x = torch.tensor([0.3125, 0.3125, -0.3125])  # p is 1/4, 1/4 and 3/4
     >>> stochastic_round(x, Fixed(4, 2), torch.tensor([0.2, 0.3, 0.3]))
@@ -312,7 +312,7 @@ def bf16_round_bits(x, rand16):
     x and cut the low 16 off.
 
     x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns
-    bfloat16. NaN stays NaN; x and rand16 stay as they are.
+    bfloat16. NaN stays NaN; x and rand16 are not changed.
 
     >>> bf16_round_bits(torch.tensor([1.00390625, 1.00390625]),
     ...                 torch.tensor([32767, 32768], dtype=torch.int32))
@@ -395,7 +395,7 @@ def running_sum(xs, fmt, mode, generator):
 
     xs: float32 (n,) or (n, columns); mode: "nearest" or "stochastic"; generator: a
     torch.Generator, from which all random numbers come. Returns float32 of the shape of xs,
-    which stays as it is.
+    which is not changed.
 
     >>> running_sum(torch.tensor([100.0, 100.0, 100.0, 1.0, 1.0]), BF16, "nearest",
     ...             torch.Generator())  # ε(300) = 2
@@ -464,7 +464,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
 
     w: float32, any shape, numbers of the format; grad: float32 of that shape; mode:
     "nearest" or "stochastic"; generator: a torch.Generator, from which all random numbers
-    come. Returns float32; w and grad stay as they are.
+    come. Returns float32; w and grad are not changed.
 
     >>> w, grad = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0])
     >>> # 0.95 and -1.2, with ε = 0.25

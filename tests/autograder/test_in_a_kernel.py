@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-pytestmark = pytest.mark.labs  # twenty seconds, of which a kernel takes the most
+pytestmark = pytest.mark.labs  # twenty seconds, mostly for a kernel
 
 FIRST = "import torch\nfrom autograder import check"
 RIGHT = (

@@ -1,4 +1,4 @@
-"""Programs over real MPI, under a time limit, of which nothing is left behind."""
+"""Programs over real MPI, under a time limit, which leave nothing behind."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A file is written whole or not at all: whoever is interrupted leaves the old one, and nothing beside it."""
+"""A file is written whole or not at all: an interruption leaves the old one, and nothing next to it."""
 
 import os
 import signal

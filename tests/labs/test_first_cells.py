@@ -9,7 +9,7 @@ from nbclient import NotebookClient
 from hpcdl import labs
 from hpcdl.jupyter.kernel import first_cell
 
-MEGABYTES = 350  # of which torch takes 200
+MEGABYTES = 350  # torch takes 200 of them
 HEAVY = {"sympy", "scipy", "sklearn", "numba", "triton", "mpi4py", "ipyparallel", "networkx", "hypothesis"}
 ASK = """import json, sys, psutil
 modules = sorted({name.partition(".")[0] for name in sys.modules})

@@ -1,4 +1,4 @@
-"""Whoever makes every mistake of the banks, and runs all cells each time, meets sentences and no traceback.
+"""A student who makes every mistake of the banks, and runs all cells each time, sees sentences and no traceback.
 
 A round is the whole lab, top to bottom, each exercise answered by another of its wrong answers: so the cells that the
 lab gives, and which call what the student wrote, meet each mistake, too.

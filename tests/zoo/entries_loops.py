@@ -11,7 +11,7 @@ def named(prefix: str, weights: Weights) -> Weights:
 
 
 def loop(step):
-    """A loop of which `step(entry, kit, model, optimizer, batch, i)` is one step."""
+    """A loop that takes one step by `step(entry, kit, model, optimizer, batch, i)`."""
 
     def run(entry: Entry, kit: Kit) -> Weights:
         model = kit.wrap(entry.build(), **entry.options)

@@ -1,4 +1,4 @@
-"""What trains silently otherwise where nobody looks: unequal parts, gradients changed by hand, ranks that differ."""
+"""Loops that would train differently without an error: unequal parts, gradients changed by hand, ranks that differ."""
 
 import copy
 import warnings

@@ -109,7 +109,7 @@ class LoRA(nn.Module):
 
 
 class Drawn(nn.Module):
-    """A list of layers called by number, one of which returns early."""
+    """A list of layers called by number; one returns early."""
 
     def __init__(self):
         super().__init__()

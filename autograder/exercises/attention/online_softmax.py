@@ -101,7 +101,7 @@ def first_block(student, rng):
 
 @exercise.check(points=4, needs="first_block")
 def later_blocks(student, rng):
-    "absorb: later blocks scale down what was there; a row that sees nothing in a block stays as it is."
+    "absorb: later blocks scale down what was there; a row that sees nothing in a block is unchanged."
     for sizes in SIZES:
         Blocks(sizes, rng).agrees(student)
     Blocks((2, 3), rng, hidden=True).agrees(student)

@@ -143,7 +143,7 @@ def two_blocks_a_step(student, rng):
 
 
 C, WIDE, MANY = 8, 64, 12  # a block of 8 x 64 numbers is much larger than its 8 x 8 scores
-MOST = 32  # blocks: all keys and values have 24; the reference holds 16, and whoever keeps an output for each step 28
+MOST = 32  # blocks: all keys and values have 24; the reference holds 16, one that keeps an output per step holds 28
 
 LEAST = 3  # blocks that any rank holds: its queries, and the keys and values of one rank
 
@@ -183,7 +183,7 @@ def messages_are_hidden(student, rng):
     work = [sum(e.end - e.start for e in run.trace if e.rank == r and e.op == "compute") for r in range(MANY)]
     # An answer may write one of the two products without a matrix product, whose time is not counted.
     checks.that(min(work) >= 0.49 * MANY * step, f"{MANY} ranks: a rank works {min(work):g} s in {MANY} steps of 1 s.")
-    right = MANY * step + 0.4  # keys and values may be two messages, the first of which alone is hidden at once
+    right = MANY * step + 0.4  # if keys and values are two messages, only the first is hidden
     checks.that(
         run.seconds <= right + 0.5,
         f"{MANY} ranks, a step of work takes 1 s and a message 0.4 s: {run.seconds:g} s in all. Begin to send this "

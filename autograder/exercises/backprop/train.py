@@ -160,7 +160,7 @@ def a_new_order_each_epoch(student, rng):
 
 @exercise.check(points=1, needs="one_step")
 def leaves_the_start_alone(student, rng):
-    "The network that was passed in stays as it is; a new one is returned."
+    "The network that was passed in is unchanged; a new one is returned."
     weights, biases, X, labels = problem(rng, 6)
     before = [p.clone() for p in (*weights, *biases)]
     names = ("weights[0]", "weights[1]", "biases[0]", "biases[1]")

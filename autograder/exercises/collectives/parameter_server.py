@@ -80,7 +80,7 @@ def servers_work_at_once(student, rng):
         checks.that(
             event.end <= run.results[event.rank],
             f"p = 5, servers = 1: rank {event.rank} returns while its message to rank {event.peer} is still under way. "
-            "Whoever changes x next changes what is sent: wait() for each isend.",
+            "The next change of x would change what is sent: wait() for each isend.",
             got=f"it returns at {run.results[event.rank]:g} byte times",
             expected=f"not before {event.end:g}",
         )

@@ -13,7 +13,7 @@ Spans = list[list[tuple[float, float]]]
 
 
 def played(seconds: list[list[float]], staleness: float) -> Spans:
-    """Go from one moment at which an iteration ends to the next; whoever is idle and may begin begins."""
+    """Go from one end of an iteration to the next; every idle worker that may begin begins."""
     workers, time = range(len(seconds)), 0.0
     spans: Spans = [[] for _ in workers]
 
@@ -130,14 +130,14 @@ def bulk_synchronous(student, rng):
 
 @exercise.check(points=4)
 def asynchronous(student, rng):
-    "s = infinity, ASP: nobody waits for anybody."
+    "s = infinity, ASP: no worker waits for another."
     for workers in (2, 4):
         spans_are(student, uneven(rng, workers, 5), math.inf)
 
 
 @exercise.check(points=8)
 def stale_synchronous(student, rng):
-    "SSP: nobody is more than s ahead, and nobody waits who may continue."
+    "SSP: no worker is more than s iterations ahead, and none waits longer than it must."
     for staleness in (1, 2, 3, 1, 2):
         spans_are(student, uneven(rng, 3, 8), staleness)
     for staleness in (1, 4):

@@ -209,7 +209,7 @@ def in_rank_order(seconds: list[list[float]]) -> Spans:
 
 @exercise.check(points=10, needs="each_gradient_once", seconds=SECONDS)
 def nobody_waits_who_may_go_on(student, rng):
-    "In virtual time every gradient starts when `clocks` says: nobody waits who may continue."
+    "In virtual time every gradient starts when `clocks` says: no worker waits longer than it must."
     for staleness in (math.inf, 2, 1, 0, 3):
         for seconds in (SLOW, uneven(rng, 3, 6)):
             training = Training.counted(seconds, staleness, rng)

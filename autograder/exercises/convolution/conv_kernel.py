@@ -128,7 +128,7 @@ class Arena:
             not outside,
             f"The kernel wrote {len(outside)} numbers outside of y{self._where(outside)}. The store needs a "
             "mask: pixels below N P Q, filters below K.",
-            why="Behind the end of a tensor lies other data: on a GPU nobody stops you.",
+            why="Other data lies beyond the end of a tensor, and a GPU does not check.",
         )
 
     def _where(self, outside: list[int]) -> str:

@@ -10,7 +10,7 @@ IMAGES, CHANNELS, FILTERS = 2, 3, 2
 
 
 def ask(conv, H, W, R, S, stride, padding):
-    """The output for images and filters of these sizes, of whole numbers, of which no two are alike."""
+    """Return the output for images and filters of these sizes, which hold distinct whole numbers."""
     rng = torch.Generator().manual_seed(0)
     x = torch.randperm(IMAGES * CHANNELS * H * W, generator=rng).view(IMAGES, CHANNELS, H, W) + 1
     w = torch.randperm(FILTERS * CHANNELS * R * S, generator=rng).view(FILTERS, CHANNELS, R, S) + 1

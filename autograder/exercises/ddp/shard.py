@@ -129,6 +129,6 @@ def same_permutation_again(student, rng):
     ).results
     checks.that(
         untouched,
-        "This seeds torch's global generator, or draws from it: whoever else draws random numbers, for the weights or "
-        "for dropout, gets other ones. Use a generator of your own: torch.Generator().manual_seed(...).",
+        "This seeds torch's global generator, or draws from it: other code that draws random numbers, for the weights "
+        "or for dropout, gets different ones. Use a generator of your own: torch.Generator().manual_seed(...).",
     )

@@ -78,7 +78,7 @@ def unequal_parts(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def tied_and_frozen(student, rng):
-    "A layer that is used twice learns from both uses, one with requires_grad=False stays as it is."
+    "A layer that is used twice learns from both uses, one with requires_grad=False is unchanged."
     for name in ("tied", "frozen"):
         trains(student, name, (3, 3), rng, steps=2, cap=100)
 

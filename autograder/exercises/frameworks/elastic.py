@@ -29,7 +29,7 @@ def lr_at(step: int) -> float:
 
 
 class Job:
-    """Some steps' batches of a few samples, and the training of one process that nobody disturbs."""
+    """Some steps' batches of a few samples, and the undisturbed training of one process."""
 
     def __init__(self, rng, steps: int = 20, n: int = 30, batch: int = 8):
         self.weights, (self.x, self.y) = weights_of("plain", rng), samples(n, rng)

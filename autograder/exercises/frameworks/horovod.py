@@ -68,7 +68,7 @@ def all_begin_alike(student, rng):
                 checks.that(
                     checks.same(memory[i], right),
                     f"{name}: the memory that it had still holds the old numbers. `param.data = ...` hangs another "
-                    "memory under the name, and whoever looks at the old one sees nothing of it: broadcast into the "
+                    "memory under the name, and code that uses the old one sees nothing of it: broadcast into the "
                     "tensor.",
                 )
         for kind, names in (("SGD", ("momentum_buffer",)), ("Adam", ("step", "exp_avg", "exp_avg_sq"))):

@@ -85,7 +85,7 @@ def matrices(shares: dict) -> list[str]:
 
 
 def uncut(shares: dict) -> list[str]:
-    """The matrices of which a rank of two does not have one half."""
+    """Return the matrices that a rank of two does not hold half of."""
     sizes = {name: shares[f"{name}.weight"] for name in matrices(shares)}
     return [name for name, (mine, whole) in sizes.items() if 2 * mine != whole]
 

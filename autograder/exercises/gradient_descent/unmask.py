@@ -23,7 +23,7 @@ def three_phases(step, warmup, total, peak):
 
 
 def smaller_of_two(step, warmup, total, peak):
-    """Warm-up and wave are two curves, of which the warm-up is the lower one before their meeting."""
+    """Warm-up and wave are two curves; before they meet, the warm-up is the lower one."""
     up = peak * step / warmup if warmup else peak
     down = cosine(min(max(step - warmup, 0) / (total - warmup), 1), peak)
     return min(up, down)

@@ -65,7 +65,7 @@ def events_of(k: int, edge: tuple[int, ...]) -> list[tuple[str, int, int]]:
 
 
 def mixed(rng: torch.Generator, edges: list[tuple[int, ...]], at_once: int) -> list[tuple[str, int, int]]:
-    """The events of all updates, each in its order, of which `at_once` are under way at a time."""
+    """Return the events of all updates, each in its order; `at_once` updates overlap at a time."""
     waiting = [events_of(k, edge) for k, edge in enumerate(edges)]
     queues: list[list[tuple[str, int, int]]] = []
     found: list[tuple[str, int, int]] = []

@@ -56,7 +56,7 @@ def play(orders: Orders, f: float, b: float, w: float = 0.0, message: float = 0.
 
 
 def _ready(ends, op: str, k: int, part: int, parts: int, message: float) -> float | None:
-    """When the input of an op of a part of the network is there; None while nobody has made it."""
+    """Return when the input of an op is ready; None while no stage has computed it."""
     if op == "F":
         made = 0.0 if part == 0 else ends.get(("F", k, part - 1))
         return made if made is None or part == 0 else made + message

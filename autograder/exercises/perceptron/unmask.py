@@ -138,7 +138,7 @@ line_up = LineUp(
             "D",
             whole_batches,
             "updates once in an epoch, for all mistakes together",
-            "two samples of which the first's update changes the verdict on the second",
+            "two samples, where the first's update changes the verdict on the second",
         ),
         Suspect(
             "E",

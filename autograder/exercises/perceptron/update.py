@@ -45,7 +45,7 @@ def moves_on_a_mistake(student, rng):
 
 @exercise.check(points=3)
 def stays_when_right(student, rng):
-    "When the prediction is right, w stays as it is."
+    "When the prediction is right, w is unchanged."
     for w, x, y in wrong_and_right(rng):
         y, lr = -y, 0.25  # the label that w gives
         checks.close(
@@ -62,8 +62,7 @@ def stays_when_right(student, rng):
         given = w.clone()
         checks.that(
             student.update(given, x, y, lr) is not given,
-            "The result is the w that was passed in: whoever changes one of them changes both. Return a new tensor, "
-            "w.clone().",
+            "The result is the w that was passed in: a change of one changes both. Return a new tensor, w.clone().",
         )
         moved = student.update(w.clone(), x, -y, lr)  # the other label: here it must move, or staying means nothing
         checks.that(not checks.same(moved, w), "w stays also when the prediction is wrong: it never learns.", got=moved)

@@ -62,7 +62,7 @@ def all_room(load, compute, workers, room) -> float:
 
 
 def in_turn(load: list[int], compute: int, workers: int, room: int) -> float:
-    """Batch i goes to worker i modulo their number, whoever is free."""
+    """Give batch i to worker i modulo their number, free or not."""
     free, taken, waited, done = [0] * workers, list[int](), 0, 0
     for i, seconds in enumerate(load):
         begin = max(free[i % workers], taken[i - room] if i >= room else 0)
@@ -173,9 +173,9 @@ def samples_of(student, step: int, rank: int, p: int, n: int, batch: int, seed: 
         "Each rank shuffles samples of its own: nobody else ever sees them.": mine[
             shuffled(len(mine), seed, epoch)[i * (batch // p) : (i + 1) * (batch // p)]
         ],
-        "A rank's seed is the others': one order for all, of which each takes its share.": shuffled(
-            n, seed + rank, epoch
-        )[i * batch : (i + 1) * batch].tensor_split(p)[rank],
+        "All ranks need the same seed: one order for all, and each takes its share.": shuffled(n, seed + rank, epoch)[
+            i * batch : (i + 1) * batch
+        ].tensor_split(p)[rank],
         "`batch` is that of all ranks together.": order[i * batch * p : (i + 1) * batch * p].tensor_split(p)[rank],
         "The ranks' shares follow one another, as tensor_split has it.": order[i * batch : (i + 1) * batch][rank::p],
     }

@@ -68,7 +68,7 @@ class Pass:
             ("x", "z", "the first weights", "the second weights"), grads, right, again, strict=True
         ):
             if expected is None:
-                continue  # nobody needs it; whoever computes it may
+                continue  # not needed, but an answer may compute it
             checks.that(
                 got is not None,
                 f"{setting}: {name} {'have' if 'weights' in name else 'has'} no gradient. "

@@ -1,4 +1,4 @@
-"""Clipping a gradient of which each rank has a share. Oracle: torch's clip_grad_norm_ on the whole, and the trace."""
+"""Clipping a gradient that the ranks share out. Oracle: torch's clip_grad_norm_ on the whole, and the trace."""
 
 import itertools
 import math

@@ -25,7 +25,7 @@ Files = dict[str, dict | None]  # None: half a file
 
 
 class State:
-    """Vectors of n elements, of which every rank has its share, at some step."""
+    """Vectors of n elements, shared out among the ranks, at some step."""
 
     def __init__(self, n: int, step: int, rng):
         self.n, self.step = n, step

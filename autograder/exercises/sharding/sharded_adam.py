@@ -1,4 +1,4 @@
-"""An optimizer of which each rank does its share. Oracle: torch's AdamW on one machine, the trace, the memory meter."""
+"""An optimizer whose work the ranks share. Oracle: torch's AdamW on one machine, the trace, the memory meter."""
 
 from collections.abc import Callable
 from functools import partial

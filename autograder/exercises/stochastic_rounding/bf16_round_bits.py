@@ -96,7 +96,7 @@ def all_random_numbers(student, rng):
 
 @exercise.check(points=2, needs="add_and_cut")
 def every_bf16_stays(student, rng):
-    "Every bfloat16 stays what it is, whatever rand16: its low half is 0. x and rand16 stay as they are."
+    "Every bfloat16 stays what it is, whatever rand16: its low half is 0. x and rand16 are unchanged."
     codes = torch.arange(HIGH)
     x = (codes << 16).to(torch.int64)
     x = torch.where(x >= 2**31, x - 2**32, x).to(torch.int32).view(F32)

@@ -83,7 +83,7 @@ def any_bits(student, rng):
 
 @exercise.check(points=2, needs="the_nearer_one")
 def ends_and_zeros(student, rng):
-    "Fixed point saturates, NaN and infinities stay, a floating-point zero keeps its sign, and x stays as it is."
+    "Fixed point saturates, NaN and infinities stay, a floating-point zero keeps its sign, and x is unchanged."
     x = between(rng, FP16, 9)
     checks.leaves_alone(lambda x: student.round_nearest_even(x, FP16), x=x)
     for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):

@@ -70,7 +70,7 @@ def fixed_point(student, rng):
 
 @exercise.check(points=3, needs="fixed_point")
 def a_value_of_the_format(student, rng):
-    "A number that the format has is its own neighbour on both sides; x stays as it is."
+    "A number that the format has is its own neighbour on both sides; x is unchanged."
     for fmt in (Fixed(4, 4), *FLOATING):
         x = values(fmt).float()
         why = f"{fmt} can hold every one of these numbers, so nothing is to be rounded."

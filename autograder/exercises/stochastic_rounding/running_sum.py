@@ -101,7 +101,7 @@ def stochastic_does_not_stall(student, rng):
 
 @exercise.check(points=3, needs="rounded_after_every_addition")
 def its_own_generator(student, rng):
-    "All randomness comes from the generator: the same state gives the same sum; xs stays as it is."
+    "All randomness comes from the generator: the same state gives the same sum; xs is unchanged."
     xs = sizes(rng, Fixed(8, 8), 20).expand(20, 50).clone()
     repeats(lambda generator: ask_sum(student, xs, Fixed(8, 8), "stochastic", generator), "running_sum")
     for mode in ("nearest", "stochastic"):

@@ -100,7 +100,7 @@ def negative_numbers(student, rng):
 
 @exercise.check(points=2, needs="up_where_u_is_below_p")
 def a_value_stays(student, rng):
-    "A number that the format has stays what it is, whatever u; x and u stay as they are."
+    "A number that the format has stays what it is, whatever u; x and u are unchanged."
     for fmt in (Fixed(4, 4), FP8_E4M3, FP8_E5M2, BF16):
         x = values(fmt).float()
         u = torch.rand(len(x), generator=rng)

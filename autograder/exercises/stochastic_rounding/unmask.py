@@ -108,7 +108,7 @@ line_up = LineUp(
             "F",
             away_from_zero,
             "rounds ties away from zero",
-            "a number in the middle between two, of which the lower one is even",
+            "a number in the middle between two, with an even lower one",
         ),
         Suspect("G", truth),
         Suspect("H", by_torch),

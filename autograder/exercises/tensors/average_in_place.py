@@ -57,7 +57,7 @@ def averaged(student, xs: list[torch.Tensor], together: str = "apart") -> None:
         checks.that(
             checks.same(got, left[i]),
             f"{setting}: the memory of xs[{i}] still holds the old numbers. `x.data = mean` hangs another memory under "
-            "the name, and whoever looks at the old one, a bucket say, sees nothing of it: `x.copy_(mean)` writes.",
+            "the name, and code that uses the old one, such as a bucket, sees nothing of it: `x.copy_(mean)` writes.",
             got=got,
             expected=left[i],
         )

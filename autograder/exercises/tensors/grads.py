@@ -26,7 +26,7 @@ exercise = Exercise(
         "does not require grad": "w has lost its requires_grad, or was replaced by a tensor that autograd does not "
         "know: change w in place, and leave its flag alone.",
         "unsupported operand type(s) for *: 'float' and 'NoneType'": "w.grad is gone after the first step, and is not "
-        "made again: what was stepped is not the w of which the next loss is computed.",
+        "made again: the next loss is not computed from the w that was stepped.",
     },
 )
 

@@ -83,7 +83,7 @@ def rows_add_up_to_one(student, rng):
 
 @exercise.check(points=2)
 def any_matrix(student, rng):
-    "Other shapes, whole numbers, negative numbers; x stays as it is."
+    "Other shapes, whole numbers, negative numbers; x is unchanged."
     for shape, dtype in (
         ((2, 5), torch.float64),
         ((4, 1), torch.float32),

@@ -147,7 +147,7 @@ class Cells:
         if source in self._from:
             return
         memory = self._from[source] = create(CELLS * LONGEST)
-        if memory is not None:  # nobody waits for this message; `_from` keeps the handle alive
+        if memory is not None:  # a message without a wait; `_from` keeps the handle alive
             self._mpi.Isend(memory.handle, source, self._tag).Free()
 
     def take_in_invitations(self) -> None:

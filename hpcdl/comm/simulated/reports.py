@@ -58,7 +58,7 @@ def failure(rank: int, error: BaseException) -> CommError:
 
 
 def lost_message(machine: SimulatedMachine) -> CommError | None:
-    """Describe a message with only one side posted when all ranks had returned; None if there is none."""
+    """Describe a message with only one side posted when all ranks had returned, or return None."""
     lost = min(chain.from_iterable(machine.unmatched.values()), key=lambda message: message.side, default=None)
     if lost is None:
         return None

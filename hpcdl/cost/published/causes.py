@@ -44,5 +44,5 @@ CAUSES: dict[tuple[str, str], str] = {
 
 
 def cause(source: str, what: str) -> str:
-    """Return the cause of the first matching entry; empty if there is none."""
+    """Return the cause of the first matching entry, or an empty string."""
     return next((why for (name, start), why in CAUSES.items() if name == source and what.startswith(start)), "")

@@ -41,7 +41,7 @@ ASSUMPTIONS = f"""\
   "Not all GPUs are created equal"), which is of this size. Megatron's GPUs
   are alike and read next to nothing: no spread there.
 - TCP as libraries use it (`topology.tcp`): a host takes {COPYING["nccl"] * 1e9:.2f} ns for each byte of one NCCL
-  connection besides the wire, {COPYING["gloo"] * 1e9:.2f} ns of gloo's; connections copy side by side.
+  connection in addition to the wire, {COPYING["gloo"] * 1e9:.2f} ns of gloo's; connections copy in parallel.
 - Goyal: 8 GPUs to a server (NVLink), 50 Gb/s Ethernet between servers, halving and doubling, one message per layer.
   The sums within a server hide behind those between servers, as the paper says of its implementation.
 - Horovod: 4 GPUs to a server, 25 Gb/s, one ring in which the links between servers set the pace, tensor fusion up to
@@ -60,15 +60,16 @@ ASSUMPTIONS = f"""\
   of its time, and messages hide behind computing. Synchronous SGD has parameter servers and 25 Gb/s Ethernet (assumed).
 - Zero Bubble: the printed times of F, B, W and a message, equal on all stages; a stage computes while messages travel.
 - **Transformers and images per second come from sizes alone** (`hpcdl.cost.blocks`, `hpcdl.cost.kernels`). Matrix
-  products go by tiles and waves, all else by bytes. Large products reach {100 * A100_MATRIX:.0f} % of an A100's peak,
-  {100 * V100_MATRIX:.0f} % of a V100's, {100 * H100_MATRIX:.0f} % of an H100's at 500 W,
-  in fp32 {100 * VECTOR:.0f} % of every GPU's but a K80's, {100 * K80_VECTOR:.0f} %, whose clock is rarely boosted.
+  products go by tiles and waves, everything else by bytes.
+  Large products reach {100 * A100_MATRIX:.0f} % of an A100's peak, {100 * V100_MATRIX:.0f} % of a V100's,
+  {100 * H100_MATRIX:.0f} % of an H100's at 500 W, and in fp32 {100 * VECTOR:.0f} % of every GPU's except a K80's,
+  {100 * K80_VECTOR:.0f} %: its clock is rarely boosted.
   Other kernels reach {100 * MEMORY:.0f} % of the memory's rate. These are fitted to all runs of a constant together.
 - Images per second (`hpcdl.cost.layers`): a convolution is an implicit matrix product, or Winograd's algorithm, or FFTs
   of tiles, whichever is fastest, as libraries try. TensorFlow, Goyal, Horovod, the lecture's P40: normalizations and
   activations are kernels of their own; AlexNet and VGG-16 have no normalizations. TensorFlow kept weights on
-  the host, so that they and their gradients cross PCIe, but for AlexNet's and VGG-16's on the P100. Tensor cores want
-  channels last: NVIDIA's fp16 has it so, its tf32 is transposed before and after each convolution.
+  the host, so they and their gradients cross PCIe, except AlexNet's and VGG-16's on the P100. Tensor cores need
+  channels last: NVIDIA's fp16 runs have it, its tf32 is transposed before and after each convolution.
 - Megatron 2019: batch 8 for each model, eager kernels. 2021: the microbatches and chunks of its authors' scripts.
   Korthikanti: three chunks for 175 B. All recompute, and sum gradients, as their papers say; 28 bytes move per
   parameter for Adam's update. Zero Bubble: eager kernels, balanced stages. FSDP: eager kernels, everything recomputed.

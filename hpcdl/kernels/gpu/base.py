@@ -2,7 +2,7 @@
 
 Triton's interpreter runs kernels on the CPU, slowly, when TRITON_INTERPRET=1 is set before they are imported. It takes
 bfloat16 for the integers that it is stored as: so there tensors of bfloat16 go in as uint16 (`bits`), and kernels that
-compute convert at their edges (`widen`, `narrow`). Torch's optimizers import Triton; whoever did so before the
+compute convert at their edges (`widen`, `narrow`). Torch's optimizers import Triton; a program that did so before the
 interpreter was chosen has `tl.zeros` and `tl.cdiv` for compiled kernels only: kernels here do without them.
 """
 
@@ -40,7 +40,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 @triton.jit
 def widen(v):
-    """The float32 of loaded values, of which uint16 are the upper halves."""
+    """Return loaded values as float32; uint16 are the upper halves of such numbers."""
     if v.dtype == tl.uint16:
         return (v.to(tl.uint32) << 16).to(tl.float32, bitcast=True)
     else:

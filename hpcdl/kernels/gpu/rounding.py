@@ -16,7 +16,7 @@ from hpcdl.numerics.rounding.philox import ROUNDS as ROUNDS_OF_PHILOX
 from hpcdl.numerics.rounding.plain import HALF_BELOW
 
 BLOCK = 4096  # elements of a program: 32 for each of 128 threads, so that what a thread does once costs little
-STRETCH = PER_CALL << 32  # elements between two of which the upper word of Philox's counter changes
+STRETCH = PER_CALL << 32  # elements until the upper word of Philox's counter changes
 M0, M1 = (tl.constexpr(m) for m in MULTIPLIERS)
 ROUNDS = tl.constexpr(ROUNDS_OF_PHILOX)
 U32 = tl.uint32

@@ -136,7 +136,7 @@ class _Linear(torch.autograd.Function):
 
 @torch.no_grad()
 def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Tensor) -> None:
-    """Those of a linear layer's weight and bias, of which `params` are wanted: W."""
+    """Return the gradients of a linear layer's weight and bias that `params` asks for: W."""
     rows = _rows(dy)
     for param in params:
         if param.dim() == 1:

@@ -38,7 +38,7 @@ def ulysses_attention(
 
 
 def exchange(x: torch.Tensor, comm: Communicator, cut: int, join: int, length: int) -> torch.Tensor:
-    """`x`, of which each rank has a share along `join`, as shares along `cut`; backward the other way round.
+    """Turn each rank's share of `x` along `join` into a share along `cut`; backward does the reverse.
 
     `length` is the whole's along `join`. One all-to-all: rank r gets share r of each `x` along `cut`.
     """

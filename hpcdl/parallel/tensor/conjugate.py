@@ -26,7 +26,7 @@ from hpcdl.parallel.shares import share, shares
 
 
 def copy(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """`x`, of which each rank computes a part of what follows: its gradient is the sum of all ranks'."""
+    """Return `x`, for ranks that each compute a part of what follows: its gradient is the sum over all ranks."""
     return _Copy.apply(x, comm)
 
 

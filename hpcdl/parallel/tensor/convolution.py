@@ -1,4 +1,4 @@
-"""Convolutions of which each rank holds a part of the filters, or the part of each filter for its channels.
+"""Convolutions: each rank holds some of the filters, or each filter's part for its channels.
 
 AlexNet was trained so on two cards (Krizhevsky, Sutskever and Hinton 2012, "ImageNet classification with deep
 convolutional neural networks"). As with linear layers, one after the other needs one all-reduce each way:

@@ -15,7 +15,7 @@ PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 class Made:
-    """A parameter made from a dense one: of which module, for which ranks, and cut along what."""
+    """A parameter made from a dense one: its module, its ranks, and the axis of the cut."""
 
     def __init__(self, module: nn.Module, comm: Communicator, dim: str, parameter: nn.Parameter):
         self.dim, self.parameter = dim, weakref.ref(parameter)

@@ -1,4 +1,4 @@
-"""Linear layers of which each rank holds a part of the weights: by columns and by rows.
+"""Linear layers: each rank holds a part of the weights, by columns or by rows.
 
 After Shoeybi et al. 2019 ("Megatron-LM", section 3), who write y = x A and cut A: the columns of A are outputs, its
 rows are inputs. A column layer, an activation and a row layer together need one all-reduce forward and one backward.

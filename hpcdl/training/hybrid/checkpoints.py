@@ -43,7 +43,7 @@ def save(trainer: "Trainer", folder: str | Path) -> None:
 
 
 def resume(trainer: "Trainer", folder: str | Path) -> bool:
-    """Give every rank the state in the folder, written by any mesh; return False and change nothing if there is none.
+    """Give every rank the state in the folder, written by any mesh; return False without one, and change nothing.
 
     Raises ValueError on every rank, and changes nothing, for a folder with other files, a damaged checkpoint, another
     program's checkpoint, or different values of `COMMON`.

@@ -44,8 +44,8 @@ def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
 
 
 def nearest(configuration: Configuration, model: Model, ranks: int) -> Sizes | None:
-    """Return the fitting mesh of `ranks` ranks that differs least, by the sum of |log2| of the axes' ratios; None if
-    there is none."""
+    """Return the fitting mesh of `ranks` ranks that differs least, by the sum of |log2| of the axes' ratios, or
+    None."""
     fitting = [mesh for mesh in meshes(ranks) if not misfit(configuration.changed(mesh=mesh), model, ranks)]
     return min(fitting, key=lambda mesh: (_distance(mesh, configuration.mesh), mesh[::-1]), default=None)
 

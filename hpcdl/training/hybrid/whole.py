@@ -26,7 +26,7 @@ class Whole:
     """The parameters of `dense` as one vector, and the positions in it of this rank's `shards`.
 
     `local` is this rank's parameters after `split`, in the order of `shards`. `owner(i, whole)` tells whether this rank
-    contributes shard i, of which it has all elements (`whole`) or some: exactly one rank contributes each element.
+    contributes all elements of shard i (`whole`) or some of them: exactly one rank contributes each element.
     Vectors are whole on every rank, one kind at a time.
     """
 

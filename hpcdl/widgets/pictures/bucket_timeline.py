@@ -141,7 +141,7 @@ def draw_traced(state: dict, axes: Axes, wrap: Callable) -> str:
     first, total = min(bar.start for bar in sent), sum(bar.end - bar.start for bar in sent)
     return (
         f"{seconds:.1f} s for {DEPTH} s of backward pass. Rank 0's first message leaves at {first:.1f} s; its messages "
-        f"take {total:.1f} s, of which {max(0.0, DEPTH + total - seconds):.1f} s are hidden."
+        f"take {total:.1f} s; {max(0.0, DEPTH + total - seconds):.1f} s of them are hidden."
     )
 
 

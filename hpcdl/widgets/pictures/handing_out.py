@@ -69,7 +69,7 @@ def _draw_program(axes: Axes, lines: tuple[str, ...]) -> None:
 
 
 def _draw_batches(axes: Axes, now: Moment) -> None:
-    """A row for each epoch; what is not drawn yet nobody knows."""
+    """Draw a row for each epoch; epochs to come are empty."""
     n = len(ORDERS[0])
     labels = [[str(i) if epoch < now.drawn else "?" for i in order] for epoch, order in enumerate(ORDERS)]
     colours = [

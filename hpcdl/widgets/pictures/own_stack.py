@@ -47,7 +47,7 @@ def explorable(lines: "Tally | None" = None) -> Explorable:
 
 
 def imagined(solved: int) -> dict[str, Shown]:
-    """The library's bricks, of which the first `solved` are called yours."""
+    """Return the library's bricks; the first `solved` are called yours."""
     return {name: Shown(brick.lines, k < solved, {}) for k, (name, brick) in enumerate(BRICKS.items())}
 
 

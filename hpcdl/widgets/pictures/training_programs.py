@@ -1,7 +1,7 @@
 """What the dashboard can train: LeNet-5 on replicas as in lab 07, or a model of the trainer on a mesh.
 
 A program has its picture (`draw` on axes of `layout`, the `sentence` below it), its controls and `buttons`. `fresh`
-makes the state of the picture, of which a resumed run takes over what is `kept`, and `append` adds a record.
+makes the picture's state, `kept` is the part that a resumed run takes over, and `append` adds a record.
 `stream` begins a run on the cluster's engines, which obeys the file `hand`; with `again` it continues from the
 checkpoint. `meanwhile` is called while the engines work for another run.
 """

@@ -61,7 +61,7 @@ def test_which_verdicts_are_in_doubt(kind, message, expected):
 
 
 def test_nobody_else_is_at_work(floor):
-    """Another lane, of which the system knows by its own descriptor, is at work first."""
+    """Another lane, known to the system by its own descriptor, is at work first."""
     other, events = alone.Floor(floor.folder), []
     with floor.shared():
 

@@ -1,4 +1,4 @@
-"""A results folder as grading writes it, with students whose names and answers attack whoever shows them."""
+"""A results folder as grading writes it, with students whose names and answers attack the page that shows them."""
 
 import pytest
 

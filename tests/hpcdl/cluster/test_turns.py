@@ -88,7 +88,7 @@ def test_who_waits_may_give_up_by_itself():
 
 @pytest.fixture
 def long():
-    """Ten seconds of work, of which each rank tells now and then; it can be interrupted."""
+    """Work for ten seconds, with a report by each rank now and then; it can be interrupted."""
 
     def long(comm):
         import time

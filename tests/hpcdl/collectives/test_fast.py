@@ -71,7 +71,7 @@ def test_a_fast_form_may_be_traced_and_run_in_a_group(name, wrap):
 
 
 @pytest.mark.parametrize("lending", [[], [0], range(3)])
-def test_ranks_cut_alike_whoever_lends(lending):
+def test_ranks_cut_alike_whichever_lends(lending):
     x, weights = inputs(3, 1003, torch.float32), [0.3] * 3
     plain, fast = run(ALL_REDUCE["ring"], x, weights), run(FAST["ring"], x, weights, segment=64, lending=lending)
     assert all(map(torch.equal, plain.results, fast.results))

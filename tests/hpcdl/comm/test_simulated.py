@@ -76,7 +76,7 @@ def test_a_rank_receives_one_message_at_a_time_and_sends_while_it_receives():
     assert simulate(ring_of_ranks, 5, alpha=0.5, beta=0.25).seconds == pytest.approx(1.5), "all links at once"
 
 
-def test_whoever_is_ready_first_in_virtual_time_is_served_first_whatever_the_rank():
+def test_the_first_rank_in_virtual_time_is_served_first():
     def rank(comm):
         if comm.rank:
             comm.compute(10.0 - comm.rank)

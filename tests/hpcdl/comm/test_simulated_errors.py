@@ -59,7 +59,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_number_line_and_cause():
 
 
 @pytest.mark.parametrize("first", ["send", "recv"])
-def test_a_message_that_does_not_fit_is_an_error_whoever_comes_first(first):
+def test_a_message_that_does_not_fit_is_an_error_on_either_side(first):
     def rank(comm):
         if comm.rank == (first == "recv"):
             comm.send(torch.zeros(8), 1 - comm.rank)

@@ -1,4 +1,4 @@
-"""wait_any: whoever is complete first, on every machine."""
+"""wait_any returns the first complete request, on every machine."""
 
 import pytest
 import torch

@@ -147,7 +147,7 @@ def test_a_backup_spares_the_wait_for_a_straggler_and_each_portion_counts_once()
 @settings(max_examples=60)
 def test_balancing_is_a_list_schedule_and_backups_make_it_no_later(tasks, speeds):
     free, lonely = [0.0] * len(speeds), finish(tasks, speeds, backups=False)
-    for work in tasks:  # whoever is free first, of several the first node
+    for work in tasks:  # the node that is free first; of several, the lowest
         node = min(range(len(free)), key=lambda i: (free[i], i))
         free[node] += work / speeds[node]
     assert lonely.seconds == pytest.approx(max(free))

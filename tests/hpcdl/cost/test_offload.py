@@ -9,7 +9,7 @@ from hpcdl.cost import offload
 
 
 def test_equal_shards_by_hand():
-    # 2 s to move, 3 s to update: read 0, then three updates, of which the first and last hide one move, then write 2.
+    # 2 s to move, 3 s to update: read 0, then three updates (the first and the last hide one move), then write 2.
     assert offload.seconds([3, 3, 3], [20, 20, 20], 10) == 2 + 3 + 4 + 3 + 2
     assert offload.seconds([3, 3, 3], [20, 20, 20], 10, ahead=False) == 3 * (2 + 3 + 2)
 

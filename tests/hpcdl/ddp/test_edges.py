@@ -257,7 +257,7 @@ def test_a_gradient_penalty_by_autograd_grad_is_the_one_of_one_machine():
 
 
 class Branches(nn.Module):
-    """Two layers, of which each step uses one."""
+    """Two layers; each step uses one of them."""
 
     def __init__(self):
         super().__init__()

@@ -119,7 +119,7 @@ def test_a_first_part_without_weights_has_no_backward_pass(recompute, kind):
 
 
 class TwoProducts(nn.Module):
-    """A layer with two weights of its own, of which the second product makes the output."""
+    """A layer with two weights of its own; the second product makes the output."""
 
     def __init__(self):
         super().__init__()

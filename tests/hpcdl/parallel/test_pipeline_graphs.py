@@ -92,7 +92,7 @@ def test_ways_through_a_network_may_change(kind, early, monkeypatch):
 
 
 class Inner(nn.Module):
-    """A layer whose one weight is in two products, the second of which makes the output."""
+    """A layer whose one weight is in two products; the second makes the output."""
 
     def __init__(self):
         super().__init__()

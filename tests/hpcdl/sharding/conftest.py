@@ -13,7 +13,7 @@ BATCHES = (11, 11, 4, 13)  # samples of each step: also another number than in t
 
 
 class Tiny(nn.Module):
-    """Five elements, of which some of many ranks own none."""
+    """Five elements: some of many ranks own none."""
 
     def __init__(self):
         super().__init__()

@@ -24,7 +24,7 @@ def train(staleness, steps=60, folder=None, **options):
 @pytest.mark.parametrize("staleness", [0, 3, float("inf")])
 def test_it_learns_beside_a_straggler(staleness):
     served, slow, fast = train(staleness, 150, slow={1: 3.0}).results
-    assert slow.accuracy > 0.7  # whoever ends last has seen all; chance is 0.1
+    assert slow.accuracy > 0.7  # the last to end has seen everything; chance is 0.1
     assert len(served.served.log) == 300
     assert fast.waiting > 0.4 if staleness < 4 else fast.waiting < 0.01
 

@@ -97,7 +97,7 @@ def drawn(seed: int) -> Configuration:
     ],
 )
 def test_a_mesh_gives_the_losses_of_one_rank(model, mesh, sharding, schedule, microbatches, optimizer):
-    """Batches of 7, of which an epoch's last has 2 or none for some replicas."""
+    """Batches of 7; an epoch's last has 2 or none for some replicas."""
     options = {"sharding": sharding, "schedule": schedule, "microbatches": microbatches, "optimizer": optimizer}
     check(Configuration(model=model, mesh=mesh, batch=7, seed=3, **options))
 
