@@ -5,7 +5,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # `make lab TORCH=cpu`: a laptop without an NVIDIA card needs 200 MB of torch, not 3 GB with CUDA.
 TORCH_cpu := --extra-index-url https://download.pytorch.org/whl/cpu
 
-# Some images set it. But whatever is imported is compiled at first, and should stay so for the processes to come.
+# Some images set it, but compiled modules should be kept for later processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test test-lab test-labs test-long lint labs docs bench clean

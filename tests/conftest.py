@@ -17,6 +17,8 @@ import psutil
 import pytest
 import torch
 
+from hpcdl.lazy import leave_out_slow
+
 ROOT = Path(__file__).parents[1]
 # The same examples on every run: a change breaks a test, chance does not. Crowded machines get no deadline.
 hypothesis.settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50, print_blob=False)
@@ -26,10 +28,9 @@ hypothesis.settings.load_profile("suite")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# No kernel of a test leaves points beside the labs, nor counts those of another test.
-os.environ["HPCDL_POINTS"] = ""
-# Nor does a page of a test ask for guesses, but where the test is about them.
-os.environ["HPCDL_GUESSES"] = "off"
+# Kernels of tests store no points next to the labs, and their pages ask for no guesses unless a test wants them.
+os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off"}
+leave_out_slow()
 
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
 
@@ -202,8 +203,7 @@ def slurm(need, tmp_path_factory):
     need("slurm", os.geteuid() == 0, "slurmd runs as root only")
     folder = Path(tmp_path_factory.mktemp("slurm"))
     with contextlib.ExitStack() as stack:
-        socket_path = _munge(folder, stack)
-        yield _slurm(folder, socket_path, stack)
+        yield _slurm(folder, _munge(folder, stack), stack)
 
 
 def _munge(folder: Path, stack) -> Path:
