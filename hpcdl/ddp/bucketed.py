@@ -56,7 +56,7 @@ class Bucket:
         self.announced = [False] * len(self.params)  # by backward
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
-        self._guards: dict[int, torch.Tensor] = {}  # what `.grad` holds of those that are in
+        self._guards: dict[int, torch.Tensor] = {}  # the `.grad` of parameters that are in
 
     def put_in(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, or zeros if it has none."""
@@ -113,7 +113,7 @@ class Bucket:
     def release(self, scale: float, used: Sequence[bool]) -> None:
         """Multiply the sums by `scale` and hand them to the parameters; one that no rank used gets no gradient.
 
-        Raises RuntimeError where a gradient was dropped or replaced after it had been put in.
+        Raises RuntimeError if a gradient was dropped or replaced after it was put in.
         """
         if any(self.params[i].grad is not guard for i, guard in self._guards.items()):
             raise RuntimeError(UnderWay.sentence)

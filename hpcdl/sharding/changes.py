@@ -20,7 +20,7 @@ def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:
 def require_same_changes(ballot: Ballot, digests: Sequence[Callable[[], str]], comm: Communicator) -> None:
     """Raise ValueError on every rank if ranks differ in a parameter that a forward pass changed on some rank.
 
-    `digests` say what each parameter is now. Sends nothing where no rank changed any. `ballot` is counted.
+    `digests` describe each parameter as it is now. Sends nothing if no rank changed any. `ballot` is counted.
     """
     changed = [digest for digest, votes in zip(digests, ballot.votes, strict=True) if votes >= CHANGED]
     if changed:
@@ -30,7 +30,7 @@ def require_same_changes(ballot: Ballot, digests: Sequence[Callable[[], str]], c
         require_same("other weights", [digest() for digest in changed], comm, advice)
 
 
-def digest(param: torch.Tensor) -> str:
-    """The shape of `param`, and a digest of its numbers."""
+def shape_and_hash(param: torch.Tensor) -> str:
+    """Return the shape of `param` and a hash of its numbers."""
     numbers = param.detach().cpu().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
     return f"{tuple(param.shape)} {hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8]}"

@@ -61,7 +61,7 @@ class Gathering:
                 unit.leave()
 
     def order_votes(self) -> list[float]:
-        """A rank's part of the sum by which `require_same_order` finds out, since the last call."""
+        """Return a rank's part of the sum that `require_same_order` reads: its order since the last call."""
         order, self._order = self._order, []
         return votes(digest(order))
 
@@ -95,7 +95,7 @@ class Gathering:
 
 
 def require_same_order(sums: Sequence[float]) -> None:
-    """Raise RuntimeError on every rank if ranks have used layers in other orders, and so mixed up their weights."""
+    """Raise RuntimeError on every rank if ranks used layers in different orders, which mixes up their weights."""
     if not agree(sums):
         raise RuntimeError(
             "ranks have called layers of a FullyShardedDataParallel in other orders, so that weights were mixed up; "

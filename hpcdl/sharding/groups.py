@@ -51,7 +51,7 @@ def numbered(options: Iterable[dict[str, Any]], groups: Iterable[Sequence[torch.
 
 
 def option_votes(groups: Iterable[dict[str, Any]]) -> list[float]:
-    """A rank's part of the sum by which `require_same_options` finds out."""
+    """Return a rank's part of the sum that `require_same_options` reads."""
     plain = [{key: _number(value) for key, value in group.items() if key != "params"} for group in groups]
     return votes(digest(plain))
 
@@ -61,7 +61,7 @@ def _number(value: Any) -> Any:
 
 
 def require_same_options(sums: Sequence[float]) -> None:
-    """Raise ValueError on every rank if ranks have other options in their groups, such as learning rates."""
+    """Raise ValueError on every rank if the ranks' groups have different options, such as learning rates."""
     if not agree(sums):
         raise ValueError(
             "ranks have other options in param_groups, such as another learning rate, and each would step its part of "

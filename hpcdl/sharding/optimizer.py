@@ -18,7 +18,7 @@ from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
-from hpcdl.sharding.changes import digest, require_same_changes, with_changes
+from hpcdl.sharding.changes import require_same_changes, shape_and_hash, with_changes
 from hpcdl.sharding.clipping import clip, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
@@ -126,7 +126,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         changed = [param._version != self._versions.get(param, param._version) for param in params]
         ballot = Ballot(self._samples, with_changes(used, changed), self.comm, self._alike())
         total, used = ballot.count(self.background)
-        require_same_changes(ballot, [partial(digest, param) for param in params], self.comm)
+        require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
         require_proportional(ballot.alike[:3])
         require_same_options(ballot.alike[3:6])
         self._replicas.require(ballot.alike[6:], self.comm)

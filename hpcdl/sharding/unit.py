@@ -10,7 +10,7 @@ from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.guarded import Part
 from hpcdl.sharding import steps
-from hpcdl.sharding.changes import digest
+from hpcdl.sharding.changes import shape_and_hash
 from hpcdl.sharding.flat import Layout, Shard
 from hpcdl.sharding.watched import refuse_copy
 
@@ -122,7 +122,7 @@ class Unit:
                 "lost; change parameters after optimizer.step()"
             )
         for i in changed:
-            self.changes[i] = digest(self.params[i])
+            self.changes[i] = shape_and_hash(self.params[i])
         if changed:
             self.own.copy_(self.layout.share(self.vector))
 

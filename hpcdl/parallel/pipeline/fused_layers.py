@@ -136,7 +136,7 @@ class _Linear(torch.autograd.Function):
 
 @torch.no_grad()
 def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Tensor) -> None:
-    """Return the gradients of a linear layer's weight and bias that `params` asks for: W."""
+    """Add to the `.grad` of `params`, of a linear layer's weight and bias, what belongs to `x` and `dy`: W."""
     rows = _rows(dy)
     for param in params:
         if param.dim() == 1:
@@ -148,5 +148,5 @@ def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Ten
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
-    """`x` as a matrix of its last dimension's rows, empty ones too."""
+    """Return `x` as a matrix of rows, its last dimension; rows may be empty."""
     return x.reshape(x.shape[:-1].numel(), x.shape[-1])
