@@ -36,7 +36,7 @@ def addresses() -> Iterator[tuple[list, list]]:
 
 
 def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int]:
-    """How far into x a kernel reads, and how far from its first int16 on it writes; 0 on a GPU."""
+    """Return how many numbers of x a kernel reads, and how many it writes, gaps included; 0 on a GPU."""
     with addresses() as (loaded, stored):
         launch(x, n, seed, block)
     places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
@@ -45,7 +45,7 @@ def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm
 
 
 def reads(launch: Callable, *args: Any) -> torch.Tensor:
-    """The places of memory that a kernel reads, in float32 from the first number that it writes on; none on a GPU."""
+    """Return the places that a kernel reads, in float32 numbers from the first one that it writes; none on a GPU."""
     *given, _ = args
     with addresses() as (loaded, stored):
         launch(*given)
@@ -53,7 +53,7 @@ def reads(launch: Callable, *args: Any) -> torch.Tensor:
 
 
 class ThroughPython(TorchDispatchMode):
-    """Every operator of torch's passes through Python, also where code in C calls one after the other (`map`)."""
+    """Pass every torch operator through Python, even if C code calls them in a loop (`map`)."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -64,11 +64,10 @@ class ThroughPython(TorchDispatchMode):
 
 
 def instructions(function: Callable, *args: Any) -> int:
-    """Call the student's function, without a communicator, and again; how much of Python the second call runs.
+    """Call the student's function twice, without a communicator; return how much Python the second call runs.
 
-    Python's instructions are counted, those of the functions that it calls included, and a few for each operator of
-    torch's: they grow with each turn of a loop, whatever is computed in it and however busy the machine is. The first
-    call imports and compiles.
+    The count includes the instructions of called functions, and a few for each torch operator. It grows with each turn
+    of a loop and does not depend on how busy the machine is. The first call imports and compiles.
     """
     *given, _ = args
     with ThroughPython():

@@ -1,9 +1,10 @@
-"""The kernels of a network's layers (`hpcdl.nn.networks.Layer`): products by sizes, all else by bytes.
+"""The kernels of a network's layers (`hpcdl.nn.networks.Layer`): products by sizes, everything else by bytes.
 
-A convolution is a matrix product (implicit GEMM): m = samples x positions, n = output channels, k = weights of one of
-them. A linear layer has one position. Without tensor cores a convolution of r x r with stride 1 may take fewer products
-instead: F(2 x 2, 3 x 3) in one kernel, F(4 x 4, 3 x 3) with its transforms in memory, or FFTs of tiles. Libraries try
-them all, so the fastest counts. Tensor cores take channels last: other layouts are transposed before and after.
+A convolution is a matrix product (implicit GEMM): m = samples x positions, n = output channels, k = weights of one
+channel. A linear layer has one position. Without tensor cores a convolution of r x r with stride 1 may take fewer
+products instead: F(2 x 2, 3 x 3) in one kernel, F(4 x 4, 3 x 3) with its transforms in memory, or FFTs of tiles.
+Libraries try them all, so the fastest counts. Tensor cores take channels last: other layouts are transposed before and
+after.
 
 Sources: Chetlur et al. 2014, "cuDNN"; Lavin and Gray 2016 (Winograd); Vasilache et al. 2015, "Fast convolutional nets
 with fbfft"; NVIDIA 2023, "Convolutional layers user's guide", section 2 (layouts).
@@ -20,10 +21,10 @@ from hpcdl.nn.networks import Layer
 
 # How often normalizations and activations move a layer's output, forward and backward, and the launches of these and
 # the layer itself. Fused: read it for its mean, and again to write the activation; backward the same, and the gradient
-# twice. Bias and activation without a normalization move as much. Eager: each operation by itself.
+# twice. Bias and activation without a normalization move as much. Eager: each operation separately.
 MOVES = {"fused": (3, 5), "eager": (5, 8)}
 LAUNCHES = {"fused": (2, 3), "eager": (3, 4)}
-FFT_TILES = (16, 32)  # as cuDNN's tiled FFT has them
+FFT_TILES = (16, 32)  # as in cuDNN's tiled FFT
 
 
 def network_seconds(model: Sequence[Layer], kernels: Kernels, layout: Layout, samples: int) -> tuple[float, float]:
@@ -45,7 +46,7 @@ def network_seconds(model: Sequence[Layer], kernels: Kernels, layout: Layout, sa
 
 @lru_cache(1 << 14)
 def _layer(part: Layer, kernels: Kernels, samples: int, itemsize: float, way: str, channels_last: bool) -> float:
-    """Seconds of a layer's product: "forward", or the gradient of its "inputs" or "weights"."""
+    """Return the seconds of a layer's product: "forward", or the gradient of its "inputs" or "weights"."""
     positions, channels, taken = sizes(part)
     data = itemsize * samples * (part.inputs + part.outputs)
     nbytes = data + itemsize * part.weights
@@ -58,9 +59,9 @@ def _layer(part: Layer, kernels: Kernels, samples: int, itemsize: float, way: st
 
 
 def sizes(part: Layer) -> tuple[int, int, float]:
-    """Return a layer's positions, its output channels, and the weights of one of these; a layer without weights has 1.
+    """Return a layer's positions for one image, its output channels, and the weights of one channel.
 
-    For one image. Groups count as one: as many operations, fewer but larger products.
+    A layer without weights has one position. Groups count as one: equally many operations in fewer, larger products.
     """
     positions = max(1, part.macs // part.weights) if part.weights else 1
     channels = max(1, part.outputs // positions)
@@ -68,7 +69,7 @@ def sizes(part: Layer) -> tuple[int, int, float]:
 
 
 def _fewer_products(part, kernels, samples, itemsize, way, nbytes) -> Iterator[float]:
-    """Seconds by Winograd's algorithm and by FFTs; none unless the layer is r x r with stride 1 on square images."""
+    """Yield the seconds by Winograd's algorithm and by FFTs, for r x r with stride 1 on square images; else nothing."""
     positions, channels, taken = sizes(part)
     side = isqrt(positions)
     taps = part.macs**2 // (part.weights * part.inputs * part.outputs) if part.weights else 0
@@ -93,7 +94,7 @@ def _fewer_products(part, kernels, samples, itemsize, way, nbytes) -> Iterator[f
 
 
 def _turned(product: Product, way: str) -> Product:
-    """The product of the gradient of inputs, or of weights, of a layer with this product forward."""
+    """Return the product that a layer with this forward `product` computes in `way`."""
     m, n, k, times, _ = product
     return {
         "forward": product,

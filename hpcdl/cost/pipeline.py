@@ -40,18 +40,18 @@ def seconds(forward: Sequence[float], backward: Sequence[float], microbatches: i
 
 
 def _interleaved(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
-    """(p - 1)/v of F + B + W; the chunks of fewer microbatches than stages follow each other with gaps."""
+    """Return (p - 1)/v of F + B + W; with fewer microbatches than stages there are also gaps between chunks."""
     return (f + b + w) * ((p - 1) / v if m >= p else p - m + (m - 1) / v)
 
 
 def _zb_h1(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
-    """W fills gaps as long as it is no longer than F; fewer microbatches than stages leave as many of them open."""
+    """Return ZB-H1's bubble: W fills each gap up to the length of F, except p - m gaps if m < p."""
     fills = min(f, w)
     return (p - 1) * (f + b - fills) + fills * max(0, p - m)
 
 
 def _zb_h2(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
-    """As `_zb_h1`, with twice the gaps filled."""
+    """Return ZB-H2's bubble, which has twice as many gaps filled as ZB-H1's."""
     fills = min(f, w)
     if fills > b:
         raise ValueError(f"b is {b}, shorter than f, {f}, and w, {w}; zb_h2's bubble has no closed form then: play it")
@@ -59,7 +59,7 @@ def _zb_h2(p: int, m: int, f: float, b: float, w: float, v: int = 1) -> float:
 
 
 def _zb_v(p: int, m: int, f: float, b: float, w: float, v: int = 2) -> float:
-    """Nothing if F = B = W and microbatches suffice; the longest of the ways through both chunks of all stages."""
+    """Return ZB-V's bubble, by the longest path through both chunks of all stages: 0 if F = B = W and m suffices."""
     if b != w:
         raise ValueError(f"b is {b} and w {w}; zb_v's bubble has a closed form where they are equal: play it")
     few, m = m < p, min(m, 2 * p - 1)
@@ -76,8 +76,8 @@ def _zb_v(p: int, m: int, f: float, b: float, w: float, v: int = 2) -> float:
 
 
 # Seconds that a stage idles: `f(p, m, F, B, W, v)` for p equal stages, m microbatches and free messages, exactly as
-# `play` finds them. F, B and W are of a whole stage with its v chunks; in a prediction B = W. From m = 2p - 1 on more
-# microbatches change nothing. Sources: Narayanan et al. 2021; Qi et al. 2024, who have W no longer than F and B.
+# `play` finds them. F, B and W are of a whole stage with its v chunks; in a prediction B = W. More than
+# 2p - 1 microbatches change nothing. Sources: Narayanan et al. 2021; Qi et al. 2024, who have W no longer than F and B.
 BUBBLES: dict[str, Callable[..., float]] = {
     "gpipe": lambda p, m, f, b, w, v=1: (p - 1) * (f + b + w),
     "one_f_one_b": lambda p, m, f, b, w, v=1: (p - 1) * (f + b + w),

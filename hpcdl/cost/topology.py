@@ -20,7 +20,7 @@ class Link(NamedTuple):
         return Link(self.alpha, self.beta / share)
 
 
-# Seconds that a host takes for each byte besides the wire, by one TCP connection: to copy it, and in gloo to add it.
+# Seconds of a host per byte of one TCP connection, in addition to the wire: to copy it, and in gloo to add it.
 # NCCL 2.3.7 sums 2.06 GB/s over 32 Gb/s with one ring (NVIDIA/nccl, issue 209, 2019), gloo 20 MB of two processes in
 # 17.251 ms over 40 Gb/s (pytorch/gloo, issue 248, 2020).
 COPYING = {"nccl": 1 / 2.06e9 - 8 / 32e9, "gloo": 17.251e-3 / 20e6 - 8 / 40e9}

@@ -73,7 +73,7 @@ def predict(
 
 
 def _check(model, machine, layout, measured, **numbers: float) -> None:
-    """Raises TypeError or ValueError, with the next step, for what no prediction can be made of."""
+    """Raise TypeError or ValueError, with the next step, for arguments that allow no prediction."""
     for name, value, kind, such_as in (
         ("machine", machine, Machine, "hpcdl.cost.machines.P100"),
         ("layout", layout, Layout, "Layout(data=8)"),
@@ -159,7 +159,7 @@ def _bubble(layout, m, forward, backward) -> float:
 def _update(model, layout, bandwidth) -> float:
     """Return the optimizer's seconds on a rank's share of the weights, divided further from ZeRO-1 up.
 
-    Offloaded, the host updates some weights while others are on their way, so that the link sets the pace.
+    If offloaded, the host updates some weights while others travel: the link determines the time.
     """
     share = layout.tensor * layout.pipeline * (layout.shards or layout.replicas if layout.zero else 1)
     weights = _weights(model) / share

@@ -1,4 +1,4 @@
-"""What ranks agree on in every step besides gradients: the number of samples, and which parameters are used."""
+"""The numbers that ranks agree on in every step: samples, used parameters, and votes."""
 
 from collections.abc import Iterable, Sequence
 

@@ -72,7 +72,7 @@ def masked_borders(student, rng):
 
 
 def reads_inside(student, rng, sizes) -> None:
-    """No load leaves x and w, not even one whose number is never used."""
+    """Check that every load stays inside x and w, even if its number is never used."""
     n, c, h, wd, k, r, s = sizes
     x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
     arena = Arena(x, w, conv(x, w).shape)

@@ -90,7 +90,7 @@ def channels_of(mpi: MPI.Comm) -> Channels:
 
 
 def farewell_of(mpi: MPI.Comm) -> int:
-    """The tag of the last message on `mpi`, which no other message has."""
+    """Return the tag of the last message on `mpi`, which no other message has."""
     return _kept(mpi).farewell
 
 

@@ -53,10 +53,10 @@ class MPIComm(PointToPoint):
         return shared.owner(x) is not None
 
     def free(self) -> None:
-        """Free the MPI communicator, on every rank, and drop what was sent there and never received.
+        """Free the MPI communicator on every rank, and discard messages that were sent and never received.
 
-        MPI gives the context of a communicator that was freed to the next one, which would receive such messages.
-        Messages of a rank arrive in order, so that none is left before its farewell.
+        MPI gives the context of a freed communicator to the next one, which would receive such messages. A rank's
+        messages arrive in order, so its farewell is the last.
         """
         farewell, others = farewell_of(self.mpi), [rank for rank in range(self.size) if rank != self.rank]
         sent = [self.mpi.Isend([None, 0, MPI.BYTE], rank, farewell) for rank in others]
@@ -68,7 +68,7 @@ class MPIComm(PointToPoint):
         self.mpi.Free()
 
     def _drop(self, source: int) -> int:
-        """Receive the next message from `source`, whatever it is; its tag."""
+        """Receive and discard the next message from `source`; return its tag."""
         status = MPI.Status()
         self._poll(lambda: self.mpi.Iprobe(source, MPI.ANY_TAG, status), ("free",))
         self.mpi.Recv(bytearray(status.Get_count(MPI.BYTE)), source, status.Get_tag())

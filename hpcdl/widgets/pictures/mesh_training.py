@@ -19,15 +19,15 @@ KINDS = {"forward": "forward", "backward": "backward", "weights": "weights", "op
 
 
 def fresh(configuration: Configuration) -> dict[str, Any]:
-    """The state of a picture before the first record."""
+    """Return the state of a picture before the first record."""
     return {"configuration": configuration, "steps": [], "pending": {}, "last": {}, "said": ""}
 
 
 def append(state: dict[str, Any], record: "Record") -> None:
     """Add a `Record` of `train_here` to `state`; a step is shown once all ranks have reported it.
 
-    `steps` has rank 0's record of each, without spans, and `last` the records of the last one, by rank. A step that a
-    restart does again replaces the earlier ones from there.
+    `steps` has rank 0's record of each step, without spans; `last` has the last step's records by rank. A step that is
+    repeated after a restart replaces itself and all later ones.
     """
     step = record.value["step"]
     ranks = state["pending"].setdefault(step, {})
@@ -54,7 +54,7 @@ def draw(state: dict[str, Any], axes: dict[str, Axes]) -> str:
 
 
 def sentence(state: dict[str, Any]) -> str:
-    """What the picture shows now."""
+    """Return the sentence below the picture."""
     configuration, last, unit = state["configuration"], state["last"], _unit(state)
     if not last:
         return "No rank has reported yet."
@@ -68,18 +68,18 @@ def sentence(state: dict[str, Any]) -> str:
 
 
 def mesh_of(configuration: Configuration) -> str:
-    """The mesh without the axes of one rank: data=2,pipeline=2."""
+    """Return the mesh without axes of one rank: data=2,pipeline=2."""
     sizes = [f"{axis}={size}" for axis, size in configuration.axes.items() if size > 1]
     return ",".join(sizes) or ONE
 
 
 def waiting(record: dict[str, Any]) -> float:
-    """The share of its step that a rank waited for messages."""
+    """Return the share of its step for which a rank waited for messages."""
     return record["waited"] / record["seconds"]
 
 
 def bars(last: dict[int, dict[str, Any]]) -> list[Bar]:
-    """What each rank did in its last step, in seconds since the first of them began it."""
+    """Return what each rank did in the last step, in seconds since the first rank began it."""
     spans = {rank: [Span(*span) for span in record["spans"]] for rank, record in last.items()}
     begin = min((span.start for rows in spans.values() for span in rows if span.name == STEP), default=0.0)
     return [
@@ -102,7 +102,7 @@ def _curve(axes: Axes, state: dict[str, Any], name: str, color: str, title: str)
 
 
 def _bars(axes: Axes, last: dict[int, dict[str, Any]], name: str, unit: int, title: str) -> None:
-    """A bar for each rank, with its number."""
+    """Draw a bar for each rank, with its number."""
     values = [record[name] / unit for record in last.values()]
     axes.barh(list(last), values, height=0.6, color=ORANGE)
     for rank, value in zip(last, values, strict=True):
@@ -123,11 +123,11 @@ def _timeline(axes: Axes, last: dict[int, dict[str, Any]], ranks: int) -> None:
 
 
 def _length(done: int, steps: int) -> int:
-    """Where the axis of steps ends: it doubles from 10 on, up to all steps."""
+    """Return the end of the axis of steps: 10, 20, 40, ... up to all steps."""
     return max(1, min(steps, 10 * 2 ** max(0, math.ceil(math.log2(done / 10)))))
 
 
 def _rounded(seconds: float) -> float:
-    """A little more, with one or two digits: the axis seldom changes."""
+    """Round up to one or two digits, so the axis seldom changes."""
     unit = 10 ** math.floor(math.log10(seconds)) / 5
     return unit * math.ceil(seconds / unit)

@@ -45,7 +45,7 @@ class Replicas:
         }
 
     def settings(self, values: dict[str, Any]) -> Settings:
-        """What the controls say."""
+        """Return the settings of the controls."""
         return Settings(**{name: values[name] for name in Settings._fields if name in values})
 
     def fresh(self, values: dict[str, Any]) -> dict:
@@ -94,7 +94,7 @@ class OnMesh:
         }
 
     def configuration(self, values: dict[str, Any]) -> Configuration:
-        """What the controls say."""
+        """Return the settings of the controls."""
         chosen = {name: values[name] for name in ("schedule", "microbatches", "sharding")}
         mesh = "" if values["mesh"] == mesh_training.ONE else values["mesh"]
         return self.start.changed(mesh=parse_mesh(mesh), **chosen)
