@@ -67,6 +67,12 @@ def test_every_lab_has_tests_of_each_kind(suite, slug):
     assert {"browser", "pictures"} <= kinds
 
 
+def test_a_file_marks_its_tests_once():
+    """A second `pytestmark` would take the place of the first without a word."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert path.read_text(encoding="utf-8").count("\npytestmark = ") <= 1, path
+
+
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
 def test_shared_memory_that_nobody_holds_any_more_is_found(suite):
     path = Path(f"/dev/shm/mpich_test_{os.getpid()}")

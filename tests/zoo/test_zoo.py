@@ -12,19 +12,17 @@ from zoo.outcomes import RIGHT, outcome
 from zoo.page import CASES
 from zoo.registry import ENTRIES
 
-# torch.func compiles with what torch itself has deprecated, in the first process that asks.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+pytestmark = [
+    # torch.func compiles with what torch itself has deprecated, in the first process that asks.
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+    # torch.compile warns of what it leaves to Python (the simulated machine), and of tensors that it looks at itself.
+    pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+]
 
 
 def ids(case):
     return "-".join(case)
-
-
-# torch.compile warns of what it leaves to Python (the simulated machine), and of tensors that it looks at itself.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace"),
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
-]
 
 
 def compare(case, p):

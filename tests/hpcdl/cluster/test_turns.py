@@ -154,8 +154,16 @@ def test_engines_that_are_stopped_while_another_thread_follows_them_are_a_senten
 
 COUNT = """
 import psutil
-engines = [p for p in psutil.Process().children(recursive=True) if "hpcdl.cluster.engine" in " ".join(p.cmdline())]
-print(len([p for p in engines if "mpiexec" not in p.cmdline()[0] and "/sh" not in p.cmdline()[0]]) , "engines")
+
+def words(process):
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []  # a lifeline's `sleep` ends in every second
+
+commands = [words(p) for p in psutil.Process().children(recursive=True)]
+engines = [c for c in commands if "hpcdl.cluster.engine" in " ".join(c)]
+print(len([c for c in engines if "mpiexec" not in c[0] and "/sh" not in c[0]]) , "engines")
 """
 
 
