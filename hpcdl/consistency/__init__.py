@@ -10,6 +10,8 @@
 | `adam` | a server's | Project Adam: factors instead of the gradient of a fully connected layer |
 | `gossip` | each rank's own | a rank for its neighbours: a ring, a wheel, or new pairs in each round |
 
+Begin with `plain`: a parameter server in one sitting.
+
 The contract:
 
 - The notation is the lecture's: N workers, staleness threshold s, tau how old a gradient is. A pull for iteration k is

@@ -1,6 +1,7 @@
 """Data-parallel training: every rank has the whole model and part of each batch.
 
-`naive` is the plain step: after backward, one all-reduce averages all gradients. `bucketed` combines gradients into
+Begin with `plain`: the whole idea in one sitting. `naive` is a step without overlap: after backward, one all-reduce
+averages all gradients. `bucketed` combines gradients into
 messages of a size you choose; `overlapped` sends them during backward: `DistributedDataParallel`. `tuning` finds the
 buckets that suit model and network; `agreement` compares models before the first step, `buffers` keeps running means
 equal, `sampler` distributes the data. Training programs that use these are in `hpcdl.training`.

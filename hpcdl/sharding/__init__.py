@@ -6,6 +6,7 @@
 | ZeRO-2 | the same with `stage=2` | and gradients | 2 Psi (p-1)/p |
 | ZeRO-3 | `FullyShardedDataParallel(module, comm)` | and weights | 3 Psi (p-1)/p |
 
+- Begin with `plain`: ZeRO-3 in one sitting.
 - `flat` is the idea that all stages share: parameters are concatenated into a vector, which is split so that no two
   ranks' shards differ by more than one element. There is no padding, so the formulas hold to the byte, summed over the
   ranks.

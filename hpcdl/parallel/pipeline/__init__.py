@@ -3,6 +3,8 @@
     chunks = [Layers(module) for module in cut_layers(network, parts, comm.rank)]
     run_stage(comm, chunks, orders, cut_batch(x, y, m), loss, between=(hidden,), parts=parts)
 
+Begin with `plain`: the whole idea in one sitting, for one schedule.
+
 `cut` makes parts and microbatches, `layers` does F, B and W of a part and `fused_layers` does them faster, `plan`
 checks a schedule and determines what each op needs, `messages` delivers it, and `stage` combines them. The schedules
 are in `hpcdl.parallel.schedules`.

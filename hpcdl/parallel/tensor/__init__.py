@@ -1,5 +1,7 @@
 """Tensor parallelism: one layer's matrix is split, so each rank holds and multiplies a part of it.
 
+Begin with `plain`: a split transformer block in one sitting.
+
 `conjugate` has the communication; `linear`, `convolution`, `attention`, `block` and `vocabulary` have the layers that
 use it. Each layer is made from a dense one that every rank has (`ColumnLinear.of(linear, comm)`), and shares differ by
 one if sizes do not divide.
