@@ -32,15 +32,18 @@ def choose(situation: Situation) -> str:
 
 @lru_cache(maxsize=4096)
 def by_model(situation: Situation) -> str:
-    """Choose on a CPU; measure the machine's rates when they are first needed."""
+    """Choose on a CPU; measure the machine's rates when they are first needed. Without rates, choose torch's."""
     known = rates(situation.dtype, situation.threads)
+    if known is None:
+        return "torch"
     return quickest_of({name: predict(name, situation, known) for name in candidates(situation.problem)})
 
 
 @lru_cache(maxsize=4096)
 def expected(situation: Situation, name: str) -> float:
-    """Return the seconds that the model predicts."""
-    return predict(name, situation, rates(situation.dtype, situation.threads))
+    """Return the seconds that the model predicts; 0 without rates."""
+    known = rates(situation.dtype, situation.threads)
+    return 0.0 if known is None else predict(name, situation, known)
 
 
 class Experience:

@@ -2,11 +2,13 @@
 
 The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
 measured again if the processor, torch, Numba, the number of threads or the data type changes. Rates measured on a busy
-machine are used, but not kept. `hpcdl reset rates` forgets them all.
+machine are used, but not kept; where it is so busy that the measurements do not end in time, there are none for now.
+`hpcdl reset rates` forgets them all.
 """
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -25,8 +27,9 @@ from hpcdl.machine import Quiet, processor
 ROUNDS = 3  # runs of each sample, at least
 SECONDS = 0.1  # and at least this long
 DOUBTED = "measured again"  # the key for machines with rates that were once wrong
-AGAIN = 60.0  # seconds until rates from a busy machine are measured again
-_provisional: list[float] = []  # when to measure again
+AGAIN = 60.0  # seconds until rates from a busy machine are measured again; twice as many each time
+LIMIT = 20.0  # seconds after which no more is measured on a busy machine
+_due: list[float] = []  # when to measure again, each time that the machine was busy
 SAMPLES = (
     Problem(1, 16, 4, 4, 16, 3, 3, padding=1),
     Problem(2, 3, 64, 64, 64, 7, 7, stride=2, padding=3),
@@ -51,18 +54,18 @@ NARROW_SAMPLES = (
 
 
 @cache
-def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]]:
+def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]] | None:
     """Return the seconds per unit of work of every candidate, from the cache folder, or measured now and stored
-    there."""
+    there; None while the machine is too busy to measure them."""
     machine, known = _machine(dtype, threads), _read()
     if machine in known:
         return known[machine]
     quiet = Quiet()
     measured = calibrate(dtype)
-    if quiet:
+    if quiet and measured:
         _write(_read() | {machine: measured})
     else:
-        _provisional.append(time.monotonic() + AGAIN)
+        _due.append(time.monotonic() + AGAIN * 2 ** len(_due))
     return measured
 
 
@@ -82,11 +85,11 @@ def doubt(dtype: torch.dtype, threads: int) -> bool:
 
 
 def renew() -> bool:
-    """Forget rates that were measured on a busy machine, and used but not stored, at most once a minute; return whether
-    there were any."""
-    if not _provisional or time.monotonic() < max(_provisional):
+    """Forget rates that were measured on a busy machine, and used but not stored, when it is time to measure again;
+    return whether there were any."""
+    if not _due or time.monotonic() < _due[-1]:
         return False
-    _provisional.clear()
+    _due[-1] = math.inf
     rates.cache_clear()
     return True
 
@@ -94,7 +97,7 @@ def renew() -> bool:
 def recalibrate() -> bool:
     """Forget all stored rates, so that they are measured again when next needed; return whether there were any."""
     rates.cache_clear()
-    _provisional.clear()
+    _due.clear()
     were = _file().exists()
     with contextlib.suppress(OSError):
         _file().unlink(missing_ok=True)
@@ -103,27 +106,47 @@ def recalibrate() -> bool:
 
 def calibrate(
     dtype: torch.dtype, samples: Iterable[Problem] = SAMPLES + NARROW_SAMPLES, seconds: float = SECONDS
-) -> dict[str, list[float]]:
-    """Measure every candidate on the samples and fit its rates; with the current number of threads."""
+) -> dict[str, list[float]] | None:
+    """Measure every candidate on the samples and fit its rates, with the current number of threads.
+
+    Returns None if a busy machine has not done so after `LIMIT` seconds.
+    """
     rows: dict[str, list] = {}
+    limit = _Limit()
     for problem in samples:
         for plain_layout in (False, True):  # with prepared filters, and in the other layout without
-            for name, least, work in _measure(problem, dtype, plain_layout, seconds):
+            for name, least, work in _measure(problem, dtype, plain_layout, seconds, limit):
                 rows.setdefault(key(name, problem), []).append((work, least))
+            if limit:
+                return None
     return {name: _fit(measured) for name, measured in rows.items()}
 
 
-def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: float):
-    """Return the least seconds of each candidate, run in turns, and its amounts of work."""
+class _Limit:
+    """True once a busy machine has measured for `LIMIT` seconds; a slow machine takes the time that it needs."""
+
+    def __init__(self):
+        self._quiet, self._end = Quiet(), time.perf_counter() + LIMIT
+
+    def __bool__(self) -> bool:
+        return time.perf_counter() > self._end and not self._quiet
+
+
+def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: float, limit: _Limit):
+    """Return the least seconds of each candidate, run in turns, and its amounts of work; nothing beyond the limit."""
     situation = Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
     calls = _calls(situation, candidates(problem))
     with torch.no_grad():
         for call in calls.values():  # warm up
+            if limit:
+                return []
             call()
         times: dict[str, list[float]] = {name: [] for name in calls}
         end = time.perf_counter() + seconds
         while len(times["torch"]) < ROUNDS or time.perf_counter() < end:
             for name, call in calls.items():
+                if limit:
+                    return []
                 times[name].append(_seconds(call))
     return [(name, min(times[name]), works(name, situation)) for name in calls]
 

@@ -1,5 +1,6 @@
 """What a busy machine spoiled is not kept; rates that do not hold are measured again."""
 
+import math
 import types
 
 import pytest
@@ -42,6 +43,49 @@ def test_rates_of_a_busy_machine_are_not_kept(tmp_path, monkeypatch, busy, kept)
     assert (tmp_path / "convolution.json").exists()
     assert calibration.recalibrate()
     assert not calibration.recalibrate()
+
+
+def test_a_machine_that_is_busy_for_long_is_not_measured_to_the_end(tmp_path, monkeypatch):
+    """Then `auto` is torch's own convolution, until it is time to measure again: after one minute, after two more..."""
+    machine, calls = Machine(busy=5.0), []
+
+    def seconds(call):
+        machine.now += 1.0
+        calls.append(call)
+        return 1.0
+
+    monkeypatch.setenv("HPCDL_DATA", str(tmp_path))
+    monkeypatch.setattr(calibration, "Quiet", machine.quiet)
+    monkeypatch.setattr(calibration, "_seconds", seconds)
+    monkeypatch.setattr(calibration, "_calls", lambda situation, names: dict.fromkeys(names, lambda: None))
+    clock = types.SimpleNamespace(monotonic=lambda: machine.now, perf_counter=lambda: machine.now)
+    monkeypatch.setattr(calibration, "time", clock)
+    calibration.recalibrate()
+    auto.forget()
+    layer = model.Situation(Problem(1, 16, 8, 8, 16, 3, 3), torch.float32, True, True, 2)
+    for minutes in (1, 2, 4):
+        begin = machine.now
+        assert auto.choose(layer) == "torch"
+        assert calibration.LIMIT <= machine.now - begin <= calibration.LIMIT + 1
+        auto.experience.note(layer, "torch", 1.0)
+        machine.now += 60 * minutes - 1
+        measured = len(calls)
+        assert auto.choose(layer) == "torch"
+        assert len(calls) == measured, "it is too early to measure again"
+        machine.now += 1
+    assert not (tmp_path / "convolution.json").exists()
+    calibration.recalibrate()
+    auto.forget()
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.05])
+def test_a_slow_machine_takes_the_time_that_it_needs(monkeypatch, busy):
+    machine = Machine(busy)
+    monkeypatch.setattr(calibration, "Quiet", machine.quiet)
+    limit = calibration._Limit()
+    monkeypatch.setattr(calibration.time, "perf_counter", lambda: math.inf)
+    machine.now = 100.0
+    assert not limit
 
 
 @pytest.mark.parametrize(("seen", "again"), [(1.0, False), (1.9, False), (2.5, True), (0.4, True)])

@@ -75,6 +75,7 @@ def test_numbers_that_are_no_input_are_refused(wrong):
             play_loading(*arguments)
 
 
+@pytest.mark.long  # it compares seconds, which a busy machine spoils
 @pytest.mark.parametrize(("workers", "queue", "train"), [(1, 4, 0.004), (2, 2, 0.004), (4, 8, 0.02)])
 def test_the_loader_waits_as_long_as_was_predicted(tmp_path, workers, queue, train):
     steps, seconds = 20, 0.015  # to decode a sample, which is a batch
