@@ -17,6 +17,8 @@ how long W is delayed to fill gaps.
 | `zb_h2` | (p - 1)(F + B - 2W) | 2p - 1 |
 | `zb_v` | 0 if F = B = W | p |
 
+`hpcdl.parallel.searched` finds an order for other seconds of F, B and W and for a limit of memory.
+
 m microbatches on p stages with v chunks each; F, B and W are seconds of a whole stage. In flight: from a microbatch's F
 to its W. For m >= p (`zb_h2` and `zb_v`: m >= 2p - 1), and W no longer than F and B.
 """
