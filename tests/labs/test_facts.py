@@ -121,7 +121,7 @@ def test_gossip_is_as_fast_as_the_lab_says():
     says(
         "consistency",
         "Four times: the gap of a ring is",
-        "some 0.7 for *any* number of ranks",
+        "about 0.7 for *any* number of ranks",
         "about $\\frac{13}{p^2}$",
     )
     assert (1 - shrinks("ring", 32)) * 32**2 == pytest.approx(13, rel=0.02)
