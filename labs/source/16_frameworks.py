@@ -345,8 +345,8 @@ check("frameworks.plan")
 #     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 #     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 #
-# The last release, 0.28.1, is from June 2023 and does not compile with today's torch, which needs C++17 (issues #3996 and #4014 of horovod/horovod; the fix,
-# #3998, was merged but never released). Its interface lives on, and takes only forty lines. Write them on our communicator.
+# The last release, 0.28.1, is from June 2023 and does not compile with today's torch, which needs C++17 (issues #3996 and #4014 of horovod/horovod; the
+# fix, #3998, was merged but never released). Its interface lives on, and takes only forty lines. Write them on our communicator.
 
 # %% [markdown]
 # {{exercise horovod}}
